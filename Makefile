@@ -1,0 +1,45 @@
+# make run   set everything up and open the page at http://127.0.0.1:7860
+# make test  set everything up and run every test that needs no GPU
+# make check formatting, lint and types
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: run test check format browser clean
+
+run: $(VENV)/run.stamp
+	$(BIN)/python -m aded fetch || echo "the model is not here yet: the page shows recorded runs until it can be had"
+	$(BIN)/python app.py $(ARGS)
+
+test: $(VENV)/dev.stamp check browser
+	$(BIN)/python -m aded fetch
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+browser: $(VENV)/dev.stamp
+	sh tests/install_browser.sh $(BIN)/python
+
+$(VENV)/pip.stamp:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/run.stamp: requirements.txt $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+$(VENV)/dev.stamp: requirements-dev.txt $(VENV)/run.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

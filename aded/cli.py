@@ -1,0 +1,269 @@
+"""The command line: generate, methods, replay, matrix, fetch. Errors that a user can cause are one line and exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aded.errors import AdedError
+
+PROGRAM = "python -m aded"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status (0, 2 for a user's error, 130 when interrupted)."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return options.run(options) or 0
+    except AdedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> Parser:
+    """All commands and their options."""
+    parser = Parser(prog=PROGRAM, description="Adaptive draft-verification decoding on a real language model.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    _add_generate(commands)
+    _add_methods(commands)
+    _add_replay(commands)
+    _add_matrix(commands)
+    _add_fetch(commands)
+    return parser
+
+
+def _add_generate(commands: Any) -> None:
+    parser = commands.add_parser("generate", help="write a text, drafted tokens coloured, then a short table")
+    prompt = parser.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", help="the prompt")
+    prompt.add_argument("--prompt-file", metavar="F", help="a file that holds it; - is the standard input")
+    parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
+    add_model_options(parser)
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0 keeps all tokens (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
+    parser.add_argument("--min-p", type=float, default=0.0, metavar="P", help="0 keeps all tokens (default)")
+    parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="R", help="1 is none (default)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument(
+        "--stop", action="append", default=[], metavar="S", help="a string that ends the text; may be given again"
+    )
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
+    parser.add_argument("--raw", action="store_true", help="take the prompt as bare text, without the chat template")
+    _add_method_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--trace", metavar="FILE", help="write the record of every step")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.set_defaults(run=_generate)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which model runs where."""
+    parser.add_argument(
+        "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id, a folder or a .gguf file"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+
+
+def _add_method_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the method's own settings")
+    group.add_argument("--preset", help="aded: tuned (default) or paper")
+    group.add_argument("--search", help="aded: mcts, best-first, greedy or full")
+    group.add_argument("--simulations", type=int, metavar="N", help="aded: of the Monte Carlo tree search")
+    group.add_argument("--c1", type=float, help="aded: weight of exploration in PUCT")
+    group.add_argument("--c2", type=float, help="aded: how slowly exploration grows with visits")
+    group.add_argument("--depth", type=int, metavar="N", help="aded: most drafted tokens in a row")
+    group.add_argument("--successors", type=int, metavar="N", help="aded: most successors of a pair that are tried")
+    group.add_argument("--matrix", metavar="FILE", help="aded: a base matrix made with `matrix build`")
+    group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
+    group.add_argument("--draft-length", type=int, metavar="N", help="prompt-lookup: most tokens copied")
+
+
+def _add_methods(commands: Any) -> None:
+    parser = commands.add_parser("methods", help="list the methods")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=_methods)
+
+
+def _add_replay(commands: Any) -> None:
+    parser = commands.add_parser("replay", help="walk through a recorded trace")
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--step", type=int, metavar="N", help="this step alone, with its whole tree")
+    parser.add_argument("--lane", type=int, default=None, metavar="N", help="of a file with several, this lane alone (from 0)")
+    parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.set_defaults(run=_replay)
+
+
+def _add_matrix(commands: Any) -> None:
+    parser = commands.add_parser("matrix", help="make or show a base matrix for ADED")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+    build = actions.add_parser("build", help="count a file of token ids")
+    build.add_argument("--tokens", required=True, metavar="FILE.npy", help="a flat array of token ids")
+    build.add_argument("--separator", type=int, default=0, metavar="ID", help="the token id that ends each sequence (default: 0)")
+    build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer made the ids")
+    build.add_argument("--out", required=True, metavar="FILE")
+    build.set_defaults(run=_matrix_build)
+    show = actions.add_parser("show", help="print what a matrix holds")
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(run=_matrix_show)
+
+
+def _add_fetch(commands: Any) -> None:
+    parser = commands.add_parser("fetch", help="bring a model's files here, so that later starts are quick")
+    parser.add_argument(
+        "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id or a .gguf file"
+    )
+    parser.set_defaults(run=_fetch)
+
+
+def _budget(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"budget is {text!r}; give 'auto' or a number of nodes") from None
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from aded import terminal, trace
+    from aded.decode import Decoder, GenerationSettings
+    from aded.methods import find_method
+    from aded.model import TargetModel
+
+    method = find_method(options.method)
+    settings = GenerationSettings(
+        max_new_tokens=options.max_new_tokens,
+        budget=options.budget,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        seed=options.seed,
+        stop=tuple(options.stop),
+        raw=options.raw,
+    )
+    prompt = _prompt(options)
+    _check_target(options.trace)
+    with terminal.Progress() as progress:
+        model = TargetModel.load(options.model, options.device, options.dtype, progress)
+        progress("preparing the method", None)
+        decoder = Decoder(model, method.name, settings, _method_options(options, method), record=bool(options.trace))
+    stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)
+    if model.notice:
+        print(f"note: {model.notice}", file=sys.stderr)
+    interrupted = _run(decoder, prompt, stream)
+    record = decoder.trace
+    stream.end()
+    print(json.dumps(record.summary(), ensure_ascii=False, allow_nan=False) if options.json else terminal.summary_table(record))
+    if options.trace:
+        trace.save(record, options.trace)
+    return 130 if interrupted else 0
+
+
+def _run(decoder: Any, prompt: str, stream: Any) -> bool:
+    """Decode to the end or to Ctrl-C; whether it was interrupted. What was written so far is kept."""
+    steps = decoder.stream(prompt)
+    try:
+        for step in steps:
+            stream.write(step)
+    except KeyboardInterrupt:
+        steps.close()
+        return True
+    return False
+
+
+def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
+    names = ("preset", "search", "simulations", "c1", "c2", "depth", "successors", "matrix", "max_ngram", "draft_length")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    foreign = sorted(set(given) - set(method.options))
+    if foreign:
+        raise AdedError(
+            f"--{foreign[0].replace('_', '-')} is no setting of {method.name}; leave it out or choose another --method"
+        )
+    return given
+
+
+def _prompt(options: argparse.Namespace) -> str:
+    if options.prompt is not None:
+        return options.prompt
+    if options.prompt_file is None:
+        raise AdedError("there is no prompt; give --prompt TEXT or --prompt-file F")
+    try:
+        return sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
+    except UnicodeDecodeError:
+        raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as such") from None
+
+
+def _check_target(path: str | None) -> None:
+    """Find out before a long run whether its record can be written."""
+    if path and (Path(path).is_dir() or not os.access(Path(path).absolute().parent, os.W_OK)):
+        raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
+
+
+def _methods(options: argparse.Namespace) -> None:
+    from aded.methods import METHODS
+
+    if options.json:
+        print(json.dumps([method.to_json() for method in METHODS.values()], ensure_ascii=False, indent=2))
+        return
+    width = max(map(len, METHODS))
+    for method in METHODS.values():
+        print(f"{method.name:<{width}}  {'lossless' if method.lossless else 'lossy   '}  {method.description}")
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from aded import terminal, trace
+
+    race = trace.load(options.file)
+    lanes = range(len(race.lanes)) if options.lane is None else [options.lane]
+    for lane in lanes:
+        if not 0 <= lane < len(race.lanes):
+            raise AdedError(f"there is no lane {lane}; {options.file} has {len(race.lanes)}, counted from 0")
+        terminal.replay(race.lanes[lane], options.step, options.pause, terminal.use_color(options.color))
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    from aded import terminal, weights
+
+    with terminal.Progress() as progress:
+        folder = weights.resolve(options.model, progress)
+    print(f"{options.model}: {folder}")
+
+
+def _matrix_build(options: argparse.Namespace) -> None:
+    from aded import corpus
+
+    print(corpus.build_from_tokens(options.tokens, options.separator, options.model, options.out))
+
+
+def _matrix_show(options: argparse.Namespace) -> None:
+    from aded.trigram import TrigramMatrix
+
+    summary = TrigramMatrix.load(options.file).summary()
+    print(json.dumps(summary, indent=2) if options.json else "\n".join(f"{k}: {v}" for k, v in summary.items()))

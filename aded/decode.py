@@ -1,0 +1,275 @@
+"""The one loop that every method runs on: draft, verify, commit, learn, record."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import aded
+from aded.drafters.base import Context, Drafter, Outcome
+from aded.errors import AdedError
+from aded.methods import METHODS, Method, find_method
+from aded.model import TargetModel, TreeOutput
+from aded.recording import Recorder
+from aded.stopping import Ending
+from aded.tokens import IncrementalDetokenizer
+from aded.trace import Budget, FinishReason, Header, Seconds, Step, Trace
+from aded.tree import DraftTree
+from aded.verify import Processor, Rule, SamplingSettings, Verification, verify
+
+MOST_NODES = 256
+AUTO_NODES = {"cpu": 12, "cuda": 64}
+"""Nodes of a draft that pay on most machines of a kind: a pass over 64 costs a card little more than a pass over one,
+and two CPU cores several times as much."""
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What to generate and how to sample it; see ``SamplingSettings`` for the sampling part.
+
+    Attributes:
+        max_new_tokens: most tokens to write.
+        budget: most nodes of a draft tree, its root included, or ``auto``.
+        stop: strings that end the text; they are not part of it.
+        raw: take the prompt as bare text, without the chat template.
+    """
+
+    max_new_tokens: int = 128
+    budget: int | str = "auto"
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    raw: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        if self.max_new_tokens < 1 or self.max_new_tokens != int(self.max_new_tokens):
+            raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
+        if self.budget != "auto" and not (isinstance(self.budget, int) and 1 <= self.budget <= MOST_NODES):
+            raise AdedError(f"budget is {self.budget}; give 'auto' or a number of nodes from 1 to {MOST_NODES}")
+        if any(not s for s in self.stop):
+            raise AdedError("a stop string is empty; leave it out")
+        _ = self.sampling
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        return SamplingSettings(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.seed)
+
+
+class Decoder:
+    """Decodes one prompt with one method.
+
+    ``stream`` runs it; ``begin``, ``step`` and ``close`` are its parts, for a caller that interleaves several.
+
+    Attributes:
+        clock: seconds that this decode's own steps have taken, prefill and recording apart.
+        finish_reason: None while it runs.
+    """
+
+    def __init__(
+        self,
+        model: TargetModel,
+        method: str | Drafter = "aded",
+        settings: GenerationSettings | None = None,
+        options: Mapping[str, Any] | None = None,
+        processors: Sequence[Processor] = (),
+        record: bool = True,
+    ) -> None:
+        """
+        Args:
+            model: the target.
+            method: a name of ``METHODS``, or a drafter of one's own.
+            settings: see ``GenerationSettings``.
+            options: the method's own settings.
+            processors: logits processors of Transformers' form; each sees the prefix of the node it is asked about.
+            record: fill every field of the steps; False leaves out what costs time to find, for measuring.
+        """
+        self.model = model
+        self.settings = settings or GenerationSettings()
+        self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
+        self.drafter: Drafter = (
+            method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
+        )
+        self.rule = Rule(self.settings.sampling, processors)
+        self.budget = choose_budget(self.settings.budget, model)
+        self.record = record
+        self.clock = 0.0
+        self.finish_reason: FinishReason | None = None
+
+    def stream(self, prompt: str | Sequence[int]) -> Iterator[Step]:
+        """Decode ``prompt`` (text, or token ids) and yield each step as it is made; closing the iterator stops the decode.
+
+        Raises:
+            AdedError: the prompt is empty or does not fit the context.
+        """
+        self.begin(prompt)
+        try:
+            while self.finish_reason is None:
+                yield self.step()
+        finally:
+            self.close()
+
+    def run(self, prompt: str | Sequence[int]) -> Trace:
+        """Decode to the end and return the record."""
+        for _ in self.stream(prompt):
+            pass
+        return self.trace
+
+    def begin(self, prompt: str | Sequence[int]) -> None:
+        """Read the prompt: token ids, keys and values of all but the last, the drafter's start."""
+        ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else [int(i) for i in prompt]
+        self.model.check_prompt(ids)
+        room = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
+        self._tokens = np.zeros(len(ids) + room + 1, dtype=np.int32)
+        self._tokens[: len(ids)] = ids
+        self._length = self._prompt_length = len(ids)
+        reason: FinishReason = "length" if room == self.settings.max_new_tokens else "context"
+        detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
+        self._ending = Ending(detokenizer, self.model.eos_ids, self.settings.stop, room, reason)
+        self._recorder = Recorder(self.model, self.drafter, self.rule)
+        self._steps: list[Step] = []
+        self._session = self.model.session(len(ids) + room + self.budget.nodes)
+        self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
+        self.clock, self.finish_reason = 0.0, None
+        self.drafter.start(ids)
+        started = time.perf_counter()
+        self._session.prefill(ids[:-1])
+        self.model.synchronize()
+        self.prefill_seconds = time.perf_counter() - started
+
+    def step(self) -> Step:
+        """One round of the algorithm."""
+        seconds: dict[str, float] = {}
+        context = self._context()
+        with self._timed(seconds, "draft"):
+            tree = self._draft(context)
+        with self._timed(seconds, "verify"):
+            output = self._session.forward_tree(tree, self.drafter.needs.hidden)
+            verdict = verify(tree, output.logits, context.tokens, self.rule)
+        pieces = self._ending.take(verdict.chosen(tree))
+        emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
+        with self._timed(seconds, "commit"):
+            self._session.commit(verdict.path[: len(emitted)])
+        outcome = self._outcome(tree, verdict, context, emitted, output)
+        before = self._recorder.before(outcome, self.budget.nodes) if self.record else None
+        with self._timed(seconds, "update"):
+            self.drafter.observe(self._with_top_tokens(outcome, output))
+        self._append(emitted)
+        step = self._recorder.step(
+            len(self._steps), outcome, verdict, pieces, self.budget, Seconds(**seconds), output.logits, before
+        )
+        self.clock += step.seconds.total
+        self._steps.append(step)
+        self.finish_reason = self._ending.reason
+        return step
+
+    def cancel(self) -> None:
+        """End the decode where it stands."""
+        if self.finish_reason is None:
+            self.finish_reason = "cancelled"
+
+    def close(self) -> None:
+        """End the decode if it still runs, and free its cache."""
+        self.cancel()
+        self._session = None  # type: ignore[assignment]
+
+    @property
+    def trace(self) -> Trace:
+        """The record so far."""
+        ids = self._tokens[self._prompt_length : self._length].tolist()
+        text = "".join(piece for step in self._steps for piece in step.texts)
+        return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason)
+
+    @property
+    def header(self) -> Header:
+        """What runs, on what, how."""
+        ids = self._tokens[: self._prompt_length].tolist()
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
+        return Header(
+            method=self.method.name,
+            label=self.method.label,
+            lossless=self.method.lossless,
+            model=self.model.label,
+            fingerprint=self.model.fingerprint,
+            device=f"{self.model.device.type} ({self.model.device_name})",
+            dtype=str(self.model.dtype).removeprefix("torch."),
+            versions=versions(),
+            settings=settings,
+            method_settings=self.drafter.settings(),
+            seed=self.settings.seed,
+            prompt=self._prompt_text,
+            prompt_tokens=ids,
+            prompt_texts=self._recorder.texts.all(ids),
+            notice=self.model.notice,
+        )
+
+    def _context(self) -> Context:
+        return Context(self._tokens[: self._length], self._prompt_length)
+
+    def _draft(self, context: Context) -> DraftTree:
+        """A draft no larger than the budget and no deeper than what may still be written."""
+        tree = self.drafter.propose(context, self.budget.nodes)
+        return self.model.fit(tree).within(self._ending.room - 1)
+
+    def _outcome(
+        self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
+    ) -> Outcome:
+        return Outcome(tree, np.array(verdict.path[: len(emitted)], dtype=np.int32), context, emitted, hidden=output.hidden)
+
+    def _with_top_tokens(self, outcome: Outcome, output: TreeOutput) -> Outcome:
+        k = self.drafter.needs.top_k
+        if not k:
+            return outcome
+        top = output.logits.float().softmax(-1).topk(k)
+        return Outcome(
+            outcome.tree,
+            outcome.path,
+            outcome.context,
+            outcome.emitted,
+            top.indices.cpu().numpy().astype(np.int32),
+            top.values.cpu().numpy(),
+            outcome.hidden,
+        )
+
+    def _append(self, emitted: np.ndarray) -> None:
+        self._tokens[self._length : self._length + len(emitted)] = emitted
+        self._length += len(emitted)
+
+    @contextmanager
+    def _timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.model.synchronize()
+        seconds[name] = time.perf_counter() - started
+
+
+def choose_budget(budget: int | str, model: TargetModel) -> Budget:
+    """Nodes of a draft tree and why so many."""
+    if model.mode == "plain":
+        return Budget(1, "the model takes one token a step")
+    if isinstance(budget, int):
+        return Budget(budget, "as set")
+    return Budget(AUTO_NODES[model.device.type], f"automatic: what usually pays on {model.device.type.upper()}")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what makes the numbers."""
+    import transformers
+
+    return {
+        "aded": aded.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }

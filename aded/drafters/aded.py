@@ -1,0 +1,219 @@
+"""ADED: adaptive draft-verification decoding (arXiv 2407.12021) on the shared loop.
+
+A tri-gram matrix stands in for the language model; a tree search over it proposes the draft; the text of the session
+feeds the matrix back. ``AdedOptions.paper()`` follows the publication, with the faults of its code mended;
+``AdedOptions.tuned()`` mixes the matrix with longer contexts of the session and searches for expected accepted tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from aded import search
+from aded.drafters.base import Context, Drafter, Explanation, MatrixRow, Outcome
+from aded.errors import AdedError
+from aded.overlay import Overlay, within
+from aded.tree import DraftTree
+from aded.trigram import TrigramMatrix
+
+Preset = Literal["paper", "tuned"]
+Search = Literal["mcts", "best-first", "greedy", "full"]
+
+PUBLISHED_WINDOW = 16
+"""Newest prompt tokens that the published update reads."""
+NO_SUCCESSOR = "no successor of this pair is known: plain step"
+
+
+@dataclass(frozen=True)
+class AdedOptions:
+    """How `AdedDrafter` learns and searches.
+
+    Attributes:
+        preset: "paper" keeps the published update rule and search, "tuned" mixes longer contexts in.
+        search: how a draft is found.
+        c1, c2: exploration constants of the PUCT score (`aded.search.Puct`).
+        depth: tokens of a path below the root.
+        simulations: of the tree search; 0 stands for 16 and three more for every eight nodes that a draft may have.
+        successors: children of a node.
+
+    Raises:
+        AdedError: a value is out of range.
+    """
+
+    preset: Preset = "tuned"
+    search: Search = "mcts"
+    c1: float = 1.0
+    c2: float = 8.0
+    depth: int = 24
+    simulations: int = 0
+    successors: int = 12
+
+    def __post_init__(self) -> None:
+        _one_of("preset", self.preset, get_args(Preset))
+        _one_of("search", self.search, get_args(Search))
+        for name, low, high in (
+            ("c1", 0, 1e6),
+            ("c2", 1e-3, 1e6),
+            ("depth", 1, 64),
+            ("simulations", 0, 10_000),
+            ("successors", 1, 64),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+                raise AdedError(f"{name} is {value!r}; give a number from {low} to {high}")
+            if name not in ("c1", "c2") and not isinstance(value, int):
+                raise AdedError(f"{name} is {value!r}; give a whole number")
+
+    @classmethod
+    def paper(cls) -> AdedOptions:
+        """As published: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
+        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12)
+
+    @classmethod
+    def tuned(cls) -> AdedOptions:
+        """What drafts best when recorded text is replayed."""
+        return cls()
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> AdedOptions:
+        """The named preset (``given["preset"]``, tuned if absent) with the other given values in place of its own.
+
+        Raises:
+            AdedError: an unknown name, or a value out of range.
+        """
+        preset = given.get("preset", "tuned")
+        _one_of("preset", preset, get_args(Preset))
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            _one_of("option", name, tuple(known))
+        return replace(cls.paper() if preset == "paper" else cls.tuned(), **given)
+
+
+class AdedDrafter(Drafter):
+    """Drafts a tree from a tri-gram matrix that learns from the session's text.
+
+    Args:
+        matrix: the model's matrix, shared and never changed; None works from the session's text alone.
+        vocab_size: token ids are below it.
+        options: preset and search.
+        seed: of the rollouts; two drafters with one seed draft alike.
+
+    Raises:
+        AdedError: the matrix is for another vocabulary.
+    """
+
+    def __init__(self, matrix: TrigramMatrix | None, vocab_size: int, options: AdedOptions | None = None, seed: int = 0) -> None:
+        if matrix is not None and matrix.vocab_size != vocab_size:
+            raise AdedError(
+                f"the tri-gram matrix is for {matrix.vocab_size} ids, the model has {vocab_size}; build one for this model"
+            )
+        self.options = options or AdedOptions.tuned()
+        self.vocab_size = vocab_size
+        self.seed = seed
+        self._has_base = matrix is not None
+        self._base = matrix if matrix is not None else TrigramMatrix.empty(vocab_size)
+        paper = self.options.preset == "paper"
+        self._overlay = Overlay(published=True, slots=self.options.successors) if paper else Overlay()
+        self._source = search.Source(self._base, self._overlay)
+        self._paper = paper
+        self._warm_up()
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Forget the last decode and count the prompt's trigrams (paper: those of its last 16 tokens)."""
+        self._overlay.clear()
+        text = self._checked(np.asarray(prompt, dtype=np.int64))
+        self._overlay.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        return self._search(context, budget)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Count each emitted token once, as the successor of the tokens before it."""
+        text, start = self._emitted(outcome)
+        self._overlay.learn(self._base, text, start)
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        """Search again, with a record: same state, same seed, same draft."""
+        tree = self._search(context, budget)
+        if len(tree) == 1 and budget > 1:
+            return Explanation(note=NO_SUCCESSOR)
+        note = f"only {len(tree)} of {budget} nodes: the matrix knows no more" if len(tree) < budget and not self._paper else None
+        if self.options.search != "mcts" or budget == 1:
+            return Explanation(note=note)
+        limits, puct = self._limits(budget), self._puct(budget)
+        steps = search.record_mcts(self._source, self._newest(context), limits, puct, self._seed_at(context))
+        return Explanation(note, steps)
+
+    def rows(self, outcome: Outcome) -> list[MatrixRow]:
+        """The rows of the pairs that ``observe`` counts a successor of, base and overlay together.
+
+        A row is drawn for its pair alone: longer contexts, which the tuned preset mixes in too, are left out.
+        """
+        text, start = self._emitted(outcome)
+        pairs = {(int(text[at - 2]), int(text[at - 1])): None for at in range(max(start, 2), len(text))}
+        return [self._row(pair) for pair in pairs]
+
+    def settings(self) -> dict[str, object]:
+        return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
+
+    def _search(self, context: Context, budget: int) -> DraftTree:
+        assert budget >= 1, "a draft holds its root at least"
+        newest = self._newest(context)
+        if budget == 1:
+            return DraftTree.root_only(int(newest[-1]))
+        limits = self._limits(budget)
+        if self.options.search == "mcts":
+            return search.mcts(self._source, newest, limits, self._puct(budget), self._seed_at(context))
+        find = {"best-first": search.best_first, "greedy": search.greedy, "full": search.full}[self.options.search]
+        return find(self._source, newest, limits)
+
+    def _limits(self, budget: int) -> search.Limits:
+        return search.Limits(budget, self.options.depth, self.options.successors)
+
+    def _puct(self, budget: int) -> search.Puct:
+        return search.Puct(self.options.simulations or 16 + 3 * budget // 8, self.options.c1, self.options.c2, self._paper)
+
+    def _seed_at(self, context: Context) -> int:
+        """A seed of its own for every position, so that a step can be searched again."""
+        return (self.seed * 0x9E3779B1 + len(context.tokens)) & 0x7FFFFFFFFFFFFFFF
+
+    def _newest(self, context: Context) -> np.ndarray:
+        return self._checked(np.asarray(context.tokens[-search.NEWEST :]))
+
+    def _emitted(self, outcome: Outcome) -> tuple[np.ndarray, int]:
+        """The emitted tokens behind the newest committed ones, and where they begin."""
+        before = self._newest(outcome.context)
+        return np.concatenate([before, self._checked(np.asarray(outcome.emitted))]), len(before)
+
+    def _checked(self, tokens: np.ndarray) -> np.ndarray:
+        """Token ids as compiled code takes them, int32 ``[length]``.
+
+        Raises:
+            AdedError: an id is outside the vocabulary.
+        """
+        if not within(tokens, self.vocab_size):
+            raise AdedError(f"token ids must lie from 0 to {self.vocab_size - 1}; tokenize with this model's tokenizer")
+        return np.ascontiguousarray(tokens, dtype=np.int32)
+
+    def _row(self, pair: tuple[int, int]) -> MatrixRow:
+        tokens, probabilities = self._overlay.successors(self._base, np.array(pair, dtype=np.int32), self.options.successors)
+        return MatrixRow(pair, tuple(tokens.tolist()), tuple(probabilities.tolist()))
+
+    def _warm_up(self) -> None:
+        """Compile everything now, so that no timed step does."""
+        text = np.zeros(3, dtype=np.int32)
+        context = Context(text, 3)
+        self.start([0, 0, 0])
+        self.propose(context, 2)
+        self.explain(context, 2)
+        self._row((0, 0))
+        self._overlay.clear()
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise AdedError(f"{name} is {value!r}; choose one of {', '.join(known)}")

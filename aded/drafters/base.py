@@ -1,0 +1,118 @@
+"""What the loop asks of a drafting method, and what it tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aded.tree import DraftTree
+
+
+@dataclass(frozen=True)
+class DrafterNeeds:
+    """What the target must hand over after each step, beside the verdict."""
+
+    top_k: int = 0  # the target's k most probable tokens at every node
+    hidden: bool = False  # its last hidden states at every node
+
+
+@dataclass(frozen=True)
+class Context:
+    """The committed text, prompt and output.
+
+    Attributes:
+        tokens: token ids, int32 ``[length]``; the last one is the root of the next tree.
+        prompt_length: how many of them are the prompt's.
+    """
+
+    tokens: np.ndarray
+    prompt_length: int
+
+    @property
+    def root(self) -> int:
+        return int(self.tokens[-1])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What verification found out.
+
+    Attributes:
+        tree: the verified draft, ``n`` nodes.
+        path: accepted nodes from the root on, int32 ``[a + 1]``.
+        context: the committed text *before* this step (it ends with the root).
+        emitted: the tokens that this step adds to it, int32 ``[e]``: accepted ones, then the target's own.
+        top_tokens: the target's most probable tokens at every node, int32 ``[n, k]``, or None if not needed.
+        top_probabilities: their probabilities, float32 ``[n, k]``, or None.
+        hidden: the target's last hidden states, ``[n, hidden]``, or None.
+    """
+
+    tree: DraftTree
+    path: np.ndarray
+    context: Context
+    emitted: np.ndarray
+    top_tokens: np.ndarray | None = None
+    top_probabilities: np.ndarray | None = None
+    hidden: object | None = None
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """One row of a drafter's matrix, for the record: the successors of a pair and their probabilities."""
+
+    key: tuple[int, int]
+    tokens: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One simulation of a tree search, for the page to replay.
+
+    Nodes are those of the tree that the search returns; -1 stands for a node that did not get into the draft.
+    """
+
+    selected: tuple[int, ...]  # the path that selection took, from the root
+    expanded: int  # the node that was evaluated (its children exist from here on)
+    reward: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How the last draft came about: made on request, outside all timing."""
+
+    note: str | None = None  # why a draft is empty or smaller than asked for
+    simulations: tuple[Simulation, ...] = field(default_factory=tuple)
+
+
+class Drafter:
+    """A drafting method: ``propose`` guesses the coming tokens, ``observe`` learns from the verdict.
+
+    Subclasses override what they need. One drafter serves one decode at a time and keeps all state of its own.
+    """
+
+    needs = DrafterNeeds()
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Forget the last decode and read the prompt's token ids."""
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        """Draft a tree of at most ``budget`` nodes, the root included (``budget >= 1``)."""
+        raise NotImplementedError
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from a verified draft."""
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        """Tell how ``propose(context, budget)`` came about; called between it and ``observe``, never timed."""
+        return Explanation()
+
+    def rows(self, outcome: Outcome) -> list[MatrixRow]:
+        """The matrix rows that ``observe(outcome)`` changes, as they stand now; called before and after it, never timed."""
+        return []
+
+    def settings(self) -> dict[str, object]:
+        """The method's own settings, for the record (JSON values)."""
+        return {}

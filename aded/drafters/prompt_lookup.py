@@ -1,0 +1,76 @@
+"""Prompt lookup decoding: copy what followed the newest tokens when they stood in the text before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aded.drafters.base import Context, Drafter, Explanation, Outcome
+from aded.errors import AdedError
+from aded.tree import DraftTree
+
+NO_MATCH = "the newest tokens have not stood in the text before: plain step"
+
+
+class PromptLookupDrafter(Drafter):
+    """Drafts the continuation of the longest n-gram that ends the text and stood in it earlier.
+
+    Every n-gram is indexed once, when the token after it is known, so a step costs the same however long the text is.
+
+    Args:
+        max_ngram: longest n-gram that is looked up; shorter ones down to 1 follow.
+        draft_length: tokens copied at most.
+        most_recent: copy what followed its latest occurrence, or else its first.
+
+    Raises:
+        AdedError: a length below 1.
+    """
+
+    def __init__(self, max_ngram: int = 3, draft_length: int = 10, most_recent: bool = True) -> None:
+        if max_ngram < 1 or draft_length < 1:
+            raise AdedError("max_ngram and draft_length must be at least 1")
+        self.max_ngram = max_ngram
+        self.draft_length = draft_length
+        self.most_recent = most_recent
+        self._text: list[int] = []
+        self._next: dict[tuple[int, ...], int] = {}  # n-gram -> where its continuation begins
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._text, self._next = [], {}
+        self._append(prompt)
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        copied = min(self.draft_length, budget - 1)
+        begin = self._match()
+        if begin is None or copied < 1:
+            return DraftTree.root_only(context.root)
+        return DraftTree.chain(context.root, self._text[begin : begin + copied])
+
+    def observe(self, outcome: Outcome) -> None:
+        self._append(np.asarray(outcome.emitted).tolist())
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        return Explanation(note=NO_MATCH if budget > 1 and self._match() is None else None)
+
+    def settings(self) -> dict[str, object]:
+        return {"max_ngram": self.max_ngram, "draft_length": self.draft_length, "most_recent": self.most_recent}
+
+    def _match(self) -> int | None:
+        """Where the continuation of the longest known suffix begins."""
+        for size in range(min(self.max_ngram, len(self._text)), 0, -1):
+            begin = self._next.get(tuple(self._text[-size:]))
+            if begin is not None:
+                return begin
+        return None
+
+    def _append(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            end = len(self._text)
+            for size in range(1, min(self.max_ngram, end) + 1):
+                ngram = tuple(self._text[end - size :])
+                if self.most_recent:
+                    self._next[ngram] = end
+                else:
+                    self._next.setdefault(ngram, end)
+            self._text.append(int(token))

@@ -1,0 +1,80 @@
+"""Does this model verify trees? A small draft in one pass against its paths one by one, on the model in hand.
+
+Stock attention code differs by family: some ignore a mask of ours, some count positions by slot. This finds every such
+silent error, with no list of families.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from aded.tree import DraftTree
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+# Parents of small drafts; the committed path of the tree is scattered, so that compaction is tested too.
+TREE = (-1, 0, 0, 1, 1, 2, 4, 4, 6)
+CHAIN = (-1, 0, 1, 2)
+SINGLE = (-1,)
+_KEEP = {TREE: [0, 1, 4, 7], CHAIN: [0, 1, 2], SINGLE: [0]}
+TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.25, torch.float16: 0.25}
+"""Largest difference allowed, in standard deviations of the logits: wrong masks and positions give 0.5 and more."""
+PROMPT_LENGTH = 12
+LONGEST_PROMPT = 160  # sliding windows up to this are crossed by the test
+
+
+def passes(target: TargetModel, parents: tuple[int, ...]) -> bool:
+    """True where logits of the draft, and of a token after its commit, equal those of its paths run alone without a cache."""
+    try:
+        return _largest_error(target, parents) <= TOLERANCE[target.dtype]
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # whatever a family raises at a mask or a cache it does not take means: not this way
+        return False
+
+
+@torch.inference_mode()
+def _largest_error(target: TargetModel, parents: tuple[int, ...]) -> float:
+    rng = np.random.default_rng(0)
+    prompt = rng.integers(0, target.vocab_size, _prompt_length(target)).tolist()
+    # siblings must differ: draw without replacement
+    tokens = rng.choice(target.vocab_size, len(parents), replace=target.vocab_size < len(parents))
+    tree = DraftTree(tokens, np.array(parents))
+    session = target.session(len(prompt) + len(tree) + 1)
+    session.prefill(prompt[:-1])
+    session.prefill(prompt[-1:])  # a second pass over a filled cache
+    rows = session.forward_tree(tree).logits.float()
+    keep = _KEEP[parents]
+    session.commit(keep)
+    after = session.forward_tree(DraftTree.root_only(int(tokens[0]))).logits.float()
+
+    errors = []
+    for leaf in tree.leaves:
+        path = tree.path_to(leaf)
+        expected = _alone(target, prompt + tree.tokens[path].tolist())[-len(path) :]
+        errors.append(_error(rows[path], expected))
+    kept = prompt + tree.tokens[keep].tolist() + [int(tokens[0])]
+    errors.append(_error(after, _alone(target, kept)[-1:]))
+    return max(errors)
+
+
+def _prompt_length(target: TargetModel) -> int:
+    windows = [getattr(target.config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    longest = max([w + 5 for w in windows if isinstance(w, int) and w + 5 <= LONGEST_PROMPT], default=PROMPT_LENGTH)
+    return max(2, min(max(PROMPT_LENGTH, longest), target.context_limit - len(TREE) - 2))
+
+
+def _alone(target: TargetModel, ids: list[int]) -> torch.Tensor:
+    """Logits ``[len(ids), vocab]`` of a stock pass with neither cache nor mask."""
+    output = target.run(torch.tensor([ids], device=target.device), None, None, None)
+    return output.logits[0].float()
+
+
+def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    spread = expected.std().clamp_min(1e-6)
+    error = float((found - expected).abs().max() / spread)
+    return error if np.isfinite(error) else float("inf")

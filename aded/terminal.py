@@ -1,0 +1,156 @@
+"""Decodes in a terminal: streamed text with drafted tokens coloured, tables, and the walk through a record."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import TextIO
+
+from aded.errors import AdedError
+from aded.trace import Step, Trace
+
+DRAFT, TARGET, FAINT, BOLD, OFF = "\033[34;4m", "\033[32m", "\033[2m", "\033[1m", "\033[0m"
+VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\x1b": "␛"})
+
+
+def use_color(choice: str) -> bool:
+    """``always``, ``never``, or ``auto``: a terminal that has not asked for none (NO_COLOR)."""
+    if choice == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return choice == "always"
+
+
+def visible(text: str) -> str:
+    """Text of a token with its blanks and control characters shown."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.translate(VISIBLE))
+
+
+def harmless(text: str) -> str:
+    """Text for a terminal: control characters but line breaks and tabs are shown, not obeyed."""
+    return "".join(c if c in "\n\t" or (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") else visible(c) for c in text)
+
+
+class Progress:
+    """One line on the standard error that says what is going on; a bar where the fraction is known."""
+
+    def __enter__(self) -> Progress:
+        self._shown = False
+        self._terminal = sys.stderr.isatty()
+        self._last = ""
+        return self
+
+    def __call__(self, message: str, fraction: float | None = None) -> None:
+        if self._terminal:
+            bar = "" if fraction is None else f" [{'#' * int(24 * fraction):<24}] {fraction:4.0%}"
+            print(f"\r\033[K{message}{bar}", end="", file=sys.stderr, flush=True)
+            self._shown = True
+        elif (subject := message.split(":")[0]) != self._last:
+            print(message, file=sys.stderr, flush=True)
+            self._last = subject
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class TokenStream:
+    """Prints steps as they come: accepted drafts blue and underlined, the target's own tokens plain."""
+
+    def __init__(self, out: TextIO, color: bool, silent: bool = False) -> None:
+        self.out, self.color, self.silent = out, color, silent
+
+    def write(self, step: Step) -> None:
+        if self.silent:
+            return
+        for text, origin in zip(step.texts, step.origins):
+            text = harmless(text)
+            self.out.write(f"{DRAFT}{text}{OFF}" if self.color and origin == "draft" and text else text)
+        self.out.flush()
+
+    def end(self) -> None:
+        if not self.silent:
+            self.out.write("\n\n")
+
+
+def summary_table(trace: Trace) -> str:
+    """A decode's figures in a few lines."""
+    n = max(len(trace.steps), 1)
+    seconds = [step.seconds for step in trace.steps]
+    ms = {part: 1000 * sum(getattr(s, part) for s in seconds) / n for part in ("draft", "verify", "commit", "update")}
+    rows = [
+        ("method", f"{trace.header.label} on {trace.header.model}, {trace.header.device}, {trace.header.dtype}"),
+        ("tokens", f"{len(trace.token_ids)} in {len(trace.steps)} steps, ended by {trace.finish_reason}"),
+        ("tokens a second", f"{trace.tokens_per_second:.1f} (prefill apart: {trace.prefill_seconds:.2f} s)"),
+        ("tokens a step", f"{trace.tokens_per_step:.2f}, of them accepted drafts {trace.accepted_per_step:.2f}"),
+        ("ms a step", ", ".join(f"{part} {value:.2f}" for part, value in ms.items())),
+    ]
+    if trace.steps:
+        rows.append(("draft budget", f"{trace.steps[-1].budget.nodes} nodes, {trace.steps[-1].budget.why}"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
+    """Walk through a record, step by step.
+
+    Raises:
+        AdedError: there is no step ``only``.
+    """
+    if only is not None and not 0 <= only < len(trace.steps):
+        raise AdedError(f"there is no step {only}; the record has {len(trace.steps)} steps, counted from 0")
+    head = trace.header
+    print(_paint(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}", BOLD, color))
+    for step in trace.steps if only is None else [trace.steps[only]]:
+        print(_step_line(step, color))
+        for line in tree_lines(step, color, whole=only is not None):
+            print(f"    {line}")
+        if pause and sys.stdin.isatty():
+            input()
+    if only is None:
+        print(f"\n{summary_table(trace)}")
+
+
+def _step_line(step: Step, color: bool) -> str:
+    drafted = len(step.tree.tokens) - 1
+    texts = [_paint(visible(t), DRAFT if o == "draft" else TARGET, color) for t, o in zip(step.texts, step.origins) if t]
+    note = f" ({step.note})" if step.note else ""
+    figures = f"drafted {drafted}, accepted {step.accepted}, {1000 * step.seconds.total:.1f} ms"
+    return f"step {step.index}: {figures}{note}: {' '.join(texts)}"
+
+
+def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:
+    """The draft tree, indented by depth; only the accepted path and what was rejected beside it unless ``whole``."""
+    tree = step.tree
+    depth = [0] * len(tree.tokens)
+    children: list[list[int]] = [[] for _ in tree.tokens]
+    for node, parent in enumerate(tree.parents[1:], 1):
+        depth[node] = depth[parent] + 1
+        children[parent].append(node)
+    lines, stack = [], list(reversed(children[0]))
+    while stack:
+        node = stack.pop()
+        if whole or tree.verdict[node] != "unreached":
+            lines.append("  " * (depth[node] - 1) + _node_line(step, node, color))
+        stack.extend(reversed(children[node]))
+    return lines
+
+
+def _node_line(step: Step, node: int, color: bool) -> str:
+    tree = step.tree
+    mark, style = {"accepted": ("✓", DRAFT), "rejected": ("✗", ""), "unreached": ("·", FAINT), "root": ("", "")}[
+        tree.verdict[node]
+    ]
+    figures = []
+    for name, form in (("visits", "N {:.0f}"), ("prior", "P {:.2f}"), ("value", "Q {:.2f}"), ("score", "score {:.2f}")):
+        value = tree.columns.get(name, [None] * (node + 1))[node]
+        if value is not None:
+            figures.append(form.format(value))
+    if tree.probability[node] is not None:
+        figures.append(f"target {tree.probability[node]:.2f}, rank {tree.rank[node]}")
+    text = visible(tree.texts[node]) or str(tree.tokens[node])
+    return f"{mark} {_paint(text, style, color)}  {_paint(', '.join(figures), FAINT, color)}"
+
+
+def _paint(text: str, style: str, color: bool) -> str:
+    return f"{style}{text}{OFF}" if color and style else text

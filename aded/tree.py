@@ -1,0 +1,145 @@
+"""A draft as flat arrays: the shape that every method hands over and that the target verifies in one pass.
+
+Knows nothing of language models: tokens are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+COLUMNS = ("prior", "visits", "value", "exploration", "score")
+"""What a drafter may say of each node (float64 ``[n]``, NaN where it does not apply)."""
+
+
+@dataclass(frozen=True)
+class DraftTree:
+    """Drafted continuations in topological order (every parent stands before its children).
+
+    Node 0 is the *root*: the newest committed token, whose keys and values are not computed yet. A draft of
+    nothing is the root alone, a chain is a tree of width one.
+
+    Attributes:
+        tokens: token ids, int32 ``[n]``, ``n >= 1``.
+        parents: index of each node's parent, int32 ``[n]``; ``parents[0] == -1``.
+        columns: what the drafter knows of each node, by name (see ``COLUMNS``), float64 ``[n]``.
+    """
+
+    tokens: np.ndarray
+    parents: np.ndarray
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", np.ascontiguousarray(self.tokens, dtype=np.int32))
+        object.__setattr__(self, "parents", np.ascontiguousarray(self.parents, dtype=np.int32))
+        n = len(self.tokens)
+        assert n >= 1 and self.tokens.shape == self.parents.shape == (n,), "tokens and parents are [n], n >= 1"
+        assert self.parents[0] == -1, "node 0 is the root"
+        if n > 1:
+            later = self.parents[1:]
+            assert (later >= 0).all() and (later < np.arange(1, n)).all(), "parents stand before their children"
+        for name, column in self.columns.items():
+            assert name in COLUMNS and len(column) == n, f"column {name!r} is not one value a node"
+
+    @classmethod
+    def root_only(cls, token: int) -> DraftTree:
+        """The empty draft: its step is a plain one."""
+        return cls(np.array([token]), np.array([-1]))
+
+    @classmethod
+    def chain(cls, root: int, tokens: Sequence[int]) -> DraftTree:
+        """The root followed by ``tokens`` in a row."""
+        return cls(np.array([root, *tokens]), np.arange(-1, len(tokens)))
+
+    @classmethod
+    def from_paths(cls, root: int, paths: Iterable[Sequence[int]], limit: int | None = None) -> DraftTree:
+        """Merge token paths that start below the root; equal prefixes are stored once, ``limit`` bounds the nodes."""
+        tokens, parents = [root], [-1]
+        index: dict[tuple[int, int], int] = {}
+        for path in paths:
+            node = 0
+            for token in path:
+                child = index.get((node, int(token)))
+                if child is None:
+                    if limit is not None and len(tokens) >= limit:
+                        break
+                    child = index[node, int(token)] = len(tokens)
+                    tokens.append(int(token))
+                    parents.append(node)
+                node = child
+        return cls(np.array(tokens), np.array(parents))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def drafted(self) -> int:
+        """Number of drafted tokens: every node but the root."""
+        return len(self) - 1
+
+    @cached_property
+    def depths(self) -> np.ndarray:
+        """Distance from the root, int32 ``[n]``."""
+        depths = np.zeros(len(self), dtype=np.int32)
+        for node in range(1, len(self)):
+            depths[node] = depths[self.parents[node]] + 1
+        return depths
+
+    @cached_property
+    def ancestors(self) -> np.ndarray:
+        """Ancestor-or-self mask, bool ``[n, n]``: row i is True at every node that node i may attend to."""
+        mask = np.eye(len(self), dtype=bool)
+        for node in range(1, len(self)):
+            mask[node] |= mask[self.parents[node]]
+        return mask
+
+    @cached_property
+    def _child_by_token(self) -> dict[tuple[int, int], int]:
+        pairs: dict[tuple[int, int], int] = {}
+        for node in range(1, len(self)):
+            pairs.setdefault((int(self.parents[node]), int(self.tokens[node])), node)
+        return pairs
+
+    def child(self, node: int, token: int) -> int | None:
+        """The child of ``node`` that holds ``token``, or None."""
+        return self._child_by_token.get((node, token))
+
+    def path_to(self, node: int) -> list[int]:
+        """Node indices from the root to ``node``, both included."""
+        path = []
+        while node >= 0:
+            path.append(node)
+            node = int(self.parents[node])
+        return path[::-1]
+
+    @property
+    def leaves(self) -> list[int]:
+        """Nodes without children."""
+        return sorted(set(range(len(self))) - set(self.parents.tolist()))
+
+    @property
+    def is_chain(self) -> bool:
+        """True where no node has two children."""
+        return bool((self.parents == np.arange(-1, len(self) - 1)).all())
+
+    def select(self, nodes: Sequence[int] | np.ndarray) -> DraftTree:
+        """The part made of ``nodes`` (ascending, closed under parents, starting with the root)."""
+        keep = np.asarray(nodes, dtype=np.int64)
+        place = np.full(len(self) + 1, -1, dtype=np.int32)  # the last entry stands for "no parent"
+        place[keep] = np.arange(len(keep), dtype=np.int32)
+        return DraftTree(self.tokens[keep], place[self.parents[keep]], {k: v[keep] for k, v in self.columns.items()})
+
+    def within(self, depth: int) -> DraftTree:
+        """The part at most ``depth`` below the root."""
+        return self if len(self) == 1 or self.depths.max() <= depth else self.select(np.flatnonzero(self.depths <= depth))
+
+    def first_chain(self) -> DraftTree:
+        """The path along each node's first child: what is left of the tree for a model that can verify chains only."""
+        first = {int(p): i for i, p in reversed(list(enumerate(self.parents.tolist())))}
+        path = [0]
+        while path[-1] in first:
+            path.append(first[path[-1]])
+        return self.select(path)

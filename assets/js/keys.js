@@ -1,0 +1,23 @@
+// The keyboard: Space plays, arrows step, Home and End jump. Keys that belong to a field are left alone.
+
+const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio']";
+
+export function listenToKeys(player) {
+  const actions = {
+    " ": () => player.play(1),
+    ArrowLeft: () => player.by(-1),
+    ArrowRight: () => player.by(1),
+    Home: () => player.home(),
+    End: () => player.end(),
+  };
+  const onKey = (event) => {
+    const action = actions[event.key];
+    if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const target = event.target instanceof Element ? event.target : document.body;
+    if (target.closest(FIELDS)) return;
+    if (event.key === " " && target.closest("button, a, summary, [role='button']")) return;
+    event.preventDefault();
+    action();
+  };
+  document.addEventListener("keydown", onKey);
+}

@@ -1,0 +1,120 @@
+// The lanes: what each method has written, who wrote each token, and how fast.
+
+import { BIDI, el, rate, setText, toggleClass } from "./dom.js";
+import { figures, plainLane, stepsDone } from "./record.js";
+
+const ORIGINS = { draft: "accepted draft", target: "the target's own" };
+const PARTS = ["draft", "verify", "update"];
+
+export function createLanes(root, { onStep, onLane }) {
+  let views = [];
+  root.addEventListener("click", (event) => {
+    const view = views.find((v) => v.root.contains(event.target));
+    if (!view) return;
+    const step = event.target.closest(".ax-step");
+    if (step) onStep(view.index, Number(step.dataset.step));
+    else if (event.target.closest(".ax-look")) onLane(view.index);
+  });
+
+  function rebuild(race) {
+    views = race.lanes.map(createLane);
+    const plainLast = [...views].sort((a, b) => (a.lane.header.method === "plain") - (b.lane.header.method === "plain"));
+    root.replaceChildren(...plainLast.map((view) => view.root));
+  }
+
+  function render(state) {
+    const base = plainLane(state.race);
+    views.forEach((view) => renderLane(view, state, base));
+  }
+  return { rebuild, render };
+}
+
+function createLane(lane, index) {
+  const parts = {
+    label: el("h3", { class: "ax-lane-label", text: lane.header.label }),
+    speed: el("p", { class: "ax-speed" }),
+    rate: el("p", { class: "ax-figures" }),
+    bar: el("div", { class: "ax-split", role: "img" }, ...PARTS.map((p) => el("i", { class: `ax-${p}` }))),
+    shares: el("p", { class: "ax-shares" }),
+    look: el("button", { class: "ax-look", type: "button" }),
+    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": `Text of ${lane.header.label}` }),
+  };
+  const root = el("article", { class: "ax-lane", "data-method": lane.header.method });
+  if (lane.colours) {
+    root.style.setProperty("--lane-light", lane.colours[0]);
+    root.style.setProperty("--lane-dark", lane.colours[1]);
+  }
+  const notice = lane.header.notice ? el("p", { class: "ax-lane-notice", text: lane.header.notice }) : null;
+  const side = el("div", { class: "ax-lane-side" }, parts.label, parts.speed, parts.rate, parts.bar, parts.shares, parts.look);
+  root.append(side, el("div", { class: "ax-lane-main" }, parts.text, notice));
+  return { root, index, lane, parts, steps: [] };
+}
+
+function renderLane(view, state, base) {
+  const { lane, parts, index } = view;
+  while (view.steps.length < lane.steps.length) appendStep(view);
+  const done = stepsDone(lane, state.time);
+  const now = figures(lane, done);
+  const plain = base ? figures(base, stepsDone(base, state.time)) : null;
+  setText(parts.speed, speedText(lane, now, plain, base));
+  setText(parts.rate, now.passes ? `${rate(now.rate)} tokens/s · ${now.perPass.toFixed(1)} a pass` : "no step yet");
+  renderSplit(parts, now);
+  const focus = state.lane === index;
+  toggleClass(view.root, "ax-focus", focus);
+  setText(parts.look, focus ? "steps shown below" : "show its steps");
+  parts.look.setAttribute("aria-pressed", String(focus));
+  renderSteps(view, state, done);
+}
+
+function speedText(lane, now, plain, base) {
+  if (lane === base) return "1×";
+  return plain && plain.rate && now.rate ? `${(now.rate / plain.rate).toFixed(now.rate < plain.rate ? 2 : 1)}×` : "–";
+}
+
+function renderSplit({ bar, shares }, now) {
+  const total = now.draft + now.verify + now.update;
+  const words = PARTS.map((part, i) => {
+    const share = total ? (100 * now[part]) / total : 0;
+    bar.children[i].style.width = `${share}%`;
+    return `${part} ${Math.round(share)}`;
+  });
+  const drafts = total > 0 && now.verify < total;
+  setText(shares, !total ? "" : drafts ? `${words.join(" · ")} %` : "forward passes only");
+  bar.setAttribute("aria-label", `Share of time in percent: ${words.join(", ")}`);
+}
+
+function appendStep(view) {
+  const index = view.steps.length;
+  const step = view.lane.steps[index];
+  const node = el("span", { class: "ax-step", "data-step": index });
+  step.texts.forEach((text, i) => node.append(token(text, step.origins[i], step.emitted[i])));
+  view.parts.text.append(node);
+  view.steps.push(node);
+}
+
+function token(text, origin, id) {
+  const name = ["ax-tok", `ax-${origin}`];
+  if (text.includes("\n") && !text.trim()) name.push("ax-nl");
+  if (BIDI.test(text)) name.push("ax-iso");
+  return el("span", { class: name.join(" "), text, "data-id": id, title: ORIGINS[origin] });
+}
+
+function renderSteps(view, state, done) {
+  const current = state.lane === view.index ? state.step : done - 1;
+  view.steps.forEach((node, i) => {
+    toggleClass(node, "ax-later", i >= done);
+    toggleClass(node, "ax-now", i === current && state.lane === view.index);
+  });
+  toggleClass(view.parts.text, "ax-playing", state.playing !== 0 || state.following);
+  const node = view.steps[Math.max(0, Math.min(current, view.steps.length - 1))];
+  if (node) keepInView(view.parts.text, node);
+}
+
+// Scrolls the lane's own box, never the page.
+function keepInView(box, node) {
+  if (box.scrollHeight <= box.clientHeight + 1) return;
+  const top = node.offsetTop - box.offsetTop;
+  const bottom = top + node.offsetHeight;
+  if (top < box.scrollTop) box.scrollTop = top - 4;
+  else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight + 4;
+}

@@ -1,0 +1,66 @@
+// Tree attention: which nodes a node sees in the one pass that verifies them all. A row sees the text and its ancestors.
+
+import { cssColour, setText, visible } from "./dom.js";
+
+const TEXT = 0.12; // share of the width that stands for the text so far
+
+export function createMask(canvas, caption, { onHover, onPick }) {
+  let order = [];
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return order[Math.min(order.length - 1, Math.floor(((event.clientY - box.top) / box.height) * order.length))];
+  };
+  canvas.addEventListener("mousemove", (event) => order.length && onHover(at(event)));
+  canvas.addEventListener("mouseleave", () => onHover(null));
+  canvas.addEventListener("click", (event) => order.length && onPick(at(event)));
+
+  function draw(step, layout, selected) {
+    order = layout.nodes;
+    const size = canvas.clientWidth;
+    const dots = window.devicePixelRatio || 1;
+    canvas.width = canvas.height = Math.round(size * dots);
+    const pen = canvas.getContext("2d");
+    pen.scale(dots, dots);
+    paint(pen, size, step.tree, order, selected);
+    setText(caption, describe(step.tree, selected));
+  }
+  return { draw };
+}
+
+function ancestors(tree, node) {
+  const line = [];
+  for (let n = node; n >= 0; n = tree.parents[n]) line.push(n);
+  return line;
+}
+
+function paint(pen, size, tree, order, selected) {
+  const left = size * TEXT;
+  const cell = { w: (size - left) / order.length, h: size / order.length };
+  const gap = cell.h > 5 ? 1 : 0;
+  const place = new Map(order.map((node, i) => [node, i]));
+  const fill = { accepted: "--ax-accept", root: "--ax-ink", rejected: "--ax-reject", unreached: "--ax-faint" };
+  const colours = Object.fromEntries(Object.entries(fill).map(([verdict, name]) => [verdict, cssColour(name)]));
+  const [soft, own] = [cssColour("--ax-soft"), cssColour("--ax-own")];
+  order.forEach((node, row) => {
+    const chosen = node === selected;
+    const y = row * cell.h;
+    pen.globalAlpha = chosen ? 1 : 0.5;
+    pen.fillStyle = own;
+    pen.fillRect(0, y, left - 3, cell.h - gap);
+    pen.globalAlpha = 1;
+    pen.fillStyle = soft;
+    pen.fillRect(left, y, size - left, cell.h - gap);
+    pen.globalAlpha = chosen || selected < 0 ? 1 : 0.55;
+    pen.fillStyle = colours[tree.verdict[node]];
+    for (const seen of ancestors(tree, node)) {
+      if (place.has(seen)) pen.fillRect(left + place.get(seen) * cell.w, y, cell.w - gap, cell.h - gap);
+    }
+  });
+}
+
+function describe(tree, node) {
+  if (node < 0) return "A row sees the text so far (green) and its own ancestors only.";
+  const line = ancestors(tree, node).slice(1).reverse();
+  const seen = line.map((n) => visible(tree.texts[n])).join(" › ");
+  return `${visible(tree.texts[node])} sees the text so far (green)${seen ? `, ${seen},` : ""} and itself.`;
+}

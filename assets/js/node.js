@@ -1,0 +1,96 @@
+// One node in full: its numbers, the formula that chose it with the numbers in place, and why it stands or fell.
+
+import { el, number, probability, visible } from "./dom.js";
+import { OWN, column } from "./tree.js";
+
+export const VERDICTS = {
+  root: "root",
+  accepted: "accepted ✓",
+  rejected: "rejected ×",
+  unreached: "not reached",
+  own: "the target's own ■",
+};
+
+export function renderNode(root, step, node, header) {
+  const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node);
+  const list = el("dl", { class: "ax-facts" });
+  for (const [name, value] of facts.rows) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
+  const head = el(
+    "p",
+    { class: "ax-node-head" },
+    el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: VERDICTS[facts.verdict] }),
+    el("code", { text: visible(facts.text, 40) }),
+  );
+  const formula = node > 0 ? puct(step.tree, node, header.method_settings) : null;
+  root.replaceChildren(...[head, list, formula, el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
+}
+
+function nodeFacts(step, node) {
+  const { tree } = step;
+  const rank = tree.rank[node];
+  const rows = [
+    ["visits N", number(column(tree, "visits", node), 0)],
+    ["value Q", number(column(tree, "value", node))],
+    ["prior P", probability(column(tree, "prior", node))],
+    ["PUCT", number(column(tree, "score", node))],
+    ["target's p", probability(tree.probability[node])],
+    ["rank", rank ? String(rank) : "–"],
+  ];
+  return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
+}
+
+function ownFacts(step) {
+  const choice = step.choices[step.choices.length - 1];
+  const text = step.texts[step.texts.length - 1];
+  const rows = choice ? [["target's p", probability(choice.probability)], ["rank", String(choice.rank)]] : [];
+  const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
+  return { rows, verdict: "own", text, why: `No drafted token after “${after}” was the target's choice, so it writes this one itself. Every step ends so.` };
+}
+
+function why(step, node) {
+  const { tree } = step;
+  const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
+  const choice = step.choices.find((c) => c.node === tree.parents[node]);
+  const chosen = choice ? `“${visible(choice.text)}”` : "another token";
+  return {
+    root: "The newest token of the text. The draft continues from here.",
+    "target chose it": `After “${parent}” the target's choice is this token, so the walk goes on to its children.`,
+    "target chose a sibling": `After “${parent}” the target chose ${chosen}, another drafted token.`,
+    "target chose an undrafted token": `After “${parent}” the target chose ${chosen}, which the draft did not hold.`,
+    "parent not accepted": "Its parent was not accepted, so the walk never came here.",
+    "cut at the end": "The target chose it, but the text ended before it.",
+  }[tree.reason[node]];
+}
+
+// PUCT = Q + (c1 + ln((Np + c2 + 1) / c2)) · P · √Np / (1 + N); Np is the parent's visits.
+export function puctOf(tree, node, settings) {
+  const parent = column(tree, "visits", tree.parents[node]);
+  const [n, q, p] = ["visits", "value", "prior"].map((name) => column(tree, name, node));
+  const { c1, c2 } = settings;
+  if ([parent, n, p, c1, c2].some((v) => typeof v !== "number")) return null;
+  const pull = c1 + Math.log((parent + c2 + 1) / c2);
+  const explore = (pull * p * Math.sqrt(parent)) / (1 + n);
+  return { parent, n, q: q || 0, p, c1, log: pull - c1, explore, score: (q || 0) + explore };
+}
+
+function puct(tree, node, settings) {
+  const recorded = column(tree, "score", node);
+  const f = puctOf(tree, node, settings);
+  const fits = f && (recorded === null || Math.abs(recorded - f.score) < 0.005 * Math.max(1, Math.abs(f.score)));
+  if (!fits) return plainScore(tree, node, recorded);
+  const parentVisits = () => ["N", el("sub", { text: "p" })];
+  const lines = [
+    el("p", {}, "PUCT = Q + U"),
+    el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
+    el("p", { text: `U = (${f.c1} + ${f.log.toFixed(2)}) · ${f.p.toFixed(2)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)} = ${f.explore.toFixed(2)}` }),
+    el("p", { class: "ax-sum", text: `PUCT = ${f.q.toFixed(2)} + ${f.explore.toFixed(2)} = ${f.score.toFixed(2)}` }),
+  ];
+  return el("div", { class: "ax-formula", title: "Nₚ: visits of the parent" }, ...lines);
+}
+
+function plainScore(tree, node, recorded) {
+  const explore = column(tree, "exploration", node);
+  if (recorded === null) return null;
+  const text = explore === null ? `score ${number(recorded)}` : `score = Q + U = ${number(column(tree, "value", node))} + ${number(explore)} = ${number(recorded)}`;
+  return el("div", { class: "ax-formula" }, el("p", { class: "ax-sum", text }));
+}

@@ -1,0 +1,20 @@
+// The line under the buttons: progress, and what went wrong, in words.
+
+import { setText, toggleClass } from "./dom.js";
+
+export function mountNotice(element, props, watch) {
+  const box = element.querySelector(".ax-notice");
+  const text = element.querySelector("[data-part='text']");
+  const meter = element.querySelector("[data-part='meter']");
+  const show = () => {
+    const notice = props.value ? JSON.parse(props.value) : { kind: "", text: "", fraction: null };
+    box.dataset.kind = notice.kind;
+    setText(text, notice.text);
+    box.hidden = !notice.text;
+    meter.hidden = notice.kind !== "busy";
+    toggleClass(meter, "ax-unknown", notice.fraction === null);
+    meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
+  };
+  watch("value", show);
+  show();
+}

@@ -1,0 +1,118 @@
+// The record on the page: rebuilt from JSON lines, with each lane's own clock. Knows nothing of drawing.
+
+export function emptyRace() {
+  return { id: null, source: "", title: "", lanes: [], verdict: { sentence: "", detail: "" }, running: false, read: 0 };
+}
+
+// Reads what is new in a growing string of JSON lines; another race starts over. Returns the race.
+export function readLines(race, value) {
+  const text = value || "";
+  const head = text.slice(0, text.indexOf("\n"));
+  if (!head) return race;
+  const id = JSON.parse(head).id;
+  const target = id === race.id && text.length >= race.read ? race : emptyRace();
+  const end = text.lastIndexOf("\n") + 1;
+  for (const line of text.slice(target.read, end).split("\n")) if (line) apply(target, JSON.parse(line));
+  target.read = end;
+  return target;
+}
+
+const READERS = {
+  race(race, event) {
+    Object.assign(race, { id: event.id, source: event.source, title: event.title, lanes: event.lanes.map(emptyLane) });
+  },
+  step(race, event) {
+    const lane = race.lanes[event.lane];
+    lane.steps.push(event.step);
+    lane.layouts.push(event.layout);
+    const s = event.step.seconds;
+    lane.ends.push(last(lane.ends, 0) + s.draft + s.verify + s.commit + s.update);
+    lane.counts.push(last(lane.counts, 0) + event.step.emitted.length);
+  },
+  lane(race, event) {
+    const { lane, prefill_seconds, text, finish_reason } = event;
+    Object.assign(race.lanes[lane], { prefill_seconds, text, finish_reason });
+  },
+  verdict(race, event) {
+    race.verdict = { sentence: event.sentence, detail: event.detail };
+    race.running = event.running;
+  },
+};
+
+function apply(race, event) {
+  READERS[event.t](race, event);
+}
+
+function emptyLane({ header, colours }) {
+  return { header, colours, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
+}
+
+export function last(list, otherwise) {
+  return list.length ? list[list.length - 1] : otherwise;
+}
+
+export function duration(race) {
+  return Math.max(0, ...race.lanes.map((lane) => last(lane.ends, 0)));
+}
+
+// Steps that a lane has finished at a time on its own clock.
+export function stepsDone(lane, time) {
+  let low = 0;
+  let high = lane.ends.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane.ends[middle] <= time + 1e-9) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// A lane's figures after its first `done` steps.
+export function figures(lane, done) {
+  const sum = { draft: 0, verify: 0, update: 0 };
+  for (const { seconds } of lane.steps.slice(0, done)) {
+    sum.draft += seconds.draft;
+    sum.verify += seconds.verify + seconds.commit;
+    sum.update += seconds.update;
+  }
+  const tokens = done ? lane.counts[done - 1] : 0;
+  const seconds = done ? lane.ends[done - 1] : 0;
+  return { tokens, seconds, passes: done, rate: seconds ? tokens / seconds : 0, perPass: done ? tokens / done : 0, ...sum };
+}
+
+export function plainLane(race) {
+  return race.lanes.find((lane) => lane.header.method === "plain") || null;
+}
+
+// The lane whose steps are worth opening first: one that drafts.
+export function draftingLane(race) {
+  return Math.max(0, race.lanes.findIndex((lane) => lane.header.method !== "plain"));
+}
+
+// A step that shows much: the longest accepted draft, early ones first.
+export function tellingStep(lane) {
+  let best = 0;
+  lane.steps.forEach((step, i) => {
+    if (weight(step) > weight(lane.steps[best])) best = i;
+  });
+  return best;
+}
+
+function weight(step) {
+  return Math.min(step.path.length, 5) * 1000 + Math.min(step.tree.tokens.length, 40);
+}
+
+// The race as `aded.trace` writes it.
+export function toFile(race) {
+  const lanes = race.lanes.map((lane) => ({
+    format: "aded-trace",
+    version: 1,
+    header: lane.header,
+    steps: lane.steps,
+    prefill_seconds: lane.prefill_seconds,
+    text: lane.text,
+    token_ids: lane.steps.flatMap((step) => step.emitted),
+    finish_reason: lane.finish_reason,
+  }));
+  return JSON.stringify({ format: "aded-race", version: 1, lanes });
+}

@@ -1,0 +1,73 @@
+// The time strip: one bar a step, its height the tokens gained; it is the scrubber too.
+
+import { el, milliseconds, plural, toggleClass } from "./dom.js";
+
+export function createStrip(root, { onSeek }) {
+  let bars = [];
+  let shape = "";
+  const at = (event) => {
+    const box = root.getBoundingClientRect();
+    const share = (event.clientX - box.left) / box.width;
+    return Math.max(0, Math.min(bars.length - 1, Math.floor(share * bars.length)));
+  };
+  root.addEventListener("pointerdown", (event) => {
+    if (!bars.length) return;
+    root.setPointerCapture(event.pointerId);
+    root.focus({ preventScroll: true });
+    onSeek(at(event));
+  });
+  root.addEventListener("pointermove", (event) => {
+    if (bars.length && root.hasPointerCapture(event.pointerId)) onSeek(at(event));
+  });
+
+  function render(state) {
+    const lane = state.race.lanes[state.lane];
+    const steps = lane ? lane.steps : [];
+    const key = `${state.race.id}/${state.lane}`;
+    if (key !== shape || bars.length > steps.length) reset(key);
+    const grew = bars.length < steps.length;
+    while (bars.length < steps.length) append(steps[bars.length]);
+    if (grew) scale(steps);
+    const done = lane ? state.done : 0;
+    bars.forEach((bar, i) => {
+      toggleClass(bar, "ax-current", i === state.step);
+      toggleClass(bar, "ax-ahead", i >= done && i !== state.step);
+    });
+    describe(state, steps);
+  }
+
+  function reset(key) {
+    shape = key;
+    bars = [];
+    root.replaceChildren();
+  }
+
+  function append(step) {
+    const accepted = step.origins.filter((o) => o === "draft").length;
+    const parts = [el("b", { class: "ax-bar-draft" }), el("b", { class: "ax-bar-own" })];
+    parts[0].style.flexGrow = accepted;
+    parts[1].style.flexGrow = step.emitted.length - accepted;
+    const bar = el("i", {}, ...parts);
+    root.append(bar);
+    bars.push(bar);
+  }
+
+  function scale(steps) {
+    const most = Math.max(4, ...steps.map((s) => s.emitted.length));
+    bars.forEach((bar, i) => (bar.firstChild.parentNode.style.height = `${(100 * steps[i].emitted.length) / most}%`));
+    toggleClass(root, "ax-dense", steps.length > 90);
+  }
+
+  function describe(state, steps) {
+    const step = steps[state.step];
+    root.setAttribute("aria-valuemax", String(Math.max(1, steps.length)));
+    root.setAttribute("aria-valuenow", String(step ? state.step + 1 : 0));
+    root.setAttribute("aria-valuetext", step ? `step ${state.step + 1} of ${steps.length}, ${gain(step)}` : "no step yet");
+  }
+  return { render };
+}
+
+export function gain(step) {
+  const s = step.seconds;
+  return `${plural(step.emitted.length, "token")} in ${milliseconds(s.draft + s.verify + s.commit + s.update)}`;
+}

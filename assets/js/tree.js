@@ -1,0 +1,236 @@
+// The draft tree, drawn by Plotly at positions that came with the step. Colour, shape and text tell verdicts apart.
+
+import { cssColour, el, plotText, plural, visible } from "./dom.js";
+import { FONT, MONO, PLOT_CONFIG } from "./charts.js";
+
+const ROW = 30;
+const COLUMN = { least: 92, most: 168 };
+const MARGIN = { left: 20, right: 104, top: 30, bottom: 22 };
+const LETTER = 7.3; // width of a letter of a label
+const WIDTHS = { unreached: [1, 1, 1], rejected: [1, 1.4, 1.9], accepted: [3.4, 3.4, 3.4], own: [3.4, 3.4, 3.4] };
+export const OWN = -1;
+
+// What the drawing needs of a step: one entry a drawn node, the target's own token last.
+export function treeNodes(step, layout) {
+  const { tree } = step;
+  const nodes = layout.nodes.map((n, i) => ({
+    id: n,
+    parent: tree.parents[n],
+    x: layout.x[i],
+    y: layout.y[i],
+    text: tree.texts[n],
+    verdict: tree.verdict[n],
+    visits: column(tree, "visits", n),
+  }));
+  if (layout.own) {
+    const [x, y] = layout.own;
+    const text = step.texts[step.texts.length - 1];
+    nodes.push({ id: OWN, parent: step.path[step.path.length - 1], x, y, text, verdict: "own", visits: null });
+  }
+  return nodes;
+}
+
+export function column(tree, name, node) {
+  return tree.columns[name] ? tree.columns[name][node] : null;
+}
+
+export function createTree(root, { onHover, onPick }) {
+  const plot = el("div", { class: "ax-plot", "aria-hidden": "true" });
+  root.replaceChildren(plot);
+  let nodes = [];
+  let wired = false;
+
+  function draw(Plotly, step, layout, selected) {
+    nodes = treeNodes(step, layout);
+    const grid = geometry(root, layout);
+    Plotly.react(plot, traces(nodes, grid, selected), plotLayout(grid), PLOT_CONFIG);
+    root.setAttribute("aria-label", summary(step, nodes));
+    if (!wired) wire();
+  }
+
+  function wire() {
+    wired = true;
+    const id = (event) => event.points[0].customdata;
+    plot.on("plotly_hover", (event) => onHover(id(event)));
+    plot.on("plotly_unhover", () => onHover(null));
+    plot.on("plotly_click", (event) => onPick(id(event)));
+  }
+
+  root.addEventListener("keydown", (event) => {
+    const target = neighbour(nodes, Number(root.dataset.node || 0), event.key);
+    if (target === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    onPick(target);
+  });
+  return { draw, show: (node) => (root.dataset.node = String(node)) };
+}
+
+// Arrow keys: left to the parent, right to the first child, up and down within the column.
+export function neighbour(nodes, from, key) {
+  const node = nodes.find((n) => n.id === from) || nodes[0];
+  if (!node) return undefined;
+  const children = nodes.filter((n) => n.parent === node.id && n.id !== node.id && node.id !== OWN).sort((a, b) => a.y - b.y);
+  const same = nodes.filter((n) => n.x === node.x).sort((a, b) => a.y - b.y);
+  const at = same.indexOf(node);
+  if (key === "ArrowLeft") return node.parent >= 0 ? node.parent : node.id;
+  if (key === "ArrowRight") return children.length ? children[0].id : node.id;
+  if (key === "ArrowUp") return same[Math.max(0, at - 1)].id;
+  if (key === "ArrowDown") return same[Math.min(same.length - 1, at + 1)].id;
+  return undefined;
+}
+
+// Height that every tree of a lane fits in, so that the page does not jump from step to step.
+export function tallest(lane) {
+  return MARGIN.top + MARGIN.bottom + ROW * (Math.max(1, ...lane.layouts.map((layout) => layout.rows)) - 1);
+}
+
+function geometry(root, layout) {
+  const room = root.clientWidth - MARGIN.left - MARGIN.right;
+  const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, layout.columns - 1)));
+  const width = MARGIN.left + MARGIN.right + wide * (layout.columns - 1);
+  return { wide, width: Math.max(width, 260), height: MARGIN.top + MARGIN.bottom + ROW * (layout.rows - 1) };
+}
+
+function plotLayout({ width, height }) {
+  const axis = { visible: false, fixedrange: true };
+  return {
+    width,
+    height: Math.max(height, 96),
+    margin: { l: 0, r: 0, t: 0, b: 0 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    showlegend: false,
+    hovermode: "closest",
+    hoverdistance: 24,
+    dragmode: false,
+    font: { family: MONO, size: 12 },
+    xaxis: { ...axis, range: [0, width] },
+    yaxis: { ...axis, range: [Math.max(height, 96), 0] },
+  };
+}
+
+function styles() {
+  const c = (name) => cssColour(`--ax-${name}`);
+  return {
+    root: { colour: c("ink"), symbol: "circle", dash: "solid", text: c("ink") },
+    accepted: { colour: c("accept"), symbol: "circle", dash: "solid", text: c("ink") },
+    rejected: { colour: c("reject"), symbol: "circle-x-open", dash: "5px,3px", text: c("muted"), pale: 0.6 },
+    unreached: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    own: { colour: c("own"), symbol: "square", dash: "solid", text: c("own") },
+  };
+}
+
+function traces(nodes, grid, selected) {
+  const style = styles();
+  const place = (n) => [MARGIN.left + n.x * grid.wide, MARGIN.top + n.y * ROW];
+  const byId = new Map(nodes.map((n) => [n.id, n]));
+  const most = Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
+  const edges = ["unreached", "rejected", "accepted", "own"].flatMap((kind) =>
+    WIDTHS[kind].map((width, bucket) => edgeTrace(nodes, byId, place, kind, style[kind], width, bucket, most)),
+  );
+  const letters = Math.max(7, Math.min(14, Math.floor((grid.wide - 30) / LETTER)));
+  const marks = Object.keys(style).map((kind) => nodeTrace(nodes, place, kind, style[kind], most, letters));
+  return [...edges, ...marks, ringTrace(byId.get(selected), place, most), tickTrace(nodes, place, most)];
+}
+
+function bucketOf(node, most) {
+  if (node.verdict === "accepted" || node.verdict === "own") return 2;
+  const share = (node.visits || 0) / most;
+  return share > 0.25 ? 2 : share > 0.08 ? 1 : 0;
+}
+
+function edgeTrace(nodes, byId, place, kind, style, width, bucket, most) {
+  const x = [];
+  const y = [];
+  for (const node of nodes) {
+    if (node.verdict !== kind || node.id === 0 || bucketOf(node, most) !== bucket) continue;
+    curve(place(byId.get(node.parent)), place(node), x, y);
+  }
+  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width, dash: style.dash } };
+}
+
+// A smooth step from parent to child: it leaves and arrives level.
+function curve([x0, y0], [x1, y1], x, y) {
+  const points = y0 === y1 ? 1 : 14;
+  const bend = Math.min(70, x1 - x0);
+  for (let i = 0; i <= points; i++) {
+    const t = i / points;
+    const s = t * t * (3 - 2 * t);
+    x.push(x0 + bend * t);
+    y.push(y0 + (y1 - y0) * s);
+  }
+  x.push(x1, null);
+  y.push(y1, null);
+}
+
+function diameter(node, most) {
+  if (node.id === 0) return 15;
+  if (node.verdict === "own") return 14;
+  const size = 8 + 10 * Math.sqrt((node.visits || 0) / most);
+  return node.verdict === "accepted" ? Math.max(16, size) : size;
+}
+
+function nodeTrace(nodes, place, kind, style, most, letters) {
+  const mine = nodes.filter((n) => n.verdict === kind);
+  const muted = cssColour("--ax-muted");
+  const label = (n) => {
+    const text = plotText(visible(n.text, letters));
+    const visits = n.visits === null ? "" : ` <span style="font-size:10px;color:${muted}">${Math.round(n.visits)}</span>`;
+    return kind === "accepted" || kind === "own" ? `<b>${text}</b>${visits}` : text + visits;
+  };
+  return {
+    type: "scatter",
+    mode: "markers+text",
+    x: mine.map((n) => place(n)[0]),
+    y: mine.map((n) => place(n)[1]),
+    customdata: mine.map((n) => n.id),
+    hoverinfo: "none",
+    text: mine.map(label),
+    textposition: "top right",
+    textfont: { family: MONO, size: 12, color: style.text },
+    cliponaxis: false,
+    marker: {
+      symbol: style.symbol,
+      size: mine.map((n) => diameter(n, most)),
+      color: style.symbol.endsWith("open") ? cssColour("--ax-card") : style.colour,
+      line: { color: style.colour, width: 1.5 },
+      opacity: 1,
+      ...(style.symbol.endsWith("open") ? { color: style.colour } : {}),
+    },
+  };
+}
+
+function tickTrace(nodes, place, most) {
+  const mine = nodes.filter((n) => n.verdict === "accepted" && diameter(n, most) >= 16);
+  return {
+    type: "scatter",
+    mode: "text",
+    x: mine.map((n) => place(n)[0]),
+    y: mine.map((n) => place(n)[1]),
+    text: mine.map(() => "<b>✓</b>"),
+    textfont: { family: FONT, size: 11, color: cssColour("--ax-on-accept") },
+    textposition: "middle center",
+    hoverinfo: "skip",
+  };
+}
+
+function ringTrace(node, place, most) {
+  const [x, y] = node ? place(node) : [null, null];
+  const marker = { symbol: node && node.verdict === "own" ? "square-open" : "circle-open", size: node ? diameter(node, most) + 9 : 1 };
+  return {
+    type: "scatter",
+    mode: "markers",
+    x: [x],
+    y: [y],
+    hoverinfo: "skip",
+    marker: { ...marker, color: cssColour("--ax-ink"), line: { color: cssColour("--ax-ink"), width: 2 } },
+  };
+}
+
+function summary(step, nodes) {
+  const drafted = step.tree.tokens.length - 1;
+  const own = nodes.find((n) => n.id === OWN);
+  const end = own ? ` Then the target wrote ${visible(own.text)}.` : "";
+  return `Draft tree: ${plural(drafted, "drafted token")}, ${step.path.length - 1} accepted.${end} Arrow keys move between nodes.`;
+}

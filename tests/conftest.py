@@ -1,0 +1,60 @@
+"""Shared fixtures: the bundled model once a run, development data where it is present."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+PROMPTS = (
+    "Write a short poem about the sea.",
+    "Explain in three sentences why the sky is blue.",
+    "List the numbers from one to twenty, one a line.",
+    "Write a Python function that returns the n-th Fibonacci number.",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a card, tests that need one are skipped."""
+    if not torch.cuda.is_available():
+        skip = pytest.mark.skip(reason="needs a CUDA card")
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def real_model():
+    """The bundled model in float32 on the CPU."""
+    from aded.model import TargetModel
+
+    return TargetModel.load("default", "cpu", "float32")
+
+
+@pytest.fixture(scope="session")
+def questions() -> list[str]:
+    """Development questions where they are present, a few of our own where not."""
+    path = DATA / "questions.jsonl"
+    if not path.is_file():
+        return list(PROMPTS)
+    return [json.loads(line)["turns"][0] for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def real_tokenizer_folder(tmp_path: Path) -> Path:
+    """A folder with a small real tokenizer, for a model to be saved beside."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {f"w{i}": i for i in range(97)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="w1", eos_token="w2", unk_token="w0").save_pretrained(tmp_path)
+    return tmp_path

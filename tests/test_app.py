@@ -1,0 +1,63 @@
+"""The command line of the app: what it refuses, in one line and with status 2."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import app
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "seven"], "give a number"),
+        (["--port", "70000"], "give a number"),
+        (["--model", "./no/such/folder"], "there is no model at"),
+        (["--model", "nothing.gguf"], "there is no model at"),
+        (["--device", "tpu"], "unknown device"),
+        (["--dtype", "float8"], "unknown dtype"),
+        (["--host", "no.such.host.invalid"], "cannot listen on"),
+    ],
+)
+def test_bad_arguments_end_with_one_line_and_status_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
+    assert app.main([*arguments, "--no-browser"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert words in error
+
+
+def test_a_port_in_use_is_said(capsys: pytest.CaptureFixture[str]):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert app.main(["--port", str(taken.getsockname()[1]), "--no-browser"]) == 2
+    assert "another --port" in capsys.readouterr().err
+
+
+def test_an_unknown_argument_ends_with_status_2():
+    with pytest.raises(SystemExit) as end:
+        app.main(["--colour", "blue"])
+    assert end.value.code == 2
+
+
+def test_the_environment_sets_address_and_port(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
+    monkeypatch.setenv("GRADIO_SERVER_PORT", "7999")
+    options = app.parse([])
+    assert (options.host, options.port) == ("0.0.0.0", "7999")
+
+
+def test_the_page_is_built_without_the_engine():
+    code = (
+        "import sys; from ui.page import build; from ui.models import ModelHolder; build(ModelHolder());"
+        "print(sorted({'torch', 'transformers', 'numba'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]", done.stderr[-2000:]

@@ -1,0 +1,203 @@
+"""The command line: its exact form, JSON that can be relied on, one-line errors with exit status 2."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from fakes import tiny_target
+
+from aded import cli, trace
+from aded.decode import Decoder, GenerationSettings
+from aded.model import TargetModel
+
+KEYS = {
+    "method",
+    "model",
+    "device",
+    "text",
+    "token_ids",
+    "finish_reason",
+    "steps",
+    "tokens_per_step",
+    "accepted_per_step",
+    "prefill_seconds",
+    "decode_seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "tokens_per_second",
+    "lossless",
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The command line on a tiny random model instead of the bundled one."""
+    target = tiny_target("llama")
+    monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
+    return target
+
+
+def run(*arguments: str) -> int:
+    try:
+        return cli.main(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.mark.parametrize("method", ["plain", "aded", "prompt-lookup"])
+def test_json_is_one_object_with_every_field(tiny, capsys, method):
+    assert run("generate", "--prompt", "a b c a b c", "--method", method, "--max-new-tokens", "9", "--json") == 0
+    out = capsys.readouterr().out
+    body = json.loads(out)
+    assert out.count("\n") == 1
+    assert set(body) >= KEYS
+    assert (body["method"], body["finish_reason"], len(body["token_ids"]), body["lossless"]) == (method, "length", 9, True)
+
+
+def test_methods_agree_and_seeds_matter(tiny, capsys):
+    texts = {}
+    for method in ("plain", "aded", "prompt-lookup"):
+        for seed in "01":
+            run(
+                "generate",
+                "--prompt",
+                "a b c",
+                "--method",
+                method,
+                "--temperature",
+                "0.9",
+                "--top-p",
+                "0.95",
+                "--top-k",
+                "50",
+                "--seed",
+                seed,
+                "--json",
+            )
+            texts[method, seed] = json.loads(capsys.readouterr().out)["token_ids"]
+    assert texts["plain", "0"] == texts["aded", "0"] == texts["prompt-lookup", "0"]
+    assert texts["plain", "0"] != texts["plain", "1"]
+
+
+def test_text_and_table_are_printed_and_colour_follows_the_option(tiny, capsys):
+    run("generate", "--prompt", "a b c a b c", "--max-new-tokens", "30", "--color", "always")
+    coloured = capsys.readouterr().out
+    run("generate", "--prompt", "a b c a b c", "--max-new-tokens", "30")
+    bare = capsys.readouterr().out
+    assert "tokens a second" in bare
+    assert "\033[" in coloured
+    assert "\033[" not in bare
+
+
+def test_a_trace_is_written_and_replayed(tiny, capsys, tmp_path):
+    file = str(tmp_path / "t.json")
+    assert run("generate", "--prompt", "a b c", "--max-new-tokens", "9", "--trace", file, "--stop", "never this") == 0
+    assert len(trace.load(file).lanes[0].token_ids) == 9
+    capsys.readouterr()
+    assert run("replay", file) == 0
+    assert "step 0: drafted" in capsys.readouterr().out
+    assert run("replay", file, "--step", "1") == 0
+    assert run("replay", file, "--step", "99") == 2
+
+
+def test_methods_are_listed(capsys):
+    assert run("methods", "--json") == 0
+    assert [m["name"] for m in json.loads(capsys.readouterr().out)][:3] == ["plain", "aded", "prompt-lookup"]
+    assert run("methods") == 0
+    assert "lossless" in capsys.readouterr().out
+
+
+def test_a_prompt_file_is_read(tiny, capsys, tmp_path):
+    (tmp_path / "p.txt").write_text("a b c", encoding="utf-8")
+    assert run("generate", "--prompt-file", str(tmp_path / "p.txt"), "--max-new-tokens", "2", "--json") == 0
+
+
+BAD = {
+    "no prompt": ["generate"],
+    "empty prompt": ["generate", "--prompt", " "],
+    "both prompts": ["generate", "--prompt", "a", "--prompt-file", "b"],
+    "missing prompt file": ["generate", "--prompt-file", "nowhere.txt"],
+    "long prompt": ["generate", "--prompt", "a " * 400],
+    "unknown method": ["generate", "--prompt", "a", "--method", "magic"],
+    "zero tokens": ["generate", "--prompt", "a", "--max-new-tokens", "0"],
+    "negative tokens": ["generate", "--prompt", "a", "--max-new-tokens", "-5"],
+    "no number": ["generate", "--prompt", "a", "--max-new-tokens", "many"],
+    "zero budget": ["generate", "--prompt", "a", "--budget", "0"],
+    "odd budget": ["generate", "--prompt", "a", "--budget", "much"],
+    "bad temperature": ["generate", "--prompt", "a", "--temperature", "-1"],
+    "nan temperature": ["generate", "--prompt", "a", "--temperature", "nan"],
+    "bad top-p": ["generate", "--prompt", "a", "--top-p", "0"],
+    "bad seed": ["generate", "--prompt", "a", "--seed", "-1"],
+    "empty stop": ["generate", "--prompt", "a", "--stop", ""],
+    "foreign option": ["generate", "--prompt", "a", "--method", "plain", "--c1", "2"],
+    "bad preset": ["generate", "--prompt", "a", "--preset", "best"],
+    "bad search": ["generate", "--prompt", "a", "--search", "random"],
+    "bad simulations": ["generate", "--prompt", "a", "--simulations", "-1"],
+    "missing matrix": ["generate", "--prompt", "a", "--matrix", "nowhere.safetensors"],
+    "trace nowhere": ["generate", "--prompt", "a", "--trace", "no/such/folder/t.json"],
+    "trace is a folder": ["generate", "--prompt", "a", "--trace", "."],
+    "no command": [],
+    "unknown command": ["dance"],
+    "unknown option": ["generate", "--prompt", "a", "--fast"],
+    "missing trace": ["replay", "nowhere.json"],
+    "matrix of nothing": ["matrix", "show", "nowhere.safetensors"],
+    "tokens of nothing": ["matrix", "build", "--tokens", "nowhere.npy", "--out", "x"],
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_status_2(tiny, capsys, case):
+    assert run(*BAD[case]) == 2
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if not line.startswith("preparing")]
+    assert captured.out == ""
+    assert len(lines) == 1
+    assert "error: " in lines[0]
+
+
+def test_a_matrix_of_another_tokenizer_is_refused(tiny, capsys):
+    matrix = next((ROOT / "assets").glob("*.trigram.safetensors"))
+    assert run("generate", "--prompt", "a", "--matrix", str(matrix)) == 2
+    assert "matrix" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 40, b"{}", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}", b"not a matrix at all"])
+def test_damaged_files_are_refused(tiny, capsys, tmp_path, content):
+    file = tmp_path / "broken"
+    file.write_bytes(content)
+    assert run("generate", "--prompt", "a", "--matrix", str(file)) == 2
+    assert run("replay", str(file)) == 2
+    assert run("matrix", "build", "--tokens", str(file), "--out", str(tmp_path / "x")) == 2
+
+
+def test_unknown_models_name_the_known_kinds(capsys):
+    assert run("generate", "--prompt", "a", "--model", "./nowhere") == 2
+    assert "default" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_was_written(tiny, capsys, tmp_path, monkeypatch):
+    steps = Decoder.step
+
+    def interrupted(self):
+        if len(self._steps) == 3:
+            raise KeyboardInterrupt
+        return steps(self)
+
+    monkeypatch.setattr(Decoder, "step", interrupted)
+    file = tmp_path / "t.json"
+    assert run("generate", "--prompt", "a b c", "--json", "--trace", str(file)) == 130
+    body = json.loads(capsys.readouterr().out)
+    assert (body["finish_reason"], body["steps"]) == ("cancelled", 3)
+    assert trace.load(file).lanes[0].finish_reason == "cancelled"
+
+
+def test_the_engine_is_usable_without_gradio():
+    code = "import sys; sys.modules['gradio'] = sys.modules['plotly'] = None; import aded.decode, aded.cli, aded.race"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_settings_reach_the_loop(tiny):
+    decoder = Decoder(tiny, "aded", GenerationSettings(budget=5), {"preset": "paper", "simulations": 7})
+    assert decoder.drafter.settings()["simulations"] == 7

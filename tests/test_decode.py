@@ -1,0 +1,211 @@
+"""The loop: every method writes what the target alone would, and stops where it should."""
+
+import numpy as np
+import pytest
+import torch
+from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, OracleDrafter, WordTokenizer, alone, tiny_model, tiny_target
+
+from aded import trace
+from aded.cache import KVCache
+from aded.decode import Decoder, GenerationSettings
+from aded.errors import AdedError
+from aded.model import TargetModel
+from aded.verify import Rule
+
+PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
+SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 11}
+NEW = 40
+
+
+def decode(target, drafter, **settings):
+    settings = {"max_new_tokens": NEW, "budget": 16, **settings}
+    return Decoder(target, drafter, GenerationSettings(**settings)).run(PROMPT)
+
+
+def expected(target, **settings):
+    return alone(target, PROMPT, NEW, Rule(GenerationSettings(**settings).sampling))
+
+
+@pytest.mark.parametrize("settings", [{}, SAMPLED, {"repetition_penalty": 1.3}], ids=["greedy", "sampled", "penalty"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tree_decoding_equals_the_target_alone_on_every_family(family, settings):
+    target = tiny_target(family)
+    truth = expected(target, **settings)
+    record = decode(target, OracleDrafter(truth), **settings)
+    assert record.token_ids == truth
+    assert len(record.steps) < len(truth), "some drafts were accepted"
+    assert any("rejected" in step.tree.verdict for step in record.steps)
+
+
+@pytest.mark.parametrize("method", ["plain", "aded", "prompt-lookup"])
+@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding", *CHAIN_FAMILIES, *PLAIN_FAMILIES])
+def test_every_method_equals_the_target_alone(family, method):
+    target = tiny_target(family)
+    assert decode(target, method).token_ids == expected(target)
+    assert decode(target, method, **SAMPLED).token_ids == expected(target, **SAMPLED)
+
+
+def test_truths_are_varied_enough_to_tell_right_from_wrong():
+    truths = [expected(tiny_target(family), **SAMPLED) for family in FAMILIES]
+    assert np.median([len(set(t)) for t in truths]) >= 10
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2_sliding", "qwen3"])
+def test_keeping_the_first_slots_instead_of_the_accepted_ones_is_noticed(family, monkeypatch):
+    """Negative control: with a wrong commit the equality must fail."""
+    target = tiny_target(family)
+    truth = expected(target, repetition_penalty=1.3)
+    honest = KVCache.commit
+    monkeypatch.setattr(KVCache, "commit", lambda self, nodes: honest(self, range(len(nodes))))
+    assert decode(target, OracleDrafter(truth), repetition_penalty=1.3).token_ids != truth
+
+
+def test_a_processor_of_ones_own_sees_every_nodes_prefix():
+    target = tiny_target("llama")
+
+    def no_repeats(ids, scores):
+        scores = scores.clone()
+        scores[0, ids[0, -12:]] = -torch.inf
+        return scores
+
+    rule = Rule(GenerationSettings().sampling, [no_repeats])
+    truth = alone(target, PROMPT, NEW, rule)
+    assert len(set(truth)) >= 13
+    decoder = Decoder(target, OracleDrafter(truth), GenerationSettings(max_new_tokens=NEW), processors=[no_repeats])
+    assert decoder.run(PROMPT).token_ids == truth
+
+
+def with_eos(position: int, **settings):
+    """A target whose greedy text meets an end-of-text id at ``position``, and that text."""
+    truth = expected(tiny_target("llama"), repetition_penalty=1.3)
+    model = tiny_model("llama")
+    first = truth.index(truth[position])
+    model.generation_config.eos_token_id = [truth[first], 2]
+    return TargetModel(model, WordTokenizer()), truth[: first + 1]
+
+
+@pytest.mark.parametrize("position", [0, 3, 7, 12])
+def test_an_end_id_inside_an_accepted_run_cuts_ids_text_cache_and_counts(position):
+    target, truth = with_eos(position)
+    long = truth + [7] * 20
+    decoder = Decoder(
+        target, OracleDrafter(long, hit=1.0), GenerationSettings(max_new_tokens=NEW, budget=16, repetition_penalty=1.3)
+    )
+    decoder.begin(PROMPT)
+    while decoder.finish_reason is None:
+        decoder.step()
+    record = decoder.trace
+    assert record.token_ids == truth
+    assert record.finish_reason == "eos"
+    assert decoder._session.length == len(PROMPT) + len(truth) - 1
+    assert sum(len(step.emitted) for step in record.steps) == len(truth)
+    assert sum(step.accepted for step in record.steps) == sum(len(step.path) - 1 for step in record.steps)
+
+
+@pytest.mark.parametrize("limit", range(1, 9))
+def test_the_new_token_limit_is_never_overshot(limit):
+    target = tiny_target("llama")
+    truth = expected(target)
+    record = decode(target, OracleDrafter(truth, hit=1.0), max_new_tokens=limit)
+    assert record.token_ids == truth[:limit]
+    assert record.finish_reason == "length"
+
+
+def test_the_context_limit_ends_the_text_with_every_position_used():
+    model = tiny_model("gpt2")  # learned positions: one too many raises
+    target = TargetModel(model, WordTokenizer())
+    prompt = (PROMPT * 30)[: target.context_limit - 6]
+    truth = alone(target, prompt, 6)
+    record = Decoder(target, OracleDrafter(truth, hit=1.0), GenerationSettings(max_new_tokens=50)).run(prompt)
+    assert record.token_ids == truth
+    assert record.finish_reason == "context"
+    assert len(prompt) + len(truth) == target.context_limit
+
+
+def test_a_stop_string_inside_a_run_cuts_there():
+    target = tiny_target("llama")
+    truth = expected(target)
+    stop = f"w{truth[6]} "
+    first = truth.index(truth[6])
+    record = decode(target, OracleDrafter(truth, hit=1.0), stop=stop)
+    assert record.finish_reason == "stop"
+    assert record.token_ids == truth[: first + 1]
+    assert record.text == "".join(f"w{t} " for t in truth[:first] if t > 2)
+
+
+def test_one_token_prompts_work():
+    target = tiny_target("llama")
+    truth = alone(target, [5], 10)
+    for method in ("plain", "aded", "prompt-lookup"):
+        assert Decoder(target, method, GenerationSettings(max_new_tokens=10)).run([5]).token_ids == truth
+
+
+def test_a_decoder_runs_again_and_writes_the_same():
+    target = tiny_target("llama")
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=NEW, **SAMPLED))
+    first = decoder.run(PROMPT)
+    assert decoder.run(PROMPT).token_ids == first.token_ids
+
+
+def test_closing_the_stream_ends_the_decode_and_frees_its_cache():
+    target = tiny_target("llama")
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=NEW))
+    steps = decoder.stream(PROMPT)
+    next(steps)
+    steps.close()
+    assert decoder.finish_reason == "cancelled"
+    assert decoder._session is None
+    assert len(decoder.trace.steps) == 1
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_the_record_survives_json_and_adds_up(record):
+    target = tiny_target("llama")
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=NEW, **SAMPLED), record=record)
+    made = decoder.run(PROMPT)
+    assert trace.loads(trace.dumps(made)).lanes == [made]
+    assert "".join(t for s in made.steps for t in s.texts) == made.text
+    assert made.tokens_per_step == len(made.token_ids) / len(made.steps)
+    summary = made.summary()
+    parts = sum(summary[f"{p}_seconds"] for p in ("draft", "verify", "commit", "update"))
+    assert summary["decode_seconds"] == pytest.approx(parts) == pytest.approx(decoder.clock)
+
+
+def test_the_record_shows_the_targets_probabilities_over_the_whole_vocabulary():
+    target = tiny_target("llama")
+    truth = expected(target)
+    for step in decode(target, OracleDrafter(truth)).steps:
+        for node in range(1, len(step.tree.tokens)):
+            prefix = PROMPT + truth[: step.position + 1 - len(PROMPT)]
+            path, walk = [], node
+            while walk:
+                path.append(step.tree.tokens[walk])
+                walk = step.tree.parents[walk]
+            logits = target.model(input_ids=torch.tensor([prefix + path[:0:-1]]), use_cache=False).logits[0, -1].detach()
+            assert step.tree.probability[node] == pytest.approx(float(logits.softmax(-1)[path[0]]), abs=1e-5)
+        break
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"max_new_tokens": 0},
+        {"max_new_tokens": -3},
+        {"budget": 0},
+        {"budget": 999},
+        {"budget": "some"},
+        {"stop": ("",)},
+        {"temperature": -1},
+    ],
+)
+def test_bad_settings_are_refused_with_a_remedy(bad):
+    with pytest.raises(AdedError, match="give|leave it out"):
+        GenerationSettings(**bad)
+
+
+def test_unknown_methods_and_options_name_the_known_ones():
+    target = tiny_target("llama")
+    with pytest.raises(AdedError, match="plain, aded, prompt-lookup"):
+        Decoder(target, "magic")
+    with pytest.raises(AdedError, match="simulations"):
+        Decoder(target, "aded", options={"speed": 11})

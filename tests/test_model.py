@@ -1,0 +1,165 @@
+"""The target: trees equal their paths on every family, commits keep what was accepted, bad requests are refused."""
+
+import numpy as np
+import pytest
+import torch
+from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, VOCAB, WINDOW, WordTokenizer, tiny_model, tiny_target
+
+from aded import selftest
+from aded.cache import KVCache, SlotLayer
+from aded.errors import AdedError
+from aded.model import TargetModel, choose_device, choose_dtype
+from aded.tree import DraftTree
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_trees_are_verified_in_one_pass_on_every_family(family):
+    target = tiny_target(family)
+    assert target.mode == "tree"
+    assert target.notice is None
+    assert selftest._largest_error(target, selftest.TREE) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("llama", "full"), ("mistral_sliding", "sliding"), ("gemma2_sliding", "by layer type")]
+)
+def test_masks_are_of_the_families_kind(family, kind):
+    assert tiny_target(family).mask_kind == kind
+
+
+@pytest.mark.parametrize("family", [*CHAIN_FAMILIES, *PLAIN_FAMILIES])
+def test_models_that_cannot_verify_trees_step_down_and_say_so(family):
+    target = tiny_target(family)
+    assert target.mode == ("chain" if family in CHAIN_FAMILIES else "plain")
+    assert "this model verifies" in target.notice
+
+
+def test_the_self_test_sees_a_mask_that_is_wrong():
+    target = tiny_target("mistral_sliding")
+    target.mask_kind = "full"
+    assert not selftest.passes(target, selftest.TREE)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2_sliding"])
+def test_a_prompt_in_chunks_equals_one_pass(family, monkeypatch):
+    monkeypatch.setattr("aded.model.PREFILL_CHUNK", 7)
+    target = tiny_target(family)
+    ids = np.random.default_rng(0).integers(0, VOCAB, 3 * WINDOW + 2).tolist()
+    session = target.session(8)  # smaller than the prompt: it grows
+    session.prefill(ids[:-1])
+    rows = session.forward_tree(DraftTree.root_only(ids[-1])).logits
+    expected = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1:]
+    assert torch.allclose(rows, expected, atol=1e-4)
+
+
+def test_commit_moves_scattered_nodes_together_in_order():
+    cache = KVCache(8)
+    layer = SlotLayer(cache)
+    cache.layers = [layer]
+    cache.layer_class_to_replicate = None
+    values = torch.arange(6.0).reshape(1, 1, 6, 1)
+    cache.update(values[:, :, :2], values[:, :, :2], 0)
+    cache.commit(range(2))
+    cache.update(values[:, :, 2:], values[:, :, 2:], 0)
+    cache.commit([0, 1, 3])
+    assert cache.length == 5
+    assert layer.keys[0, 0, :5, 0].tolist() == [0, 1, 2, 3, 5]
+
+
+def test_a_growing_cache_keeps_what_it_holds():
+    cache = KVCache(2)
+    cache.layers = [SlotLayer(cache)]
+    cache.layer_class_to_replicate = None
+    for i in range(9):
+        cache.reserve(1)
+        state = torch.full((1, 1, 1, 1), float(i))
+        with torch.inference_mode():
+            keys, _ = cache.update(state, state, 0)
+        cache.commit([0])
+    assert keys.flatten().tolist() == list(range(9))
+
+
+def test_sessions_do_not_share_state():
+    target = tiny_target("llama")
+    first, second = target.session(), target.session()
+    first.prefill([5, 6, 7])
+    second.prefill([8])
+    assert (first.length, second.length) == (3, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_models_pass_their_self_test(dtype):
+    assert tiny_target("llama", dtype=dtype, scale=1.0).mode == "tree"
+
+
+def test_prompts_that_are_empty_or_do_not_fit_are_refused():
+    target = tiny_target("llama")
+    with pytest.raises(AdedError, match="empty"):
+        target.encode("  \n")
+    with pytest.raises(AdedError, match="shorten it by at least 45 tokens"):
+        target.encode("word " * 300)
+    with pytest.raises(AdedError, match="token ids"):
+        target.check_prompt([VOCAB])
+    with pytest.raises(AdedError, match="token ids"):
+        target.check_prompt([])
+
+
+def test_end_of_text_ids_may_be_a_list():
+    model = tiny_model("llama")
+    model.generation_config.eos_token_id = [4, 9]
+    assert TargetModel(model, WordTokenizer()).eos_ids == {2, 4, 9}
+
+
+def test_rotary_embeddings_that_change_with_length_bound_the_context():
+    model = tiny_model("llama")
+    model.config.rope_parameters = {
+        "rope_type": "dynamic",
+        "rope_theta": 1e4,
+        "factor": 2.0,
+        "original_max_position_embeddings": 64,
+    }
+    target = TargetModel(model, WordTokenizer())
+    assert target.context_limit == 64
+    assert "64" in target.notice
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:x", "", "mps"])
+def test_unknown_devices_are_refused(device):
+    with pytest.raises(AdedError, match="use auto, cpu or cuda"):
+        choose_device(device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+def test_a_missing_card_is_said():
+    with pytest.raises(AdedError, match="no CUDA card"):
+        choose_device("cuda")
+
+
+def test_automatic_choices_on_a_cpu():
+    assert choose_dtype("auto", torch.device("cpu")) is torch.float32
+    with pytest.raises(AdedError, match="unknown dtype"):
+        choose_dtype("int8", torch.device("cpu"))
+
+
+@pytest.mark.parametrize("spec", ["./nowhere", "/nowhere/at/all", "a b", "no/such/model/path", "model.gguf"])
+def test_specs_that_lead_nowhere_are_refused_at_once(spec):
+    with pytest.raises(AdedError, match="give"):
+        TargetModel.load(spec, "cpu")
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path):
+    with pytest.raises(AdedError, match="config.json"):
+        TargetModel.load(str(tmp_path), "cpu")
+    (tmp_path / "config.json").write_text("{broken")
+    with pytest.raises(AdedError, match="cannot load"):
+        TargetModel.load(str(tmp_path), "cpu")
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"not a gguf file")
+    with pytest.raises(AdedError, match="cannot be converted"):
+        TargetModel.load(str(bad), "cpu")
+
+
+def test_a_saved_folder_loads(tmp_path, real_tokenizer_folder):
+    model = tiny_model("llama")
+    model.save_pretrained(real_tokenizer_folder)
+    assert TargetModel.load(str(real_tokenizer_folder), "cpu").mode == "tree"

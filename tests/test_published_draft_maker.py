@@ -1,0 +1,106 @@
+"""The paper preset against the published draft maker (package ``draftretriever`` 0.1.1) on the same matrix.
+
+The package's search draws at random, from hash maps of random order, so it does not even repeat itself; how much of a
+draft its own repetition shares is the measure beside the fixed bound. Its ``choices`` are set so high that its cutting
+rule, which throws the longest paths away first, never acts: its drafts have at most 47 nodes anyway.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.base import Context, Drafter
+from aded.replay import read_records, replay
+from aded.tree import DraftTree
+from aded.trigram import TrigramMatrix
+
+draftretriever = pytest.importorskip("draftretriever")
+DATA = Path(__file__).parents[1].parent / "shared" / "data"
+VOCAB = 49152
+UNCUT = 10_000
+
+pytestmark = pytest.mark.skipif(not (DATA / "self_written.npy").exists(), reason="the corpus is not here")
+
+
+@pytest.fixture(scope="module")
+def matrix() -> TrigramMatrix:
+    ids = np.load(DATA / "self_written.npy")[:400_000]
+    return TrigramMatrix.build(ids, separator=0, vocab_size=VOCAB, fingerprint="test")
+
+
+@pytest.fixture(scope="module")
+def store(matrix: TrigramMatrix, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The matrix as the package reads it: bincode of a map from pairs to maps from successors to probabilities."""
+    pairs = np.flatnonzero(matrix.contexts[:, 0] >= 0)
+    parts = [struct.pack("<Q", len(pairs))]
+    for row in pairs:
+        first, second = matrix.contexts[row].tolist()
+        tokens, probabilities = matrix.row(first, second)
+        parts.append(struct.pack("<iiQ", first, second, len(tokens)))
+        parts.append(b"".join(struct.pack("<if", t, p) for t, p in zip(tokens.tolist(), probabilities.tolist())))
+    path = tmp_path_factory.mktemp("store") / "datastore.idx"
+    path.write_bytes(b"".join(parts))
+    return str(path)
+
+
+class PublishedDrafter(Drafter):
+    """The package as a drafter. It counts the tokens it is given at every search, so it is given each new one once."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def start(self, prompt) -> None:
+        self.reader = draftretriever.Reader(self.path)
+        self.known = max(0, len(prompt) - 16)
+        self.fresh = True
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        window = context.tokens[self.known if self.fresh else self.known - 2 :]
+        self.known, self.fresh = len(context.tokens), False
+        return DraftTree.from_paths(context.root, draft_of(self.reader, window.tolist()), budget)
+
+
+def draft_of(reader, window: list[int]) -> list[list[int]]:
+    return [[token for token in path if token >= 0] for path in reader.search(window, choices=UNCUT)[0]]
+
+
+def nodes_of(tree: DraftTree) -> set[tuple[int, ...]]:
+    return {tuple(tree.tokens[tree.path_to(node)[1:]].tolist()) for node in range(1, len(tree))}
+
+
+def prefixes_of(paths: list[list[int]]) -> set[tuple[int, ...]]:
+    return {tuple(path[:end]) for path in paths for end in range(1, len(path) + 1)}
+
+
+def shared_part(drafts: list[set], others: list[set]) -> float:
+    """Nodes in both drafts, as a part of the mean of their sizes."""
+    return 2 * sum(len(a & b) for a, b in zip(drafts, others)) / sum(len(a) + len(b) for a, b in zip(drafts, others))
+
+
+def test_drafts_share_ninety_percent_of_their_nodes(matrix: TrigramMatrix, store: str) -> None:
+    readers = [draftretriever.Reader(store) for _ in range(2)]
+    drafter = AdedDrafter(matrix, VOCAB, AdedOptions.paper())
+    ours, theirs, again = [], [], []
+    for record in read_records(DATA / "recorded_greedy.jsonl"):
+        for end in range(2, len(record.output), 40):
+            pair = record.output[end - 2 : end]
+            drafter.start([])
+            ours.append(nodes_of(drafter.propose(Context(pair, 2), 64)))
+            theirs.append(prefixes_of(draft_of(readers[0], pair.tolist())))
+            again.append(prefixes_of(draft_of(readers[1], pair.tolist())))
+    shared, repeated = shared_part(ours, theirs), shared_part(theirs, again)
+    print(f"\n{len(ours)} drafts: {shared:.3f} of the nodes shared, {repeated:.3f} between two runs of the package")
+    assert shared >= 0.90
+
+
+def test_as_many_tokens_are_accepted_a_step(matrix: TrigramMatrix, store: str) -> None:
+    records = read_records(DATA / "recorded_greedy.jsonl")[::9]
+    ours = replay(AdedDrafter(matrix, VOCAB, AdedOptions.paper()), records, 64).all
+    theirs = replay(PublishedDrafter(store), records, 64).all
+    print(f"\naccepted a step: {ours.accepted / ours.steps:.3f} here, {theirs.accepted / theirs.steps:.3f} in the package")
+    assert ours.accepted / ours.steps == pytest.approx(theirs.accepted / theirs.steps, rel=0.03)

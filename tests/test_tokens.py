@@ -1,0 +1,58 @@
+"""Tokens as text: no half characters, nothing lost, whatever the tokenizer's habits."""
+
+import pytest
+from fakes import WordTokenizer
+
+from aded.terminal import harmless, visible
+from aded.tokens import IncrementalDetokenizer, TokenTexts, tokenizer_fingerprint
+
+
+class ByteTokenizer(WordTokenizer):
+    """Token i is the byte i."""
+
+    all_special_ids = ()
+
+    def decode(self, ids, skip_special_tokens=False, clean_up_tokenization_spaces=False):
+        return bytes(int(i) for i in ids).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("text", ["plain", "naïve – 漢字 – 🤷🏽‍♀️!", "é" * 50, "🙂" * 20])
+def test_bytes_come_out_as_whole_characters(text):
+    reader = IncrementalDetokenizer(ByteTokenizer())
+    pieces = [reader.push(b) for b in text.encode()]
+    assert "".join(pieces) == text
+    assert all("\ufffd" not in piece for piece in pieces)
+
+
+def test_invalid_bytes_are_not_held_for_ever():
+    reader = IncrementalDetokenizer(ByteTokenizer())
+    out = "".join(reader.push(b) for b in b"\xff" * 30 + b"ok")
+    assert out.endswith("ok")
+
+
+@pytest.mark.model
+def test_real_tokens_read_one_by_one_make_the_same_text(real_model):
+    text = "Hello, world! Ünïcödé 漢字かな 🤷🏽‍♀️ <img src=x> ${1+1}\n\n  indented\tend"
+    ids = real_model.tokenizer(text, add_special_tokens=False)["input_ids"]
+    reader = IncrementalDetokenizer(real_model.tokenizer)
+    assert "".join(reader.push(i) for i in ids) == real_model.tokenizer.decode(ids) == text
+
+
+@pytest.mark.model
+def test_single_tokens_have_a_text_to_show(real_model):
+    texts = TokenTexts(real_model.tokenizer)
+    end = real_model.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert texts(end) == "<|im_end|>"
+    assert texts(real_model.tokenizer(" the", add_special_tokens=False)["input_ids"][0]) == " the"
+    halves = real_model.tokenizer("🤷", add_special_tokens=False)["input_ids"]
+    assert all("\ufffd" not in texts(i) and texts(i) for i in halves)
+
+
+def test_fingerprints_tell_vocabularies_apart():
+    assert tokenizer_fingerprint(WordTokenizer(5)) == tokenizer_fingerprint(WordTokenizer(5))
+    assert tokenizer_fingerprint(WordTokenizer(5)) != tokenizer_fingerprint(WordTokenizer(6))
+
+
+def test_a_terminal_is_shown_control_characters_and_never_sent_them():
+    assert "\x1b" not in harmless("a\x1b[31mb\x9b") + visible("\x1b\x07\u202e ")
+    assert harmless("line\n\ttab") == "line\n\ttab"

@@ -1,0 +1,90 @@
+"""The record: round trips, finite numbers only, damaged files refused in one line."""
+
+import json
+import math
+
+import pytest
+from fakes import tiny_target
+
+from aded import trace
+from aded.decode import Decoder, GenerationSettings
+from aded.errors import AdedError
+
+
+@pytest.fixture(scope="module")
+def made() -> trace.Trace:
+    settings = GenerationSettings(max_new_tokens=12, temperature=0.7, stop=("zz",))
+    return Decoder(tiny_target("llama"), "aded", settings).run([5, 17, 40, 8, 5, 17, 40])
+
+
+def test_a_saved_trace_and_race_come_back_equal(made, tmp_path):
+    for record in (made, trace.Race([made, made])):
+        trace.save(record, tmp_path / "t.json")
+        assert trace.load(tmp_path / "t.json") == trace.Race([made] * (1 if record is made else 2))
+
+
+def test_the_file_says_its_format_and_version_and_holds_plain_numbers(made):
+    body = json.loads(trace.dumps(made))
+    assert (body["format"], body["version"]) == ("aded-trace", trace.VERSION)
+    assert "NaN" not in trace.dumps(made)
+    assert "Infinity" not in trace.dumps(made)
+
+
+def test_infinities_cannot_be_written_and_become_null_through_finite():
+    assert trace.finite([1.0, math.inf, -math.inf, math.nan]) == [1.0, None, None, None]
+    with pytest.raises(ValueError, match="JSON compliant"):
+        trace.dumps(trace.Seconds(draft=math.inf))
+
+
+def damaged(made, change) -> str:
+    body = json.loads(trace.dumps(made))
+    change(body)
+    return json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda b: b.pop("header"),
+        lambda b: b["header"].pop("seed"),
+        lambda b: b["header"].update(seed="x"),
+        lambda b: b["header"].update(extra=1),
+        lambda b: b.update(steps={}),
+        lambda b: b["steps"][0].update(path=[999]),
+        lambda b: b["steps"][0]["tree"].update(parents=[0]),
+        lambda b: b["steps"][0]["tree"]["verdict"].__setitem__(0, "maybe"),
+        lambda b: b["steps"][0].update(emitted=[1, 2, 3, 4]),
+        lambda b: b.update(prefill_seconds=True),
+        lambda b: b.update(token_ids=[1]),
+        lambda b: b.update(version=99),
+        lambda b: b.update(format="other"),
+    ],
+)
+def test_damaged_records_are_refused_in_one_line_with_a_remedy(made, change):
+    with pytest.raises(AdedError, match="record") as caught:
+        trace.loads(damaged(made, change))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"format": "aded-trace"}', "\x00", "[" * 100_000, '{"a": NaN}'])
+def test_what_is_no_record_is_refused(text):
+    with pytest.raises(AdedError):
+        trace.loads(text)
+
+
+def test_missing_and_unwritable_files_are_refused(made, tmp_path):
+    with pytest.raises(AdedError, match="cannot read"):
+        trace.load(tmp_path / "none.json")
+    with pytest.raises(AdedError, match="cannot write"):
+        trace.save(made, tmp_path / "no" / "such" / "folder.json")
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(made, tmp_path, monkeypatch):
+    target = tmp_path / "t.json"
+    trace.save(made, target)
+    old = target.read_bytes()
+    monkeypatch.setattr("pathlib.Path.replace", lambda *a: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(AdedError, match="No space left"):
+        trace.save(made, target)
+    assert target.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [target]

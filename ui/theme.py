@@ -1,0 +1,119 @@
+"""Looks and scripts as Gradio wants them: the theme, the style sheet in the head, one script made of the modules."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+import gradio as gr
+import plotly
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+MODULES = (
+    "dom",
+    "record",
+    "charts",
+    "tree",
+    "node",
+    "tables",
+    "lanes",
+    "strip",
+    "mask",
+    "player",
+    "keys",
+    "header",
+    "notice",
+    "main",
+)
+"""Scripts of ``assets/js``, each after those that it imports."""
+
+SANS = ("-apple-system", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif")
+MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", "Menlo", "Consolas", "monospace")
+
+
+@cache
+def script() -> str:
+    """All modules as one script, whose scope is that of the component that runs it: no globals."""
+    text = "\n".join((ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in MODULES)
+    text = re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE)
+    return re.sub(r"^export ", "", text, flags=re.MULTILINE)
+
+
+@cache
+def template(name: str) -> str:
+    """A static template; tokens never pass through it."""
+    return (ASSETS / "html" / f"{name}.html").read_text("utf-8")
+
+
+def head() -> str:
+    """The style sheet. (Gradio scopes what it is given as ``css``, which would keep it from the page's own ground.)"""
+    return f"<style>{(ASSETS / 'css' / 'page.css').read_text('utf-8')}</style>"
+
+
+def plotly_url() -> str:
+    """Where this server serves the charts' library: relative, so that it holds below any root path."""
+    return f"gradio_api/file={quote(str(PLOTLY))}"
+
+
+def serve_static() -> None:
+    """Let the server hand out the charts' library."""
+    gr.set_static_paths([PLOTLY])
+
+
+def theme() -> gr.themes.Base:
+    """Gradio's own widgets in the page's palette; the variables switch with light and dark by themselves."""
+    colours = {
+        "body_background_fill": "var(--ax-paper)",
+        "body_text_color": "var(--ax-ink)",
+        "body_text_color_subdued": "var(--ax-muted)",
+        "background_fill_primary": "var(--ax-card)",
+        "background_fill_secondary": "var(--ax-soft)",
+        "block_background_fill": "transparent",
+        "block_border_color": "var(--ax-line)",
+        "block_label_text_color": "var(--ax-muted)",
+        "block_label_background_fill": "transparent",
+        "block_title_text_color": "var(--ax-muted)",
+        "block_info_text_color": "var(--ax-muted)",
+        "border_color_primary": "var(--ax-line)",
+        "border_color_accent": "var(--ax-accept)",
+        "color_accent_soft": "var(--ax-accept-tint)",
+        "input_background_fill": "var(--ax-card)",
+        "input_border_color": "var(--ax-line)",
+        "input_border_color_focus": "var(--ax-accept)",
+        "input_placeholder_color": "var(--ax-muted)",
+        "button_primary_background_fill": "var(--ax-button)",
+        "button_primary_background_fill_hover": "var(--ax-ink)",
+        "button_primary_text_color": "var(--ax-on-button)",
+        "button_secondary_background_fill": "var(--ax-card)",
+        "button_secondary_background_fill_hover": "var(--ax-soft)",
+        "button_secondary_text_color": "var(--ax-ink)",
+        "button_secondary_border_color": "var(--ax-line)",
+        "checkbox_background_color": "var(--ax-card)",
+        "checkbox_background_color_selected": "var(--ax-accept)",
+        "checkbox_border_color": "var(--ax-muted)",
+        "checkbox_label_background_fill": "transparent",
+        "checkbox_label_background_fill_hover": "var(--ax-soft)",
+        "checkbox_label_background_fill_selected": "var(--ax-soft)",
+        "checkbox_label_border_color": "var(--ax-line)",
+        "checkbox_label_text_color": "var(--ax-ink)",
+        "checkbox_label_text_color_selected": "var(--ax-ink)",
+        "slider_color": "var(--ax-accept)",
+        "input_border_width": "1px",
+        "block_border_width": "0px",
+        "block_shadow": "none",
+        "block_padding": "0px",
+        "input_padding": "9px 11px",
+        "block_label_text_size": "14px",
+        "block_title_text_size": "14px",
+        "block_title_text_weight": "400",
+        "button_large_padding": "10px 14px",
+        "button_large_text_size": "16px",
+    }
+    base = gr.themes.Base(primary_hue="slate", neutral_hue="slate", font=SANS, font_mono=MONO, radius_size="md", text_size="md")
+    known = {name for name in vars(base) if not name.startswith("_")}
+    both = {key: value for name, value in colours.items() for key in (name, f"{name}_dark") if key in known}
+    return base.set(**both)
