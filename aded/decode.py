@@ -13,21 +13,20 @@ import numpy as np
 import torch
 
 import aded
+from aded.budget import AutomaticBudget, FixedBudget
 from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError
 from aded.methods import METHODS, Method, find_method
-from aded.model import TargetModel, TreeOutput
+from aded.model import TargetModel, TargetSession, TreeOutput
 from aded.recording import Recorder
 from aded.stopping import Ending
 from aded.tokens import IncrementalDetokenizer
 from aded.trace import Budget, FinishReason, Header, Seconds, Step, Trace
-from aded.tree import DraftTree
-from aded.verify import Processor, Rule, SamplingSettings, Verification, verify
+from aded.tree import DraftTree, warm_up
+from aded.verify import Processor, Rule, SamplingSettings, Verification
 
 MOST_NODES = 256
-AUTO_NODES = {"cpu": 12, "cuda": 64}
-"""Nodes of a draft that pay on most machines of a kind: a pass over 64 costs a card little more than a pass over one,
-and two CPU cores several times as much."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,9 @@ class Decoder:
             method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
         )
         self.rule = Rule(self.settings.sampling, processors)
-        self.budget = choose_budget(self.settings.budget, model)
+        self._budget_of = lambda: choose_budget(self.settings.budget, model, self.drafter)
+        self.budget = self._budget_of()
+        warm_up()
         self.record = record
         self.clock = 0.0
         self.finish_reason: FinishReason | None = None
@@ -128,6 +129,15 @@ class Decoder:
 
     def begin(self, prompt: str | Sequence[int]) -> None:
         """Read the prompt: token ids, keys and values of all but the last, the drafter's start."""
+        with self._memory_guard():
+            self._begin(prompt)
+
+    def step(self) -> Step:
+        """One round of the algorithm."""
+        with self._memory_guard():
+            return self._step()
+
+    def _begin(self, prompt: str | Sequence[int]) -> None:
         ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else [int(i) for i in prompt]
         self.model.check_prompt(ids)
         room = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
@@ -139,36 +149,37 @@ class Decoder:
         self._ending = Ending(detokenizer, self.model.eos_ids, self.settings.stop, room, reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule)
         self._steps: list[Step] = []
-        self._session = self.model.session(len(ids) + room + self.budget.nodes)
+        self._session: TargetSession | None = self.model.session(len(ids) + room + 2 * self.budget.cap)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
+        self.budget = self._budget_of()
         self.drafter.start(ids)
         started = time.perf_counter()
         self._session.prefill(ids[:-1])
         self.model.synchronize()
         self.prefill_seconds = time.perf_counter() - started
 
-    def step(self) -> Step:
-        """One round of the algorithm."""
+    def _step(self) -> Step:
+        session, context = self._session, self._context()
         seconds: dict[str, float] = {}
-        context = self._context()
+        assert session is not None, "begin comes before step"
+        cap = self.budget.cap
         with self._timed(seconds, "draft"):
-            tree = self._draft(context)
+            tree, budget = self._draft(context)
+        session.prepare(len(tree), self.rule, self.drafter.needs.hidden)
         with self._timed(seconds, "verify"):
-            output = self._session.forward_tree(tree, self.drafter.needs.hidden)
-            verdict = verify(tree, output.logits, context.tokens, self.rule)
+            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs.hidden)
         pieces = self._ending.take(verdict.chosen(tree))
         emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
-            self._session.commit(verdict.path[: len(emitted)])
+            session.commit(verdict.path[: len(emitted)])
         outcome = self._outcome(tree, verdict, context, emitted, output)
-        before = self._recorder.before(outcome, self.budget.nodes) if self.record else None
+        before = self._recorder.before(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(self._with_top_tokens(outcome, output))
+            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
-        step = self._recorder.step(
-            len(self._steps), outcome, verdict, pieces, self.budget, Seconds(**seconds), output.logits, before
-        )
+        step = self._recorder.step(len(self._steps), outcome, verdict, pieces, budget, Seconds(**seconds), output.logits, before)
         self.clock += step.seconds.total
         self._steps.append(step)
         self.finish_reason = self._ending.reason
@@ -182,7 +193,9 @@ class Decoder:
     def close(self) -> None:
         """End the decode if it still runs, and free its cache."""
         self.cancel()
-        self._session = None  # type: ignore[assignment]
+        session, self._session = getattr(self, "_session", None), None
+        if session is not None:
+            session.close()
 
     @property
     def trace(self) -> Trace:
@@ -217,10 +230,11 @@ class Decoder:
     def _context(self) -> Context:
         return Context(self._tokens[: self._length], self._prompt_length)
 
-    def _draft(self, context: Context) -> DraftTree:
-        """A draft no larger than the budget and no deeper than what may still be written."""
-        tree = self.drafter.propose(context, self.budget.nodes)
-        return self.model.fit(tree).within(self._ending.room - 1)
+    def _draft(self, context: Context) -> tuple[DraftTree, Budget]:
+        """A draft no larger than what pays and no deeper than what may still be written."""
+        cap = self.budget.cap
+        tree = self.drafter.propose(context, cap) if cap > 1 else DraftTree.root_only(context.root)
+        return self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
 
     def _outcome(
         self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
@@ -247,6 +261,17 @@ class Decoder:
         self._length += len(emitted)
 
     @contextmanager
+    def _memory_guard(self) -> Iterator[None]:
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            self.close()
+            self.model.release_memory()
+            raise AdedError(
+                "the memory of the device is used up; ask for fewer new tokens, a shorter prompt or a smaller model"
+            ) from None
+
+    @contextmanager
     def _timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
@@ -254,13 +279,13 @@ class Decoder:
         seconds[name] = time.perf_counter() - started
 
 
-def choose_budget(budget: int | str, model: TargetModel) -> Budget:
-    """Nodes of a draft tree and why so many."""
+def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter) -> FixedBudget | AutomaticBudget:
+    """Who decides how many nodes a draft has."""
+    if isinstance(drafter, PlainDrafter):
+        return FixedBudget(1, "plain decoding drafts nothing")
     if model.mode == "plain":
-        return Budget(1, "the model takes one token a step")
-    if isinstance(budget, int):
-        return Budget(budget, "as set")
-    return Budget(AUTO_NODES[model.device.type], f"automatic: what usually pays on {model.device.type.upper()}")
+        return FixedBudget(1, "the model takes one token a step")
+    return AutomaticBudget(model.cost) if budget == "auto" else FixedBudget(int(budget), "as set")
 
 
 def versions() -> dict[str, str]:

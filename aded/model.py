@@ -16,11 +16,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from aded import selftest, weights
+from aded import budget, selftest, weights
+from aded.budget import StepCost
 from aded.cache import KVCache
+from aded.captured import NODE_BUCKETS, StepKind, StepPool, draws_of, read_verdict
 from aded.errors import AdedError
 from aded.tokens import tokenizer_fingerprint
 from aded.tree import DraftTree
+from aded.verify import Rule, Verification, verify
 
 Mode = Literal["tree", "chain", "plain"]
 """What the model can verify in one pass: any tree, one chain, or a single token."""
@@ -65,7 +68,13 @@ class TargetModel:
         self._keeps_logits = "logits_to_keep" in parameters
         self.mode: Mode = "tree"
         self.mask_kind: MaskKind = "full"
+        self.pool: StepPool | None = None
+        self.step_sizes = NODE_BUCKETS[:-1]
+        self._cost: StepCost | None = None
+        self._forward: Any = model
         self._find_mode()
+        if self.device.type == "cuda" and self.mode == "tree":
+            self.fix_steps(capture=True)
 
     @classmethod
     def load(
@@ -98,12 +107,44 @@ class TargetModel:
         label = weights.DEFAULT_LABEL if bundled else spec.rstrip("/").split("/")[-1]
         return cls(model, tokenizer, weights.DEFAULT if bundled else spec, label)
 
+    def fix_steps(self, capture: bool) -> None:
+        """Run steps in fixed shapes from now on, captured as CUDA graphs if ``capture``; stay as it is where that goes wrong."""
+        self.pool = StepPool(self, capture)
+        if not selftest.fixed_steps_pass(self):
+            self.pool = None
+            self._add_notice("steps of this model cannot be captured: they run one operation at a time")
+
     def close(self) -> None:
         """Free the model's memory; the object is of no use afterwards."""
-        self.model = None
+        self.model = self._forward = None
+        if self.pool is not None:
+            self.pool.clear()
+            self.pool = None
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+    def release_memory(self) -> None:
+        """Free what no decode is using: caches kept for the next one, their graphs, the allocator's reserve."""
+        if self.pool is not None:
+            self.pool.clear()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    @property
+    def cost(self) -> StepCost:
+        """What a step costs here by tree size: measured at first use, then kept (see ``aded.budget``)."""
+        if self._cost is None:
+            self._cost = budget.step_cost(self)
+        return self._cost
+
+    @property
+    def cost_fingerprint(self) -> str:
+        """A hash of all that a step's cost depends on (hex, 16 characters)."""
+        parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
+        parts.append(str(self._forward is not self.model))
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def session(self, capacity: int = 1024) -> TargetSession:
         """A decode of its own on this model, with room for ``capacity`` tokens (it grows)."""
@@ -176,6 +217,12 @@ class TargetModel:
             arguments["logits_to_keep"] = keep
         return self.model(**arguments)
 
+    def run_fixed(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any, cache: KVCache, hidden: bool) -> Any:
+        """The pass inside a step of fixed shape. ids, positions: ``[1, n]``; hidden: output hidden states too."""
+        arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+        arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
+        return self._forward(**arguments)
+
     def masks(self, ancestors: np.ndarray, positions: np.ndarray, past: int) -> Any:
         """The additive mask of a pass in which ``n`` tokens see ``past`` committed ones and, of themselves, ``ancestors``.
 
@@ -197,6 +244,37 @@ class TargetModel:
             return self._additive(visible & self._window("sliding_attention", positions, keys))
         kinds = sorted(set(self.config.layer_types))
         return {kind: self._additive(visible & self._window(kind, positions, keys)) for kind in kinds}
+
+    def device_masks(self, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, keys: torch.Tensor) -> Any:
+        """As ``masks``, for a pass of fixed shape, from tensors on the device and nothing read back.
+
+        Args:
+            ancestors: bool ``[n, n]``; depths: int64 ``[n]``; length: committed tokens, int64 scalar.
+            keys: 0 to ``seen - 1``, the slots that attention sees, int64 ``[seen]``.
+
+        Returns:
+            Float ``[1, 1, n, seen]`` or a dictionary of such by layer type.
+        """
+        node = (keys - length).clamp(0, len(depths) - 1)  # the tree's node in each slot
+        past = keys < length
+        inside = (keys >= length) & (keys < length + len(depths))
+        visible = past | (inside & ancestors[:, node])
+        where = torch.where(past, keys, length + depths[node])
+        positions = (length + depths)[:, None]
+
+        def additive(kind: str) -> torch.Tensor:
+            seen = visible
+            if kind == "sliding_attention":
+                seen = visible & (where > positions - int(self.config.sliding_window))
+            elif kind == "chunked_attention":
+                size = int(self.config.attention_chunk_size)
+                seen = visible & (where // size == positions // size)
+            mask = torch.zeros(seen.shape, dtype=self.dtype, device=seen.device)
+            return mask.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
+
+        if self.mask_kind == "by layer type":
+            return {kind: additive(kind) for kind in sorted(set(self.config.layer_types))}
+        return additive("sliding_attention" if self.mask_kind == "sliding" else "full_attention")
 
     def _window(self, kind: str, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Which keys a layer of this kind may see at all, by logical position; bool ``[n, past + n]``."""
@@ -256,8 +334,22 @@ class TargetSession:
     def __init__(self, target: TargetModel, capacity: int) -> None:
         self.target = target
         self._plain = target.mode == "plain"
-        self.cache: Any = _stock_cache(target) if self._plain else KVCache(capacity)
+        self.cache: Any = self._new_cache(capacity)
         self._length = 0
+        self._moved: list[int] | None = None  # the path that the last step has already moved together
+
+    def _new_cache(self, capacity: int) -> Any:
+        if self._plain:
+            return _stock_cache(self.target)
+        if self.target.pool is not None:
+            return self.target.pool.take(capacity)
+        return KVCache(capacity, int(self.target.config.num_hidden_layers))
+
+    def close(self) -> None:
+        """Hand the cache to the next decode."""
+        if self.target.pool is not None and isinstance(self.cache, KVCache):
+            self.target.pool.give_back(self.cache)
+        self.cache = None
 
     @property
     def length(self) -> int:
@@ -283,12 +375,51 @@ class TargetSession:
         states = output.hidden_states[-1][0] if hidden else None
         return TreeOutput(output.logits[0], states)
 
+    def prepare(self, nodes: int, rule: Rule, hidden: bool = False) -> None:
+        """Capture the step for a tree of ``nodes`` nodes if that has not been done: outside all timing."""
+        if self.target.pool is not None:
+            self.target.pool.step(self.cache, nodes, self._kind(rule, hidden))
+
+    def verify(
+        self, tree: DraftTree, prefix: Sequence[int] | np.ndarray, rule: Rule, hidden: bool = False
+    ) -> tuple[Verification, TreeOutput]:
+        """Run the tree and walk it: on a card one graph for all of it.
+
+        Args:
+            tree: ``n`` nodes.
+            prefix: all committed token ids, the root last.
+            rule: how the target chooses.
+            hidden: hidden states are wanted too.
+
+        Returns:
+            The verdict, and one row a node of what the target said; its tensors are valid until the next pass.
+        """
+        if self.target.pool is None:
+            output = self.forward_tree(tree, hidden)
+            return verify(tree, output.logits, prefix, rule), output
+        n, kind = len(tree), self._kind(rule, hidden)
+        step = self.target.pool.step(self.cache, n, kind)
+        draws = draws_of(tree, self.length, rule.settings) if kind.sampling is not None else None
+        result = step.run(tree, draws)
+        output = TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None)
+        if kind.sampling is None:
+            return verify(tree, output.logits, prefix, rule), output
+        verdict = read_verdict(result, draws)
+        self._moved = verdict.path
+        return verdict, output
+
+    def _kind(self, rule: Rule, hidden: bool) -> StepKind:
+        return StepKind(None if rule.needs_prefix else rule.settings, hidden)
+
     def commit(self, nodes: Sequence[int]) -> None:
         """Keep keys and values of these nodes of the last pass (ascending), drop the others."""
         if self._plain:
             self._length += len(nodes)
+        elif self._moved is not None and list(nodes) == self._moved[: len(nodes)]:
+            self.cache.length += len(nodes)
         else:
             self.cache.commit(nodes)
+        self._moved = None
 
     def _forward(
         self, tokens: np.ndarray, offsets: np.ndarray, ancestors: np.ndarray, hidden: bool = False, keep: int = 0
@@ -381,8 +512,3 @@ def _context_limit(config: Any) -> tuple[int, str | None]:
         if original and int(original) < limit:
             return int(original), f"the context is held to {original} tokens, where this model's rotary embedding changes"
     return limit, None
-
-
-def config_fingerprint(target: TargetModel) -> str:
-    """A hash of the model's configuration, for files that belong to one architecture (hex, 16 characters)."""
-    return hashlib.sha256(target.config.to_json_string().encode()).hexdigest()[:16]

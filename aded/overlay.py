@@ -10,7 +10,8 @@ There are two rules:
   is used as it stands, not normalised (arXiv 2407.12021, and the draft maker published with it).
 
 Compiled code takes both parts as plain tuples of arrays (``base``, ``overlay``) and reads without bounds checks: token
-ids must have been checked before.
+ids must have been checked before. (Longer than most modules: both rules share the table, and compiled code shares no
+classes. Numba renews its cache by the caller's file: after a change here, remove the package's ``__pycache__``.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from aded.trigram import EMPTY, MOST_SUCCESSORS, TrigramMatrix, find_row, pair_key
+from aded.trigram import EMPTY, MOST_SUCCESSORS, TrigramMatrix, find_row, pair_key, unpack_row
 
 ORDERS = (1, 2, 3, 4, 6)
 """Context lengths of the mixture's overlay rows; pairs (2) are the tri-gram matrix proper."""
@@ -44,6 +45,7 @@ USEFUL_SIGHT = 256  # a row seen once more is as useful as one seen that many to
 USEFUL_SIGHTS = 16  # up to this many sights
 UNKNOWN = 1e-6  # probability of a successor that no row knows
 BASE_LEVELS = 2  # base rows of a single token, of a pair
+LEVELS = BASE_LEVELS + len(ORDERS)
 ROOM = 2 * MOST_SUCCESSORS + 128  # successors of one context before the best are kept: two base rows and the overlay's
 BUCKETS = 18  # kinds of row whose trust is learned apart, per level
 
@@ -105,9 +107,9 @@ class Overlay:
         Returns:
             Token ids, int32 ``[k]``, and probabilities, float64 ``[k]``.
         """
-        tokens, weights = np.empty(ROOM, np.int32), np.empty(ROOM)
-        count = successors(base.arrays, self.arrays, context, len(context), keep, tokens, weights)
-        return tokens[:count], weights[:count]
+        room = make_room()
+        count = successors(base.arrays, self.arrays, context, len(context), keep, room)
+        return room[0][:count], room[1][:count]
 
 
 @njit(cache=True)
@@ -120,30 +122,35 @@ def within(tokens, vocab_size):
 
 
 @njit(cache=True)
-def successors(base, overlay, context, length, keep, tokens, weights):
+def make_room():
+    """What `successors` writes in: tokens int32 and probabilities float64, each level's row, trust and key, and room to sort."""
+    rows, trusts, keys = np.empty(LEVELS, np.int64), np.empty(LEVELS), np.empty(LEVELS, np.int64)
+    return np.empty(ROOM, np.int32), np.empty(ROOM), rows, trusts, keys, np.empty(ROOM, np.int32), np.empty(ROOM)
+
+
+@njit(cache=True)
+def successors(base, overlay, context, length, keep, room):
     """The successors of ``context[:length]``, at most ``keep``, most probable first, lower id first among equals.
 
     Args:
-        tokens, weights: where they are written, int32 and float64 ``[ROOM]``.
+        room: from `make_room`; they are written to its first two arrays.
 
     Returns:
         Their number.
     """
+    tokens, weights, _, _, _, sorted_tokens, sorted_weights = room
     if overlay[7]:
         count = _published(base, overlay, context, length, tokens, weights)
     else:
-        count = _mixture(base, overlay, context, length, tokens, weights)
-    kept = 0
-    for i in range(count):  # insertion sort of the best ones
-        token, weight = tokens[i], weights[i]
-        place = min(kept, keep)
-        while place > 0 and (weight > weights[place - 1] or (weight == weights[place - 1] and token < tokens[place - 1])):
-            if place < keep:
-                tokens[place], weights[place] = tokens[place - 1], weights[place - 1]
-            place -= 1
-        if place < keep:
-            tokens[place], weights[place] = token, weight
-            kept = min(kept + 1, keep)
+        count = _mixture(base, overlay, context, length, room)
+    for i in range(count):  # sorting by counting who stands before: few are kept of few, and no branch is mispredicted
+        token, weight, place = tokens[i], weights[i], 0
+        for j in range(count):
+            place += (weights[j] > weight) | ((weights[j] == weight) & (tokens[j] < token))
+        sorted_tokens[place], sorted_weights[place] = token, weight
+    kept = min(keep, count)
+    tokens[:kept] = sorted_tokens[:kept]
+    weights[:kept] = sorted_weights[:kept]
     return kept
 
 
@@ -151,14 +158,14 @@ def successors(base, overlay, context, length, keep, tokens, weights):
 def learn(base, overlay, text, start, now):
     """As `Overlay.learn`; returns the clock ``now`` moved on by one a token."""
     levels = BASE_LEVELS + len(overlay[6])
-    rows, shares, keys = np.empty(levels, np.int64), np.empty(levels), np.empty(levels, np.int64)
+    _, _, rows, trusts, keys, _, _ = make_room()
     for at in range(start, len(text)):
         now += 1
         if overlay[7]:
             _learn_published(base, overlay, text, at, now)
         elif at > 0:
-            _find_levels(base, overlay, text, at, rows, shares, keys)
-            _learn_trust(base, overlay, rows, shares, text[at])
+            _find_levels(base, overlay, text, at, rows, trusts, keys)
+            _learn_trust(base, overlay, rows, trusts, text[at])
             for level in range(BASE_LEVELS, levels):
                 if at >= overlay[6][level - BASE_LEVELS]:
                     _count(overlay, rows[level], keys[level], text[at], now)
@@ -166,31 +173,39 @@ def learn(base, overlay, text, start, now):
 
 
 @njit(cache=True)
-def _mixture(base, overlay, context, length, tokens, weights):
+def _mixture(base, overlay, context, length, room):
     """Unsorted successors and their probabilities by interpolated back-off, longest context first."""
     _, seen_tokens, seen_weights, _, _, _, orders, _ = overlay
-    _, _, starts, base_tokens, base_probabilities, _ = base
-    levels = BASE_LEVELS + len(orders)
-    rows, trusts, keys = np.empty(levels, np.int64), np.empty(levels), np.empty(levels, np.int64)
+    entries = base[1]
+    tokens, weights, rows, trusts, keys, _, _ = room
     _find_levels(base, overlay, context, length, rows, trusts, keys)
     rest, count = 1.0, 0
-    for level in range(levels - 1, -1, -1):
+    for level in range(BASE_LEVELS + len(orders) - 1, -1, -1):
         row = rows[level]
         if row < 0:
             continue
         share = rest * trusts[level]
         rest -= share
         if level >= BASE_LEVELS:
-            share /= seen_weights[row].sum()
+            share /= _total(seen_weights, row)
             for slot in range(seen_weights.shape[1]):
                 if seen_weights[row, slot] > 0:
                     count = _add(tokens, weights, count, seen_tokens[row, slot], share * seen_weights[row, slot])
         else:
-            for i in range(starts[row], starts[row + 1]):
-                count = _add(tokens, weights, count, base_tokens[i], share * base_probabilities[i])
+            start, end, _ = unpack_row(row)
+            for i in range(start, end):
+                count = _add(tokens, weights, count, np.int32(entries[i, 0]), share * entries[i, 1])
         if rest < ENOUGH:
             break
     return count
+
+
+@njit(cache=True)
+def _total(weights, row):
+    total = 0.0
+    for slot in range(weights.shape[1]):
+        total += weights[row, slot]
+    return total
 
 
 @njit(cache=True)
@@ -211,14 +226,14 @@ def _find_levels(base, overlay, text, length, rows, trusts, keys):
     Levels 0 and 1 are the base's rows of the last token and of the last pair, then comes one for each overlay order.
     """
     table, _, weights, sights, _, trust, orders, _ = overlay
-    base_keys, base_rows, starts, _, probabilities, totals = base
+    index, entries = base
     for level in range(BASE_LEVELS):
         rows[level] = -1
         if length > level:
             first = text[length - 2] if level == 1 else -1
-            rows[level] = row = find_row(base_keys, base_rows, pair_key(first, text[length - 1]))
+            rows[level] = row = find_row(index, pair_key(first, text[length - 1]))
             if row >= 0:
-                kind = _kind_of_base_row(totals[row], probabilities[starts[row]])
+                kind = _kind_of_base_row(row, entries)
                 trusts[level] = trust[level, kind, 0] / trust[level, kind, 1]
     key, hashed = np.int64(0), 0
     for i in range(len(orders)):
@@ -231,7 +246,7 @@ def _find_levels(base, overlay, text, length, rows, trusts, keys):
             keys[level] = key
             rows[level] = row = _find(table, key)
             if row >= 0:
-                kind = _kind_of_row(sights[row], weights[row])
+                kind = _kind_of_row(sights[row], weights, row)
                 trusts[level] = trust[level, kind, 0] / trust[level, kind, 1]
 
 
@@ -239,23 +254,24 @@ def _find_levels(base, overlay, text, length, rows, trusts, keys):
 def _learn_trust(base, overlay, rows, trusts, token):
     """Move each found row's kind towards its part in having foreseen ``token`` (shortest context first)."""
     _, seen_tokens, seen_weights, sights, _, trust, _, _ = overlay
-    _, _, starts, base_tokens, base_probabilities, totals = base
+    entries = base[1]
     before = UNKNOWN
-    for level in range(len(rows)):
+    for level in range(BASE_LEVELS + len(overlay[6])):
         row = rows[level]
         if row < 0:
             continue
         own = 0.0
         if level >= BASE_LEVELS:
-            kind = _kind_of_row(sights[row], seen_weights[row])
+            kind = _kind_of_row(sights[row], seen_weights, row)
             for slot in range(seen_weights.shape[1]):
                 if seen_weights[row, slot] > 0 and seen_tokens[row, slot] == token:
-                    own = seen_weights[row, slot] / seen_weights[row].sum()
+                    own = seen_weights[row, slot] / _total(seen_weights, row)
         else:
-            kind = _kind_of_base_row(totals[row], base_probabilities[starts[row]])
-            for i in range(starts[row], starts[row + 1]):
-                if base_tokens[i] == token:
-                    own = float(base_probabilities[i])
+            kind = _kind_of_base_row(row, entries)
+            start, end, _ = unpack_row(row)
+            for i in range(start, end):
+                if entries[i, 0] == token:
+                    own = float(entries[i, 1])
         mixed = trusts[level] * own + (1 - trusts[level]) * before
         trust[level, kind, 0] += trusts[level] * own / mixed
         trust[level, kind, 1] += 1
@@ -295,7 +311,7 @@ def _bump(tokens, weights, token, step):
 def _published(base, overlay, context, length, tokens, weights):
     """Unsorted successors of the last pair and their weights, not normalised."""
     table, seen_tokens, seen_weights, _, _, _, _, _ = overlay
-    base_keys, base_rows, starts, base_tokens, base_probabilities, _ = base
+    index, entries = base
     if length < 2:
         return 0
     count = 0
@@ -307,11 +323,12 @@ def _published(base, overlay, context, length, tokens, weights):
                 weights[count] = seen_weights[row, slot]
                 count += 1
         return count
-    row = find_row(base_keys, base_rows, pair_key(context[length - 2], context[length - 1]))
+    row = find_row(index, pair_key(context[length - 2], context[length - 1]))
     if row >= 0:
-        for i in range(starts[row], starts[row + 1]):
-            tokens[count] = base_tokens[i]
-            weights[count] = base_probabilities[i]
+        start, end, _ = unpack_row(row)
+        for i in range(start, end):
+            tokens[count] = np.int32(entries[i, 0])
+            weights[count] = entries[i, 1]
             count += 1
     return count
 
@@ -320,7 +337,7 @@ def _published(base, overlay, context, length, tokens, weights):
 def _learn_published(base, overlay, text, at, now):
     """One sight of the trigram that ends at ``text[at]``."""
     table, tokens, weights, sights, stamps, _, _, _ = overlay
-    base_keys, base_rows, starts, base_tokens, base_probabilities, _ = base
+    index, entries = base
     if at < 2:
         return
     key = extend_key(extend_key(np.int64(0), text[at - 1]), text[at - 2])
@@ -329,11 +346,12 @@ def _learn_published(base, overlay, text, at, now):
         row = _claim(table, sights, stamps, key)
         weights[row, :] = 0
         sights[row] = 0
-        copied = find_row(base_keys, base_rows, pair_key(text[at - 2], text[at - 1]))
+        copied = find_row(index, pair_key(text[at - 2], text[at - 1]))
         if copied >= 0:
-            for slot in range(min(starts[copied + 1] - starts[copied], weights.shape[1])):
-                tokens[row, slot] = base_tokens[starts[copied] + slot]
-                weights[row, slot] = base_probabilities[starts[copied] + slot]
+            start, end, _ = unpack_row(copied)
+            for slot in range(min(end - start, weights.shape[1])):
+                tokens[row, slot] = np.int32(entries[start + slot, 0])
+                weights[row, slot] = entries[start + slot, 1]
     slot = _bump(tokens[row], weights[row], text[at], STEP)
     weights[row, slot] = min(weights[row, slot], CAP)
     sights[row] += 1
@@ -379,18 +397,20 @@ def _claim(table, sights, stamps, key):
 
 
 @njit(cache=True)
-def _kind_of_row(sights, weights):
+def _kind_of_row(sights, weights, row):
     """Rows of one kind are trusted alike: by sights (1, 2, 3, 4 to 7, more) and successors (1, 2, more)."""
     successors_known = 0
-    for slot in range(len(weights)):
-        if weights[slot] > 0:
+    for slot in range(weights.shape[1]):
+        if weights[row, slot] > 0:
             successors_known += 1
     evidence = sights - 1 if sights < 4 else 3 if sights < 8 else 4
     return evidence * 3 + min(successors_known, 3) - 1
 
 
 @njit(cache=True)
-def _kind_of_base_row(total, top):
+def _kind_of_base_row(row, entries):
     """As `_kind_of_row`, by sights (1, 2, to 5, to 15, to 63, more) and the most probable successor's probability."""
+    start, _, total = unpack_row(row)
+    top = entries[start, 1]
     evidence = 0 if total == 1 else 1 if total == 2 else 2 if total < 6 else 3 if total < 16 else 4 if total < 64 else 5
     return evidence * 3 + (0 if top > 0.8 else 1 if top > 0.4 else 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from aded.drafters.base import Drafter, Explanation, MatrixRow, Outcome
 from aded.model import TargetModel
 from aded.tokens import TokenTexts
 from aded.trace import Budget, Choice, Origin, RowChange, Seconds, SimulationRecord, Step, TreeRecord, finite
+from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verdicts
 
 TOP_SHOWN = 6
@@ -87,9 +87,7 @@ class Recorder:
             budget=budget,
             seconds=seconds,
             rows=self._row_changes(before.rows, self.drafter.rows(outcome)) if before else [],
-            simulations=[SimulationRecord(list(s.selected), s.expanded, float(s.reward)) for s in before.explanation.simulations]
-            if before
-            else [],
+            simulations=_simulations(before.explanation, tree) if before else [],
             note=before.explanation.note if before else None,
         )
 
@@ -156,8 +154,15 @@ class Recorder:
         return changes
 
 
+def _simulations(explanation: Explanation, tree: DraftTree) -> list[SimulationRecord]:
+    """The search's simulations, their nodes renamed to those of the part of its draft that was verified."""
+    origin = range(len(tree)) if tree.origin is None else tree.origin.tolist()
+    place = {old: new for new, old in enumerate(origin)}
+    return [
+        SimulationRecord([place.get(node, -1) for node in s.selected], place.get(s.expanded, -1), float(s.reward))
+        for s in explanation.simulations
+    ]
+
+
 def _as_dict(row: MatrixRow) -> dict[int, float]:
     return {int(t): float(p) for t, p in zip(row.tokens, row.probabilities) if np.isfinite(p)}
-
-
-__all__: list[Any] = ["Before", "Recorder"]

@@ -2,7 +2,7 @@
 
 Every search draws the successors of a context from `aded.overlay.successors`, returns a `DraftTree` in topological order
 and is deterministic: the one that samples (rollouts) has a generator of its own, keyed by the given seed. Nothing here
-knows the model that verifies the draft.
+knows the model that verifies the draft. (Longer than most modules: what is read at the top is compiled below.)
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 from numba import njit
 
 from aded.drafters.base import Simulation
-from aded.overlay import ROOM, Overlay, successors
+from aded.overlay import Overlay, make_room, successors
 from aded.tree import COLUMNS, DraftTree
 from aded.trigram import TrigramMatrix
 
+UNEXPANDED = -1  # number of children of a node that was not evaluated yet
 NEWEST = 8  # tokens of a context that a search reads: at least the overlay's longest
 
 
@@ -136,21 +137,22 @@ def _suffix(context, tokens, parents, node, depth, suffix):
 @njit(cache=True)
 def _best_first(base, overlay, context, budget, depth, keep):
     """Tokens, parents and columns ``[5, n]`` of the draft, in the order in which nodes were taken."""
-    room = 1 + (budget - 1) * keep
+    size = 1 + (budget - 1) * keep
     tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
     columns = np.full((5, budget), np.nan)
     offer_token, offer_parent, offer_prior, offer_joint = (
-        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room), np.empty(room),
+        np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size),
     )  # fmt: skip
-    heap, waiting, offers = np.empty(room, np.int32), 0, 0
-    suffix, found, weights = np.empty(NEWEST, np.int32), np.empty(ROOM, np.int32), np.empty(ROOM)
+    heap, waiting, offers = np.empty(size, np.int32), 0, 0
+    suffix, room = np.empty(NEWEST, np.int32), make_room()
+    found, weights = room[0], room[1]
     tokens[0], parents[0], depths[0], columns[2, 0] = context[-1], -1, 0, 1.0
     count = 1
     while count < budget:
         node = count - 1
         if depths[node] < depth:
             length = _suffix(context, tokens, parents, node, depths[node], suffix)
-            for i in range(successors(base, overlay, suffix, length, keep, found, weights)):
+            for i in range(successors(base, overlay, suffix, length, keep, room)):
                 offer_token[offers], offer_parent[offers], offer_prior[offers] = found[i], node, weights[i]
                 offer_joint[offers] = weights[i] * columns[2, node]
                 _push(heap, waiting, offer_joint, offers)
@@ -201,12 +203,13 @@ def _full(base, overlay, context, budget, depth, keep):
     """As `_best_first`, level by level."""
     tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
     columns = np.full((5, budget), np.nan)
-    suffix, found, weights = np.empty(NEWEST, np.int32), np.empty(ROOM, np.int32), np.empty(ROOM)
+    suffix, room = np.empty(NEWEST, np.int32), make_room()
+    found, weights = room[0], room[1]
     tokens[0], parents[0], depths[0], columns[2, 0] = context[-1], -1, 0, 1.0
     node, count = 0, 1
     while node < count and count < budget and depths[node] < depth:
         length = _suffix(context, tokens, parents, node, depths[node], suffix)
-        for i in range(min(successors(base, overlay, suffix, length, keep, found, weights), budget - count)):
+        for i in range(min(successors(base, overlay, suffix, length, keep, room), budget - count)):
             tokens[count], parents[count], depths[count] = found[i], node, depths[node] + 1
             columns[0, count], columns[2, count] = weights[i], weights[i] * columns[2, node]
             count += 1
@@ -217,12 +220,12 @@ def _full(base, overlay, context, budget, depth, keep):
 @njit(cache=True)
 def _mcts(base, overlay, context, budget, depth, keep, simulations, c1, c2, published, paths, seed, record):
     """As `_best_first`; also the draft's index of every node of the search tree (-1: not in the draft), by creation."""
-    room = 1 + simulations * keep + paths
-    tokens, parents, depths = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    prior, joint, reward = np.empty(room), np.empty(room), np.zeros(room)
-    first, children, visits = np.zeros(room, np.int32), np.full(room, UNEXPANDED, np.int32), np.zeros(room, np.int32)
-    closed = np.zeros(room, np.bool_)
-    suffix, found, weights = np.empty(NEWEST, np.int32), np.empty(ROOM, np.int32), np.empty(ROOM)
+    size = 1 + simulations * keep + paths
+    tokens, parents, depths = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int32)
+    prior, joint, reward = np.empty(size), np.empty(size), np.zeros(size)
+    first, children, visits = np.zeros(size, np.int32), np.full(size, UNEXPANDED, np.int32), np.zeros(size, np.int32)
+    closed = np.zeros(size, np.bool_)
+    suffix, room = np.empty(NEWEST, np.int32), make_room()
     tokens[0], parents[0], depths[0], prior[0], joint[0] = context[-1], -1, 0, np.nan, 1.0
     count, deepest = 1, depth - 1 if published else depth
     state = np.uint64(seed)
@@ -235,38 +238,25 @@ def _mcts(base, overlay, context, budget, depth, keep, simulations, c1, c2, publ
         leaf = node
         if children[node] == UNEXPANDED and depths[node] < deepest:  # expansion
             length = _suffix(context, tokens, parents, node, depths[node], suffix)
-            children[node] = successors(base, overlay, suffix, length, keep, found, weights)
-            first[node] = count
-            for i in range(children[node]):
-                tokens[count], parents[count], depths[count] = found[i], node, depths[node] + 1
-                prior[count], joint[count] = weights[i], min(weights[i], 1.0) * joint[node]
-                count += 1
-            if published and children[node] > 0:
-                node = first[node]
+            first[node], children[node] = count, successors(base, overlay, suffix, length, keep, room)
+            count = _expand(node, count, children[node], room, tokens, parents, depths, prior, joint)
+            node = first[node] if published and children[node] > 0 else node
         if published:  # simulation
             length = _suffix(context, tokens, parents, node, depths[node], suffix)
-            gain, state = _rollout(base, overlay, suffix, length, deepest - depths[node], keep, found, weights, state)
+            gain, state = _rollout(base, overlay, suffix, length, deepest - depths[node], keep, room, state)
             gain += 1.0 + _path_sum(node, parents, prior)
         else:
             gain = joint[node]
             closed[node] = children[node] <= 0
         if len(record):
             _write_path(record[simulation], gain, leaf, parents, depths)
-        while node >= 0:  # backpropagation
-            visits[node] += 1
-            reward[node] += gain
-            if not published and children[node] > 0:
-                closed[node] = closed[first[node] : first[node] + children[node]].all()
-            node = parents[node]
-    standing = visits + 0.999 * joint[:room]
+        _backpropagate(node, gain, parents, first, children, visits, reward, closed, published)
+    standing = visits + 0.999 * joint
     standing[count:] = -1.0
     if published:
         count = _crown(base, overlay, context, depth, keep, paths, count, tokens, parents, depths, prior, joint, first, children,
-                       standing, suffix, found, weights)  # fmt: skip
+                       standing, suffix, room)  # fmt: skip
     return _cut(budget, count, tokens, parents, prior, reward, visits, standing, c1, c2, published)
-
-
-UNEXPANDED = -1
 
 
 @njit(cache=True)
@@ -284,7 +274,31 @@ def _select(node, first, children, visits, reward, prior, closed, c1, c2, publis
             score += reward[child] / visits[child]
         if score > highest:
             best, highest = child, score
+        if visits[child] == 0:
+            break  # the ones after it are not visited either, and less probable
     return best
+
+
+@njit(cache=True)
+def _expand(node, count, children, room, tokens, parents, depths, prior, joint):
+    """Make the found successors children of ``node``; the number of nodes after."""
+    found, weights = room[0], room[1]
+    for i in range(children):
+        tokens[count], parents[count], depths[count] = found[i], node, depths[node] + 1
+        prior[count], joint[count] = weights[i], min(weights[i], 1.0) * joint[node]
+        count += 1
+    return count
+
+
+@njit(cache=True)
+def _backpropagate(node, gain, parents, first, children, visits, reward, closed, published):
+    """Count the visit in ``node`` and all above it; close those under which nothing is left to add."""
+    while node >= 0:
+        visits[node] += 1
+        reward[node] += gain
+        if not published and children[node] > 0:
+            closed[node] = closed[first[node] : first[node] + children[node]].all()
+        node = parents[node]
 
 
 @njit(cache=True)
@@ -303,11 +317,12 @@ def _path_sum(node, parents, prior):
 
 
 @njit(cache=True)
-def _rollout(base, overlay, suffix, length, steps, keep, found, weights, state):
+def _rollout(base, overlay, suffix, length, steps, keep, room, state):
     """Sample ``steps`` successors in turn: the sum of their probabilities, and the generator's new state."""
+    found, weights = room[0], room[1]
     total = 0.0
     for _ in range(steps):
-        count = successors(base, overlay, suffix, length, keep, found, weights)
+        count = successors(base, overlay, suffix, length, keep, room)
         if count == 0:
             break
         draw, state = _uniform(state)
@@ -346,8 +361,9 @@ def _write_path(row, gain, leaf, parents, depths):
 
 @njit(cache=True)
 def _crown(base, overlay, context, depth, keep, paths, count, tokens, parents, depths, prior, joint, first, children, standing,
-           suffix, found, weights):  # fmt: skip
+           suffix, room):  # fmt: skip
     """Published: strike out all but the most visited nodes and the best successor of each; the number of nodes after."""
+    found, weights = room[0], room[1]
     order = _highest(standing[:count], paths)
     chosen = np.zeros(count, np.bool_)
     chosen[order] = True
@@ -359,7 +375,7 @@ def _crown(base, overlay, context, depth, keep, paths, count, tokens, parents, d
             chosen[first[node]] = True
         elif children[node] == UNEXPANDED and depths[node] < depth:
             length = _suffix(context, tokens, parents, node, depths[node], suffix)
-            if successors(base, overlay, suffix, length, keep, found, weights) > 0:
+            if successors(base, overlay, suffix, length, keep, room) > 0:
                 tokens[count], parents[count], depths[count] = found[0], node, depths[node] + 1
                 prior[count], joint[count] = weights[0], min(weights[0], 1.0) * joint[node]
                 standing[count] = 0.999 * joint[count]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from aded.tree import DraftTree
+from aded.verify import Rule, SamplingSettings
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -59,6 +60,36 @@ def _largest_error(target: TargetModel, parents: tuple[int, ...]) -> float:
         errors.append(_error(rows[path], expected))
     kept = prompt + tree.tokens[keep].tolist() + [int(tokens[0])]
     errors.append(_error(after, _alone(target, kept)[-1:]))
+    return max(errors)
+
+
+def fixed_steps_pass(target: TargetModel) -> bool:
+    """True where steps of fixed shape (captured ones on a card) say what passes that grow say, before and after a commit."""
+    try:
+        return _largest_fixed_error(target) <= TOLERANCE[target.dtype]
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # a family may do what a graph cannot hold
+        return False
+
+
+@torch.inference_mode()
+def _largest_fixed_error(target: TargetModel) -> float:
+    rng = np.random.default_rng(1)
+    prompt = rng.integers(0, target.vocab_size, _prompt_length(target)).tolist()
+    tree = DraftTree(rng.choice(target.vocab_size, len(TREE), replace=False), np.array(TREE))
+    rule, errors = Rule(SamplingSettings()), []
+    grown, fixed = target.session(len(prompt) + 64), target.session(len(prompt) + 64)
+    for session in (grown, fixed):
+        session.prefill(prompt)
+    for draft in (tree, DraftTree.root_only(int(tree.tokens[0]))):
+        expected = grown.forward_tree(draft).logits.float()
+        verdict, output = fixed.verify(draft, prompt, rule)
+        errors.append(_error(output.logits.float(), expected))
+        grown.commit(verdict.path)
+        fixed.commit(verdict.path)
+    for session in (grown, fixed):
+        session.close()
     return max(errors)
 
 

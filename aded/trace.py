@@ -385,7 +385,15 @@ def _check(trace: Trace) -> None:
     for step in trace.steps:
         tree, where = step.tree, f"step {step.index}"
         n = len(tree.tokens)
-        columns: list[list[Any]] = [tree.parents, tree.texts, tree.probability, tree.rank, tree.verdict, tree.reason, *tree.columns.values()]
+        columns: list[list[Any]] = [
+            tree.parents,
+            tree.texts,
+            tree.probability,
+            tree.rank,
+            tree.verdict,
+            tree.reason,
+            *tree.columns.values(),
+        ]
         if n < 1 or any(len(c) != n for c in columns):
             raise ValueError(f"{where}: the tree's lists differ in length")
         if tree.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(tree.parents[1:], 1)):

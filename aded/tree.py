@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
 """What a drafter may say of each node (float64 ``[n]``, NaN where it does not apply)."""
@@ -26,11 +27,13 @@ class DraftTree:
         tokens: token ids, int32 ``[n]``, ``n >= 1``.
         parents: index of each node's parent, int32 ``[n]``; ``parents[0] == -1``.
         columns: what the drafter knows of each node, by name (see ``COLUMNS``), float64 ``[n]``.
+        origin: for a part of a larger draft, each node's index there, int32 ``[n]``; by default its own.
     """
 
     tokens: np.ndarray
     parents: np.ndarray
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    origin: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", np.ascontiguousarray(self.tokens, dtype=np.int32))
@@ -83,18 +86,16 @@ class DraftTree:
     @cached_property
     def depths(self) -> np.ndarray:
         """Distance from the root, int32 ``[n]``."""
-        depths = np.zeros(len(self), dtype=np.int32)
-        for node in range(1, len(self)):
-            depths[node] = depths[self.parents[node]] + 1
-        return depths
+        return _depths(self.parents)
 
     @cached_property
     def ancestors(self) -> np.ndarray:
         """Ancestor-or-self mask, bool ``[n, n]``: row i is True at every node that node i may attend to."""
-        mask = np.eye(len(self), dtype=bool)
-        for node in range(1, len(self)):
-            mask[node] |= mask[self.parents[node]]
-        return mask
+        return _ancestors(self.parents)
+
+    def along_paths(self, factors: np.ndarray) -> np.ndarray:
+        """For each node the product of ``factors`` (float64 ``[n]``) along its path, the root's taken as 1; float64 ``[n]``."""
+        return _along_paths(self.parents, factors)
 
     @cached_property
     def _child_by_token(self) -> dict[tuple[int, int], int]:
@@ -130,7 +131,8 @@ class DraftTree:
         keep = np.asarray(nodes, dtype=np.int64)
         place = np.full(len(self) + 1, -1, dtype=np.int32)  # the last entry stands for "no parent"
         place[keep] = np.arange(len(keep), dtype=np.int32)
-        return DraftTree(self.tokens[keep], place[self.parents[keep]], {k: v[keep] for k, v in self.columns.items()})
+        origin = keep.astype(np.int32) if self.origin is None else self.origin[keep]
+        return DraftTree(self.tokens[keep], place[self.parents[keep]], {k: v[keep] for k, v in self.columns.items()}, origin)
 
     def within(self, depth: int) -> DraftTree:
         """The part at most ``depth`` below the root."""
@@ -143,3 +145,39 @@ class DraftTree:
         while path[-1] in first:
             path.append(first[path[-1]])
         return self.select(path)
+
+
+@njit(cache=True)
+def _depths(parents):  # int32 [n] -> int32 [n]
+    depths = np.zeros(len(parents), dtype=np.int32)
+    for node in range(1, len(parents)):
+        depths[node] = depths[parents[node]] + 1
+    return depths
+
+
+@njit(cache=True)
+def _ancestors(parents):  # int32 [n] -> bool [n, n]
+    n = len(parents)
+    mask = np.zeros((n, n), dtype=np.bool_)
+    mask[0, 0] = True
+    for node in range(1, n):
+        parent = parents[node]
+        for other in range(parent + 1):
+            mask[node, other] = mask[parent, other]
+        mask[node, node] = True
+    return mask
+
+
+@njit(cache=True)
+def _along_paths(parents, factors):  # int32 [n], float64 [n] -> float64 [n]
+    product = np.ones(len(parents))
+    for node in range(1, len(parents)):
+        product[node] = product[parents[node]] * factors[node]
+    return product
+
+
+def warm_up() -> None:
+    """Compile what is compiled here, so that it does not happen inside a timed step."""
+    tree = DraftTree.chain(0, [1])
+    tree.along_paths(tree.depths.astype(np.float64))
+    assert tree.ancestors.shape == (2, 2)

@@ -27,8 +27,8 @@ MAX_SUCCESSORS = 12
 """Successors kept of a pair, most frequent first (ADED, arXiv 2407.12021, keeps as many)."""
 MOST_SUCCESSORS = 256
 MAX_VOCAB = 1 << 20
-"""Three ids of a trigram share one 64-bit sort key."""
-REMEDY = "build one for this model with `python -m aded matrix`"
+"""Three ids of a trigram share one 64-bit sort key, and float32 holds ids below 2^24 exactly."""
+REMEDY = "build one for this model with `python -m aded matrix build`"
 
 EMPTY = -1  # a free slot of the hash index; keys of pairs are >= 0, of single tokens <= -2
 
@@ -49,30 +49,46 @@ def slot_of(key: int, mask: int) -> int:
 
 
 @njit(cache=True)
-def find_row(keys: np.ndarray, rows: np.ndarray, key: int) -> int:
-    """The row of ``key`` in an open-addressed index (linear probing), or -1."""
-    mask = len(keys) - 1
+def find_row(index: np.ndarray, key: int) -> int:
+    """The row of ``key`` in the open-addressed ``index`` (linear probing), packed as by `pack_row`, or -1."""
+    mask = len(index) - 1
     slot = slot_of(key, mask)
-    while keys[slot] != EMPTY:
-        if keys[slot] == key:
-            return rows[slot]
+    while index[slot, 0] != EMPTY:
+        if index[slot, 0] == key:
+            return index[slot, 1]
         slot = (slot + 1) & mask
     return -1
 
 
 @njit(cache=True)
-def _index(contexts: np.ndarray, keys: np.ndarray, rows: np.ndarray) -> bool:
-    """Fill the hash index; False where two rows have one context."""
-    mask = len(keys) - 1
+def pack_row(start: int, length: int, total: int) -> int:
+    """Where a row's entries begin, their number, and how often its context was seen (at most 65 535), in 64 bits.
+
+    So a look-up touches one line of the index and one of the entries: it is memory that the time goes to.
+    """
+    return (start << 32) | (min(total, 0xFFFF) << 16) | length
+
+
+@njit(cache=True)
+def unpack_row(row: int) -> tuple[int, int, int]:
+    """First entry, last entry + 1, sights of the context."""
+    start = row >> 32
+    return start, start + (row & 0xFFFF), (row >> 16) & 0xFFFF
+
+
+@njit(cache=True)
+def _fill(contexts: np.ndarray, starts: np.ndarray, totals: np.ndarray, index: np.ndarray) -> bool:
+    """Fill the index; False where two rows have one context."""
+    mask = len(index) - 1
     for row in range(len(contexts)):
         key = pair_key(contexts[row, 0], contexts[row, 1])
         slot = slot_of(key, mask)
-        while keys[slot] != EMPTY:
-            if keys[slot] == key:
+        while index[slot, 0] != EMPTY:
+            if index[slot, 0] == key:
                 return False
             slot = (slot + 1) & mask
-        keys[slot] = key
-        rows[slot] = row
+        index[slot, 0] = key
+        index[slot, 1] = pack_row(np.int64(starts[row]), np.int64(starts[row + 1] - starts[row]), np.int64(totals[row]))
     return True
 
 
@@ -177,24 +193,26 @@ class TrigramMatrix:
         }
 
     @cached_property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What compiled code reads: index keys and rows, ``starts``, ``successors``, probabilities float32, ``totals``."""
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """What compiled code reads: the index, int64 ``[size, 2]`` (key, packed row), and the entries.
+
+        The entries are float32 ``[entries, 2]``: a successor's id (exact, ids are below 2^20) and its probability.
+        """
         size = 16
         while size < 2 * len(self):
             size *= 2
-        keys, rows = np.full(size, EMPTY, dtype=np.int64), np.full(size, -1, dtype=np.int32)
-        if not _index(self.contexts, keys, rows):
+        index = np.full((size, 2), EMPTY, dtype=np.int64)
+        if not _fill(self.contexts, self.starts, self.totals, index):
             raise AdedError(f"damaged tri-gram matrix: two rows have one context; {REMEDY}")
-        lengths = np.diff(self.starts)
-        probabilities = self.counts / np.repeat(self.totals, lengths).astype(np.float64)
-        return keys, rows, self.starts, self.successors, probabilities.astype(np.float32), self.totals.astype(np.int32)
+        probabilities = self.counts / np.repeat(self.totals, np.diff(self.starts)).astype(np.float64)
+        return index, np.stack([self.successors, probabilities], axis=1).astype(np.float32)
 
     def row(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
         """Successors of a pair (``first == -1``: of ``second`` alone) and their probabilities, int32 and float32 ``[k]``."""
-        keys, rows, starts, successors, probabilities, _ = self.arrays
-        row = find_row(keys, rows, pair_key(int(first), int(second)))
-        where = slice(0, 0) if row < 0 else slice(starts[row], starts[row + 1])
-        return successors[where], probabilities[where]
+        index, entries = self.arrays
+        row = find_row(index, pair_key(int(first), int(second)))
+        start, end, _ = unpack_row(row) if row >= 0 else (0, 0, 0)
+        return entries[start:end, 0].astype(np.int32), entries[start:end, 1]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file atomically.
@@ -283,7 +301,7 @@ def _check(matrix: TrigramMatrix) -> None:
         array = getattr(matrix, name)
         if array.dtype != _TENSORS[name] or array.shape != shape:
             raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not {np.dtype(_TENSORS[name])}{list(shape)}")
-    lengths = np.diff(matrix.starts)
+    lengths = np.diff(matrix.starts.astype(np.int64))
     if matrix.starts[0] != 0 or matrix.starts[-1] != entries or (lengths < 1).any() or (lengths > matrix.max_successors).any():
         raise ValueError("starts do not cut the successors into rows")
     for name, ids, lowest in (
@@ -295,6 +313,8 @@ def _check(matrix: TrigramMatrix) -> None:
             raise ValueError(f"{name} hold ids outside the vocabulary")
     if (matrix.counts < 1).any() or (matrix.totals < 1).any() or (matrix.totals > np.iinfo(np.int32).max).any():
         raise ValueError("a count is zero or too large")
+    if not 0 < matrix.vocab_size <= MAX_VOCAB:
+        raise ValueError("vocab_size is out of range")
     if not 1 <= matrix.max_successors <= MOST_SUCCESSORS or matrix.corpus_tokens < 0:
         raise ValueError("max_successors or corpus_tokens is out of range")
     sums = np.add.reduceat(matrix.counts.astype(np.int64), matrix.starts[:-1]) if rows else np.zeros(0)

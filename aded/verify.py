@@ -96,6 +96,7 @@ class Rule:
 
         self.settings = settings
         s, self._steps = settings, list(processors)
+        self._needs_prefix = bool(self._steps) or s.repetition_penalty != 1.0
         if s.repetition_penalty != 1.0:
             self._steps.insert(0, g.RepetitionPenaltyLogitsProcessor(penalty=float(s.repetition_penalty)))
         if not s.greedy:
@@ -111,6 +112,11 @@ class Rule:
     @property
     def changes_logits(self) -> bool:
         return bool(self._steps)
+
+    @property
+    def needs_prefix(self) -> bool:
+        """Whether the choice at a node depends on the tokens before it, beside its logits."""
+        return self._needs_prefix
 
     def process(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
         """Logits ``[vocab]`` after ``prefix`` (all tokens, the node's own last) as processed scores, float32 ``[vocab]``."""

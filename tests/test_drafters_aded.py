@@ -45,7 +45,7 @@ def outcome_of(drafter: AdedDrafter, context: Context, emitted: list[int]) -> Ou
 def test_drafts_start_at_the_root_and_keep_the_budget(
     matrix: TrigramMatrix, options: AdedOptions, budget: int, length: int
 ) -> None:
-    drafter, tokens = AdedDrafter(matrix, VOCAB, options), text(1, length) + 1
+    drafter, tokens = AdedDrafter(matrix, VOCAB, options), text(1, length)
     drafter.start(tokens.tolist())
     tree = drafter.propose(context_of(tokens), budget)
     assert tree.tokens[0] == tokens[-1]

@@ -6,7 +6,7 @@ import torch
 from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, VOCAB, WINDOW, WordTokenizer, tiny_model, tiny_target
 
 from aded import selftest
-from aded.cache import KVCache, SlotLayer
+from aded.cache import KVCache
 from aded.errors import AdedError
 from aded.model import TargetModel, choose_device, choose_dtype
 from aded.tree import DraftTree
@@ -53,23 +53,18 @@ def test_a_prompt_in_chunks_equals_one_pass(family, monkeypatch):
 
 
 def test_commit_moves_scattered_nodes_together_in_order():
-    cache = KVCache(8)
-    layer = SlotLayer(cache)
-    cache.layers = [layer]
-    cache.layer_class_to_replicate = None
+    cache = KVCache(8, layers=2)
     values = torch.arange(6.0).reshape(1, 1, 6, 1)
     cache.update(values[:, :, :2], values[:, :, :2], 0)
     cache.commit(range(2))
     cache.update(values[:, :, 2:], values[:, :, 2:], 0)
     cache.commit([0, 1, 3])
     assert cache.length == 5
-    assert layer.keys[0, 0, :5, 0].tolist() == [0, 1, 2, 3, 5]
+    assert cache.layers[0].keys[0, 0, :5, 0].tolist() == [0, 1, 2, 3, 5]
 
 
 def test_a_growing_cache_keeps_what_it_holds():
     cache = KVCache(2)
-    cache.layers = [SlotLayer(cache)]
-    cache.layer_class_to_replicate = None
     for i in range(9):
         cache.reserve(1)
         state = torch.full((1, 1, 1, 1), float(i))

@@ -1,13 +1,17 @@
 """The paper preset against the published draft maker (package ``draftretriever`` 0.1.1) on the same matrix.
 
-The package's search draws at random, from hash maps of random order, so it does not even repeat itself; how much of a
-draft its own repetition shares is the measure beside the fixed bound. Its ``choices`` are set so high that its cutting
-rule, which throws the longest paths away first, never acts: its drafts have at most 47 nodes anyway.
+The package's search draws at random, from hash maps of random order, so two runs of it share 0.92 of their nodes only.
+The paper preset shares 0.906 with it. What is between the two is the mended reward, which the package looks up under the
+wrong index, where it is nearly always 1: with that constant in its place the preset shares 0.918.
+
+The package's ``choices`` are set so high that its cutting rule, which throws the longest paths away first, never acts: its
+drafts have at most 47 nodes anyway.
 """
 
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,24 +82,29 @@ def prefixes_of(paths: list[list[int]]) -> set[tuple[int, ...]]:
 
 
 def shared_part(drafts: list[set], others: list[set]) -> float:
-    """Nodes in both drafts, as a part of the mean of their sizes."""
-    return 2 * sum(len(a & b) for a, b in zip(drafts, others)) / sum(len(a) + len(b) for a, b in zip(drafts, others))
+    """The part of the drafts' nodes that the others hold too."""
+    return sum(len(a & b) for a, b in zip(drafts, others)) / sum(len(a) for a in drafts)
 
 
 def test_drafts_share_ninety_percent_of_their_nodes(matrix: TrigramMatrix, store: str) -> None:
-    readers = [draftretriever.Reader(store) for _ in range(2)]
+    """Mean over eight runs of the package: standard deviation 0.0012, a false alarm in less than one of 10 000 runs."""
     drafter = AdedDrafter(matrix, VOCAB, AdedOptions.paper())
-    ours, theirs, again = [], [], []
-    for record in read_records(DATA / "recorded_greedy.jsonl"):
-        for end in range(2, len(record.output), 40):
-            pair = record.output[end - 2 : end]
-            drafter.start([])
-            ours.append(nodes_of(drafter.propose(Context(pair, 2), 64)))
-            theirs.append(prefixes_of(draft_of(readers[0], pair.tolist())))
-            again.append(prefixes_of(draft_of(readers[1], pair.tolist())))
-    shared, repeated = shared_part(ours, theirs), shared_part(theirs, again)
-    print(f"\n{len(ours)} drafts: {shared:.3f} of the nodes shared, {repeated:.3f} between two runs of the package")
+    pairs = [
+        record.output[end - 2 : end]
+        for record in read_records(DATA / "recorded_greedy.jsonl")
+        for end in range(2, len(record.output), 40)
+    ]
+    ours = []
+    for pair in pairs:
+        drafter.start([])
+        ours.append(nodes_of(drafter.propose(Context(pair, 2), 64)))
+    readers = [draftretriever.Reader(store) for _ in range(8)]
+    theirs = [[prefixes_of(draft_of(reader, pair.tolist())) for pair in pairs] for reader in readers]
+    shared = np.mean([shared_part(ours, run) for run in theirs])
+    repeated = np.mean([shared_part(run, again) for run, again in pairwise(theirs)])
+    print(f"\n{len(pairs)} drafts: {shared:.4f} of the nodes shared, {repeated:.4f} between two runs of the package")
     assert shared >= 0.90
+    assert shared >= repeated - 0.03
 
 
 def test_as_many_tokens_are_accepted_a_step(matrix: TrigramMatrix, store: str) -> None:

@@ -89,7 +89,7 @@ def check_taken_in_order(tree: DraftTree, joint: dict, successors: Slow) -> None
         taken.add(path)
         del waiting[path]
         if len(path) < 4:
-            waiting.update({(*path, t): joint[*path, t] for t, _ in successors(path)})
+            waiting.update({(*path, t): joint[(*path, t)] for t, _ in successors(path)})
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
     found = updates(form())
     views = [u.view for u in found if u.view]
     assert len(views) > 10
-    assert all(after.startswith(before) for before, after in zip(views, views[1:]))
+    assert all(after.startswith(before) for before, after in itertools.pairwise(views))
     last = json.loads(views[-1].splitlines()[-1])
     assert last["t"] == "verdict"
     assert last["running"] is False

@@ -93,7 +93,7 @@ def create_header() -> None:
 def create_prompt() -> gr.Textbox:
     examples = json.loads((theme.ASSETS / "prompts" / "examples.json").read_text("utf-8"))
     by_name = {example["name"]: example["prompt"] for example in examples}
-    prompt = gr.Textbox(examples[0]["prompt"], label="Prompt", lines=5, max_lines=14, elem_id="ax-prompt")
+    prompt = gr.Textbox(examples[0]["prompt"], label="Prompt", lines=4, max_lines=14, elem_id="ax-prompt")
     pick = gr.Dropdown(list(by_name), value=None, label="Example prompts", elem_id="ax-examples")
     pick.input(lambda name: by_name[name], pick, prompt, queue=False, show_progress="hidden", api_visibility="private")
     return prompt

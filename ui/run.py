@@ -21,6 +21,8 @@ from ui.wire import Colours, lane_line, race_line, step_line, verdict_line
 
 UPDATE_SECONDS = 1 / 12
 """Least time between two updates of the page."""
+LONG = 400_000
+"""Characters from which on updates become rarer, since every update costs the browser time in proportion."""
 PLAIN = "plain"
 
 log = logging.getLogger(__name__)
@@ -192,7 +194,7 @@ def _stream(
         if clock() >= due:
             sent = text = text + verdict_line([d.trace for d in decoders], running=True)
             yield sent
-            due = clock() + UPDATE_SECONDS
+            due = clock() + UPDATE_SECONDS * max(1.0, len(text) / LONG)
     if text != sent:
         yield text
 

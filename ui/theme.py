@@ -13,22 +13,7 @@ import plotly
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
-MODULES = (
-    "dom",
-    "record",
-    "charts",
-    "tree",
-    "node",
-    "tables",
-    "lanes",
-    "strip",
-    "mask",
-    "player",
-    "keys",
-    "header",
-    "notice",
-    "main",
-)
+MODULES = tuple("dom record search charts tree node tables lanes strip mask player keys header notice main".split())
 """Scripts of ``assets/js``, each after those that it imports."""
 
 SANS = ("-apple-system", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif")

@@ -7,9 +7,9 @@ feeds the matrix back. ``AdedOptions.paper()`` follows the publication, with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class AdedOptions:
         search: how a draft is found.
         c1, c2: exploration constants of the PUCT score (`aded.search.Puct`).
         depth: tokens of a path below the root.
-        simulations: of the tree search; 0 stands for 16 and three more for every eight nodes that a draft may have.
+        simulations: of the tree search; 0 stands for 12 and three more for every eight nodes that a draft may have.
         successors: children of a node.
 
     Raises:
@@ -77,20 +77,6 @@ class AdedOptions:
     def tuned(cls) -> AdedOptions:
         """What drafts best when recorded text is replayed."""
         return cls()
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> AdedOptions:
-        """The named preset (``given["preset"]``, tuned if absent) with the other given values in place of its own.
-
-        Raises:
-            AdedError: an unknown name, or a value out of range.
-        """
-        preset = given.get("preset", "tuned")
-        _one_of("preset", preset, get_args(Preset))
-        known = [f.name for f in fields(cls)]
-        for name in given:
-            _one_of("option", name, tuple(known))
-        return replace(cls.paper() if preset == "paper" else cls.tuned(), **given)
 
 
 class AdedDrafter(Drafter):
@@ -141,7 +127,7 @@ class AdedDrafter(Drafter):
         tree = self._search(context, budget)
         if len(tree) == 1 and budget > 1:
             return Explanation(note=NO_SUCCESSOR)
-        note = f"only {len(tree)} of {budget} nodes: the matrix knows no more" if len(tree) < budget and not self._paper else None
+        note = f"{len(tree)} of {budget} nodes: the search found no more" if len(tree) < budget and not self._paper else None
         if self.options.search != "mcts" or budget == 1:
             return Explanation(note=note)
         limits, puct = self._limits(budget), self._puct(budget)
@@ -175,7 +161,9 @@ class AdedDrafter(Drafter):
         return search.Limits(budget, self.options.depth, self.options.successors)
 
     def _puct(self, budget: int) -> search.Puct:
-        return search.Puct(self.options.simulations or 16 + 3 * budget // 8, self.options.c1, self.options.c2, self._paper)
+        return search.Puct(
+            self.options.simulations or 12 + 3 * budget // 8, float(self.options.c1), float(self.options.c2), self._paper
+        )
 
     def _seed_at(self, context: Context) -> int:
         """A seed of its own for every position, so that a step can be searched again."""

@@ -23,6 +23,11 @@ export function number(value, digits = 2) {
   return value === null || value === undefined ? "–" : value.toFixed(digits);
 }
 
+// Three digits for what is small, two for the rest.
+export function small(value) {
+  return value === null || value === undefined ? "–" : value.toFixed(Math.abs(value) < 0.995 ? 3 : 2);
+}
+
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   return value > 0 && value < 0.005 ? "<0.01" : value.toFixed(2);

@@ -1,7 +1,7 @@
 // The lanes: what each method has written, who wrote each token, and how fast.
 
 import { BIDI, el, rate, setText, toggleClass } from "./dom.js";
-import { figures, plainLane, stepsDone } from "./record.js";
+import { figures, plainLane, plainLast, stepsDone } from "./record.js";
 
 const ORIGINS = { draft: "accepted draft", target: "the target's own" };
 const PARTS = ["draft", "verify", "update"];
@@ -18,8 +18,7 @@ export function createLanes(root, { onStep, onLane }) {
 
   function rebuild(race) {
     views = race.lanes.map(createLane);
-    const plainLast = [...views].sort((a, b) => (a.lane.header.method === "plain") - (b.lane.header.method === "plain"));
-    root.replaceChildren(...plainLast.map((view) => view.root));
+    root.replaceChildren(...plainLast(views, race.lanes).map((view) => view.root));
   }
 
   function render(state) {

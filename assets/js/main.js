@@ -6,7 +6,8 @@ import { listenToKeys } from "./keys.js";
 import { createLanes } from "./lanes.js";
 import { renderNode } from "./node.js";
 import { SPEEDS, createPlayer, createState } from "./player.js";
-import { emptyRace, readLines, toFile } from "./record.js";
+import { emptyRace, plainLast, readLines, toFile } from "./record.js";
+import { searchText, searchedStep } from "./search.js";
 import { createStrip, gain } from "./strip.js";
 import { createMatrix, createNodeTable, renderWalk } from "./tables.js";
 import { createMask } from "./mask.js";
@@ -78,17 +79,31 @@ export function mountRace(element, props, watch, plotlyUrl) {
     const key = `${state.race.id}/${state.lane}/${state.step}`;
     if (drawn.step !== key) renderStep(step, layout, key);
     const shown = state.hover === null ? state.node : state.hover;
-    const picture = `${key}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
+    const picture = `${key}/${state.simulation}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
     if (drawn.picture !== picture) {
       drawn.picture = picture;
-      renderNode(part("node"), step, shown, lane.header);
-      mask.draw(step, layout, shown);
-      table.select(shown);
-      tree.show(shown);
-      if (Plotly) tree.draw(Plotly, step, layout, shown);
+      renderPicture(lane, step, layout, shown);
     }
     drawChart();
     speak(step);
+  }
+
+  function renderPicture(lane, step, layout, shown) {
+    const seen = state.simulation === null ? step : searchedStep(step, state.simulation, lane.header.method_settings);
+    const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
+    renderNode(part("node"), seen, node, lane.header);
+    mask.draw(step, layout, shown);
+    table.select(shown);
+    tree.show(node);
+    setText(part("search-text"), searchText(step, state.simulation));
+    if (Plotly) tree.draw(Plotly, seen, layout, node);
+  }
+
+  function renderSearch(step) {
+    const total = step.simulations.length;
+    part("search-row").hidden = total === 0;
+    part("search").max = String(total);
+    part("search").value = String(total);
   }
 
   function drawChart() {
@@ -107,9 +122,10 @@ export function mountRace(element, props, watch, plotlyUrl) {
     setText(part("step-budget"), `${plural(step.budget.nodes, "node")} allowed (${step.budget.why}), ${step.tree.tokens.length} used.`);
     setText(part("hidden"), layout.hidden ? `${layout.hidden} of ${step.tree.tokens.length} nodes are not drawn: the least visited.` : "");
     setText(part("step-seconds"), secondsText(step.seconds));
-    part("tree").style.minHeight = `${Math.min(440, tallest(state.race.lanes[state.lane]))}px`;
+    part("tree").style.minHeight = `${Math.min(400, tallest(state.race.lanes[state.lane]))}px`;
     renderWalk(part("walk"), step);
     matrix.render(step);
+    renderSearch(step);
     table.render(step, layout);
     part("walk").closest("section").hidden = step.choices.length === 0;
   }
@@ -118,7 +134,7 @@ export function mountRace(element, props, watch, plotlyUrl) {
     const { header } = state.race.lanes[0];
     setText(part("prompt"), header.prompt);
     part("prompt").title = header.prompt;
-    part("chart-key").replaceChildren(...state.race.lanes.map(chartKey));
+    part("chart-key").replaceChildren(...plainLast(state.race.lanes.map(chartKey), state.race.lanes));
     const chip = document.querySelector("[data-part='machine']");
     if (chip) setText(chip, [header.model, header.device, header.dtype].join(" · "));
     setText(part("source"), { run: "live run", recorded: "recorded", file: "from a file" }[state.race.source] || "");
@@ -171,6 +187,11 @@ export function mountRace(element, props, watch, plotlyUrl) {
     part("back").addEventListener("click", () => player.play(-1));
     part("previous").addEventListener("click", () => player.by(-1));
     part("next").addEventListener("click", () => player.by(1));
+    part("search").addEventListener("input", (event) => {
+      const k = Number(event.target.value);
+      state.simulation = k >= Number(event.target.max) ? null : k;
+      schedule();
+    });
     part("save").addEventListener("click", save);
     part("walk").addEventListener("click", (event) => {
       const row = event.target.closest("tr");

@@ -1,6 +1,6 @@
 // One node in full: its numbers, the formula that chose it with the numbers in place, and why it stands or fell.
 
-import { el, number, probability, visible } from "./dom.js";
+import { el, number, probability, small, visible } from "./dom.js";
 import { OWN, column } from "./tree.js";
 
 export const VERDICTS = {
@@ -9,10 +9,12 @@ export const VERDICTS = {
   rejected: "rejected ×",
   unreached: "not reached",
   own: "the target's own ■",
+  searched: "visited",
+  opened: "not visited yet",
 };
 
 export function renderNode(root, step, node, header) {
-  const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node);
+  const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node, header.method_settings);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
@@ -25,18 +27,26 @@ export function renderNode(root, step, node, header) {
   root.replaceChildren(...[head, list, formula, el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
-function nodeFacts(step, node) {
+function nodeFacts(step, node, settings) {
   const { tree } = step;
   const rank = tree.rank[node];
   const rows = [
     ["visits N", number(column(tree, "visits", node), 0)],
-    ["value Q", number(column(tree, "value", node))],
+    ["value Q", small(column(tree, "value", node))],
     ["prior P", probability(column(tree, "prior", node))],
-    ["PUCT", number(column(tree, "score", node))],
-    ["target's p", probability(tree.probability[node])],
-    ["rank", rank ? String(rank) : "–"],
+    ["PUCT", small(scoreOf(tree, node, settings))],
+    ["target's p", step.exists ? "–" : probability(tree.probability[node])],
+    ["rank", rank && !step.exists ? String(rank) : "–"],
   ];
   return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
+}
+
+// As recorded; while the search is replayed, as the formula gives it.
+function scoreOf(tree, node, settings) {
+  const recorded = column(tree, "score", node);
+  if (recorded !== null || !node) return recorded;
+  const f = puctOf(tree, node, settings);
+  return f ? f.score : null;
 }
 
 function ownFacts(step) {
@@ -49,6 +59,7 @@ function ownFacts(step) {
 
 function why(step, node) {
   const { tree } = step;
+  if (step.exists) return "As the search saw it then; the target has not spoken yet.";
   const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
   const choice = step.choices.find((c) => c.node === tree.parents[node]);
   const chosen = choice ? `“${visible(choice.text)}”` : "another token";
@@ -82,8 +93,8 @@ function puct(tree, node, settings) {
   const lines = [
     el("p", {}, "PUCT = Q + U"),
     el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
-    el("p", { text: `U = (${f.c1} + ${f.log.toFixed(2)}) · ${f.p.toFixed(2)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)} = ${f.explore.toFixed(2)}` }),
-    el("p", { class: "ax-sum", text: `PUCT = ${f.q.toFixed(2)} + ${f.explore.toFixed(2)} = ${f.score.toFixed(2)}` }),
+    el("p", { text: `U = (${f.c1}+${f.log.toFixed(2)}) · ${small(f.p)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)} = ${small(f.explore)}` }),
+    el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: "Nₚ: visits of the parent" }, ...lines);
 }
@@ -91,6 +102,6 @@ function puct(tree, node, settings) {
 function plainScore(tree, node, recorded) {
   const explore = column(tree, "exploration", node);
   if (recorded === null) return null;
-  const text = explore === null ? `score ${number(recorded)}` : `score = Q + U = ${number(column(tree, "value", node))} + ${number(explore)} = ${number(recorded)}`;
+  const text = explore === null ? `score ${small(recorded)}` : `score = Q + U = ${small(column(tree, "value", node))} + ${small(explore)} = ${small(recorded)}`;
   return el("div", { class: "ax-formula" }, el("p", { class: "ax-sum", text }));
 }

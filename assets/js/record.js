@@ -84,6 +84,12 @@ export function plainLane(race) {
   return race.lanes.find((lane) => lane.header.method === "plain") || null;
 }
 
+// Items that stand for lanes, in the order of the page: what is studied first, plain decoding last.
+export function plainLast(items, lanes) {
+  const plain = (i) => lanes[i].header.method === "plain";
+  return [...items.filter((_, i) => !plain(i)), ...items.filter((_, i) => plain(i))];
+}
+
 // The lane whose steps are worth opening first: one that drafts.
 export function draftingLane(race) {
   return Math.max(0, race.lanes.findIndex((lane) => lane.header.method !== "plain"));

@@ -1,6 +1,6 @@
 // The step in tables: the verification walk, the matrix row that learned, and every node (the picture's equal in text).
 
-import { el, number, probability, setText, toggleClass, visible } from "./dom.js";
+import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
 import { VERDICTS } from "./node.js";
 import { OWN, column, treeNodes } from "./tree.js";
 
@@ -111,14 +111,14 @@ export function createNodeTable(body, { onHover, onPick }) {
       toggleClass(row, "ax-picked", on);
       row.setAttribute("aria-selected", String(on));
       row.tabIndex = on ? 0 : -1;
-      if (on) reveal(row);
+      if (on) revealRow(row);
     }
   }
   return { render, select };
 }
 
 // Scrolls the table's own box, never the page.
-function reveal(row) {
+function revealRow(row) {
   const box = row.closest(".ax-scroll");
   const head = 34;
   const top = row.offsetTop;
@@ -131,7 +131,7 @@ function nodeRow(step, node) {
   const own = node.id === OWN;
   const choice = step.choices[step.choices.length - 1];
   const cell = (text) => el("td", { class: "ax-num", text });
-  const value = (name, digits) => cell(own ? "–" : number(column(tree, name, node.id), digits));
+  const value = (name, format) => cell(own ? "–" : format(column(tree, name, node.id)));
   const token = el("td", {}, el("code", { text: visible(node.text, 24) }));
   token.style.paddingLeft = `${8 + 12 * node.x}px`;
   const p = own ? choice && choice.probability : tree.probability[node.id];
@@ -140,13 +140,13 @@ function nodeRow(step, node) {
     "tr",
     { "data-node": node.id, tabindex: -1 },
     token,
+    el("td", {}, el("span", { class: `ax-chip ax-chip-${node.verdict}`, text: VERDICTS[node.verdict] })),
     cell(String(node.x)),
-    value("prior", 2),
-    value("visits", 0),
-    value("value", 2),
-    value("score", 2),
+    value("prior", probability),
+    value("visits", (count) => number(count, 0)),
+    value("value", small),
+    value("score", small),
     cell(probability(p)),
     cell(rank ? String(rank) : "–"),
-    el("td", {}, el("span", { class: `ax-chip ax-chip-${node.verdict}`, text: VERDICTS[node.verdict] })),
   );
 }

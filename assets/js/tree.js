@@ -3,17 +3,27 @@
 import { cssColour, el, plotText, plural, visible } from "./dom.js";
 import { FONT, MONO, PLOT_CONFIG } from "./charts.js";
 
-const ROW = 30;
+const ROWS = { roomy: 30, tight: 25, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
 const COLUMN = { least: 92, most: 168 };
 const MARGIN = { left: 20, right: 104, top: 30, bottom: 22 };
 const LETTER = 7.3; // width of a letter of a label
-const WIDTHS = { unreached: [1, 1, 1], rejected: [1, 1.4, 1.9], accepted: [3.4, 3.4, 3.4], own: [3.4, 3.4, 3.4] };
+const WIDTHS = {
+  searched: [1.2, 1.6, 2],
+  trail: [3.4, 3.4, 3.4],
+  opened: [1, 1, 1],
+  unreached: [1, 1, 1], 
+  rejected: [1, 1.4, 1.9],
+  accepted: [3.4, 3.4, 3.4],
+  own: [3.4, 3.4, 3.4],
+};
 export const OWN = -1;
 
 // What the drawing needs of a step: one entry a drawn node, the target's own token last.
 export function treeNodes(step, layout) {
   const { tree } = step;
   const nodes = layout.nodes.map((n, i) => ({
+    hidden: step.exists ? !step.exists[n] : false,
+    onTrail: step.trail ? step.trail.has(n) : false,
     id: n,
     parent: tree.parents[n],
     x: layout.x[i],
@@ -22,12 +32,12 @@ export function treeNodes(step, layout) {
     verdict: tree.verdict[n],
     visits: column(tree, "visits", n),
   }));
-  if (layout.own) {
+  if (layout.own && !step.exists) {
     const [x, y] = layout.own;
     const text = step.texts[step.texts.length - 1];
     nodes.push({ id: OWN, parent: step.path[step.path.length - 1], x, y, text, verdict: "own", visits: null });
   }
-  return nodes;
+  return nodes.filter((node) => !node.hidden);
 }
 
 export function column(tree, name, node) {
@@ -46,6 +56,8 @@ export function createTree(root, { onHover, onPick }) {
     Plotly.react(plot, traces(nodes, grid, selected), plotLayout(grid), PLOT_CONFIG);
     root.setAttribute("aria-label", summary(step, nodes));
     if (!wired) wire();
+    const node = nodes.find((n) => n.id === selected);
+    if (node && document.activeElement === root) revealNode(root, grid.place(node));
   }
 
   function wire() {
@@ -82,21 +94,38 @@ export function neighbour(nodes, from, key) {
 
 // Height that every tree of a lane fits in, so that the page does not jump from step to step.
 export function tallest(lane) {
-  return MARGIN.top + MARGIN.bottom + ROW * (Math.max(1, ...lane.layouts.map((layout) => layout.rows)) - 1);
+  return heightOf(Math.max(1, ...lane.layouts.map((layout) => layout.rows)));
+}
+
+// Scrolls the tree's own box, never the page.
+function revealNode(root, [x, y]) {
+  const room = 60;
+  if (x < root.scrollLeft + room || x > root.scrollLeft + root.clientWidth - 2 * room) root.scrollLeft = x - root.clientWidth / 2;
+  if (y < root.scrollTop + room / 2 || y > root.scrollTop + root.clientHeight - room) root.scrollTop = y - root.clientHeight / 2;
+}
+
+function rowHeight(rows) {
+  return rows > ROWS.many ? ROWS.tight : ROWS.roomy;
+}
+
+function heightOf(rows) {
+  return Math.max(96, MARGIN.top + MARGIN.bottom + rowHeight(rows) * (rows - 1));
 }
 
 function geometry(root, layout) {
   const room = root.clientWidth - MARGIN.left - MARGIN.right;
   const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, layout.columns - 1)));
   const width = MARGIN.left + MARGIN.right + wide * (layout.columns - 1);
-  return { wide, width: Math.max(width, 260), height: MARGIN.top + MARGIN.bottom + ROW * (layout.rows - 1) };
+  const row = rowHeight(layout.rows);
+  const place = (node) => [MARGIN.left + node.x * wide, MARGIN.top + node.y * row];
+  return { wide, place, width: Math.max(width, 260), height: heightOf(layout.rows) };
 }
 
 function plotLayout({ width, height }) {
   const axis = { visible: false, fixedrange: true };
   return {
     width,
-    height: Math.max(height, 96),
+    height,
     margin: { l: 0, r: 0, t: 0, b: 0 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -106,7 +135,7 @@ function plotLayout({ width, height }) {
     dragmode: false,
     font: { family: MONO, size: 12 },
     xaxis: { ...axis, range: [0, width] },
-    yaxis: { ...axis, range: [Math.max(height, 96), 0] },
+    yaxis: { ...axis, range: [height, 0] },
   };
 }
 
@@ -117,16 +146,19 @@ function styles() {
     accepted: { colour: c("accept"), symbol: "circle", dash: "solid", text: c("ink") },
     rejected: { colour: c("reject"), symbol: "circle-x-open", dash: "5px,3px", text: c("muted"), pale: 0.6 },
     unreached: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    searched: { colour: c("aded"), symbol: "circle", dash: "solid", text: c("ink"), pale: 0.55 },
+    opened: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    trail: { colour: c("aded"), symbol: "circle", dash: "solid", text: c("ink") },
     own: { colour: c("own"), symbol: "square", dash: "solid", text: c("own") },
   };
 }
 
 function traces(nodes, grid, selected) {
   const style = styles();
-  const place = (n) => [MARGIN.left + n.x * grid.wide, MARGIN.top + n.y * ROW];
+  const { place } = grid;
   const byId = new Map(nodes.map((n) => [n.id, n]));
   const most = Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
-  const edges = ["unreached", "rejected", "accepted", "own"].flatMap((kind) =>
+  const edges = ["opened", "searched", "unreached", "rejected", "accepted", "trail", "own"].flatMap((kind) =>
     WIDTHS[kind].map((width, bucket) => edgeTrace(nodes, byId, place, kind, style[kind], width, bucket, most)),
   );
   const letters = Math.max(7, Math.min(14, Math.floor((grid.wide - 30) / LETTER)));
@@ -144,7 +176,8 @@ function edgeTrace(nodes, byId, place, kind, style, width, bucket, most) {
   const x = [];
   const y = [];
   for (const node of nodes) {
-    if (node.verdict !== kind || node.id === 0 || bucketOf(node, most) !== bucket) continue;
+    const drawn = node.onTrail ? "trail" : node.verdict;
+    if (drawn !== kind || node.id === 0 || bucketOf(node, most) !== bucket) continue;
     curve(place(byId.get(node.parent)), place(node), x, y);
   }
   return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width, dash: style.dash } };

@@ -1,0 +1,264 @@
+"""The step at the speed of the card: embedding to verdict as one CUDA graph, one small copy in and one out.
+
+A step of fixed shape has a bucket of tree nodes and a bucket of keys that attention sees; smaller trees are padded with
+nodes that nobody sees and that are never accepted. Its body is plain tensor code on buffers that stay where they are: on
+CUDA it is captured once and replayed, elsewhere it runs as it is (slower, but the same, which is how it is tested).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from aded import choosing
+from aded.cache import KVCache
+from aded.tree import DraftTree
+from aded.verify import SamplingSettings, Verification, uniform
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SMALLEST_CONTEXT = 256
+WARM_UP_RUNS = 2
+
+
+def node_bucket(nodes: int) -> int:
+    """The smallest bucket that holds a tree of this many nodes."""
+    return next(b for b in NODE_BUCKETS if b >= nodes)
+
+
+def context_bucket(keys: int, capacity: int) -> int:
+    """How many keys attention sees where ``keys`` are needed: a power of two, or three quarters of one, within ``capacity``."""
+    size = SMALLEST_CONTEXT
+    while size < keys:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return min(size, capacity)
+
+
+@dataclass(frozen=True)
+class StepKind:
+    """What a step of fixed shape computes beside logits: the verdict of these settings, or (None) none; hidden states."""
+
+    sampling: SamplingSettings | None
+    hidden: bool = False
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Seeds are inputs, not shapes: decodes that differ in the seed alone share a graph."""
+        s = self.sampling
+        rule = None if s is None else ("greedy",) if s.greedy else (s.temperature, s.top_k, s.top_p, s.min_p)
+        return rule, self.hidden
+
+
+class FixedStep:
+    """A step for trees of at most ``nodes`` nodes over at most ``seen - nodes`` committed tokens.
+
+    Attributes:
+        logits: ``[nodes, vocab]`` of the last run, in the model's dtype; valid until the next run of any step.
+        hidden: ``[nodes, hidden]`` likewise, or None.
+        capture_seconds: what capturing took.
+    """
+
+    def __init__(self, target: TargetModel, cache: KVCache, nodes: int, seen: int, kind: StepKind) -> None:
+        self.target, self.cache, self.nodes, self.seen, self.kind = target, cache, nodes, seen, kind
+        self.logits: torch.Tensor
+        self.hidden: torch.Tensor | None = None
+        self.capture_seconds = 0.0
+        self._inputs = _Inputs(nodes, target.device)
+        self._index = torch.arange(nodes, device=target.device)
+        self._keys = torch.arange(seen, device=target.device)
+        self._result = torch.zeros(nodes + 2, dtype=torch.int64, device=target.device)
+        self._read = torch.zeros(nodes + 2, dtype=torch.int64, pin_memory=target.device.type == "cuda")
+        self._graph: Any = None
+
+    def run(self, tree: DraftTree, draws: np.ndarray | None) -> np.ndarray:
+        """Verify a tree; draws: a uniform random number a node, float64 ``[n]``, or None if greedy.
+
+        Returns:
+            int64 ``[2 + nodes]``: length of the accepted path, the target's own token, then node indices, those of the
+            path first. Without sampling settings its content means nothing.
+        """
+        self._inputs.fill(tree, self.cache.length, draws)
+        if self._graph is None:
+            self._body()
+        else:
+            self._graph.replay()
+        if self.target.device.type == "cuda":
+            torch.cuda.current_stream(self.target.device).synchronize()
+        return self._read.numpy()
+
+    @torch.inference_mode()
+    def capture(self, pool: Any) -> None:
+        """Record the body as a CUDA graph in a memory pool shared with the other steps."""
+        started = time.perf_counter()
+        self._inputs.fill(DraftTree.root_only(0), self.cache.length, None)
+        stream = torch.cuda.Stream(self.target.device)
+        stream.wait_stream(torch.cuda.current_stream(self.target.device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP_RUNS):
+                self._body()
+        torch.cuda.current_stream(self.target.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            self._body()
+        self._graph = graph
+        torch.cuda.synchronize(self.target.device)
+        self.capture_seconds = time.perf_counter() - started
+
+    @torch.inference_mode()
+    def _body(self) -> None:
+        given = self._inputs
+        given.send()
+        slots = given.length + self._index
+        masks = self.target.device_masks(given.ancestors, given.depths, given.length, self._keys)
+        with self.cache.fixed_pass(slots, self.seen):
+            output = self.target.run_fixed(
+                given.tokens[None], (given.length + given.depths)[None], masks, self.cache, self.kind.hidden
+            )
+        self.logits = output.logits[0]
+        self.hidden = output.hidden_states[-1][0] if self.kind.hidden else None
+        if self.kind.sampling is not None:
+            self._verdict(slots)
+        self._read.copy_(self._result, non_blocking=True)
+
+    def _verdict(self, slots: torch.Tensor) -> None:
+        """The walk for all nodes at once: accepted is a node that holds, as its ancestors do, what was chosen at its parent."""
+        given, sampling = self._inputs, self.kind.sampling
+        assert sampling is not None
+        chosen = choosing.choose(self.logits, sampling, given.draws)
+        held = (given.tokens == chosen[given.parents]) & (self._index < given.count) | (self._index == 0)
+        wrong = given.ancestors.float() @ (~held).float()[:, None]
+        accepted = wrong[:, 0] == 0
+        length = accepted.sum()
+        order = torch.argsort((~accepted).to(torch.int8), stable=True)
+        self._result[0] = length
+        last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar would read it back
+        self._result[1:2] = chosen.gather(0, last)
+        self._result[2:] = order
+        if self.nodes > 1:
+            self.cache.move(given.length + order, slots)
+
+
+class _Inputs:
+    """A step's inputs in one pinned buffer and its image on the device: one copy carries them all."""
+
+    def __init__(self, nodes: int, device: torch.device) -> None:
+        words = 4 * nodes + 2  # tokens, depths, parents, draws; length, count
+        size = 8 * words + nodes * nodes
+        self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self._device = torch.zeros(size, dtype=torch.uint8, device=device)
+        host = self._host.numpy()
+        words_of, rest = host[: 8 * words].view(np.int64), host[8 * words :]
+        self._tokens, self._depths, self._parents = (words_of[i * nodes : (i + 1) * nodes] for i in range(3))
+        self._draws = words_of[3 * nodes : 4 * nodes].view(np.float64)
+        self._scalars = words_of[4 * nodes :]
+        self._ancestors = rest.reshape(nodes, nodes)
+        image = self._device[: 8 * words].view(torch.int64)
+        self.tokens, self.depths, self.parents = (image[i * nodes : (i + 1) * nodes] for i in range(3))
+        self.draws = image[3 * nodes : 4 * nodes].view(torch.float64)
+        self.length, self.count = image[4 * nodes], image[4 * nodes + 1]
+        self.ancestors = self._device[8 * words :].view(nodes, nodes).view(torch.bool)
+        self._used = 0
+
+    def fill(self, tree: DraftTree, length: int, draws: np.ndarray | None) -> None:
+        """Write a tree over ``length`` committed tokens; padding behind it sees itself and the text, and is nobody's ancestor."""
+        n = len(tree)
+        self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
+        self._parents[:n] = tree.parents
+        self._parents[0] = 0
+        self._ancestors[:n, :n] = tree.ancestors
+        if n < self._used or not self._used:
+            rest = np.arange(n, len(self._tokens))
+            self._tokens[n:] = self._depths[n:] = self._parents[n:] = 0
+            self._ancestors[n:] = 0
+            self._ancestors[:, n:] = 0
+            self._ancestors[rest, rest] = 1
+        self._used = n
+        self._scalars[:] = length, n
+        if draws is not None:
+            self._draws[:n] = draws
+
+    def send(self) -> None:
+        self._device.copy_(self._host, non_blocking=True)
+
+
+class StepPool:
+    """A model's caches and the steps captured on them, handed from one decode to the next.
+
+    A graph reads and writes fixed addresses, so steps belong to a cache. Lanes that run at once have a cache each; a decode
+    that ends leaves its cache, and the graphs on it, to the next one.
+    """
+
+    def __init__(self, target: TargetModel, capture: bool) -> None:
+        self._target = target
+        self._capture = capture
+        self._free: list[KVCache] = []
+        self._steps: dict[int, dict[tuple[Any, ...], FixedStep]] = {}
+        self._memory = torch.cuda.graph_pool_handle() if capture else None
+        self.captured = 0
+        self.capture_seconds = 0.0
+
+    def take(self, capacity: int) -> KVCache:
+        """An empty cache with room for ``capacity`` tokens: one that is free, else a new one."""
+        fitting = [cache for cache in self._free if cache.capacity >= capacity]
+        if fitting:
+            cache = min(fitting, key=lambda c: c.capacity)
+            self._free.remove(cache)
+        else:
+            self._drop_smaller(capacity)
+            cache = KVCache(1 << (max(capacity, 1024) - 1).bit_length(), int(self._target.config.num_hidden_layers))
+        cache.length = 0
+        return cache
+
+    def give_back(self, cache: KVCache) -> None:
+        """Keep a cache and its graphs for the next decode."""
+        if cache not in self._free:
+            self._free.append(cache)
+
+    def step(self, cache: KVCache, nodes: int, kind: StepKind) -> FixedStep:
+        """The step for a tree of ``nodes`` nodes on this cache, captured if it is new."""
+        bucket = node_bucket(nodes)
+        assert cache.length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
+        seen = context_bucket(cache.length + bucket, cache.capacity)
+        steps = self._steps.setdefault(id(cache), {})
+        key = (bucket, seen, *kind.key)
+        if key not in steps:
+            step = FixedStep(self._target, cache, bucket, seen, kind)
+            if self._capture:
+                step.capture(self._memory)
+                self.captured += 1
+                self.capture_seconds += step.capture_seconds
+            steps[key] = step
+        return steps[key]
+
+    def clear(self) -> None:
+        """Free every cache and graph that no decode is using."""
+        for cache in self._free:
+            self._steps.pop(id(cache), None)
+        self._free.clear()
+
+    def _drop_smaller(self, capacity: int) -> None:
+        for cache in [c for c in self._free if c.capacity < capacity]:
+            self._free.remove(cache)
+            self._steps.pop(id(cache), None)
+
+
+def draws_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:
+    """The random number of each node's choice, by absolute position: float64 ``[n]``, or None if greedy."""
+    if settings.greedy:
+        return None
+    by_depth = np.array([uniform(settings.seed, length + 1 + d) for d in range(int(tree.depths.max()) + 1)])
+    return by_depth[tree.depths]
+
+
+def read_verdict(result: np.ndarray, draws: np.ndarray | None) -> Verification:
+    """A step's result as the walk that it stands for."""
+    path = result[2 : 2 + int(result[0])].tolist()
+    numbers: Sequence[float | None] = [None] * len(path) if draws is None else draws[path].tolist()
+    return Verification(path, int(result[1]), list(numbers))

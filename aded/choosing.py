@@ -1,0 +1,50 @@
+"""The target's choice at many nodes at once, in tensor code that a CUDA graph can hold.
+
+The same rule as ``aded.verify.Rule`` without processors: temperature, top-k, top-p, min-p, then the token at the node's
+random number in the order of token ids.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from aded.verify import SamplingSettings
+
+
+def choose(logits: torch.Tensor, settings: SamplingSettings, draws: torch.Tensor) -> torch.Tensor:
+    """One token a node.
+
+    Args:
+        logits: ``[n, vocab]``.
+        settings: without a repetition penalty, which needs each node's prefix.
+        draws: uniform in [0, 1), float64 ``[n]``; not read if greedy.
+
+    Returns:
+        int64 ``[n]``.
+    """
+    if settings.greedy:
+        return logits.argmax(-1)
+    probabilities = distribution(logits, settings)
+    total = probabilities.cumsum(-1)
+    target = draws[:, None] * total[:, -1:]
+    index = torch.searchsorted(total, target, right=True)[:, 0]
+    last = probabilities.shape[-1] - 1 - (probabilities > 0).flip(-1).to(torch.uint8).argmax(-1)
+    return torch.minimum(index, last)
+
+
+def distribution(logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor:
+    """The distributions that tokens are drawn from, float64 ``[n, vocab]``."""
+    scores = logits.float() / settings.temperature if settings.temperature != 1.0 else logits.float()
+    if settings.top_k:
+        kth = scores.topk(min(settings.top_k, scores.shape[-1])).values[:, -1:]
+        scores = scores.masked_fill(scores < kth, -torch.inf)
+    if settings.top_p < 1.0:
+        ordered, order = scores.sort(-1)
+        drop = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
+        drop[:, -1] = False
+        scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), -torch.inf)
+    if settings.min_p > 0.0:
+        probabilities = scores.softmax(-1)
+        least = settings.min_p * probabilities.amax(-1, keepdim=True)
+        scores = scores.masked_fill(probabilities < least, -torch.inf)
+    return scores.double().softmax(-1)

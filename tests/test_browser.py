@@ -1,0 +1,340 @@
+"""The page in a real browser: one server, a fresh profile a test. Every test also promises that the console shows no
+error and that no request leaves this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ui_fakes import make_race
+
+from aded import trace
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parent.parent
+HOSTILE = [
+    "<img src=x onerror=window.PWN=1>",
+    "${1+1}",
+    "${Object.assign(window,{PWN:1})}",
+    "{{x}}",
+    "`",
+    "\u202e",
+    "<b>bold</b>",
+    "</script>",
+    " é漢🙂",
+    "\n",
+]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
+    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
+    server = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        wait_for(url, server)
+        yield url
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(240):
+        assert server.poll() is None, "the app ended"
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.25)
+    raise AssertionError("the app did not answer within a minute")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: sync_api.Browser, address: str) -> Iterator[sync_api.Page]:
+    with watched_page(browser, address) as found:
+        yield found
+
+
+class watched_page:
+    """A page in a profile of its own, whose console and requests are watched."""
+
+    def __init__(self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.strangers: list[str] = []
+        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.page.on("request", self._watch)
+        self.url = address + query
+
+    def _watch(self, request: sync_api.Request) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            self.strangers.append(request.url)
+
+    def __enter__(self) -> sync_api.Page:
+        self.page.goto(self.url)
+        self.page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
+        return self.page
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        self.context.close()
+        if kind is None:
+            assert self.errors == []
+            assert self.strangers == []
+
+
+def part(page: sync_api.Page, name: str) -> sync_api.Locator:
+    return page.locator(f"[data-part='{name}']")
+
+
+def text_of(page: sync_api.Page, method: str) -> str:
+    """What a lane shows, as its DOM text."""
+    return page.locator(f".ax-lane[data-method='{method}'] .ax-text").evaluate("e => e.textContent")
+
+
+def tokens_of(page: sync_api.Page, method: str, origin: str) -> list[str]:
+    found = page.locator(f".ax-lane[data-method='{method}'] .ax-tok.ax-{origin}")
+    return found.evaluate_all("all => all.map(e => e.textContent)")
+
+
+def open_file(page: sync_api.Page, path: Path) -> None:
+    page.locator("#ax-open input[type=file], input[type=file]").first.set_input_files(path)
+
+
+def open_race(page: sync_api.Page, race: trace.Race, folder: Path) -> None:
+    path = folder / "opened.json"
+    trace.save(race, path)
+    open_file(page, path)
+    sync_api.expect(part(page, "source")).to_have_text("from a file", timeout=20_000)
+
+
+def notice(page: sync_api.Page) -> sync_api.Locator:
+    return page.locator("#ax-notice [data-part='text']")
+
+
+def test_a_recorded_race_is_on_screen_before_any_model(page: sync_api.Page):
+    assert page.locator(".ax-lane").count() >= 2
+    assert part(page, "source").inner_text() == "recorded"
+    assert "plain decoding" in part(page, "sentence").inner_text()
+    assert page.locator(".ax-nodes tbody tr").count() > 1
+
+
+def test_the_page_shows_the_tokens_and_origins_of_the_record(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    for lane in race.lanes:
+        method = lane.header.method
+        for origin in ("draft", "target"):
+            told = [t for s in lane.steps for t, o in zip(s.texts, s.origins) if o == origin]
+            assert tokens_of(page, method, origin) == told
+        assert text_of(page, method) == lane.text
+
+
+def test_steps_are_scrubbed_by_keyboard_and_pointer(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    steps = race.lanes[1].steps
+    where, strip = part(page, "where"), part(page, "strip")
+    page.keyboard.press("Home")
+    sync_api.expect(where).to_have_text(f"step 1 of {len(steps)}")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    sync_api.expect(where).to_have_text(f"step 3 of {len(steps)}")
+    page.keyboard.press("ArrowLeft")
+    sync_api.expect(where).to_have_text(f"step 2 of {len(steps)}")
+    shown = page.locator(".ax-now .ax-tok").evaluate_all("all => all.map(e => e.textContent)")
+    assert shown == steps[1].texts
+    assert page.locator(".ax-walk tbody tr").count() == len(steps[1].choices)
+    box = strip.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] - 2, box["y"] + box["height"] / 2)
+    sync_api.expect(where).to_have_text(f"step {len(steps)} of {len(steps)}")
+    assert strip.get_attribute("aria-valuenow") == str(len(steps))
+
+
+def test_keys_belong_to_a_field_while_one_types_in_it(page: sync_api.Page):
+    before = part(page, "where").inner_text()
+    page.locator("#ax-prompt textarea").click()
+    page.keyboard.press("Home")
+    page.keyboard.type(" a b")
+    page.keyboard.press("ArrowLeft")
+    assert part(page, "where").inner_text() == before
+    assert part(page, "play").get_attribute("aria-label") == "Play"
+
+
+def test_the_replay_runs_forwards_and_backwards(page: sync_api.Page):
+    part(page, "speed").select_option("5")
+    page.keyboard.press("Home")
+    sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
+    first = part(page, "where").inner_text()
+    part(page, "play").click()
+    page.wait_for_function("before => document.querySelector('[data-part=where]').textContent !== before", arg=first)
+    page.wait_for_function(
+        "() => document.querySelector('[data-part=play]').getAttribute('aria-label') === 'Play'", timeout=60_000
+    )
+    part(page, "back").click()
+    page.wait_for_function("() => document.querySelector('[data-part=clock]').textContent === '0.00 s'", timeout=60_000)
+    sync_api.expect(part(page, "where")).to_have_text(first)
+
+
+def test_a_node_chosen_in_the_table_is_the_one_in_the_card_and_the_other_way_round(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    row = page.locator(".ax-nodes tbody tr[data-node='2']")
+    row.click()
+    sync_api.expect(row).to_have_attribute("aria-selected", "true")
+    token = row.locator("code").inner_text()
+    sync_api.expect(page.locator(".ax-node-head code")).to_have_text(token)
+    page.mouse.move(0, 0)
+    part(page, "tree").focus()
+    page.keyboard.press("ArrowLeft")
+    parent = page.locator(".ax-nodes tbody tr[aria-selected='true']")
+    sync_api.expect(parent).to_have_attribute("data-node", "1")
+
+
+def test_tokens_are_text_whatever_they_hold(page: sync_api.Page, tmp_path: Path):
+    race = make_race(HOSTILE * 4)
+    named = [
+        replace(lane, header=replace(lane.header, prompt=HOSTILE[0], label=lane.header.label + " <i>${1}</i>"))
+        for lane in race.lanes
+    ]
+    open_race(page, trace.Race(named), tmp_path)
+    for lane in race.lanes:
+        assert text_of(page, lane.header.method) == "".join(HOSTILE * 4)
+    assert part(page, "prompt").inner_text() == HOSTILE[0]
+    for _ in range(6):
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(150)
+    assert page.evaluate("window.PWN") is None
+    assert page.locator(".ax img, .ax b:not(.ax-strip b):not([data-part])").count() == 0
+    labels = page.locator(".ax-plot text").evaluate_all("all => all.map(e => e.textContent).join(' ')")
+    assert "bold" not in labels or "<b>" in labels
+
+
+def test_a_damaged_file_is_said_and_the_picture_stays(page: sync_api.Page, tmp_path: Path):
+    before = text_of(page, "plain")
+    path = tmp_path / "damaged.json"
+    path.write_text('{"format": "aded-race", "version": 1, "lanes": [{}]}')
+    open_file(page, path)
+    sync_api.expect(notice(page)).to_contain_text("damaged trace", timeout=20_000)
+    assert text_of(page, "plain") == before
+
+
+def test_a_saved_race_is_the_record(page: sync_api.Page, tmp_path: Path):
+    race = make_race(["a", " b", "\u2028", "</script>", " c"])
+    open_race(page, race, tmp_path)
+    with page.expect_download() as download:
+        part(page, "save").click()
+    path = tmp_path / "saved.json"
+    download.value.save_as(path)
+    assert trace.load(path) == race
+
+
+def test_light_and_dark_are_switched_and_the_charts_follow(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, query="?__theme=dark") as page:
+        line = page.locator(".ax-chart .scatterlayer .js-line").first
+        page.wait_for_function("() => document.querySelector('.ax-chart .scatterlayer .js-line')")
+        dark = line.get_attribute("style")
+        assert page.locator("body.dark").count() == 1
+        part(page, "theme").click()
+        page.wait_for_function(
+            "old => document.querySelector('.ax-chart .scatterlayer .js-line').getAttribute('style') !== old", arg=dark
+        )
+        assert page.locator("body.dark").count() == 0
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_the_page_never_scrolls_sideways(browser: sync_api.Browser, address: str, width: int):
+    with watched_page(browser, address, width=width) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_an_empty_prompt_is_said_and_nothing_is_lost(page: sync_api.Page):
+    before = text_of(page, "plain")
+    page.locator("#ax-prompt textarea").fill("  ")
+    page.locator("#ax-run").click()
+    sync_api.expect(notice(page)).to_contain_text("prompt is empty", timeout=20_000)
+    assert text_of(page, "plain") == before
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
+
+
+def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
+    """Press Run and wait until the first step is there."""
+    page.locator("#ax-prompt textarea").fill(prompt)
+    page.locator("#ax-max-new-tokens input").fill(str(tokens))
+    page.locator("#ax-run").click()
+    live = "() => document.querySelector('[data-part=source]').textContent === 'live run'"
+    failed = "document.querySelector('#ax-notice .ax-notice').dataset.kind === 'error'"
+    page.wait_for_function(f"() => ({live})() || {failed}", timeout=150_000)
+    if page.evaluate(failed):
+        pytest.skip(f"no model here: {notice(page).inner_text()}")
+
+
+@pytest.mark.model
+def test_a_prompt_runs_on_the_real_model_and_both_lanes_write_the_same(page: sync_api.Page):
+    start(page, "List the days of the week.", 20)
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=90_000)
+    assert text_of(page, "plain") == text_of(page, "aded") != ""
+    assert "identical" in part(page, "sentence").inner_text()
+    written = page.locator(".ax-lane[data-method='aded'] .ax-tok").count()
+    drafted = len(tokens_of(page, "aded", "draft"))
+    steps = page.locator(".ax-lane[data-method='aded'] .ax-step").count()
+    assert written == drafted + len(tokens_of(page, "aded", "target"))
+    assert len(tokens_of(page, "aded", "target")) <= steps
+
+
+@pytest.mark.model
+def test_a_closed_tab_frees_the_model_for_the_next_visitor(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        start(page, "Write a long story about the sea.", 400)
+    with watched_page(browser, address) as page:
+        start(page, "Count to ten.", 4)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=30_000)
+
+
+@pytest.mark.model
+def test_a_run_stops_midway_and_the_other_visitor_sees_nothing_of_it(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page, watched_page(browser, address) as other:
+        theirs = text_of(other, "plain")
+        start(page, "Write a long story about the sea.", 400)
+        page.wait_for_function(
+            "() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3", timeout=60_000
+        )
+        page.locator("#ax-stop").click()
+        sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway", timeout=30_000)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled()
+        assert page.locator(".ax-lane[data-method='aded'] .ax-step").count() < 200
+        page.keyboard.press("Home")
+        sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
+        assert text_of(other, "plain") == theirs
+        assert notice(other).inner_text() == ""

@@ -1,0 +1,94 @@
+"""Steps of fixed shape: padded, bucketed, and equal to the passes they stand for. (On a card they are graphs: test_gpu.)"""
+
+import numpy as np
+import pytest
+import torch
+from fakes import FAMILIES, OracleDrafter, alone, tiny_target
+
+from aded import choosing, selftest
+from aded.captured import NODE_BUCKETS, context_bucket, node_bucket
+from aded.decode import Decoder, GenerationSettings
+from aded.verify import Rule, SamplingSettings
+
+PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
+
+
+def fixed_target(family="llama", **options):
+    target = tiny_target(family, **options)
+    target.fix_steps(capture=False)
+    assert target.pool is not None
+    return target
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fixed_steps_equal_growing_passes_on_every_family(family):
+    assert selftest._largest_fixed_error(fixed_target(family)) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"temperature": 0.8, "top_p": 0.95, "seed": 11},
+        {"temperature": 1.2, "top_k": 9, "min_p": 0.02},
+        {"repetition_penalty": 1.3},
+    ],
+    ids=["greedy", "top-p", "top-k and min-p", "penalty"],
+)
+@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding", "gpt2"])
+def test_decoding_in_fixed_steps_equals_the_target_alone(family, settings):
+    target = fixed_target(family)
+    truth = alone(target, PROMPT, 40, Rule(GenerationSettings(**settings).sampling))
+    decoder = Decoder(target, OracleDrafter(truth), GenerationSettings(max_new_tokens=40, budget=13, **settings))
+    record = decoder.run(PROMPT)
+    assert record.token_ids == truth
+    assert len(record.steps) < len(truth)
+
+
+def test_buckets_hold_what_they_must_and_grow_with_the_context():
+    assert [node_bucket(n) for n in (1, 2, 3, 9, 64, 65, 256)] == [1, 2, 4, 16, 64, 128, 256]
+    sizes = [context_bucket(n, 1 << 20) for n in range(1, 5000, 7)]
+    assert all(size >= n for n, size in zip(range(1, 5000, 7), sizes))
+    assert all(size <= max(256, 1.5 * n + 1) for n, size in zip(range(1, 5000, 7), sizes))
+    assert context_bucket(900, 1000) == 1000
+
+
+def test_steps_and_caches_are_reused_and_freed():
+    target = fixed_target()
+    settings = GenerationSettings(max_new_tokens=20, budget=8)
+    for seed in range(3):
+        Decoder(target, "aded", settings).run(PROMPT)
+        Decoder(target, "plain", GenerationSettings(max_new_tokens=20, seed=seed)).run(PROMPT)
+    assert len(target.pool._free) <= 2
+    assert all(len(steps) <= len(NODE_BUCKETS) for steps in target.pool._steps.values())
+    target.pool.clear()
+    assert target.pool._free == []
+    assert target.pool._steps == {}
+
+
+def test_lanes_at_once_have_caches_of_their_own():
+    target = fixed_target()
+    first, second = target.session(64), target.session(64)
+    assert first.cache is not second.cache
+    first.close()
+    assert target.session(64).cache is not second.cache
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.7},
+        {"temperature": 1.0, "top_p": 0.9},
+        {"temperature": 0.8, "top_k": 5},
+        {"temperature": 0.8, "top_k": 20, "top_p": 0.8, "min_p": 0.05},
+    ],
+)
+def test_the_choice_for_many_nodes_is_the_rule_for_each(settings):
+    rng = np.random.default_rng(3)
+    logits = torch.tensor(rng.normal(0, 3, (50, 211)), dtype=torch.float32)
+    draws = rng.random(50)
+    rule = Rule(SamplingSettings(**settings))
+    from aded.verify import sample
+
+    expected = [sample(rule.probabilities(row, [1]), draw) for row, draw in zip(logits, draws)]
+    assert choosing.choose(logits, rule.settings, torch.tensor(draws)).tolist() == expected

@@ -1,0 +1,111 @@
+"""On a card: captured steps are lossless in float32, nothing leaks, and running out of memory leaves a usable engine."""
+
+import gc
+import os
+
+import pytest
+import torch
+from fakes import FAMILIES, OracleDrafter, alone, tiny_model
+
+from aded import selftest
+from aded.decode import Decoder, GenerationSettings
+from aded.errors import AdedError
+from aded.model import TargetModel
+from aded.verify import Rule
+
+pytestmark = pytest.mark.gpu
+
+PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
+SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 5}, "penalty": {"repetition_penalty": 1.3}}
+
+
+@pytest.fixture(autouse=True)
+def exact_arithmetic():
+    """float32 products in float32, not tf32."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+
+
+def tiny(family="llama", **options):
+    from fakes import WordTokenizer
+
+    return TargetModel(tiny_model(family, **options).to("cuda"), WordTokenizer(), family, family)
+
+
+@pytest.fixture(scope="module")
+def card_model():
+    """The bundled model, or the one that ADED_TEST_MODEL names, in float32 on the card."""
+    try:
+        return TargetModel.load(os.environ.get("ADED_TEST_MODEL", "default"), "cuda", "float32")
+    except AdedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_captured_steps_equal_passes_that_grow_on_every_family(family):
+    target = tiny(family)
+    assert target.mode == "tree"
+    assert target.pool is not None, target.notice
+    assert selftest._largest_fixed_error(target) < 1e-3
+    assert target.pool.captured > 0
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral_sliding", "gemma2_sliding"])
+def test_captured_decoding_equals_the_target_alone(family, kind):
+    target, settings = tiny(family), SETTINGS[kind]
+    truth = alone(target, PROMPT, 40, Rule(GenerationSettings(**settings).sampling))
+    record = Decoder(target, OracleDrafter(truth), GenerationSettings(max_new_tokens=40, budget=13, **settings)).run(PROMPT)
+    assert record.token_ids == truth
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_every_method_writes_the_same_on_the_card(card_model, questions, kind):
+    settings = GenerationSettings(max_new_tokens=96, **SETTINGS[kind])
+    for question in questions[:8]:
+        plain = Decoder(card_model, "plain", settings, record=False).run(question).token_ids
+        for method in ("aded", "prompt-lookup"):
+            assert Decoder(card_model, method, settings, record=False).run(question).token_ids == plain
+
+
+def test_fifty_runs_and_model_switches_leak_nothing():
+    def run():
+        target = tiny()
+        for method in ("plain", "aded"):
+            Decoder(target, method, GenerationSettings(max_new_tokens=12, budget=8)).run(PROMPT)
+        target.close()
+
+    run()
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    for _ in range(50):
+        run()
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_allocated() <= before[0] + 1_000_000
+    assert torch.cuda.memory_reserved() <= before[1] + 32_000_000
+
+
+def test_many_runs_on_one_model_hold_constant_memory(card_model):
+    settings = GenerationSettings(max_new_tokens=24, budget=16)
+    for _ in range(2):
+        Decoder(card_model, "aded", settings).run("Tell me a story.")
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(50):
+        Decoder(card_model, "aded", settings).run("Tell me a story.")
+    assert torch.cuda.memory_allocated() <= before + 1_000_000
+
+
+def test_running_out_of_memory_is_said_and_leaves_a_usable_engine():
+    target = tiny()
+    limit, target.context_limit = target.context_limit, 100_000_000
+    torch.cuda.empty_cache()
+    held = torch.empty(torch.cuda.mem_get_info()[0] - 60_000_000, dtype=torch.uint8, device="cuda")
+    with pytest.raises(AdedError, match="memory") as caught:
+        Decoder(target, "plain", GenerationSettings(max_new_tokens=4_000_000)).run(PROMPT)
+    del held, caught
+    torch.cuda.empty_cache()
+    target.context_limit = limit
+    assert len(Decoder(target, "aded", GenerationSettings(max_new_tokens=4)).run(PROMPT).token_ids) == 4

@@ -1,0 +1,57 @@
+"""The bundled model: every method writes what plain decoding writes, in float32, greedy and sampled.
+
+``ADED_QUESTIONS`` and ``ADED_NEW_TOKENS`` widen the test (20 and 128 for the full one).
+"""
+
+import os
+
+import pytest
+
+from aded.decode import Decoder, GenerationSettings
+
+QUESTIONS = int(os.environ.get("ADED_QUESTIONS", "2"))
+NEW_TOKENS = int(os.environ.get("ADED_NEW_TOKENS", "48"))
+SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 5}}
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_aded_prompt_lookup_and_plain_write_the_same_tokens(real_model, questions, kind):
+    settings = GenerationSettings(max_new_tokens=NEW_TOKENS, **SETTINGS[kind])
+    steps = {"plain": 0, "aded": 0, "prompt-lookup": 0}
+    for question in questions[:QUESTIONS]:
+        records = {method: Decoder(real_model, method, settings, record=False).run(question) for method in steps}
+        for method, record in records.items():
+            assert record.token_ids == records["plain"].token_ids, (method, question)
+            assert record.text == records["plain"].text
+            steps[method] += len(record.steps)
+    assert steps["aded"] < steps["plain"], "drafts were accepted"
+
+
+def test_paper_preset_and_every_search_are_lossless_too(real_model, questions):
+    settings = GenerationSettings(max_new_tokens=32, budget=24)
+    plain = Decoder(real_model, "plain", settings, record=False).run(questions[0]).token_ids
+    for options in ({"preset": "paper"}, {"search": "best-first"}, {"search": "greedy"}, {"search": "full"}):
+        assert Decoder(real_model, "aded", settings, options, record=False).run(questions[0]).token_ids == plain
+
+
+def test_the_bundled_model_verifies_trees_and_has_its_matrix(real_model):
+    from aded.methods import matrix_for
+
+    assert real_model.mode == "tree"
+    assert real_model.notice is None
+    assert matrix_for(real_model) is not None
+
+
+def test_chat_template_and_raw_text_differ(real_model):
+    chat, raw = real_model.encode("Hello"), real_model.encode("Hello", raw=True)
+    assert real_model.tokenizer.decode(raw) == "Hello"
+    assert "assistant" in real_model.tokenizer.decode(chat)
+
+
+def test_emoji_and_markup_stream_whole(real_model):
+    settings = GenerationSettings(max_new_tokens=24, budget=16)
+    record = Decoder(real_model, "prompt-lookup", settings).run("Repeat exactly: 🙂🙂🙂 <b>bold</b> ${1+1} 漢字")
+    assert all("\ufffd" not in piece for step in record.steps for piece in step.texts)
+    assert record.text == "".join(piece for step in record.steps for piece in step.texts)
