@@ -29,6 +29,8 @@ CONTEXTS = (256, 1280)
 """Committed tokens at which the cost is measured; between and beyond them it is taken to be linear."""
 SECONDS_TO_SPEND = 2.0
 LARGEST = 64
+MEMORY = 20_000
+"""Verified nodes that an acceptance curve remembers before older ones count half."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class StepCost:
 class AcceptanceCurve:
     """What a predicted acceptance probability is worth, learned from what was accepted.
 
-    Predictions fall into bins by their logarithm; a bin's value starts as the prediction itself and moves to the observed share.
+    Predictions fall into bins by their logarithm. A bin's value starts as the prediction itself and moves to the observed share;
+    what all bins have in common is learned first.
     """
 
     strength: float = 24.0  # nodes that it takes to weigh the observed share as much as the prediction
@@ -80,8 +83,9 @@ class AcceptanceCurve:
 
     def __call__(self, predicted: np.ndarray) -> np.ndarray:
         """Calibrated probabilities, float64 ``[n]``."""
-        bins = self._bins(predicted)
-        ratio = (self.accepted + self.strength * 0.5) / (self.predicted + self.strength * 0.5)
+        bins, weight = self._bins(predicted), self.strength / 2  # predictions of about a half weigh that much
+        overall = (self.accepted.sum() + weight) / (self.predicted.sum() + weight)
+        ratio = (self.accepted + weight * overall) / (self.predicted + weight)
         return np.clip(predicted * ratio[bins], 0.0, 1.0)
 
     def observe(self, predicted: np.ndarray, accepted: np.ndarray) -> None:
@@ -90,6 +94,9 @@ class AcceptanceCurve:
         np.add.at(self.tried, bins, 1.0)
         np.add.at(self.predicted, bins, predicted)
         np.add.at(self.accepted, bins, accepted.astype(np.float64))
+        if self.tried.sum() > MEMORY:
+            for counts in (self.tried, self.predicted, self.accepted):
+                counts *= 0.5
 
 
 class FixedBudget:
@@ -103,7 +110,7 @@ class FixedBudget:
         """The draft as it is."""
         return tree, self._budget
 
-    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float) -> None:
+    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float, host: float) -> None:
         """Nothing is learned."""
 
 
@@ -115,13 +122,15 @@ class AutomaticBudget:
     """
 
     PATIENCE = 4  # plain steps in a row before drafting is tried less and less often
-    LONGEST_PAUSE = 32
+    LONGEST_PAUSE = 128
     FORGET = 0.95  # weight of the past in the running throughput, by step
 
-    def __init__(self, cost: StepCost, largest: int = LARGEST) -> None:
+    def __init__(self, cost: StepCost, curve: AcceptanceCurve | None = None, largest: int = LARGEST) -> None:
+        """``curve``: what earlier decodes have learned, continued here."""
         self.cost = cost
         self.largest = self.cap = largest
-        self.curve = AcceptanceCurve()
+        self.curve = curve or AcceptanceCurve()
+        self._host = 0.0
         self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and tried, for drafters that give no probabilities
         self._tokens = self._seconds = 0.0
         self._plain_steps = 0
@@ -137,17 +146,19 @@ class AutomaticBudget:
         gain = np.concatenate([[1.0], self.curve(joint[order[1:]])])
         rate = max(self._rate(), 1.0 / seconds[0])
         worth = gain.cumsum() - rate * seconds[: len(tree)]
+        worth[1:] -= rate * self._host  # a draft must pay for its making too, or the next ones are not made
         n = 1 + int(worth.argmax())
         kept = tree if n == len(tree) else tree.select(np.sort(order[:n]))
         return kept, Budget(n, _why(n, gain, seconds, rate, len(tree)))
 
-    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float) -> None:
-        """Learn from a step: its verified draft, the accepted path, how many tokens it wrote and what it took."""
+    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float, host: float) -> None:
+        """Learn from a step: its verified draft, the accepted path, the tokens it wrote, its seconds, and those of drafting."""
         self._tokens = self.FORGET * self._tokens + emitted
         self._seconds = self.FORGET * self._seconds + seconds
         self._plan(len(tree))
         if len(tree) == 1:
             return
+        self._host = host if self._host == 0 else 0.9 * self._host + 0.1 * host
         accepted = np.zeros(len(tree), dtype=bool)
         accepted[list(path)] = True
         self.curve.observe(self.joint(tree)[1:], accepted[1:])

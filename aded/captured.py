@@ -24,20 +24,25 @@ if TYPE_CHECKING:
     from aded.model import TargetModel
 
 NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-SMALLEST_CONTEXT = 256
+COMPILED_BUCKETS = (1, 16, 64, 256)
+"""Fewer shapes where each is compiled first, which takes half a minute."""
+SMALLEST_CONTEXT, SMALLEST_COMPILED = 256, 768
 WARM_UP_RUNS = 2
 
 
-def node_bucket(nodes: int) -> int:
+def node_bucket(nodes: int, compiled: bool = False) -> int:
     """The smallest bucket that holds a tree of this many nodes."""
-    return next(b for b in NODE_BUCKETS if b >= nodes)
+    return next(b for b in (COMPILED_BUCKETS if compiled else NODE_BUCKETS) if b >= nodes)
 
 
-def context_bucket(keys: int, capacity: int) -> int:
-    """How many keys attention sees where ``keys`` are needed: a power of two, or three quarters of one, within ``capacity``."""
-    size = SMALLEST_CONTEXT
+def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
+    """How many keys attention sees where ``keys`` are needed, within ``capacity``.
+
+    A power of two, or three quarters of one; if compiled, doublings alone.
+    """
+    size = SMALLEST_COMPILED if compiled else SMALLEST_CONTEXT
     while size < keys:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+        size = 2 * size if compiled else size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return min(size, capacity)
 
 
@@ -200,7 +205,7 @@ class StepPool:
         self._capture = capture
         self._free: list[KVCache] = []
         self._steps: dict[int, dict[tuple[Any, ...], FixedStep]] = {}
-        self._memory = torch.cuda.graph_pool_handle() if capture else None
+        self._memory: Any = None
         self.captured = 0
         self.capture_seconds = 0.0
 
@@ -223,14 +228,17 @@ class StepPool:
 
     def step(self, cache: KVCache, nodes: int, kind: StepKind) -> FixedStep:
         """The step for a tree of ``nodes`` nodes on this cache, captured if it is new."""
-        bucket = node_bucket(nodes)
+        compiled = self._target.compiled
+        bucket = node_bucket(nodes, compiled)
         assert cache.length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
-        seen = context_bucket(cache.length + bucket, cache.capacity)
+        seen = context_bucket(cache.length + bucket, cache.capacity, compiled)
         steps = self._steps.setdefault(id(cache), {})
         key = (bucket, seen, *kind.key)
         if key not in steps:
             step = FixedStep(self._target, cache, bucket, seen, kind)
             if self._capture:
+                if not any(self._steps.values()):  # a memory pool ends with its last graph
+                    self._memory = torch.cuda.graph_pool_handle()
                 step.capture(self._memory)
                 self.captured += 1
                 self.capture_seconds += step.capture_seconds

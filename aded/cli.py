@@ -47,6 +47,7 @@ def build_parser() -> Parser:
     _add_replay(commands)
     _add_matrix(commands)
     _add_fetch(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -82,6 +83,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id, a folder or a .gguf file"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    parser.add_argument(
+        "--compile", action="store_true", help="on CUDA: compile steps before capturing them (slow start, fast steps)"
+    )
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
 
 
@@ -138,6 +142,16 @@ def _add_fetch(commands: Any) -> None:
     parser.set_defaults(run=_fetch)
 
 
+def _add_bench(commands: Any) -> None:
+    from aded.bench import command
+
+    parser = commands.add_parser("bench", help="measure methods against plain decoding and against peers")
+    add_model_options(parser)
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
+    command.add_options(parser)
+    parser.set_defaults(run=command.run)
+
+
 def _budget(text: str) -> int | str:
     if text == "auto":
         return text
@@ -169,7 +183,7 @@ def _generate(options: argparse.Namespace) -> int:
     prompt = _prompt(options)
     _check_target(options.trace)
     with terminal.Progress() as progress:
-        model = TargetModel.load(options.model, options.device, options.dtype, progress)
+        model = TargetModel.load(options.model, options.device, options.dtype, progress, options.compile)
         progress("preparing the method", None)
         decoder = Decoder(model, method.name, settings, _method_options(options, method), record=bool(options.trace))
     stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import aded
-from aded.budget import AutomaticBudget, FixedBudget
+from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError
@@ -101,7 +101,8 @@ class Decoder:
             method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
         )
         self.rule = Rule(self.settings.sampling, processors)
-        self._budget_of = lambda: choose_budget(self.settings.budget, model, self.drafter)
+        key = f"{self.method.name} {self.drafter.settings()} {'greedy' if self.rule.settings.greedy else 'sampled'}"
+        self._budget_of = lambda: choose_budget(self.settings.budget, model, self.drafter, key)
         self.budget = self._budget_of()
         warm_up()
         self.record = record
@@ -177,7 +178,7 @@ class Decoder:
         before = self._recorder.before(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(self._with_top_tokens(outcome, output))
-            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()))
+            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()), seconds["draft"])
         self._append(emitted)
         step = self._recorder.step(len(self._steps), outcome, verdict, pieces, budget, Seconds(**seconds), output.logits, before)
         self.clock += step.seconds.total
@@ -279,13 +280,15 @@ class Decoder:
         seconds[name] = time.perf_counter() - started
 
 
-def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter) -> FixedBudget | AutomaticBudget:
+def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, method: str) -> FixedBudget | AutomaticBudget:
     """Who decides how many nodes a draft has."""
     if isinstance(drafter, PlainDrafter):
         return FixedBudget(1, "plain decoding drafts nothing")
     if model.mode == "plain":
         return FixedBudget(1, "the model takes one token a step")
-    return AutomaticBudget(model.cost) if budget == "auto" else FixedBudget(int(budget), "as set")
+    if budget != "auto":
+        return FixedBudget(int(budget), "as set")
+    return AutomaticBudget(model.cost, model.acceptance.setdefault(method, AcceptanceCurve()))
 
 
 def versions() -> dict[str, str]:

@@ -34,7 +34,7 @@ class Record:
 
 @dataclass
 class Tally:
-    """Counts of replayed steps; times are seconds, one entry a step."""
+    """Counts of replayed steps; lists have one entry a step: seconds, and nodes of the draft with its root."""
 
     tokens: int = 0
     steps: int = 0
@@ -42,6 +42,7 @@ class Tally:
     accepted: int = 0
     draft_seconds: list[float] = field(default_factory=list)
     update_seconds: list[float] = field(default_factory=list)
+    tree_nodes: list[int] = field(default_factory=list)
 
     @property
     def tokens_per_step(self) -> float:
@@ -73,6 +74,7 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.draft_seconds += other.draft_seconds
         self.update_seconds += other.update_seconds
+        self.tree_nodes += other.tree_nodes
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def replay_one(drafter: Drafter, record: Record, budget: int) -> Tally:
         tally.tokens += len(emitted)
         tally.accepted += min(len(path) - 1, len(emitted))
         tally.drafted += tree.drafted
+        tally.tree_nodes.append(len(tree))
         tally.steps += 1
         position += len(emitted)
     return tally

@@ -311,6 +311,12 @@ def test_a_prompt_runs_on_the_real_model_and_both_lanes_write_the_same(page: syn
     steps = page.locator(".ax-lane[data-method='aded'] .ax-step").count()
     assert written == drafted + len(tokens_of(page, "aded", "target"))
     assert len(tokens_of(page, "aded", "target")) <= steps
+    page.keyboard.press("Home")
+    part(page, "search").evaluate("e => { e.value = '3'; e.dispatchEvent(new Event('input')); }")
+    sync_api.expect(part(page, "search-text")).to_contain_text("simulation 3 of")
+    sync_api.expect(page.locator(".ax-why")).to_contain_text("target has not spoken")
+    page.keyboard.press("ArrowRight")
+    sync_api.expect(part(page, "search-text")).to_contain_text("verdict")
 
 
 @pytest.mark.model

@@ -45,6 +45,10 @@ def card_model():
 def test_captured_steps_equal_passes_that_grow_on_every_family(family):
     target = tiny(family)
     assert target.mode == "tree"
+    if family == "mixtral":  # which experts a token takes is read back by stock code: not for a graph
+        assert target.pool is None
+        assert "one operation at a time" in target.notice
+        return
     assert target.pool is not None, target.notice
     assert selftest._largest_fixed_error(target) < 1e-3
     assert target.pool.captured > 0

@@ -93,9 +93,12 @@ def test_an_empty_prompt_leaves_the_picture_alone():
     ("changes", "words"),
     [
         ({"numbers": {**NUMBERS, "max_new_tokens": 0}}, "max new tokens is 0"),
-        ({"numbers": {**NUMBERS, "max_new_tokens": None}}, "max new tokens is empty"),
+        ({"numbers": {**NUMBERS, "max_new_tokens": None}}, "max new tokens is empty or not finite"),
         ({"numbers": {**NUMBERS, "seed": 1.5}}, "seed is 1.5; give a whole number"),
         ({"budget": "many"}, "draft budget is 'many'"),
+        ({"options": {"simulations": "lots"}}, "simulations is 'lots'"),
+        ({"options": {"simulations": "1.5"}}, "give a whole number"),
+        ({"options": {"c1": "inf"}}, "c1 is empty or not finite"),
     ],
 )
 def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str):
@@ -146,7 +149,7 @@ def test_an_unexpected_error_is_shown_and_ends_the_run():
 
 def test_options_reach_their_own_method_alone_and_empty_ones_none():
     engine = FakeEngine()
-    updates(form(options={"search": "mcts", "simulations": 150.0, "c1": None}), engine=engine)
+    updates(form(options={"search": "mcts", "simulations": "150", "c1": " "}), engine=engine)
     assert engine.asked == [("plain", {}), ("aded", {"search": "mcts", "simulations": 150})]
 
 

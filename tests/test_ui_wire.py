@@ -9,8 +9,9 @@ import pytest
 from ui_fakes import make_race, make_trace
 
 from aded import trace
-from aded.trace import Race, Seconds, Trace
-from ui.wire import first_difference, verdict, whole
+from aded.errors import AdedError
+from aded.trace import Choice, Race, RowChange, Seconds, Trace
+from ui.wire import check_drawable, first_difference, verdict, whole
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}
 
@@ -50,6 +51,28 @@ def test_a_line_is_one_line_whatever_the_tokens_are():
     assert rebuild(value) == race
     assert all(json.loads(line)["t"] for line in value.split("\n") if line)
     assert "<" not in value
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"path": []}, "no path"),
+        ({"path": [0, 2]}, "no path"),
+        ({"emitted": [], "texts": [], "origins": []}, "writes nothing"),
+        ({"rows": [RowChange([1, 2], ["a", "b"], [1], ["x", "y"], [0.1], [0.2])]}, "length"),
+        ({"choices": [Choice(99, 1, "x", 0.5, 1, False, [], [], [])]}, "choice"),
+    ],
+)
+def test_a_file_that_the_page_could_not_draw_is_refused(changes: dict, words: str):
+    lane = make_trace("aded")
+    at = next(i for i, step in enumerate(lane.steps) if len(step.path) > 2)
+    steps = [replace(step, **changes) if i == at else step for i, step in enumerate(lane.steps)]
+    with pytest.raises(AdedError, match=words):
+        check_drawable(Race([replace(lane, steps=steps)]))
+
+
+def test_what_the_engine_records_can_be_drawn():
+    check_drawable(make_race())
 
 
 def test_every_race_has_an_identity_of_its_own():

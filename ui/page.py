@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,12 @@ from aded.trace import Race
 from ui import theme
 from ui.models import ModelHolder
 from ui.run import PLAIN, Form, Notice, Session, Update, run
-from ui.wire import Colours, whole
+from ui.wire import Colours, check_drawable, whole
 
 COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
 PRESET_DEFAULT = "as the preset"
+
+log = logging.getLogger(__name__)
 
 
 def create_panel(name: str, mount: str, value: str | None = None, **settings: Any) -> gr.HTML:
@@ -94,7 +97,7 @@ def create_prompt() -> gr.Textbox:
     examples = json.loads((theme.ASSETS / "prompts" / "examples.json").read_text("utf-8"))
     by_name = {example["name"]: example["prompt"] for example in examples}
     prompt = gr.Textbox(examples[0]["prompt"], label="Prompt", lines=4, max_lines=14, elem_id="ax-prompt")
-    pick = gr.Dropdown(list(by_name), value=None, label="Example prompts", elem_id="ax-examples")
+    pick = gr.Dropdown(list(by_name), value=examples[0]["name"], label="Example prompts", elem_id="ax-examples")
     pick.input(lambda name: by_name[name], pick, prompt, queue=False, show_progress="hidden", api_visibility="private")
     return prompt
 
@@ -131,8 +134,8 @@ def create_search() -> dict[str, Any]:
         return {
             "preset": gr.Dropdown([("tuned", "tuned"), ("as published", "paper")], value="tuned", label="Preset"),
             "search": gr.Dropdown([PRESET_DEFAULT, "mcts", "best-first", "greedy", "full"], value=PRESET_DEFAULT, label="Search"),
-            "simulations": gr.Number(None, label="Simulations (empty: as the preset)", precision=None),
-            "c1": gr.Number(None, label="c₁, weight of the prior (empty: as the preset)", precision=None),
+            "simulations": gr.Textbox("", label="Simulations", placeholder=PRESET_DEFAULT, max_lines=1),
+            "c1": gr.Textbox("", label="c₁, weight of the prior", placeholder=PRESET_DEFAULT, max_lines=1),
         }
 
 
@@ -156,7 +159,7 @@ def load_recorded(folder: Path) -> dict[str, Race]:
         try:
             races[title_of(file)] = trace.load(file)
         except AdedError as error:
-            gr.Warning(f"{file.name}: {error}")
+            log.warning("%s: %s", file.name, error)
     return races
 
 
@@ -199,6 +202,7 @@ def connect_recorded(
     def open_file(path: str) -> list[Any]:
         try:
             race = trace.load(path)
+            check_drawable(race)
             return [whole(race, COLOURS, "file", Path(path).name), encode(Notice("", ""))]
         except AdedError as error:
             return [gr.skip(), encode(Notice("error", f"{Path(path).name}: {error}"))]

@@ -78,20 +78,31 @@ class Form:
 
     def method_options(self) -> dict[str, Any]:
         """The options that were set."""
-        given = {name: value for name, value in self.options.items() if value not in (None, "")}
-        return {name: _number(name, v, whole=name in WHOLE) if isinstance(v, (int, float)) else v for name, v in given.items()}
+        given = {name: value for name, value in self.options.items() if value is not None and str(value).strip()}
+        return {name: _parsed(name, value) if name in NUMERIC else value for name, value in given.items()}
 
 
-WHOLE = ("max_new_tokens", "top_k", "seed", "simulations", "depth", "successors")
+WHOLE = ("max_new_tokens", "top_k", "seed", "simulations")
+NUMERIC = ("simulations", "c1")
+"""Options of methods that are typed as text, so that an empty field can stand for the preset's value."""
 
 
 def _number(name: str, value: float | None, whole: bool) -> float | int:
     words = name.replace("_", " ")
     if value is None or not math.isfinite(value):
-        raise AdedError(f"{words} is empty; give a number")
+        raise AdedError(f"{words} is empty or not finite; give a number")
     if whole and value != int(value):
         raise AdedError(f"{words} is {value}; give a whole number")
     return int(value) if whole else float(value)
+
+
+def _parsed(name: str, text: str | float) -> float | int:
+    try:
+        return _number(name, float(text), whole=name in WHOLE)
+    except ValueError as error:
+        raise (
+            error if isinstance(error, AdedError) else AdedError(f"{name} is '{text}'; give a number or leave it empty")
+        ) from None
 
 
 def _budget(text: str) -> int | str:

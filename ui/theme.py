@@ -13,7 +13,10 @@ import plotly
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
-MODULES = tuple("dom record search charts tree node tables lanes strip mask player keys header notice main".split())
+MODULES = (
+    *("dom", "record", "search", "charts", "tree", "node", "tables"),
+    *("lanes", "strip", "mask", "player", "keys", "header", "notice", "main"),
+)
 """Scripts of ``assets/js``, each after those that it imports."""
 
 SANS = ("-apple-system", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif")

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from aded.errors import AdedError
 from aded.trace import Race, Step, Trace, to_json
 from ui.layout import layout
 
@@ -50,6 +51,34 @@ def lane_line(lane: int, trace: Trace) -> str:
 def verdict_line(lanes: Sequence[Trace], running: bool) -> str:
     """The verdict in words."""
     return line("verdict", running=running, **verdict(lanes, running))
+
+
+def check_drawable(race: Race) -> None:
+    """What the page relies on beyond what ``aded.trace`` checks, for a file that somebody else wrote.
+
+    Raises:
+        AdedError: a step refers to nodes that are not there, or lists that belong together differ in length.
+    """
+    if not race.lanes:
+        raise AdedError("the race has no lanes; record it again")
+    for step in (step for trace in race.lanes for step in trace.steps):
+        if problem := _problem(step):
+            raise AdedError(f"damaged trace: step {step.index}: {problem}; record it again")
+
+
+def _problem(step: Step) -> str | None:
+    n, parents = len(step.tree.tokens), step.tree.parents
+    if step.path[:1] != [0] or any(parents[b] != a for a, b in itertools.pairwise(step.path)):
+        return "the accepted path is no path from the root"
+    if not step.emitted:
+        return "it writes nothing"
+    if any(not 0 <= choice.node < n for choice in step.choices):
+        return "a choice was made at a node that is not there"
+    rows = [(row.tokens, row.texts, row.before, row.after) for row in step.rows]
+    tops = [(choice.top_tokens, choice.top_texts, choice.top_probabilities) for choice in step.choices]
+    if any(len({len(part) for part in parts}) > 1 for parts in (*rows, *tops)):
+        return "lists that belong together differ in length"
+    return None
 
 
 def whole(race: Race, colours: Colours, source: str, title: str) -> str:

@@ -57,7 +57,7 @@ function renderLane(view, state, base) {
   const plain = base ? figures(base, stepsDone(base, state.time)) : null;
   setText(parts.speed, speedText(lane, now, plain, base));
   setText(parts.rate, now.passes ? `${rate(now.rate)} tokens/s · ${now.perPass.toFixed(1)} a pass` : "no step yet");
-  renderSplit(parts, now);
+  renderSplit(parts, now, lane.header.method !== "plain");
   const focus = state.lane === index;
   toggleClass(view.root, "ax-focus", focus);
   setText(parts.look, focus ? "steps shown below" : "show its steps");
@@ -70,14 +70,13 @@ function speedText(lane, now, plain, base) {
   return plain && plain.rate && now.rate ? `${(now.rate / plain.rate).toFixed(now.rate < plain.rate ? 2 : 1)}×` : "–";
 }
 
-function renderSplit({ bar, shares }, now) {
+function renderSplit({ bar, shares }, now, drafts) {
   const total = now.draft + now.verify + now.update;
   const words = PARTS.map((part, i) => {
     const share = total ? (100 * now[part]) / total : 0;
     bar.children[i].style.width = `${share}%`;
     return `${part} ${Math.round(share)}`;
   });
-  const drafts = total > 0 && now.verify < total;
   setText(shares, !total ? "" : drafts ? `${words.join(" · ")} %` : "forward passes only");
   bar.setAttribute("aria-label", `Share of time in percent: ${words.join(", ")}`);
 }

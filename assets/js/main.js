@@ -7,7 +7,7 @@ import { createLanes } from "./lanes.js";
 import { renderNode } from "./node.js";
 import { SPEEDS, createPlayer, createState } from "./player.js";
 import { emptyRace, plainLast, readLines, toFile } from "./record.js";
-import { searchText, searchedStep } from "./search.js";
+import { canReplay, searchText, searchedStep } from "./search.js";
 import { createStrip, gain } from "./strip.js";
 import { createMatrix, createNodeTable, renderWalk } from "./tables.js";
 import { createMask } from "./mask.js";
@@ -89,7 +89,7 @@ export function mountRace(element, props, watch, plotlyUrl) {
   }
 
   function renderPicture(lane, step, layout, shown) {
-    const seen = state.simulation === null ? step : searchedStep(step, state.simulation, lane.header.method_settings);
+    const seen = state.simulation === null ? step : searchedStep(step, state.simulation);
     const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
     renderNode(part("node"), seen, node, lane.header);
     mask.draw(step, layout, shown);
@@ -100,8 +100,10 @@ export function mountRace(element, props, watch, plotlyUrl) {
   }
 
   function renderSearch(step) {
+    const counted = (step.tree.columns.visits || []).some((visits) => visits !== null);
+    setText(part("visits-key"), counted ? "size and small number: visits" : "");
     const total = step.simulations.length;
-    part("search-row").hidden = total === 0;
+    part("search-row").hidden = !canReplay(step);
     part("search").max = String(total);
     part("search").value = String(total);
   }
@@ -126,6 +128,7 @@ export function mountRace(element, props, watch, plotlyUrl) {
     renderWalk(part("walk"), step);
     matrix.render(step);
     renderSearch(step);
+    part("mask-card").hidden = step.tree.tokens.length < 2;
     table.render(step, layout);
     part("walk").closest("section").hidden = step.choices.length === 0;
   }

@@ -16,7 +16,7 @@ export const VERDICTS = {
 export function renderNode(root, step, node, header) {
   const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node, header.method_settings);
   const list = el("dl", { class: "ax-facts" });
-  for (const [name, value] of facts.rows) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
+  for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
     "p",
     { class: "ax-node-head" },
@@ -93,7 +93,7 @@ function puct(tree, node, settings) {
   const lines = [
     el("p", {}, "PUCT = Q + U"),
     el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
-    el("p", { text: `U = (${f.c1}+${f.log.toFixed(2)}) · ${small(f.p)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)} = ${small(f.explore)}` }),
+    el("p", { text: `U = (${f.c1}+${f.log.toFixed(2)}) · ${small(f.p)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)}` }),
     el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: "Nₚ: visits of the parent" }, ...lines);

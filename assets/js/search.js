@@ -3,7 +3,7 @@
 import { visible } from "./dom.js";
 
 // A copy of the step as the search saw it after `k` simulations: its own counts and means, no verdicts yet.
-export function searchedStep(step, k, settings) {
+export function searchedStep(step, k) {
   const n = step.tree.tokens.length;
   const visits = new Array(n).fill(0);
   const rewards = new Array(n).fill(0);
@@ -19,7 +19,15 @@ export function searchedStep(step, k, settings) {
   const exists = step.tree.parents.map((parent, node) => node === 0 || (k > 0 && open.has(parent) && parent >= 0));
   const columns = { prior: step.tree.columns.prior || new Array(n).fill(null), visits, value };
   const tree = { ...step.tree, columns, verdict: visits.map((count, node) => (node ? (count ? "searched" : "opened") : "root")) };
-  return { ...step, tree, exists, trail: new Set(k ? trail(step.simulations[k - 1]) : []), settings };
+  return { ...step, tree, exists, trail: new Set(k ? trail(step.simulations[k - 1]) : []) };
+}
+
+// Whether the simulations account for every visit on record; a draft that was cut afterwards has lost some.
+export function canReplay(step) {
+  const recorded = step.tree.columns.visits;
+  if (!step.simulations.length || !recorded) return false;
+  const counted = searchedStep(step, step.simulations.length).tree.columns.visits;
+  return counted.length === recorded.length && counted.every((count, i) => count === (recorded[i] || 0));
 }
 
 // The nodes of one simulation that are part of the draft, each once.

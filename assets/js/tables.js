@@ -11,7 +11,7 @@ export function renderWalk(body, step) {
 function walkRow(step, choice, i) {
   const cut = step.tree.reason.includes("cut at the end") && i === step.choices.length - 1 && choice.drafted;
   const verdict = !choice.drafted
-    ? el("span", { class: "ax-own-word", text: "not in the draft ■" })
+    ? el("span", { class: "ax-own-word", text: step.tree.tokens.length > 1 ? "not in the draft ■" : "nothing drafted ■" })
     : el("span", { class: "ax-chip ax-chip-accepted", text: cut ? "in the draft, cut at the end" : "in the draft ✓" });
   const others = choice.top_tokens
     .map((token, k) => (token === choice.token ? null : `${visible(choice.top_texts[k])} ${probability(choice.top_probabilities[k])}`))
@@ -132,8 +132,8 @@ function nodeRow(step, node) {
   const choice = step.choices[step.choices.length - 1];
   const cell = (text) => el("td", { class: "ax-num", text });
   const value = (name, format) => cell(own ? "–" : format(column(tree, name, node.id)));
-  const token = el("td", {}, el("code", { text: visible(node.text, 24) }));
-  token.style.paddingLeft = `${8 + 12 * node.x}px`;
+  const token = el("td", {}, el("code", { text: visible(node.text, 15) }));
+  token.style.paddingLeft = `${6 + 7 * node.x}px`;
   const p = own ? choice && choice.probability : tree.probability[node.id];
   const rank = own ? choice && choice.rank : tree.rank[node.id];
   return el(

@@ -1,0 +1,102 @@
+"""Methods and peers on a model, question by question."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aded.bench import results
+from aded.bench.cells import CellFile
+from aded.bench.contenders import Contender, Task, method_contender
+from aded.bench.differences import compare, judge_of
+from aded.bench.figures import PLAIN, rows_of
+from aded.bench.measure import measure
+from aded.bench.questions import Question, digest, read_questions, spread_out
+from aded.errors import AdedError
+from aded.methods import find_method, matrix_for
+
+if TYPE_CHECKING:
+    from aded.decode import GenerationSettings
+    from aded.model import TargetModel
+
+WARM_UP_TOKENS = 24
+
+
+def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
+    """Measure and return the results.
+
+    Raises:
+        AdedError: whatever the user can cause: a bad file, setting or method, a prompt that does not fit.
+    """
+    from aded.decode import GenerationSettings
+    from aded.model import TargetModel
+
+    settings = GenerationSettings(
+        max_new_tokens=options.max_new_tokens,
+        budget=options.budget,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+    )
+    questions = spread_out(read_questions(options.questions), options.limit)
+    for spec in methods:
+        find_method(spec.split(":")[0])  # before a model is loaded
+    target = TargetModel.load(options.model, options.device, options.dtype, progress)
+    tasks = [_task(target, question) for question in questions]
+    contenders = _contenders(target, [PLAIN, *(m for m in methods if m != PLAIN)], peers)
+    said = _settings(options, settings, len(tasks), contenders)
+    background = results.background(target)
+    file = CellFile(Path(options.out) if options.out else None, {**said, **background})
+    warm_up = dataclasses.replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
+
+    def settings_of(task: int, repeat: int) -> GenerationSettings:
+        return dataclasses.replace(settings, seed=settings.seed + repeat * len(tasks) + task)
+
+    cells = measure(tasks, contenders, options.repeat, settings_of, warm_up, file, progress)
+    compared = compare(cells, contenders, settings.sampling.greedy, judge_of(target, tasks), PLAIN)
+    texts = {cell.question: cell.token_ids for cell in cells if cell.method == PLAIN and cell.repeat == 0}
+    return results.assemble("live", target, said, rows_of(cells, contenders, texts, compared), background)
+
+
+def _task(target: TargetModel, question: Question) -> Task:
+    try:
+        return Task(question.id, question.category, target.encode(question.text))
+    except AdedError as error:
+        raise AdedError(f"question {question.id}: {error}; or leave the question out") from None
+
+
+def _contenders(target: TargetModel, methods: list[str], peers: list[str]) -> list[Contender]:
+    contenders = [method_contender(spec, target) for spec in methods]
+    for name in peers:
+        contenders.append(_peer(target, name))
+    return contenders
+
+
+def _peer(target: TargetModel, name: str) -> Contender:
+    if name == "aded-reference":
+        from aded.bench.reference import reference_contender
+
+        return reference_contender(target, matrix_for(target))
+    from aded.bench import peers
+
+    return peers.generate_contender(target) if name == "hf-generate" else peers.prompt_lookup_contender(target)
+
+
+def _settings(
+    options: argparse.Namespace, settings: GenerationSettings, questions: int, contenders: list[Contender]
+) -> dict[str, Any]:
+    return {
+        "kind": "live",
+        "question_file": Path(options.questions).name,
+        "digest": digest(options.questions),
+        "questions": questions,
+        "methods": [contender.name for contender in contenders],
+        "max_new_tokens": settings.max_new_tokens,
+        "budget": settings.budget,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "seed": settings.seed,
+        "repeat": options.repeat,
+    }

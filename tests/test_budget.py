@@ -1,0 +1,137 @@
+"""Drafts as large as they pay: against brute force, and never at the expense of plain decoding."""
+
+import json
+
+import numpy as np
+import pytest
+from fakes import tiny_target
+
+from aded import budget
+from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget, StepCost
+from aded.decode import Decoder, GenerationSettings
+from aded.tree import DraftTree
+
+LINEAR = StepCost((1, 64), (256,), ((1.0, 4.0),), padded=False)  # a plain step takes 1 s, every further node 1/21
+FREE = StepCost((1, 2, 4, 8, 16, 32, 64), (256,), ((1.0,) * 7,), padded=True)
+STEEP = StepCost((1, 64), (256,), ((1.0, 190.0),), padded=False)  # every node costs three plain steps
+
+
+def tree_of(rng: np.random.Generator, n: int) -> DraftTree:
+    parents = np.array([-1] + [int(rng.integers(max(0, i - 4), i)) for i in range(1, n)])
+    return DraftTree(rng.permutation(1000)[:n], parents, {"prior": np.concatenate([[np.nan], rng.uniform(0.05, 0.95, n - 1)])})
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_kept_part_is_the_best_of_all_sizes_at_the_running_rate(seed):
+    rng = np.random.default_rng(seed)
+    tree, policy = tree_of(rng, 30), AutomaticBudget(LINEAR)
+    kept, record = policy.trim(tree, 300)
+    joint = np.sort(policy.joint(tree)[1:])[::-1]
+    seconds = LINEAR.table(300, 64)
+    best = max(range(1, 31), key=lambda n: 1 + joint[: n - 1].sum() - seconds[n - 1] / seconds[0])
+    assert len(kept) == record.nodes == best
+    assert np.allclose(np.sort(policy.joint(kept)[1:])[::-1], joint[: best - 1])
+
+
+def test_a_part_of_a_draft_is_a_tree_and_remembers_its_origin():
+    tree = tree_of(np.random.default_rng(1), 30)
+    kept, _ = AutomaticBudget(LINEAR).trim(tree, 300)
+    assert kept.tokens.tolist() == tree.tokens[kept.origin].tolist()
+    part = kept.within(1)
+    assert part.tokens.tolist() == tree.tokens[part.origin].tolist()
+
+
+def test_where_nodes_are_free_the_whole_draft_is_verified():
+    kept, record = AutomaticBudget(FREE).trim(tree_of(np.random.default_rng(2), 40), 300)
+    assert len(kept) == 40
+    assert "all 40 nodes" in record.why
+
+
+def test_where_no_draft_pays_the_step_is_plain_and_says_why():
+    kept, record = AutomaticBudget(STEEP).trim(tree_of(np.random.default_rng(2), 40), 300)
+    assert kept.drafted == 0
+    assert "no draft pays" in record.why
+
+
+def run_steps(policy, accept, steps=600, draft_cost=0.03):
+    """Seconds and tokens of a simulated decode; ``accept(joint, rng)`` says which nodes the target would write."""
+    rng = np.random.default_rng(0)
+    seconds = tokens = 0.0
+    for _ in range(steps):
+        tree = tree_of(rng, policy.cap) if policy.cap > 1 else DraftTree.root_only(1)
+        spent = draft_cost if policy.cap > 1 else 0.0
+        kept, _ = policy.trim(tree, 300)
+        path = accept(kept, rng)
+        spent += float(policy.cost.table(300, 64)[len(kept) - 1])
+        policy.observe(kept, path, len(path), spent, draft_cost if kept.drafted else 0.0)
+        seconds, tokens = seconds + spent, tokens + len(path)
+    return seconds, tokens
+
+
+@pytest.mark.parametrize("cost", [LINEAR, STEEP, FREE])
+def test_a_drafter_that_is_always_wrong_costs_at_most_two_per_cent(cost):
+    """Overconfident priors, nothing ever accepted; drafting itself takes 3 % of a plain step. Learned over decodes of 200 tokens."""
+    curve, seconds, tokens = AcceptanceCurve(), 0.0, 0.0
+    for _ in range(10):
+        spent, written = run_steps(AutomaticBudget(cost, curve), lambda tree, rng: [0], steps=200)
+        seconds, tokens = seconds + spent, tokens + written
+    assert seconds / tokens <= 1.02
+
+
+def honest(tree, rng):
+    path = [0]
+    while True:
+        children = np.flatnonzero(tree.parents == path[-1])
+        hit = [c for c in children if rng.random() < tree.columns["prior"][c]] if len(children) else []
+        if not hit:
+            return path
+        path.append(int(hit[0]))
+
+
+def test_drafts_that_are_accepted_pay():
+    seconds, tokens = run_steps(AutomaticBudget(LINEAR), honest)
+    assert tokens / seconds > 1.3
+
+
+def test_the_curve_learns_what_predictions_are_worth():
+    curve, rng = AcceptanceCurve(), np.random.default_rng(0)
+    predicted = rng.uniform(0.3, 0.9, 4000)
+    assert np.allclose(curve(predicted), predicted)
+    curve.observe(predicted, rng.random(4000) < 0.5 * predicted)
+    assert np.allclose(curve(predicted), 0.5 * predicted, rtol=0.15)
+
+
+def test_cost_tables_never_fall_and_padded_sizes_cost_their_bucket():
+    noisy = StepCost((1, 8, 64), (256,), ((2.0, 1.5, 3.0),), padded=False)
+    assert (np.diff(noisy.table(0, 80)) >= 0).all()
+    padded = StepCost((1, 4, 16), (256, 512), ((1.0, 2.0, 3.0), (1.0, 4.0, 5.0)), padded=True)
+    assert padded.table(256, 16).tolist() == [1.0] + [2.0] * 3 + [3.0] * 12
+    assert padded.table(384, 4).tolist() == [1.0, 3.0, 3.0, 3.0]
+
+
+def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path))
+    measured = []
+    real = budget.measure
+    monkeypatch.setattr(budget, "measure", lambda target: measured.append(1) or real(target, spend=0.01))
+    first = tiny_target("llama").cost
+    assert tiny_target("llama").cost == first
+    assert len(measured) == 1
+    file = next((tmp_path / "costs").iterdir())
+    for content in ("{", "{}", json.dumps({"sizes": [1], "contexts": [1], "seconds": [], "padded": False})):
+        file.write_text(content)
+        _ = tiny_target("llama").cost
+    assert len(measured) == 4
+    target = tiny_target("gpt2")
+    target.fix_steps(capture=False)
+    assert target.cost.padded
+
+
+def test_the_record_says_which_budget_was_chosen_and_why():
+    target = tiny_target("llama")
+    target._cost = FREE
+    record = Decoder(target, "aded", GenerationSettings(max_new_tokens=30)).run([5, 6, 7, 5, 6, 7, 5, 6])
+    assert all(step.budget.nodes == len(step.tree.tokens) and step.budget.why.startswith("automatic") for step in record.steps)
+    fixed = Decoder(target, "aded", GenerationSettings(max_new_tokens=9, budget=5))
+    assert isinstance(fixed.budget, FixedBudget)
+    assert fixed.run([5, 6, 7]).steps[0].budget.why == "as set"
