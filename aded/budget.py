@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import njit
 
 from aded.errors import AdedError
 from aded.trace import Budget, write_atomically
@@ -29,8 +30,8 @@ CONTEXTS = (256, 1280)
 """Committed tokens at which the cost is measured; between and beyond them it is taken to be linear."""
 SECONDS_TO_SPEND = 2.0
 LARGEST = 64
-MEMORY = 20_000
-"""Verified nodes that an acceptance curve remembers before older ones count half."""
+MEMORY = 4000.0
+"""Predicted acceptances that a curve remembers before older ones count half."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,6 @@ class StepCost:
         return np.where(wanted > self.sizes[-1], beyond, np.interp(wanted, self.sizes, at))
 
 
-@dataclass
 class AcceptanceCurve:
     """What a predicted acceptance probability is worth, learned from what was accepted.
 
@@ -73,30 +73,19 @@ class AcceptanceCurve:
     what all bins have in common is learned first.
     """
 
-    strength: float = 24.0  # nodes that it takes to weigh the observed share as much as the prediction
-    tried: np.ndarray = field(default_factory=lambda: np.zeros(16))
-    accepted: np.ndarray = field(default_factory=lambda: np.zeros(16))
-    predicted: np.ndarray = field(default_factory=lambda: np.zeros(16))
+    BINS = 16
+    WEIGHT = 12.0  # predicted acceptances that it takes to weigh the observed ones as much as the prediction
 
-    def _bins(self, predicted: np.ndarray) -> np.ndarray:
-        return np.clip((-2.0 * np.log2(np.maximum(predicted, 1e-6))).astype(np.int64), 0, len(self.tried) - 1)
+    def __init__(self) -> None:
+        self.counts = np.zeros((2, self.BINS))  # sums of predictions and of acceptances
 
     def __call__(self, predicted: np.ndarray) -> np.ndarray:
         """Calibrated probabilities, float64 ``[n]``."""
-        bins, weight = self._bins(predicted), self.strength / 2  # predictions of about a half weigh that much
-        overall = (self.accepted.sum() + weight) / (self.predicted.sum() + weight)
-        ratio = (self.accepted + weight * overall) / (self.predicted + weight)
-        return np.clip(predicted * ratio[bins], 0.0, 1.0)
+        return np.array([_calibrated(p, self.counts, _ratio(self.counts, self.WEIGHT), self.WEIGHT) for p in predicted])
 
     def observe(self, predicted: np.ndarray, accepted: np.ndarray) -> None:
         """Count verified nodes: predicted probability, and whether each was accepted; ``[n]`` each."""
-        bins = self._bins(predicted)
-        np.add.at(self.tried, bins, 1.0)
-        np.add.at(self.predicted, bins, predicted)
-        np.add.at(self.accepted, bins, accepted.astype(np.float64))
-        if self.tried.sum() > MEMORY:
-            for counts in (self.tried, self.predicted, self.accepted):
-                counts *= 0.5
+        _count(np.asarray(predicted, dtype=np.float64), np.asarray(accepted, dtype=np.bool_), self.counts)
 
 
 class FixedBudget:
@@ -106,9 +95,13 @@ class FixedBudget:
         self.cap = nodes
         self._budget = Budget(nodes, why)
 
-    def trim(self, tree: DraftTree, context: int) -> tuple[DraftTree, Budget]:
+    def trim(self, tree: DraftTree, context: int) -> DraftTree:
         """The draft as it is."""
-        return tree, self._budget
+        return tree
+
+    def explain(self) -> Budget:
+        """What was allowed, and why."""
+        return self._budget
 
     def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float, host: float) -> None:
         """Nothing is learned."""
@@ -135,21 +128,29 @@ class AutomaticBudget:
         self._tokens = self._seconds = 0.0
         self._plain_steps = 0
         self._pause = 0
+        self._tables: dict[int, np.ndarray] = {}
+        self._last: tuple[int, np.ndarray, np.ndarray, float] | None = None
 
-    def trim(self, tree: DraftTree, context: int) -> tuple[DraftTree, Budget]:
-        """The part of a draft that pays, and why it is that much; ``context``: committed tokens."""
-        seconds = self.cost.table(context, max(self.largest, len(tree)))
+    def trim(self, tree: DraftTree, context: int) -> DraftTree:
+        """The part of a draft that pays over ``context`` committed tokens."""
+        self._last = None
         if len(tree) == 1:
-            return tree, Budget(1, "automatic: no draft")
-        joint = self.joint(tree)
-        order = np.argsort(-joint, kind="stable")  # parents come before their children: their probability is no smaller
-        gain = np.concatenate([[1.0], self.curve(joint[order[1:]])])
-        rate = max(self._rate(), 1.0 / seconds[0])
-        worth = gain.cumsum() - rate * seconds[: len(tree)]
-        worth[1:] -= rate * self._host  # a draft must pay for its making too, or the next ones are not made
-        n = 1 + int(worth.argmax())
-        kept = tree if n == len(tree) else tree.select(np.sort(order[:n]))
-        return kept, Budget(n, _why(n, gain, seconds, rate, len(tree)))
+            return tree
+        seconds = self._table(context, len(tree))
+        rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
+        n, order, gain = _choose(
+            tree.parents, self.prior(tree), self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate, self._host
+        )
+        self._last = (n, gain, seconds, rate)
+        return tree if n == len(tree) else tree.select(np.sort(order[:n]))
+
+    def explain(self) -> Budget:
+        """What the last draft was allowed, and why."""
+        if self._last is None:
+            paused = self.cap == 1
+            return Budget(1, "automatic: drafts have not paid here, the next try comes soon" if paused else "automatic: no draft")
+        n, gain, seconds, rate = self._last
+        return Budget(n, _why(n, gain, seconds, rate))
 
     def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float, host: float) -> None:
         """Learn from a step: its verified draft, the accepted path, the tokens it wrote, its seconds, and those of drafting."""
@@ -159,23 +160,20 @@ class AutomaticBudget:
         if len(tree) == 1:
             return
         self._host = host if self._host == 0 else 0.9 * self._host + 0.1 * host
-        accepted = np.zeros(len(tree), dtype=bool)
-        accepted[list(path)] = True
-        self.curve.observe(self.joint(tree)[1:], accepted[1:])
-        on_path = accepted[tree.parents[1:]]
-        depth = np.minimum(tree.depths[1:], len(self._by_depth) - 1)
-        np.add.at(self._by_depth, (depth[on_path], 1), 1.0)
-        np.add.at(self._by_depth, (depth[on_path & accepted[1:]], 0), 1.0)
+        _learn(tree.parents, self.prior(tree), np.asarray(path, dtype=np.int64), self.curve.counts, self._by_depth)
 
-    def joint(self, tree: DraftTree) -> np.ndarray:
-        """Predicted probability that each node is accepted: the product along its path, float64 ``[n]``."""
+    def prior(self, tree: DraftTree) -> np.ndarray:
+        """Predicted probability that each node is accepted if its parent is, float64 ``[n]``."""
         prior = tree.columns.get("prior")
         if prior is None:
             prior = (self._by_depth[:, 0] / self._by_depth[:, 1])[np.minimum(tree.depths, len(self._by_depth) - 1)]
-        return tree.along_paths(np.clip(np.nan_to_num(prior, nan=0.5), 0.0, 1.0))
+        return prior
 
-    def _rate(self) -> float:
-        return self._tokens / self._seconds if self._seconds > 0 else 0.0
+    def _table(self, context: int, nodes: int) -> np.ndarray:
+        place = context // 32
+        if place not in self._tables or len(self._tables[place]) < nodes:
+            self._tables[place] = self.cost.table(32 * place + 16, max(self.largest, nodes))
+        return self._tables[place]
 
     def _plan(self, nodes: int) -> None:
         """While drafts do not pay, spare making them: ever longer pauses between tries."""
@@ -190,15 +188,94 @@ class AutomaticBudget:
         self.cap = 1 if self._pause else self.largest
 
 
-def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float, drafted: int) -> str:
+def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float) -> str:
     if n >= len(gain):
-        return f"automatic: all {drafted} nodes of the draft pay"
+        return f"automatic: all {n} nodes of the draft pay"
     more = n + int((gain[n:].cumsum() - rate * (seconds[n : len(gain)] - seconds[n - 1])).argmax()) + 1
     cost = seconds[more - 1] - seconds[n - 1]
     bring = f"would bring {gain[n:more].sum():.2f} tokens and cost {1e3 * cost:.2f} ms, the time of {rate * cost:.2f} tokens"
     if n == 1:
         return f"automatic: no draft pays here; {more - 1} nodes {bring}"
     return f"automatic: {more - n} more {'node' if more == n + 1 else 'nodes'} {bring}"
+
+
+@njit(cache=True)
+def _ratio(counts, weight):
+    return (counts[1].sum() + weight) / (counts[0].sum() + weight)
+
+
+@njit(cache=True)
+def _bin(predicted, bins):
+    return min(max(int(-2.0 * np.log2(max(predicted, 1e-6))), 0), bins - 1)
+
+
+@njit(cache=True)
+def _calibrated(predicted, counts, overall, weight):
+    place = _bin(predicted, counts.shape[1])
+    ratio = (counts[1, place] + weight * overall) / (counts[0, place] + weight)
+    return min(max(predicted * ratio, 0.0), 1.0)
+
+
+@njit(cache=True)
+def _count(predicted, accepted, counts):
+    for i in range(len(predicted)):
+        place = _bin(predicted[i], counts.shape[1])
+        counts[0, place] += predicted[i]
+        counts[1, place] += accepted[i]
+    if counts[0].sum() > MEMORY:
+        counts *= 0.5
+
+
+@njit(cache=True)
+def _joint(parents, prior):
+    """Product of the priors along each node's path; unknown ones count a half."""
+    joint = np.ones(len(parents))
+    for node in range(1, len(parents)):
+        p = prior[node]
+        joint[node] = joint[parents[node]] * (0.5 if np.isnan(p) else min(max(p, 0.0), 1.0))
+    return joint
+
+
+@njit(cache=True)
+def _choose(parents, prior, counts, weight, seconds, rate, host):
+    """Nodes to keep, all nodes from the most to the least probable (parents first), and what each of those brings."""
+    joint = _joint(parents, prior)
+    order = np.argsort(-joint, kind="mergesort")  # stable: a parent is no less probable than its child and stands before it
+    overall = _ratio(counts, weight)
+    gain = np.ones(len(parents))
+    best, value, total = 1, 1.0 - rate * seconds[0], 1.0
+    for i in range(1, len(parents)):
+        gain[i] = _calibrated(joint[order[i]], counts, overall, weight)
+        total += gain[i]
+        worth = total - rate * (seconds[i] + host)  # a draft must pay for its making too
+        if worth > value:
+            best, value = i + 1, worth
+    return best, order, gain
+
+
+@njit(cache=True)
+def _learn(parents, prior, path, counts, by_depth):
+    joint = _joint(parents, prior)
+    n = len(parents)
+    accepted = np.zeros(n, dtype=np.bool_)
+    depth = np.zeros(n, dtype=np.int64)
+    accepted[path] = True
+    for node in range(1, n):
+        depth[node] = min(depth[parents[node]] + 1, len(by_depth) - 1)
+        if accepted[parents[node]]:
+            by_depth[depth[node], 1] += 1.0
+            by_depth[depth[node], 0] += accepted[node]
+    _count(joint[1:], accepted[1:], counts)
+
+
+def warm_up() -> None:
+    """Compile what is compiled here, so that it does not happen inside a timed step."""
+    policy = AutomaticBudget(StepCost((1, 2), (1,), ((1.0, 1.0),), False), largest=2)
+    for columns in ({}, {"prior": np.array([np.nan, 0.5])}):
+        tree = DraftTree(np.array([0, 1]), np.array([-1, 0]), columns)
+        policy.trim(tree, 1)
+        policy.observe(tree, [0, 1], 2, 1.0, 0.0)
+    AcceptanceCurve()(np.array([0.5]))
 
 
 def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: float = SECONDS_TO_SPEND) -> StepCost:

@@ -1,4 +1,4 @@
-"""The command line: generate, methods, replay, matrix, fetch. Errors that a user can cause are one line and exit status 2."""
+"""The command line: all commands and their options. Errors that a user can cause are one line and exit status 2."""
 
 from __future__ import annotations
 

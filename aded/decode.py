@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import aded
+from aded import budget as budgets
 from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.plain import PlainDrafter
@@ -22,7 +23,7 @@ from aded.model import TargetModel, TargetSession, TreeOutput
 from aded.recording import Recorder
 from aded.stopping import Ending
 from aded.tokens import IncrementalDetokenizer
-from aded.trace import Budget, FinishReason, Header, Seconds, Step, Trace
+from aded.trace import FinishReason, Header, Seconds, Step, Trace
 from aded.tree import DraftTree, warm_up
 from aded.verify import Processor, Rule, SamplingSettings, Verification
 
@@ -105,6 +106,7 @@ class Decoder:
         self._budget_of = lambda: choose_budget(self.settings.budget, model, self.drafter, key)
         self.budget = self._budget_of()
         warm_up()
+        budgets.warm_up()
         self.record = record
         self.clock = 0.0
         self.finish_reason: FinishReason | None = None
@@ -166,7 +168,8 @@ class Decoder:
         assert session is not None, "begin comes before step"
         cap = self.budget.cap
         with self._timed(seconds, "draft"):
-            tree, budget = self._draft(context)
+            tree = self._draft(context)
+        budget = self.budget.explain()
         session.prepare(len(tree), self.rule, self.drafter.needs.hidden)
         with self._timed(seconds, "verify"):
             verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs.hidden)
@@ -231,7 +234,7 @@ class Decoder:
     def _context(self) -> Context:
         return Context(self._tokens[: self._length], self._prompt_length)
 
-    def _draft(self, context: Context) -> tuple[DraftTree, Budget]:
+    def _draft(self, context: Context) -> DraftTree:
         """A draft no larger than what pays and no deeper than what may still be written."""
         cap = self.budget.cap
         tree = self.drafter.propose(context, cap) if cap > 1 else DraftTree.root_only(context.root)
@@ -276,7 +279,8 @@ class Decoder:
     def _timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.model.synchronize()
+        if name == "verify" or not self.model.captures:  # a captured step leaves nothing running
+            self.model.synchronize()
         seconds[name] = time.perf_counter() - started
 
 

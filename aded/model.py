@@ -125,6 +125,11 @@ class TargetModel:
             self._add_notice("steps of this model cannot be captured: they run one operation at a time")
 
     @property
+    def captures(self) -> bool:
+        """Whether steps are captured: then each has ended when its result is read."""
+        return self.pool is not None and self.device.type == "cuda"
+
+    @property
     def compiled(self) -> bool:
         """Whether steps go through ``torch.compile`` before they are captured."""
         return self._forward is not self.model
@@ -137,6 +142,7 @@ class TargetModel:
         """
         if self.pool is None or self.device.type != "cuda":
             raise AdedError("--compile is for models whose steps are captured on a CUDA card; leave it out")
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)  # one for each shape
         self._forward = torch.compile(self.model, dynamic=False)
         self.step_sizes = COMPILED_BUCKETS[:-1]
         self._cost = None

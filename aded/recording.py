@@ -11,7 +11,7 @@ import torch
 from aded.drafters.base import Drafter, Explanation, MatrixRow, Outcome
 from aded.model import TargetModel
 from aded.tokens import TokenTexts
-from aded.trace import Budget, Choice, Origin, RowChange, Seconds, SimulationRecord, Step, TreeRecord, finite
+from aded.trace import Budget, Choice, Origin, RowChange, Seconds, SimulationRecord, Step, TreeRecord, finite, rounded
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verdicts
 
@@ -115,7 +115,7 @@ class Recorder:
             row = self.rule.probabilities(logits[parent], ids).cpu()
             for node in children.get(parent, []):
                 p = float(row[tree.tokens[node]])
-                probability[node], rank[node] = p, 1 + int((row > p).sum())
+                probability[node], rank[node] = rounded(p), 1 + int((row > p).sum())
             if parent in walked:
                 drafted = tree.child(parent, chosen[walked[parent]]) is not None
                 choices.append(self._choice(parent, chosen[walked[parent]], verdict.draws[walked[parent]], drafted, row))
@@ -126,12 +126,12 @@ class Recorder:
             node=node,
             token=token,
             text=self.texts(token),
-            probability=float(row[token]),
+            probability=rounded(float(row[token])),
             rank=1 + int((row > row[token]).sum()),
             drafted=drafted,
             top_tokens=top.indices.tolist(),
             top_texts=self.texts.all(top.indices.tolist()),
-            top_probabilities=top.values.tolist(),
+            top_probabilities=[rounded(p) for p in top.values.tolist()],
             draw=draw,
         )
 
@@ -147,8 +147,8 @@ class Recorder:
                     key_texts=self.texts.all(row.key),
                     tokens=tokens,
                     texts=self.texts.all(tokens),
-                    before=[was.get(t, 0.0) for t in tokens],
-                    after=[now.get(t, 0.0) for t in tokens],
+                    before=[rounded(was.get(t, 0.0)) for t in tokens],
+                    after=[rounded(now.get(t, 0.0)) for t in tokens],
                 )
             )
         return changes
@@ -159,7 +159,7 @@ def _simulations(explanation: Explanation, tree: DraftTree) -> list[SimulationRe
     origin = range(len(tree)) if tree.origin is None else tree.origin.tolist()
     place = {old: new for new, old in enumerate(origin)}
     return [
-        SimulationRecord([place.get(node, -1) for node in s.selected], place.get(s.expanded, -1), float(s.reward))
+        SimulationRecord([place.get(node, -1) for node in s.selected], place.get(s.expanded, -1), rounded(s.reward))
         for s in explanation.simulations
     ]
 

@@ -93,10 +93,6 @@ class DraftTree:
         """Ancestor-or-self mask, bool ``[n, n]``: row i is True at every node that node i may attend to."""
         return _ancestors(self.parents)
 
-    def along_paths(self, factors: np.ndarray) -> np.ndarray:
-        """For each node the product of ``factors`` (float64 ``[n]``) along its path, the root's taken as 1; float64 ``[n]``."""
-        return _along_paths(self.parents, factors)
-
     @cached_property
     def _child_by_token(self) -> dict[tuple[int, int], int]:
         pairs: dict[tuple[int, int], int] = {}
@@ -168,16 +164,8 @@ def _ancestors(parents):  # int32 [n] -> bool [n, n]
     return mask
 
 
-@njit(cache=True)
-def _along_paths(parents, factors):  # int32 [n], float64 [n] -> float64 [n]
-    product = np.ones(len(parents))
-    for node in range(1, len(parents)):
-        product[node] = product[parents[node]] * factors[node]
-    return product
-
-
 def warm_up() -> None:
     """Compile what is compiled here, so that it does not happen inside a timed step."""
     tree = DraftTree.chain(0, [1])
-    tree.along_paths(tree.depths.astype(np.float64))
+    assert tree.depths[1] == 1
     assert tree.ancestors.shape == (2, 2)

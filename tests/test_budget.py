@@ -7,7 +7,7 @@ import pytest
 from fakes import tiny_target
 
 from aded import budget
-from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget, StepCost
+from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget, StepCost, _joint
 from aded.decode import Decoder, GenerationSettings
 from aded.tree import DraftTree
 
@@ -25,32 +25,34 @@ def tree_of(rng: np.random.Generator, n: int) -> DraftTree:
 def test_the_kept_part_is_the_best_of_all_sizes_at_the_running_rate(seed):
     rng = np.random.default_rng(seed)
     tree, policy = tree_of(rng, 30), AutomaticBudget(LINEAR)
-    kept, record = policy.trim(tree, 300)
-    joint = np.sort(policy.joint(tree)[1:])[::-1]
+    kept = policy.trim(tree, 300)
+    joint = np.sort(_joint(tree.parents, policy.prior(tree))[1:])[::-1]
     seconds = LINEAR.table(300, 64)
     best = max(range(1, 31), key=lambda n: 1 + joint[: n - 1].sum() - seconds[n - 1] / seconds[0])
-    assert len(kept) == record.nodes == best
-    assert np.allclose(np.sort(policy.joint(kept)[1:])[::-1], joint[: best - 1])
+    assert len(kept) == policy.explain().nodes == best
+    assert np.allclose(np.sort(_joint(kept.parents, policy.prior(kept))[1:])[::-1], joint[: best - 1])
 
 
 def test_a_part_of_a_draft_is_a_tree_and_remembers_its_origin():
     tree = tree_of(np.random.default_rng(1), 30)
-    kept, _ = AutomaticBudget(LINEAR).trim(tree, 300)
+    kept = AutomaticBudget(LINEAR).trim(tree, 300)
     assert kept.tokens.tolist() == tree.tokens[kept.origin].tolist()
     part = kept.within(1)
     assert part.tokens.tolist() == tree.tokens[part.origin].tolist()
 
 
 def test_where_nodes_are_free_the_whole_draft_is_verified():
-    kept, record = AutomaticBudget(FREE).trim(tree_of(np.random.default_rng(2), 40), 300)
+    policy = AutomaticBudget(FREE)
+    kept = policy.trim(tree_of(np.random.default_rng(2), 40), 300)
     assert len(kept) == 40
-    assert "all 40 nodes" in record.why
+    assert "all 40 nodes" in policy.explain().why
 
 
 def test_where_no_draft_pays_the_step_is_plain_and_says_why():
-    kept, record = AutomaticBudget(STEEP).trim(tree_of(np.random.default_rng(2), 40), 300)
+    policy = AutomaticBudget(STEEP)
+    kept = policy.trim(tree_of(np.random.default_rng(2), 40), 300)
     assert kept.drafted == 0
-    assert "no draft pays" in record.why
+    assert "no draft pays" in policy.explain().why
 
 
 def run_steps(policy, accept, steps=600, draft_cost=0.03):
@@ -60,7 +62,7 @@ def run_steps(policy, accept, steps=600, draft_cost=0.03):
     for _ in range(steps):
         tree = tree_of(rng, policy.cap) if policy.cap > 1 else DraftTree.root_only(1)
         spent = draft_cost if policy.cap > 1 else 0.0
-        kept, _ = policy.trim(tree, 300)
+        kept = policy.trim(tree, 300)
         path = accept(kept, rng)
         spent += float(policy.cost.table(300, 64)[len(kept) - 1])
         policy.observe(kept, path, len(path), spent, draft_cost if kept.drafted else 0.0)
@@ -70,7 +72,7 @@ def run_steps(policy, accept, steps=600, draft_cost=0.03):
 
 @pytest.mark.parametrize("cost", [LINEAR, STEEP, FREE])
 def test_a_drafter_that_is_always_wrong_costs_at_most_two_per_cent(cost):
-    """Overconfident priors, nothing ever accepted; drafting itself takes 3 % of a plain step. Learned over decodes of 200 tokens."""
+    """Overconfident priors, nothing ever accepted; drafting takes 3 % of a plain step; decodes of 200 tokens."""
     curve, seconds, tokens = AcceptanceCurve(), 0.0, 0.0
     for _ in range(10):
         spent, written = run_steps(AutomaticBudget(cost, curve), lambda tree, rng: [0], steps=200)

@@ -41,7 +41,7 @@ class Contender:
         lossless: whether its output is meant to be plain decoding's.
         coupled: whether it also draws with the same random numbers, so that sampled outputs can be compared token by token.
         run: (task, settings) to figures.
-        drafter: (seed) to a drafter, where the contender is one; recorded text is replayed with it.
+        drafter: makes a drafter, where the contender is one; recorded text is replayed with it.
     """
 
     name: str
@@ -50,15 +50,16 @@ class Contender:
     lossless: bool
     coupled: bool
     run: Callable[[Task, Any], Figures] = field(repr=False)
-    drafter: Callable[[int], Drafter] | None = field(default=None, repr=False)
+    drafter: Callable[[], Drafter] | None = field(default=None, repr=False)
 
 
-def method_contender(spec: str, target: Any) -> Contender:
+def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
     """A method of the registry; ``name:option=value:option=value`` sets its options.
 
     Args:
         spec: what was typed.
         target: a ``TargetModel``, or for recorded text whatever has its ``fingerprint`` and ``vocab_size``.
+        seed: of the method itself, the same for all questions, as where one user asks them.
 
     Raises:
         AdedError: an unknown method or option.
@@ -69,17 +70,15 @@ def method_contender(spec: str, target: Any) -> Contender:
     method.make(target, options, 0)  # a bad option is found before a long run
     label = f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
 
-    def make(seed: int) -> Drafter:
+    def make() -> Drafter:
         return method.make(target, options, seed)
 
-    return Contender(
-        spec, label, method.colour, method.lossless, True, lambda task, s: decode(target, make(s.seed), task, s), make
-    )
+    return Contender(spec, label, method.colour, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
 
 
-def drafter_contender(name: str, label: str, colour: str, target: Any, make: Callable[[int], Drafter]) -> Contender:
+def drafter_contender(name: str, label: str, colour: str, target: Any, make: Callable[[], Drafter]) -> Contender:
     """A drafter from outside the registry, in the same loop."""
-    return Contender(name, label, colour, True, True, lambda task, s: decode(target, make(s.seed), task, s), make)
+    return Contender(name, label, colour, True, True, lambda task, s: decode(target, make(), task, s), make)
 
 
 def decode(target: TargetModel, drafter: Drafter, task: Task, settings: GenerationSettings) -> Figures:

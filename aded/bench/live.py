@@ -43,9 +43,10 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     questions = spread_out(read_questions(options.questions), options.limit)
     for spec in methods:
         find_method(spec.split(":")[0])  # before a model is loaded
-    target = TargetModel.load(options.model, options.device, options.dtype, progress)
+    target = TargetModel.load(options.model, options.device, options.dtype, progress, options.compile)
     tasks = [_task(target, question) for question in questions]
-    contenders = _contenders(target, [PLAIN, *(m for m in methods if m != PLAIN)], peers)
+    names = [PLAIN, *(name for name in methods if name != PLAIN)]
+    contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]
     said = _settings(options, settings, len(tasks), contenders)
     background = results.background(target)
     file = CellFile(Path(options.out) if options.out else None, {**said, **background})
@@ -65,13 +66,6 @@ def _task(target: TargetModel, question: Question) -> Task:
         return Task(question.id, question.category, target.encode(question.text))
     except AdedError as error:
         raise AdedError(f"question {question.id}: {error}; or leave the question out") from None
-
-
-def _contenders(target: TargetModel, methods: list[str], peers: list[str]) -> list[Contender]:
-    contenders = [method_contender(spec, target) for spec in methods]
-    for name in peers:
-        contenders.append(_peer(target, name))
-    return contenders
 
 
 def _peer(target: TargetModel, name: str) -> Contender:
@@ -99,4 +93,5 @@ def _settings(
         "top_p": settings.top_p,
         "seed": settings.seed,
         "repeat": options.repeat,
+        "compiled": options.compile,
     }

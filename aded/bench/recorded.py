@@ -40,14 +40,6 @@ class Absent:
         raise AdedError(f"a method asks for the model's {name}, which recorded text does not hold; measure it with --questions")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Of one replay."""
-
-    budget: int
-    seed: int
-
-
 def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
     """Replay and return the results.
 
@@ -59,7 +51,7 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
         raise AdedError(f"budget is {budget}; give from 2 to {LARGEST} nodes, the root included")
     tasks, matrix = _tasks(options.recorded, options.limit), _bundled_matrix()
     _check_ids(tasks, matrix, options.recorded)
-    contenders = _contenders(methods, peers, matrix)
+    contenders = _contenders(methods, peers, matrix, options.seed)
     settings = {
         "kind": "recorded",
         "recorded": Path(options.recorded).name,
@@ -72,11 +64,7 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     }
     background = results.background()
     file = CellFile(Path(options.out) if options.out else None, {**settings, **background})
-
-    def settings_of(task: int, repeat: int) -> Settings:
-        return Settings(budget, options.seed + repeat * len(tasks) + task)
-
-    cells = measure(tasks, contenders, options.repeat, settings_of, Settings(budget, options.seed), file, progress)
+    cells = measure(tasks, contenders, options.repeat, lambda task, repeat: budget, budget, file, progress)
     rows = rows_of(cells, contenders, {task.id: task.output for task in tasks}, {})
     return results.assemble("recorded", None, settings, rows, background)
 
@@ -109,12 +97,12 @@ def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
             )
 
 
-def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix) -> list[Contender]:
+def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, seed: int) -> list[Contender]:
     target = Absent(matrix.fingerprint, matrix.vocab_size)
-    contenders = [method_contender(spec, target) for spec in methods]
+    contenders = [method_contender(spec, target, seed) for spec in methods]
     for contender in contenders:
         assert contender.drafter is not None
-        needs = contender.drafter(0).needs
+        needs = contender.drafter().needs
         if needs.hidden or needs.top_k:
             raise AdedError(f"{contender.name} needs the model's own outputs, which no record holds; measure it with --questions")
     if peers:
@@ -127,7 +115,7 @@ def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix) -> 
 def _replaying(contender: Contender) -> Contender:
     make = contender.drafter
     assert make is not None
-    return dataclasses.replace(contender, run=lambda task, settings: replay_figures(make(settings.seed), task, settings.budget))
+    return dataclasses.replace(contender, run=lambda task, budget: replay_figures(make(), task, budget))
 
 
 def replay_figures(drafter: Drafter, task: Task, budget: int) -> Figures:

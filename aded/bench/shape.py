@@ -60,9 +60,20 @@ def run(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     Raises:
         AdedError: an unknown shape, or a device whose memory it does not fit.
     """
+    import torch
+
+    try:
+        return _measure(options, progress)
+    except torch.OutOfMemoryError:
+        raise AdedError(f"{options.shape} does not fit the device's memory; give --layers N or a smaller --shape") from None
+
+
+def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     target = build(options.shape, options.layers, options.device, options.dtype, progress)
     if target.mode != "tree":
         raise AdedError(f"{target.label} verifies no trees in {target.dtype}; choose another --dtype")
+    if options.compile:
+        target.compile()
     progress("timing steps", None)
     times = time_steps(target)
     progress("timing a large copy", None)
@@ -76,6 +87,7 @@ def run(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
         "layers": options.layers,
         "context": CONTEXT,
         "captured": target.pool is not None,
+        "compiled": target.compiled,
     }
     return results.assemble(
         "shape",
@@ -114,30 +126,27 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
         max_position_embeddings=4096,
     )
     progress("drawing random weights", None)
-    try:
-        with torch.device(where):
-            model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
-        progress("checking that the model verifies trees", None)
-        label = f"{name}, random weights" if layers is None else f"{name} cut to {layers} layers, random weights"
-        return TargetModel(model, None, name, label)
-    except torch.OutOfMemoryError:
-        raise AdedError(f"{name} does not fit the memory of {where}; give --layers N or a smaller --shape") from None
+    with torch.device(where):
+        model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
+    progress("checking that the model verifies trees", None)
+    label = f"{name}, random weights" if layers is None else f"{name} cut to {layers} layers, random weights"
+    return TargetModel(model, None, name, label)
 
 
-def time_steps(target: TargetModel, sizes: tuple[int, ...] = NODES, rounds: int = ROUNDS) -> dict[int, list[float]]:
-    """Seconds of steps of each size, in rounds over all sizes so that a drift of the clock hits all alike."""
+def time_steps(target: TargetModel) -> dict[int, list[float]]:
+    """Seconds of steps of each number of ``NODES``, in rounds over all sizes so that a drift of the clock hits all alike."""
     from aded.verify import Rule, SamplingSettings
 
     rule = Rule(SamplingSettings())
-    session = target.session(CONTEXT + 2 * max(sizes))
+    session = target.session(CONTEXT + 2 * max(NODES))
     session.prefill([3 + i % (target.vocab_size - 3) for i in range(CONTEXT)])
-    trees = {n: _binary_tree(n, target.vocab_size) for n in sizes}
-    taken: dict[int, list[float]] = {n: [] for n in sizes}
+    trees = {n: _binary_tree(n, target.vocab_size) for n in NODES}
+    taken: dict[int, list[float]] = {n: [] for n in NODES}
     for tree in trees.values():  # warm-up, and on a card the capture
         session.prepare(len(tree), rule)
         session.verify(tree, [0], rule)
     until = time.perf_counter() + SECONDS
-    for done in range(rounds):
+    for done in range(ROUNDS):
         if done >= 3 and time.perf_counter() > until:
             break
         for n, tree in trees.items():
@@ -165,7 +174,7 @@ def shape_rows(times: dict[int, list[float]], floors: dict[str, float | None]) -
 
 
 def copy_bandwidth(device: torch.device, runs: int = 15) -> float:
-    """Bytes a second that a large copy reads and writes together: the median of several."""
+    """Bytes a second that a large copy reads and writes together: the median of ``runs``, after two more."""
     import torch
 
     size = COPY_BYTES[device.type]

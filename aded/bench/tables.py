@@ -144,7 +144,8 @@ def _times(value: float | None) -> str:
 
 def _headline(results: Results) -> str:
     settings, versions = results["settings"], results["versions"]
-    model = f"{results['model']}, {results['dtype']}, " if results["model"] else ""
+    compiled = "compiled, " if settings.get("compiled") else ""
+    model = f"{results['model']}, {results['dtype']}, {compiled}" if results["model"] else ""
     made = ", ".join(f"{name} {version}" for name, version in versions.items())
     code = f", commit {results['commit']}" if results["commit"] else ""
     said = [f"{model}{results['device']}; {made}{code}.", f"`{results['command']}`"]
