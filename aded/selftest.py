@@ -22,8 +22,11 @@ TREE = (-1, 0, 0, 1, 1, 2, 4, 4, 6)
 CHAIN = (-1, 0, 1, 2)
 SINGLE = (-1,)
 _KEEP = {TREE: [0, 1, 4, 7], CHAIN: [0, 1, 2], SINGLE: [0]}
-TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.25, torch.float16: 0.25}
-"""Largest difference allowed, in standard deviations of the logits: wrong masks and positions give 0.5 and more."""
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.25}
+"""Root-mean-square difference allowed, in standard deviations of the logits.
+
+A real model of 30 layers gives 1e-6, 0.08 and 0.02 in these dtypes, and 1 with a wrong mask.
+"""
 PROMPT_LENGTH = 12
 LONGEST_PROMPT = 160  # sliding windows up to this are crossed by the test
 
@@ -107,5 +110,5 @@ def _alone(target: TargetModel, ids: list[int]) -> torch.Tensor:
 
 def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
     spread = expected.std().clamp_min(1e-6)
-    error = float((found - expected).abs().max() / spread)
+    error = float((found - expected).square().mean().sqrt() / spread)
     return error if np.isfinite(error) else float("inf")
