@@ -21,6 +21,7 @@ from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
 from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepKind, StepPool, draws_of, read_verdict
 from aded.errors import AdedError
+from aded.packing import pack_linears
 from aded.tokens import tokenizer_fingerprint
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verify
@@ -109,6 +110,8 @@ class TargetModel:
             raise AdedError(
                 f"{spec} does not fit the memory of {where}; use a smaller model, --dtype bfloat16 or --device cpu"
             ) from None
+        if where.type == "cpu":
+            pack_linears(model)
         progress("checking that the model verifies trees", None)
         bundled = spec in (weights.DEFAULT, "", weights.DEFAULT_HUB_ID)
         label = weights.DEFAULT_LABEL if bundled else spec.rstrip("/").split("/")[-1]

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_aded_prompt_lookup_and_plain_write_the_same_tokens(real_model, questions, kind):
-    settings = GenerationSettings(max_new_tokens=NEW_TOKENS, **SETTINGS[kind])
+    settings = GenerationSettings(max_new_tokens=NEW_TOKENS, budget=12, **SETTINGS[kind])
     steps = {"plain": 0, "aded": 0, "prompt-lookup": 0}
     for question in questions[:QUESTIONS]:
         records = {method: Decoder(real_model, method, settings, record=False).run(question) for method in steps}
