@@ -282,6 +282,8 @@ def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: floa
     """Time steps of every size on this model and device: medians after a warm-up run, about ``spend`` seconds in all."""
     sizes: tuple[int, ...] = target.step_sizes if target.pool is not None else SIZES
     contexts = [c for c in contexts if c + 2 * sizes[-1] < target.context_limit] or [max(1, target.context_limit // 4)]
+    if target.compiled:
+        contexts = contexts[:1]  # another context is another shape, and each takes half a minute to compile
     if target.pool is None:
         contexts = contexts[:1]  # without a graph, attention's share of a step is small and the time for calibration short
         sizes = tuple(s for s in sizes if contexts[0] + s < target.context_limit)

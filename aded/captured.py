@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 COMPILED_BUCKETS = (1, 16, 64, 256)
 """Fewer shapes where each is compiled first, which takes half a minute."""
-SMALLEST_CONTEXT, SMALLEST_COMPILED = 256, 768
+SMALLEST_CONTEXT, SMALLEST_COMPILED = 256, 1024
 WARM_UP_RUNS = 2
 
 

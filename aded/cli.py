@@ -83,10 +83,24 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id, a folder or a .gguf file"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    parser.add_argument("--device-map", choices=("auto",), help="place the model's layers over all CUDA cards")
+    parser.add_argument("--tp", action="store_true", help="shard every layer over the processes of torchrun (tensor parallelism)")
     parser.add_argument(
         "--compile", action="store_true", help="on CUDA: compile steps before capturing them (slow start, fast steps)"
     )
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+
+
+def load_model(options: argparse.Namespace, progress: Any) -> Any:
+    """The model that ``add_model_options`` describes; of several processes that share it, all but the first fall silent."""
+    from aded import parallel
+    from aded.model import TargetModel
+
+    if options.tp and not parallel.is_leader():
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    return TargetModel.load(
+        options.model, options.device, options.dtype, progress, options.compile, options.device_map, options.tp
+    )
 
 
 def _add_method_options(parser: argparse.ArgumentParser) -> None:
@@ -162,10 +176,9 @@ def _budget(text: str) -> int | str:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from aded import terminal, trace
+    from aded import parallel, terminal, trace
     from aded.decode import Decoder, GenerationSettings
     from aded.methods import find_method
-    from aded.model import TargetModel
 
     method = find_method(options.method)
     settings = GenerationSettings(
@@ -183,7 +196,7 @@ def _generate(options: argparse.Namespace) -> int:
     prompt = _prompt(options)
     _check_target(options.trace)
     with terminal.Progress() as progress:
-        model = TargetModel.load(options.model, options.device, options.dtype, progress, options.compile)
+        model = load_model(options, progress)
         progress("preparing the method", None)
         decoder = Decoder(model, method.name, settings, _method_options(options, method), record=bool(options.trace))
     stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)
@@ -193,7 +206,7 @@ def _generate(options: argparse.Namespace) -> int:
     record = decoder.trace
     stream.end()
     print(json.dumps(record.summary(), ensure_ascii=False, allow_nan=False) if options.json else terminal.summary_table(record))
-    if options.trace:
+    if options.trace and parallel.is_leader():
         trace.save(record, options.trace)
     return 130 if interrupted else 0
 

@@ -28,6 +28,7 @@ from aded.tree import DraftTree, warm_up
 from aded.verify import Processor, Rule, SamplingSettings, Verification
 
 MOST_NODES = 256
+SHARED_NODES = 32
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,8 @@ class Decoder:
         """A draft no larger than what pays and no deeper than what may still be written."""
         cap = self.budget.cap
         tree = self.drafter.propose(context, cap) if cap > 1 else DraftTree.root_only(context.root)
-        return self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
+        tree = self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
+        return self.model.agree(tree)
 
     def _outcome(
         self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
@@ -292,6 +294,8 @@ def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, metho
         return FixedBudget(1, "the model takes one token a step")
     if budget != "auto":
         return FixedBudget(int(budget), "as set")
+    if model.shared:
+        return FixedBudget(SHARED_NODES, "fixed: processes that share a model have no clock in common to measure costs by")
     return AutomaticBudget(model.cost, model.acceptance.setdefault(method, AcceptanceCurve()))
 
 

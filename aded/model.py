@@ -11,12 +11,12 @@ import hashlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 
-from aded import budget, selftest, weights
+from aded import budget, parallel, selftest, weights
 from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
 from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepKind, StepPool, draws_of, read_verdict
@@ -26,6 +26,7 @@ from aded.tokens import tokenizer_fingerprint
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verify
 
+T = TypeVar("T")
 Mode = Literal["tree", "chain", "plain"]
 """What the model can verify in one pass: any tree, one chain, or a single token."""
 MaskKind = Literal["full", "sliding", "by layer type", "none"]
@@ -52,8 +53,12 @@ class TargetModel:
         fingerprint: of the tokenizer (see ``aded.tokens``).
     """
 
-    def __init__(self, model: Any, tokenizer: Any, spec: str = "custom", label: str = "custom") -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, spec: str = "custom", label: str = "custom", tensor_parallel: bool = False
+    ) -> None:
         self.model = model.eval()
+        self.shared = tensor_parallel
+        self.spread = len({p.device for p in model.parameters()}) > 1
         self.tokenizer = tokenizer
         self.spec = spec
         self.label = label
@@ -75,7 +80,7 @@ class TargetModel:
         self.acceptance: dict[str, AcceptanceCurve] = {}  # by method: what predictions were worth, no tokens
         self._forward: Any = model
         self._find_mode()
-        if self.device.type == "cuda" and self.mode == "tree":
+        if self.device.type == "cuda" and self.mode == "tree" and not (self.shared or self.spread):
             self.fix_steps(capture=True)
 
     @classmethod
@@ -86,6 +91,8 @@ class TargetModel:
         dtype: str = "auto",
         progress: weights.Progress = weights.quiet,
         compile: bool = False,
+        device_map: str | None = None,
+        tensor_parallel: bool = False,
     ) -> TargetModel:
         """Load a model and find out what it can do.
 
@@ -95,6 +102,8 @@ class TargetModel:
             dtype: ``auto`` (bfloat16 on CUDA, float32 on the CPU), ``float32``, ``bfloat16`` or ``float16``.
             progress: called with what is going on.
             compile: see ``compile``.
+            device_map: ``auto`` places the layers over all cards (accelerate).
+            tensor_parallel: shard every layer over the processes that torchrun started.
 
         Raises:
             AdedError: unknown spec, device or dtype; nothing to be had without a network; not a causal language model.
@@ -103,19 +112,23 @@ class TargetModel:
         kind = choose_dtype(dtype, where)
         name = weights.resolve(spec, progress)
         progress("loading the model", None)
-        model, tokenizer = _load_stock(name, spec, kind)
+        placement: dict[str, Any] = {"device_map": device_map} if device_map else {}
+        if tensor_parallel:
+            placement = parallel.tensor_parallel_arguments()
+        model, tokenizer = _load_stock(name, spec, kind, placement)
         try:
-            model.to(where)
+            if not placement:
+                model.to(where)
         except torch.OutOfMemoryError:
             raise AdedError(
-                f"{spec} does not fit the memory of {where}; use a smaller model, --dtype bfloat16 or --device cpu"
+                f"{spec} does not fit the memory of {where}; use a smaller model, --dtype bfloat16 or --device-map auto"
             ) from None
-        if where.type == "cpu":
+        if where.type == "cpu" and not tensor_parallel:
             pack_linears(model)
         progress("checking that the model verifies trees", None)
         bundled = spec in (weights.DEFAULT, "", weights.DEFAULT_HUB_ID)
-        label = weights.DEFAULT_LABEL if bundled else spec.rstrip("/").split("/")[-1]
-        target = cls(model, tokenizer, weights.DEFAULT if bundled else spec, label)
+        label = weights.DEFAULT_LABEL if bundled else spec.rstrip("/").split("/")[-1].removesuffix(".gguf")
+        target = cls(model, tokenizer, weights.DEFAULT if bundled else spec, label, tensor_parallel)
         if compile:
             target.compile()
         return target
@@ -222,6 +235,10 @@ class TargetModel:
             )
         if not ids or min(ids) < 0 or max(ids) >= self.vocab_size:
             raise AdedError(f"the prompt's token ids must be one or more of 0 to {self.vocab_size - 1}")
+
+    def agree(self, value: T) -> T:
+        """``value``; under tensor parallelism the first process's, so that all go on alike."""
+        return parallel.agree(value) if self.shared else value
 
     def synchronize(self) -> None:
         """Wait for the device, so that the clock reads its time."""
@@ -433,7 +450,8 @@ class TargetSession:
         """
         if self.target.pool is None:
             output = self.forward_tree(tree, hidden)
-            return verify(tree, output.logits, prefix, rule), output
+            verdict = verify(tree, output.logits, prefix, rule)
+            return self.target.agree(verdict), output
         n, kind = len(tree), self._kind(rule, hidden)
         step = self.target.pool.step(self.cache, n, kind)
         draws = draws_of(tree, self.length, rule.settings) if kind.sampling is not None else None
@@ -499,7 +517,7 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
     return DTYPES[dtype]
 
 
-def _load_stock(name: str, spec: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def _load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, Any]) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
@@ -507,11 +525,11 @@ def _load_stock(name: str, spec: str, dtype: torch.dtype) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         try:
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="sdpa")
+            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="sdpa", **placement)
         except ValueError as error:
             if "attention" not in str(error):
                 raise
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="eager")
+            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="eager", **placement)
     except Exception as error:  # hub, configuration and weights each raise kinds of their own
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
         raise AdedError(

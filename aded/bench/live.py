@@ -30,8 +30,8 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     Raises:
         AdedError: whatever the user can cause: a bad file, setting or method, a prompt that does not fit.
     """
+    from aded.cli import load_model
     from aded.decode import GenerationSettings
-    from aded.model import TargetModel
 
     settings = GenerationSettings(
         max_new_tokens=options.max_new_tokens,
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     questions = spread_out(read_questions(options.questions), options.limit)
     for spec in methods:
         find_method(spec.split(":")[0])  # before a model is loaded
-    target = TargetModel.load(options.model, options.device, options.dtype, progress, options.compile)
+    target = load_model(options, progress)
     tasks = [_task(target, question) for question in questions]
     names = [PLAIN, *(name for name in methods if name != PLAIN)]
     contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]

@@ -113,10 +113,10 @@ def command(arguments: Sequence[str] | None = None) -> str:
 
 
 def commit() -> str | None:
-    """The revision of this code if it lies in a git checkout, with a mark where files were changed since."""
+    """The revision of this code, with a mark where files were changed since; outside a checkout what ``ADED_COMMIT`` says."""
     root = Path(aded.__file__).resolve().parents[1]
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("ADED_COMMIT") or None
     revision = _git(root, "rev-parse", "--short=12", "HEAD")
     changed = revision and _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", "aded")
     return f"{revision}, with changes" if changed else revision or None

@@ -140,8 +140,9 @@ def time_steps(target: TargetModel) -> dict[int, list[float]]:
     rule = Rule(SamplingSettings())
     session = target.session(CONTEXT + 2 * max(NODES))
     session.prefill([3 + i % (target.vocab_size - 3) for i in range(CONTEXT)])
-    trees = {n: _binary_tree(n, target.vocab_size) for n in NODES}
-    taken: dict[int, list[float]] = {n: [] for n in NODES}
+    sizes = target.step_sizes if target.compiled else NODES
+    trees = {n: _binary_tree(n, target.vocab_size) for n in sizes}
+    taken: dict[int, list[float]] = {n: [] for n in sizes}
     for tree in trees.values():  # warm-up, and on a card the capture
         session.prepare(len(tree), rule)
         session.verify(tree, [0], rule)

@@ -1,0 +1,59 @@
+"""One model over several processes or cards writes what it writes on one."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import ROOT
+from fakes import tiny_model
+
+from aded import parallel
+from aded.errors import AdedError
+
+
+@pytest.fixture
+def folder(real_tokenizer_folder):
+    tiny_model("llama").save_pretrained(real_tokenizer_folder)
+    return real_tokenizer_folder
+
+
+def generate(folder, launcher, *options: str) -> dict:
+    command = [*launcher, "-m", "aded", "generate", "--model", str(folder), "--prompt", "w5 w17 w40 w8 w5 w17", "--json"]
+    command += ["--max-new-tokens", "40", "--dtype", "float32", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+PYTHON = [sys.executable]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+SAMPLED = ["--temperature", "0.9", "--seed", "3"]
+
+
+@pytest.mark.slow
+def test_tensor_parallel_on_two_cpu_processes_equals_one(folder):
+    for sampling in ([], SAMPLED):
+        alone = generate(folder, PYTHON, "--device", "cpu", "--method", "plain", *sampling)
+        shared = generate(folder, TORCHRUN, "--device", "cpu", "--tp", *sampling)
+        assert shared["token_ids"] == alone["token_ids"]
+
+
+def test_tensor_parallel_without_torchrun_names_the_remedy(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    with pytest.raises(AdedError, match="torchrun"):
+        parallel.tensor_parallel_arguments()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two cards")
+def test_two_cards_write_what_one_writes(folder):
+    for sampling in ([], SAMPLED):
+        alone = generate(folder, PYTHON, "--device", "cuda", "--method", "plain", *sampling)
+        placed = generate(folder, PYTHON, "--device-map", "auto", *sampling)
+        shared = generate(folder, TORCHRUN, "--device", "cuda", "--tp", *sampling)
+        assert placed["token_ids"] == alone["token_ids"]
+        assert shared["token_ids"] == alone["token_ids"]
