@@ -96,6 +96,8 @@ def identical(row: Row) -> str:
         return text
     first = row["first_difference"]
     where = f"question {first['question']}, token {first['position']}"
+    if first["gap"] is None:  # sampled, or of another length: there is no tie to judge
+        return f"{text}; first apart at {where}"
     return f"{text}; {row['ties']} of the other {different} are ties" + ("" if first["tie"] else f", not so {where}")
 
 
