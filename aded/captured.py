@@ -121,7 +121,7 @@ class FixedStep:
         given = self._inputs
         given.send()
         slots = given.length + self._index
-        masks = self.target.device_masks(given.ancestors, given.depths, given.length, self._keys)
+        masks = self.target.masks.fixed(given.ancestors, given.depths, given.length, self._keys)
         with self.cache.fixed_pass(slots, self.seen):
             output = self.target.run_fixed(
                 given.tokens[None], (given.length + given.depths)[None], masks, self.cache, self.kind.hidden

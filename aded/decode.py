@@ -19,8 +19,9 @@ from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError
 from aded.methods import METHODS, Method, find_method
-from aded.model import TargetModel, TargetSession, TreeOutput
+from aded.model import TargetModel
 from aded.recording import Recorder
+from aded.session import TargetSession, TreeOutput
 from aded.stopping import Ending
 from aded.tokens import IncrementalDetokenizer
 from aded.trace import FinishReason, Header, Seconds, Step, Trace

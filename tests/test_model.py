@@ -8,7 +8,8 @@ from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, VOCAB, WINDOW, WordT
 from aded import selftest
 from aded.cache import KVCache
 from aded.errors import AdedError
-from aded.model import TargetModel, choose_device, choose_dtype
+from aded.loading import choose_device, choose_dtype
+from aded.model import TargetModel
 from aded.tree import DraftTree
 
 
@@ -24,7 +25,7 @@ def test_trees_are_verified_in_one_pass_on_every_family(family):
     ("family", "kind"), [("llama", "full"), ("mistral_sliding", "sliding"), ("gemma2_sliding", "by layer type")]
 )
 def test_masks_are_of_the_families_kind(family, kind):
-    assert tiny_target(family).mask_kind == kind
+    assert tiny_target(family).masks.kind == kind
 
 
 @pytest.mark.parametrize("family", [*CHAIN_FAMILIES, *PLAIN_FAMILIES])
@@ -36,13 +37,13 @@ def test_models_that_cannot_verify_trees_step_down_and_say_so(family):
 
 def test_the_self_test_sees_a_mask_that_is_wrong():
     target = tiny_target("mistral_sliding")
-    target.mask_kind = "full"
+    target.masks.kind = "full"
     assert not selftest.passes(target, selftest.TREE)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2_sliding"])
 def test_a_prompt_in_chunks_equals_one_pass(family, monkeypatch):
-    monkeypatch.setattr("aded.model.PREFILL_CHUNK", 7)
+    monkeypatch.setattr("aded.session.PREFILL_CHUNK", 7)
     target = tiny_target(family)
     ids = np.random.default_rng(0).integers(0, VOCAB, 3 * WINDOW + 2).tolist()
     session = target.session(8)  # smaller than the prompt: it grows

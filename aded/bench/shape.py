@@ -107,7 +107,8 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from aded.model import TargetModel, choose_device, choose_dtype
+    from aded.loading import choose_device, choose_dtype
+    from aded.model import TargetModel
 
     shape = {**SHAPES, **HIDDEN_SHAPES}.get(name)
     if shape is None:

@@ -1,0 +1,99 @@
+"""What every token of a pass may see: additive masks by the model's own rules for its layers.
+
+A 4-D float mask, 0 or the dtype's minimum, is the form that every attention code of Transformers takes the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+MaskKind = Literal["full", "sliding", "by layer type", "none"]
+
+
+class Masks:
+    """Masks of one model; ``kind`` is the one that its self-test found right."""
+
+    def __init__(self, config: Any, dtype: torch.dtype, device: torch.device) -> None:
+        self.config, self.dtype, self.device = config, dtype, device
+        self.kind: MaskKind = "full"
+
+    def growing(self, ancestors: np.ndarray, positions: np.ndarray, past: int) -> Any:
+        """The additive mask of a pass in which ``n`` tokens see ``past`` committed ones and, of themselves, ``ancestors``.
+
+        Args:
+            ancestors: bool ``[n, n]``.
+            positions: logical position of each token, int ``[n]``.
+            past: committed tokens.
+
+        Returns:
+            Float ``[1, 1, n, past + n]`` (0 or the dtype's minimum), a dictionary of such by layer type, or None.
+        """
+        if self.kind == "none":
+            return None
+        visible = np.concatenate([np.ones((len(ancestors), past), dtype=bool), ancestors], axis=1)
+        if self.kind == "full":
+            return self._additive(visible)
+        keys = np.concatenate([np.arange(past), positions])
+        if self.kind == "sliding":
+            return self._additive(visible & self._window("sliding_attention", positions, keys))
+        kinds = sorted(set(self.config.layer_types))
+        return {kind: self._additive(visible & self._window(kind, positions, keys)) for kind in kinds}
+
+    def fixed(self, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, keys: torch.Tensor) -> Any:
+        """As ``growing``, for a pass of fixed shape, from tensors on the device and nothing read back.
+
+        Args:
+            ancestors: bool ``[n, n]``; depths: int64 ``[n]``; length: committed tokens, int64 scalar.
+            keys: 0 to ``seen - 1``, the slots that attention sees, int64 ``[seen]``.
+
+        Returns:
+            Float ``[1, 1, n, seen]`` or a dictionary of such by layer type.
+        """
+        node = (keys - length).clamp(0, len(depths) - 1)  # the tree's node in each slot
+        past = keys < length
+        inside = (keys >= length) & (keys < length + len(depths))
+        visible = past | (inside & ancestors[:, node])
+        where = torch.where(past, keys, length + depths[node])
+        positions = (length + depths)[:, None]
+
+        def additive(kind: str) -> torch.Tensor:
+            seen = visible
+            if kind == "sliding_attention":
+                seen = visible & (where > positions - int(self.config.sliding_window))
+            elif kind == "chunked_attention":
+                size = int(self.config.attention_chunk_size)
+                seen = visible & (where // size == positions // size)
+            mask = torch.zeros(seen.shape, dtype=self.dtype, device=seen.device)
+            return mask.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
+
+        if self.kind == "by layer type":
+            return {kind: additive(kind) for kind in sorted(set(self.config.layer_types))}
+        return additive("sliding_attention" if self.kind == "sliding" else "full_attention")
+
+    def _window(self, kind: str, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Which keys a layer of this kind may see at all, by logical position; bool ``[n, past + n]``."""
+        q, k = queries[:, None], keys[None, :]
+        if kind == "sliding_attention":
+            return k > q - int(self.config.sliding_window)
+        if kind == "chunked_attention":
+            size = int(self.config.attention_chunk_size)
+            return k // size == q // size
+        return np.ones((len(queries), len(keys)), dtype=bool)
+
+    def _additive(self, visible: np.ndarray) -> torch.Tensor:
+        mask = torch.zeros(visible.shape, dtype=self.dtype)
+        mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(self.dtype).min)
+        return mask[None, None].to(self.device)
+
+    def candidates(self) -> list[MaskKind]:
+        """The kinds of mask that may be this model's, the likeliest first; the self-test decides."""
+        kinds = set(getattr(self.config, "layer_types", None) or [])
+        window = getattr(self.config, "sliding_window", None)
+        if len(kinds) > 1:
+            return ["by layer type", "full"]
+        if kinds == {"sliding_attention"} or (not kinds and window):
+            return ["sliding", "by layer type", "full"] if kinds else ["sliding", "full"]
+        return ["full", "by layer type"] if kinds - {"full_attention"} else ["full"]

@@ -1,0 +1,145 @@
+"""One decode's state on a target: its cache, what is committed, and the pass in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from aded.cache import KVCache
+from aded.captured import StepKind, draws_of, read_verdict
+from aded.tree import DraftTree
+from aded.verify import Rule, Verification, verify
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+PREFILL_CHUNK = 512
+
+
+@dataclass(frozen=True)
+class TreeOutput:
+    """What the target says at every node: logits ``[n, vocab]`` in the model's dtype, hidden states ``[n, hidden]`` or None."""
+
+    logits: torch.Tensor
+    hidden: torch.Tensor | None = None
+
+
+class TargetSession:
+    """One decode's state on a target: what is committed, and the pass in flight.
+
+    The root of every tree is the newest committed token, whose keys and values are not computed yet, so ``length``
+    is one less than the number of committed tokens.
+    """
+
+    def __init__(self, target: TargetModel, capacity: int) -> None:
+        self.target = target
+        self._plain = target.mode == "plain"
+        self.cache: Any = self._new_cache(capacity)
+        self._length = 0
+        self._moved: list[int] | None = None  # the path that the last step has already moved together
+
+    def _new_cache(self, capacity: int) -> Any:
+        if self._plain:
+            return _stock_cache(self.target)
+        if self.target.pool is not None:
+            return self.target.pool.take(capacity)
+        return KVCache(capacity, int(self.target.config.num_hidden_layers))
+
+    def close(self) -> None:
+        """Hand the cache to the next decode."""
+        if self.target.pool is not None and isinstance(self.cache, KVCache):
+            self.target.pool.give_back(self.cache)
+        self.cache = None
+
+    @property
+    def length(self) -> int:
+        """Tokens whose keys and values are held: the position of the next root."""
+        return self._length if self._plain else self.cache.length
+
+    def prefill(self, ids: Sequence[int]) -> None:
+        """Compute keys and values of ``ids``, in chunks; for a prompt, all of its tokens but the last."""
+        for start in range(0, len(ids), PREFILL_CHUNK):
+            chunk = np.asarray(ids[start : start + PREFILL_CHUNK], dtype=np.int64)
+            n = len(chunk)
+            self._forward(chunk, np.arange(n), np.tri(n, dtype=bool), keep=1)
+            self.commit(range(n))
+
+    def forward_tree(self, tree: DraftTree, hidden: bool = False) -> TreeOutput:
+        """Run every node in one pass; each sees the committed text and its ancestors.
+
+        Returns:
+            ``TreeOutput`` with one row a node.
+        """
+        assert not self._plain or len(tree) == 1, "this model takes one token a step"
+        output = self._forward(tree.tokens.astype(np.int64), tree.depths, tree.ancestors, hidden=hidden)
+        states = output.hidden_states[-1][0] if hidden else None
+        return TreeOutput(output.logits[0], states)
+
+    def prepare(self, nodes: int, rule: Rule, hidden: bool = False) -> None:
+        """Capture the step for a tree of ``nodes`` nodes if that has not been done: outside all timing."""
+        if self.target.pool is not None:
+            self.target.pool.step(self.cache, nodes, self._kind(rule, hidden))
+
+    def verify(
+        self, tree: DraftTree, prefix: Sequence[int] | np.ndarray, rule: Rule, hidden: bool = False
+    ) -> tuple[Verification, TreeOutput]:
+        """Run the tree and walk it: on a card one graph for all of it.
+
+        Args:
+            tree: ``n`` nodes.
+            prefix: all committed token ids, the root last.
+            rule: how the target chooses.
+            hidden: hidden states are wanted too.
+
+        Returns:
+            The verdict, and one row a node of what the target said; its tensors are valid until the next pass.
+        """
+        if self.target.pool is None:
+            output = self.forward_tree(tree, hidden)
+            verdict = verify(tree, output.logits, prefix, rule)
+            return self.target.agree(verdict), output
+        n, kind = len(tree), self._kind(rule, hidden)
+        step = self.target.pool.step(self.cache, n, kind)
+        draws = draws_of(tree, self.length, rule.settings) if kind.sampling is not None else None
+        result = step.run(tree, draws)
+        output = TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None)
+        if kind.sampling is None:
+            return verify(tree, output.logits, prefix, rule), output
+        verdict = read_verdict(result, draws)
+        self._moved = verdict.path
+        return verdict, output
+
+    def _kind(self, rule: Rule, hidden: bool) -> StepKind:
+        return StepKind(None if rule.needs_prefix else rule.settings, hidden)
+
+    def commit(self, nodes: Sequence[int]) -> None:
+        """Keep keys and values of these nodes of the last pass (ascending), drop the others."""
+        if self._plain:
+            self._length += len(nodes)
+        elif self._moved is not None and list(nodes) == self._moved[: len(nodes)]:
+            self.cache.length += len(nodes)
+        else:
+            self.cache.commit(nodes)
+        self._moved = None
+
+    def _forward(
+        self, tokens: np.ndarray, offsets: np.ndarray, ancestors: np.ndarray, hidden: bool = False, keep: int = 0
+    ) -> Any:
+        target, past = self.target, self.length
+        if not self._plain:
+            self.cache.reserve(len(tokens))
+        positions = past + np.asarray(offsets)
+        mask = target.masks.growing(ancestors, positions, past)
+        ids = torch.from_numpy(tokens)[None].to(target.device)
+        where = None if self._plain else torch.from_numpy(positions.astype(np.int64))[None].to(target.device)
+        return target.run(ids, where, mask, self.cache, hidden, keep)
+
+
+def _stock_cache(target: TargetModel) -> Any:
+    from transformers import DynamicCache
+
+    return DynamicCache(config=target.config)
