@@ -48,17 +48,24 @@ def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
 
 @dataclass(frozen=True)
 class StepKind:
-    """What a step of fixed shape computes beside logits: the verdict of these settings, or (None) none; hidden states."""
+    """What a step of fixed shape computes beside logits.
+
+    Attributes:
+        sampling: the verdict by these settings; None: no verdict.
+        hidden: hidden states too.
+        top_k: the most probable tokens at every node, this many.
+    """
 
     sampling: SamplingSettings | None
     hidden: bool = False
+    top_k: int = 0
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Seeds are inputs, not shapes: decodes that differ in the seed alone share a graph."""
         s = self.sampling
         rule = None if s is None else ("greedy",) if s.greedy else (s.temperature, s.top_k, s.top_p, s.min_p)
-        return rule, self.hidden
+        return rule, self.hidden, self.top_k
 
 
 class FixedStep:
@@ -78,16 +85,17 @@ class FixedStep:
         self._inputs = _Inputs(nodes, target.device)
         self._index = torch.arange(nodes, device=target.device)
         self._keys = torch.arange(seen, device=target.device)
-        self._result = torch.zeros(nodes + 2, dtype=torch.int64, device=target.device)
-        self._read = torch.zeros(nodes + 2, dtype=torch.int64, pin_memory=target.device.type == "cuda")
+        size = 2 + nodes + 2 * nodes * kind.top_k
+        self._result = torch.zeros(size, dtype=torch.int64, device=target.device)
+        self._read = torch.zeros(size, dtype=torch.int64, pin_memory=target.device.type == "cuda")
         self._graph: Any = None
 
     def run(self, tree: DraftTree, draws: np.ndarray | None) -> np.ndarray:
         """Verify a tree; draws: a uniform random number a node, float64 ``[n]``, or None if greedy.
 
         Returns:
-            int64 ``[2 + nodes]``: length of the accepted path, the target's own token, then node indices, those of the
-            path first. Without sampling settings its content means nothing.
+            int64 ``[2 + nodes + …]``: length of the accepted path, the target's own token, then node indices, those of the
+            path first (without sampling settings these mean nothing); then what ``top_of`` reads.
         """
         self._inputs.fill(tree, self.cache.length, draws)
         if self._graph is None:
@@ -97,6 +105,11 @@ class FixedStep:
         if self.target.device.type == "cuda":
             torch.cuda.current_stream(self.target.device).synchronize()
         return self._read.numpy()
+
+    def top_of(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """The most probable tokens of the first ``nodes`` nodes in a result of ``run``: int32 and float32 ``[nodes, top_k]``."""
+        rest = result[2 + self.nodes :].reshape(2, self.nodes, self.kind.top_k)[:, :nodes]
+        return rest[0].astype(np.int32), np.ascontiguousarray(rest[1]).view(np.float64).astype(np.float32)
 
     @torch.inference_mode()
     def capture(self, pool: Any) -> None:
@@ -130,6 +143,11 @@ class FixedStep:
         self.hidden = output.hidden_states[-1][0] if self.kind.hidden else None
         if self.kind.sampling is not None:
             self._verdict(slots)
+        if self.kind.top_k:
+            tokens, probabilities = choosing.top(self.logits, self.kind.top_k)
+            rest = self._result[2 + self.nodes :].view(2, self.nodes, self.kind.top_k)
+            rest[0].copy_(tokens)
+            rest[1].copy_(probabilities.double().view(torch.int64))
         self._read.copy_(self._result, non_blocking=True)
 
     def _verdict(self, slots: torch.Tensor) -> None:
@@ -145,7 +163,7 @@ class FixedStep:
         self._result[0] = length
         last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar would read it back
         self._result[1:2] = chosen.gather(0, last)
-        self._result[2:] = order
+        self._result[2 : 2 + self.nodes] = order
         if self.nodes > 1:
             self.cache.move(given.length + order, slots)
 

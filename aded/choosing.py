@@ -32,6 +32,20 @@ def choose(logits: torch.Tensor, settings: SamplingSettings, draws: torch.Tensor
     return torch.minimum(index, last)
 
 
+def top(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ``k`` most probable tokens at each node before any sampling setting, and their probabilities.
+
+    Args:
+        logits: ``[n, vocab]``.
+
+    Returns:
+        int64 and float32 ``[n, k]``.
+    """
+    scores = logits.float()
+    best = scores.topk(min(k, scores.shape[-1]))
+    return best.indices, (best.values - scores.logsumexp(-1, keepdim=True)).exp()
+
+
 def distribution(logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor:
     """The distributions that tokens are drawn from, float64 ``[n, vocab]``."""
     scores = logits.float() / settings.temperature if settings.temperature != 1.0 else logits.float()

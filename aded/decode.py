@@ -172,9 +172,9 @@ class Decoder:
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
-        session.prepare(len(tree), self.rule, self.drafter.needs.hidden)
+        session.prepare(len(tree), self.rule, self.drafter.needs)
         with self._timed(seconds, "verify"):
-            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs.hidden)
+            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
         pieces = self._ending.take(verdict.chosen(tree))
         emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
@@ -182,7 +182,7 @@ class Decoder:
         outcome = self._outcome(tree, verdict, context, emitted, output)
         before = self._recorder.before(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
-            self.drafter.observe(self._with_top_tokens(outcome, output))
+            self.drafter.observe(outcome)
             self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()), seconds["draft"])
         self._append(emitted)
         step = self._recorder.step(len(self._steps), outcome, verdict, pieces, budget, Seconds(**seconds), output.logits, before)
@@ -246,22 +246,8 @@ class Decoder:
     def _outcome(
         self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
     ) -> Outcome:
-        return Outcome(tree, np.array(verdict.path[: len(emitted)], dtype=np.int32), context, emitted, hidden=output.hidden)
-
-    def _with_top_tokens(self, outcome: Outcome, output: TreeOutput) -> Outcome:
-        k = self.drafter.needs.top_k
-        if not k:
-            return outcome
-        top = output.logits.float().softmax(-1).topk(k)
-        return Outcome(
-            outcome.tree,
-            outcome.path,
-            outcome.context,
-            outcome.emitted,
-            top.indices.cpu().numpy().astype(np.int32),
-            top.values.cpu().numpy(),
-            outcome.hidden,
-        )
+        path = np.array(verdict.path[: len(emitted)], dtype=np.int32)
+        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.hidden)
 
     def _append(self, emitted: np.ndarray) -> None:
         self._tokens[self._length : self._length + len(emitted)] = emitted

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from aded import choosing
 from aded.cache import KVCache
 from aded.captured import StepKind, draws_of, read_verdict
+from aded.drafters.base import DrafterNeeds
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verify
 
@@ -22,10 +24,17 @@ PREFILL_CHUNK = 512
 
 @dataclass(frozen=True)
 class TreeOutput:
-    """What the target says at every node: logits ``[n, vocab]`` in the model's dtype, hidden states ``[n, hidden]`` or None."""
+    """What the target says at every node.
+
+    Attributes:
+        logits: ``[n, vocab]`` in the model's dtype; ``hidden``: last hidden states ``[n, hidden]``, or None.
+        top_tokens, top_probabilities: its most probable tokens, int32 and float32 ``[n, k]``, or None.
+    """
 
     logits: torch.Tensor
     hidden: torch.Tensor | None = None
+    top_tokens: np.ndarray | None = None
+    top_probabilities: np.ndarray | None = None
 
 
 class TargetSession:
@@ -79,13 +88,17 @@ class TargetSession:
         states = output.hidden_states[-1][0] if hidden else None
         return TreeOutput(output.logits[0], states)
 
-    def prepare(self, nodes: int, rule: Rule, hidden: bool = False) -> None:
+    def prepare(self, nodes: int, rule: Rule, needs: DrafterNeeds = DrafterNeeds()) -> None:  # noqa: B008
         """Capture the step for a tree of ``nodes`` nodes if that has not been done: outside all timing."""
         if self.target.pool is not None:
-            self.target.pool.step(self.cache, nodes, self._kind(rule, hidden))
+            self.target.pool.step(self.cache, nodes, self._kind(rule, needs))
 
     def verify(
-        self, tree: DraftTree, prefix: Sequence[int] | np.ndarray, rule: Rule, hidden: bool = False
+        self,
+        tree: DraftTree,
+        prefix: Sequence[int] | np.ndarray,
+        rule: Rule,
+        needs: DrafterNeeds = DrafterNeeds(),  # noqa: B008
     ) -> tuple[Verification, TreeOutput]:
         """Run the tree and walk it: on a card one graph for all of it.
 
@@ -93,28 +106,37 @@ class TargetSession:
             tree: ``n`` nodes.
             prefix: all committed token ids, the root last.
             rule: how the target chooses.
-            hidden: hidden states are wanted too.
+            needs: what is wanted beside the verdict.
 
         Returns:
             The verdict, and one row a node of what the target said; its tensors are valid until the next pass.
         """
         if self.target.pool is None:
-            output = self.forward_tree(tree, hidden)
+            output = self._with_top(self.forward_tree(tree, needs.hidden), needs.top_k)
             verdict = verify(tree, output.logits, prefix, rule)
             return self.target.agree(verdict), output
-        n, kind = len(tree), self._kind(rule, hidden)
+        n, kind = len(tree), self._kind(rule, needs)
         step = self.target.pool.step(self.cache, n, kind)
         draws = draws_of(tree, self.length, rule.settings) if kind.sampling is not None else None
         result = step.run(tree, draws)
-        output = TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None)
+        top = step.top_of(result, n) if needs.top_k else (None, None)
+        output = TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None, *top)
         if kind.sampling is None:
             return verify(tree, output.logits, prefix, rule), output
         verdict = read_verdict(result, draws)
         self._moved = verdict.path
         return verdict, output
 
-    def _kind(self, rule: Rule, hidden: bool) -> StepKind:
-        return StepKind(None if rule.needs_prefix else rule.settings, hidden)
+    @torch.inference_mode()
+    def _with_top(self, output: TreeOutput, k: int) -> TreeOutput:
+        if not k:
+            return output
+        tokens, probabilities = choosing.top(output.logits, k)
+        return replace(output, top_tokens=tokens.cpu().numpy().astype(np.int32), top_probabilities=probabilities.cpu().numpy())
+
+    def _kind(self, rule: Rule, needs: DrafterNeeds) -> StepKind:
+        top_k = min(needs.top_k, self.target.vocab_size)
+        return StepKind(None if rule.needs_prefix else rule.settings, needs.hidden, top_k)
 
     def commit(self, nodes: Sequence[int]) -> None:
         """Keep keys and values of these nodes of the last pass (ascending), drop the others."""

@@ -8,6 +8,7 @@ from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 from aded import choosing, selftest
 from aded.captured import NODE_BUCKETS, context_bucket, node_bucket
 from aded.decode import Decoder, GenerationSettings
+from aded.drafters.base import DrafterNeeds
 from aded.verify import Rule, SamplingSettings
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
@@ -92,3 +93,30 @@ def test_the_choice_for_many_nodes_is_the_rule_for_each(settings):
 
     expected = [sample(rule.probabilities(row, [1]), draw) for row, draw in zip(logits, draws)]
     assert choosing.choose(logits, rule.settings, torch.tensor(draws)).tolist() == expected
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8}, {"repetition_penalty": 1.3}])
+def test_drafters_that_need_them_get_the_targets_most_probable_tokens_at_every_node(fixed, sampling):
+    target = fixed_target() if fixed else tiny_target()
+    truth = alone(target, PROMPT, 20, Rule(GenerationSettings(**sampling).sampling))
+    seen = []
+
+    class Curious(OracleDrafter):
+        needs = DrafterNeeds(top_k=5)
+
+        def observe(self, outcome):
+            seen.append(outcome)
+
+    assert (
+        Decoder(target, Curious(truth), GenerationSettings(max_new_tokens=20, budget=11, **sampling)).run(PROMPT).token_ids
+        == truth
+    )
+    for outcome in seen[:4]:
+        tree, before = outcome.tree, outcome.context.tokens.tolist()
+        assert outcome.top_tokens.shape == outcome.top_probabilities.shape == (len(tree), 5)
+        for node in range(len(tree)):
+            ids = before + tree.tokens[tree.path_to(node)[1:]].tolist()
+            expected = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].detach().softmax(-1).topk(5)
+            assert outcome.top_tokens[node].tolist() == expected.indices.tolist()
+            assert np.allclose(outcome.top_probabilities[node], expected.values.numpy(), atol=1e-5)
