@@ -17,7 +17,7 @@ from aded import budget as budgets
 from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.plain import PlainDrafter
-from aded.errors import AdedError
+from aded.errors import AdedError, check_text
 from aded.methods import METHODS, Method, find_method
 from aded.model import TargetModel
 from aded.recording import Recorder
@@ -62,6 +62,8 @@ class GenerationSettings:
             raise AdedError(f"budget is {self.budget}; give 'auto' or a number of nodes from 1 to {MOST_NODES}")
         if any(not s for s in self.stop):
             raise AdedError("a stop string is empty; leave it out")
+        for text in self.stop:
+            check_text(text, "a stop string")
         _ = self.sampling
 
     @property

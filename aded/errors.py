@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class AdedError(ValueError):
     """Something the caller asked for cannot be done; the message is one line and says the remedy."""
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse text that is no Unicode: half surrogate pairs, as from undecodable bytes on a command line or ``\\ud800`` in JSON."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise AdedError(f"{what} holds characters that are no valid Unicode; give it as UTF-8 text") from None

@@ -18,7 +18,7 @@ from aded import budget, parallel, selftest, weights
 from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
 from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool
-from aded.errors import AdedError
+from aded.errors import AdedError, check_text
 from aded.loading import choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.masks import Masks
 from aded.packing import pack_linears
@@ -195,6 +195,7 @@ class TargetModel:
         Raises:
             AdedError: the text is empty, or it and at least one new token do not fit the context.
         """
+        check_text(text, "the prompt")
         if not text.strip():
             raise AdedError("the prompt is empty; write one, with --prompt or --prompt-file on the command line")
         if not raw and getattr(self.tokenizer, "chat_template", None):

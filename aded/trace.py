@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from aded.errors import AdedError
+from aded.errors import AdedError, check_text
 
 VERSION = 1
 
@@ -368,6 +368,8 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         raise ValueError(f"{where} is not of type {kind.__name__}")
     if kind is float and not math.isfinite(value):
         raise ValueError(f"{where} is not a finite number")
+    if kind is str:
+        check_text(value, where)
     return value
 
 

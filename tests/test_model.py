@@ -92,6 +92,8 @@ def test_prompts_that_are_empty_or_do_not_fit_are_refused():
     target = tiny_target("llama")
     with pytest.raises(AdedError, match="empty"):
         target.encode("  \n")
+    with pytest.raises(AdedError, match="no valid Unicode"):
+        target.encode("half a pair: \ud800")
     with pytest.raises(AdedError, match="shorten it by at least 45 tokens"):
         target.encode("word " * 300)
     with pytest.raises(AdedError, match="token ids"):

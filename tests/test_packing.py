@@ -21,6 +21,18 @@ def test_packed_models_say_what_stock_models_say():
     assert not any("forward" in vars(m) for m in model.modules())
 
 
+def test_a_row_is_the_same_to_the_last_bit_however_many_come_with_it():
+    torch.manual_seed(0)
+    layer = nn.Linear(1536, 576)
+    if not packing.pack_linears(nn.Sequential(layer)):
+        pytest.skip("this build of PyTorch has no packed product")
+    rows = torch.randn(1, 64, 1536)
+    with torch.inference_mode():
+        together = layer(rows)
+        for n in (1, 2, 3, 5, 8, 17, 40):
+            assert torch.equal(layer(rows[:, :n]), together[:, :n])
+
+
 def test_gradients_flow_through_the_layers_own_weights():
     model = tiny_model("llama")
     packing.pack_linears(model)

@@ -56,6 +56,7 @@ def damaged(made, change) -> str:
         lambda b: b["steps"][0].update(emitted=[1, 2, 3, 4]),
         lambda b: b.update(prefill_seconds=True),
         lambda b: b.update(token_ids=[1]),
+        lambda b: b.update(text="half a pair: \ud800"),
         lambda b: b.update(version=99),
         lambda b: b.update(format="other"),
     ],
