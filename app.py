@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from aded.cli import Parser
 from aded.errors import AdedError
 
 HOST, PORT = "127.0.0.1", 7860
@@ -16,9 +18,7 @@ HOST, PORT = "127.0.0.1", 7860
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line; the environment variables GRADIO_SERVER_NAME and GRADIO_SERVER_PORT are its defaults."""
-    parser = argparse.ArgumentParser(
-        prog="app.py", description="ADED Explorer: speculative decoding on a real model, step by step."
-    )
+    parser = Parser(prog="app.py", description="ADED Explorer: speculative decoding on a real model, step by step.")
     parser.add_argument(
         "--host", default=os.environ.get("GRADIO_SERVER_NAME") or HOST, help="address to listen on (default: %(default)s)"
     )
@@ -36,10 +36,10 @@ def check(options: argparse.Namespace) -> int:
     Raises:
         AdedError: a wrong port, a missing folder or file, an unknown device or dtype, an address that cannot be had.
     """
-    if not options.port.isdigit() or not 0 < int(options.port) < 65536:
+    if not re.fullmatch("[0-9]{1,5}", options.port) or not 0 < int(options.port) < 65536:
         raise AdedError(f"port is '{options.port}'; give a number from 1 to 65535")
     _check_model(options.model)
-    if options.device not in ("auto", "cpu", "cuda") and not options.device.removeprefix("cuda:").isdigit():
+    if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", options.device):
         raise AdedError(f"unknown device '{options.device}'; give auto, cpu, cuda or cuda:N")
     if options.dtype not in ("auto", "float32", "bfloat16", "float16"):
         raise AdedError(f"unknown dtype '{options.dtype}'; give auto, float32, bfloat16 or float16")
@@ -50,7 +50,9 @@ def check(options: argparse.Namespace) -> int:
 def _check_model(spec: str) -> None:
     """A path must exist; a hub id is looked up when the model is loaded."""
     path = Path(spec).expanduser()
-    looks_local = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1 or not spec.strip()
+    if not spec.strip():
+        raise AdedError("the model is empty; give 'default', a hub id, a folder, or a .gguf file")
+    looks_local = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
     if looks_local and not path.exists():
         raise AdedError(f"there is no model at '{spec}'; give 'default', a hub id, a folder, or a .gguf file")
 
@@ -61,8 +63,9 @@ def _check_address(host: str, port: int) -> None:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except OSError as error:
-        raise AdedError(f"cannot listen on {host}:{port}: {error.strerror}; give another --port or --host") from None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no address"
+        raise AdedError(f"cannot listen on {host}:{port}: {reason}; give another --port or --host") from None
 
 
 def on_desktop() -> bool:

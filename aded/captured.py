@@ -8,7 +8,6 @@ CUDA it is captured once and replayed, elsewhere it runs as it is (slower, but t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,9 @@ import torch
 
 from aded import choosing
 from aded.cache import KVCache
+from aded.noise import key_of, signed, uniform
 from aded.tree import DraftTree
-from aded.verify import SamplingSettings, Verification, uniform
+from aded.verify import SamplingSettings, Verification
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -90,14 +90,14 @@ class FixedStep:
         self._read = torch.zeros(size, dtype=torch.int64, pin_memory=target.device.type == "cuda")
         self._graph: Any = None
 
-    def run(self, tree: DraftTree, draws: np.ndarray | None) -> np.ndarray:
-        """Verify a tree; draws: a uniform random number a node, float64 ``[n]``, or None if greedy.
+    def run(self, tree: DraftTree, keys: np.ndarray | None) -> np.ndarray:
+        """Verify a tree; keys: see ``keys_of``.
 
         Returns:
             int64 ``[2 + nodes + …]``: length of the accepted path, the target's own token, then node indices, those of the
             path first (without sampling settings these mean nothing); then what ``top_of`` reads.
         """
-        self._inputs.fill(tree, self.cache.length, draws)
+        self._inputs.fill(tree, self.cache.length, keys)
         if self._graph is None:
             self._body()
         else:
@@ -154,7 +154,7 @@ class FixedStep:
         """The walk for all nodes at once: accepted is a node that holds, as its ancestors do, what was chosen at its parent."""
         given, sampling = self._inputs, self.kind.sampling
         assert sampling is not None
-        chosen = choosing.choose(self.logits, sampling, given.draws)
+        chosen = choosing.choose(self.logits, sampling, given.keys)
         held = (given.tokens == chosen[given.parents]) & (self._index < given.count) | (self._index == 0)
         wrong = given.ancestors.float() @ (~held).float()[:, None]
         accepted = wrong[:, 0] == 0
@@ -172,24 +172,24 @@ class _Inputs:
     """A step's inputs in one pinned buffer and its image on the device: one copy carries them all."""
 
     def __init__(self, nodes: int, device: torch.device) -> None:
-        words = 4 * nodes + 2  # tokens, depths, parents, draws; length, count
+        words = 4 * nodes + 2  # tokens, depths, parents, keys; length, count
         size = 8 * words + nodes * nodes
         self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
         self._device = torch.zeros(size, dtype=torch.uint8, device=device)
         host = self._host.numpy()
         words_of, rest = host[: 8 * words].view(np.int64), host[8 * words :]
         self._tokens, self._depths, self._parents = (words_of[i * nodes : (i + 1) * nodes] for i in range(3))
-        self._draws = words_of[3 * nodes : 4 * nodes].view(np.float64)
+        self._keys = words_of[3 * nodes : 4 * nodes]
         self._scalars = words_of[4 * nodes :]
         self._ancestors = rest.reshape(nodes, nodes)
         image = self._device[: 8 * words].view(torch.int64)
         self.tokens, self.depths, self.parents = (image[i * nodes : (i + 1) * nodes] for i in range(3))
-        self.draws = image[3 * nodes : 4 * nodes].view(torch.float64)
+        self.keys = image[3 * nodes : 4 * nodes]
         self.length, self.count = image[4 * nodes], image[4 * nodes + 1]
         self.ancestors = self._device[8 * words :].view(nodes, nodes).view(torch.bool)
         self._used = 0
 
-    def fill(self, tree: DraftTree, length: int, draws: np.ndarray | None) -> None:
+    def fill(self, tree: DraftTree, length: int, keys: np.ndarray | None) -> None:
         """Write a tree over ``length`` committed tokens; padding behind it sees itself and the text, and is nobody's ancestor."""
         n = len(tree)
         self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
@@ -204,8 +204,8 @@ class _Inputs:
             self._ancestors[rest, rest] = 1
         self._used = n
         self._scalars[:] = length, n
-        if draws is not None:
-            self._draws[:n] = draws
+        if keys is not None:
+            self._keys[:n] = keys
 
     def send(self) -> None:
         self._device.copy_(self._host, non_blocking=True)
@@ -275,16 +275,19 @@ class StepPool:
             self._steps.pop(id(cache), None)
 
 
-def draws_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:
-    """The random number of each node's choice, by absolute position: float64 ``[n]``, or None if greedy."""
+def keys_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:
+    """The key of each node's choice, by absolute position: int64 ``[n]`` (see ``aded.noise``), or None if greedy."""
     if settings.greedy:
         return None
-    by_depth = np.array([uniform(settings.seed, length + 1 + d) for d in range(int(tree.depths.max()) + 1)])
+    by_depth = np.array([signed(key_of(settings.seed, length + 1 + d)) for d in range(int(tree.depths.max()) + 1)])
     return by_depth[tree.depths]
 
 
-def read_verdict(result: np.ndarray, draws: np.ndarray | None) -> Verification:
+def read_verdict(result: np.ndarray, tree: DraftTree, keys: np.ndarray | None) -> Verification:
     """A step's result as the walk that it stands for."""
     path = result[2 : 2 + int(result[0])].tolist()
-    numbers: Sequence[float | None] = [None] * len(path) if draws is None else draws[path].tolist()
-    return Verification(path, int(result[1]), list(numbers))
+    verdict = Verification(path, int(result[1]))
+    numbers: list[float | None] = [None] * len(path)
+    if keys is not None:
+        numbers = [uniform(int(keys[node]), token) for node, token in zip(path, verdict.chosen(tree))]
+    return Verification(path, verdict.next_token, numbers)

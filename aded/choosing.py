@@ -1,23 +1,24 @@
 """The target's choice at many nodes at once, in tensor code that a CUDA graph can hold.
 
-The same rule as ``aded.verify.Rule`` without processors: temperature, top-k, top-p, min-p, then the token at the node's
-random number in the order of token ids.
+The same rule as ``aded.verify.Rule`` without processors: temperature, top-k, top-p, min-p, then the draw by the
+node's position.
 """
 
 from __future__ import annotations
 
 import torch
 
+from aded.noise import exponentials
 from aded.verify import SamplingSettings
 
 
-def choose(logits: torch.Tensor, settings: SamplingSettings, draws: torch.Tensor) -> torch.Tensor:
+def choose(logits: torch.Tensor, settings: SamplingSettings, keys: torch.Tensor) -> torch.Tensor:
     """One token a node.
 
     Args:
         logits: ``[n, vocab]``.
         settings: without a repetition penalty, which needs each node's prefix.
-        draws: uniform in [0, 1), float64 ``[n]``; not read if greedy.
+        keys: of each node's position, int64 ``[n]`` (see ``aded.noise``); not read if greedy.
 
     Returns:
         int64 ``[n]``.
@@ -25,11 +26,7 @@ def choose(logits: torch.Tensor, settings: SamplingSettings, draws: torch.Tensor
     if settings.greedy:
         return logits.argmax(-1)
     probabilities = distribution(logits, settings)
-    total = probabilities.cumsum(-1)
-    target = draws[:, None] * total[:, -1:]
-    index = torch.searchsorted(total, target, right=True)[:, 0]
-    last = probabilities.shape[-1] - 1 - (probabilities > 0).flip(-1).to(torch.uint8).argmax(-1)
-    return torch.minimum(index, last)
+    return (exponentials(keys, probabilities.shape[-1]) / probabilities).argmin(-1)
 
 
 def top(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:

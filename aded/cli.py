@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -24,6 +25,9 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status (0, 2 for a user's error, 130 when interrupted)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to stop
     options = build_parser().parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -48,6 +52,7 @@ def build_parser() -> Parser:
     _add_matrix(commands)
     _add_fetch(commands)
     _add_bench(commands)
+    _add_ablate(commands)
     return parser
 
 
@@ -134,18 +139,51 @@ def _add_replay(commands: Any) -> None:
 
 
 def _add_matrix(commands: Any) -> None:
-    parser = commands.add_parser("matrix", help="make or show a base matrix for ADED")
+    parser = commands.add_parser("matrix", help="make, change, show or judge a base matrix for ADED")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
-    build = actions.add_parser("build", help="count a file of token ids")
-    build.add_argument("--tokens", required=True, metavar="FILE.npy", help="a flat array of token ids")
-    build.add_argument("--separator", type=int, default=0, metavar="ID", help="the token id that ends each sequence (default: 0)")
-    build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer made the ids")
-    build.add_argument("--out", required=True, metavar="FILE")
-    build.set_defaults(run=_matrix_build)
+    _add_matrix_making(actions)
     show = actions.add_parser("show", help="print what a matrix holds")
     show.add_argument("file", metavar="FILE")
+    show.add_argument("--model", metavar="SPEC", help="whose tokenizer tells the tokens' texts (default: one that is at hand)")
     show.add_argument("--json", action="store_true")
     show.set_defaults(run=_matrix_show)
+    compare = actions.add_parser("compare", help="how well a matrix represents its model, on the model's own outputs")
+    compare.add_argument("file", metavar="FILE")
+    outputs = compare.add_mutually_exclusive_group(required=True)
+    outputs.add_argument("--questions", metavar="FILE", help="JSON lines; the model answers them greedily first")
+    outputs.add_argument("--recorded", metavar="FILE", help="recorded outputs, JSON lines of token ids")
+    compare.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
+    compare.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    compare.add_argument("--json", action="store_true")
+    add_model_options(compare)
+    compare.set_defaults(run=_matrix_compare)
+
+
+def _add_matrix_making(actions: Any) -> None:
+    build = actions.add_parser("build", help="count texts or a file of token ids")
+    source = build.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
+    source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
+    build.add_argument(
+        "--separator",
+        type=int,
+        metavar="ID",
+        help="the token id that ends each text (default: 0; of --text: the tokenizer's own)",
+    )
+    build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
+    build.add_argument("--out", required=True, metavar="FILE")
+    build.set_defaults(run=_matrix_build)
+    merge = actions.add_parser("merge", help="add up the counts of matrices of one tokenizer")
+    merge.add_argument("files", nargs="+", metavar="FILE")
+    merge.add_argument("--out", required=True, metavar="FILE")
+    merge.set_defaults(run=_matrix_merge)
+    prune = actions.add_parser("prune", help="keep the most frequent successors and contexts")
+    prune.add_argument("file", metavar="FILE")
+    prune.add_argument("--rows", type=int, metavar="N", help="at most so many rows")
+    prune.add_argument("--bytes", type=int, metavar="N", help="a file of at most so many bytes")
+    prune.add_argument("--successors", type=int, metavar="K", help="at most so many successors a row")
+    prune.add_argument("--out", required=True, metavar="FILE")
+    prune.set_defaults(run=_matrix_prune)
 
 
 def _add_fetch(commands: Any) -> None:
@@ -164,6 +202,24 @@ def _add_bench(commands: Any) -> None:
     parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
     command.add_options(parser)
     parser.set_defaults(run=command.run)
+
+
+def _add_ablate(commands: Any) -> None:
+    parser = commands.add_parser("ablate", help="what each part of ADED is worth: one setting changed at a time")
+    texts = parser.add_mutually_exclusive_group(required=True)
+    texts.add_argument("--recorded", metavar="FILE", help="replay recorded outputs, no model needed")
+    texts.add_argument("--questions", metavar="FILE", help="put these questions to the model")
+    parser.add_argument("--settings", metavar="A,B", help="change only these (default: all)")
+    parser.add_argument("--matrix", action="append", default=[], metavar="NAME=FILE", help="one more corpus; may be given again")
+    parser.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, charts")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object and nothing else")
+    add_model_options(parser)
+    parser.set_defaults(run=_ablate)
 
 
 def _budget(text: str) -> int | str:
@@ -193,12 +249,12 @@ def _generate(options: argparse.Namespace) -> int:
         stop=tuple(options.stop),
         raw=options.raw,
     )
-    prompt = _prompt(options)
+    prompt, method_options = _prompt(options), _method_options(options, method)
     _check_target(options.trace)
     with terminal.Progress() as progress:
         model = load_model(options, progress)
         progress("preparing the method", None)
-        decoder = Decoder(model, method.name, settings, _method_options(options, method), record=bool(options.trace))
+        decoder = Decoder(model, method.name, settings, method_options, record=bool(options.trace))
     stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)
     if model.notice:
         print(f"note: {model.notice}", file=sys.stderr)
@@ -219,6 +275,9 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
             stream.write(step)
     except KeyboardInterrupt:
         steps.close()
+        decoder.close()
+        if not decoder.began:
+            raise  # the prompt was still being read: there is nothing to show
         return True
     return False
 
@@ -249,7 +308,8 @@ def _prompt(options: argparse.Namespace) -> str:
 
 def _check_target(path: str | None) -> None:
     """Find out before a long run whether its record can be written."""
-    if path and (Path(path).is_dir() or not os.access(Path(path).absolute().parent, os.W_OK)):
+    where = Path(path).resolve() if path else None
+    if where and ((where.exists() and not where.is_file()) or not os.access(where.parent, os.W_OK)):
         raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
 
 
@@ -286,11 +346,44 @@ def _fetch(options: argparse.Namespace) -> None:
 def _matrix_build(options: argparse.Namespace) -> None:
     from aded import corpus
 
-    print(corpus.build_from_tokens(options.tokens, options.separator, options.model, options.out))
+    if options.text:
+        print(corpus.build_from_texts(options.text, options.separator, options.model, options.out))
+    else:
+        print(corpus.build_from_tokens(options.tokens, options.separator or 0, options.model, options.out))
+
+
+def _matrix_merge(options: argparse.Namespace) -> None:
+    from aded import corpus
+
+    print(corpus.merge(options.files, options.out))
+
+
+def _matrix_prune(options: argparse.Namespace) -> None:
+    from aded import corpus
+
+    print(corpus.prune(options.file, options.rows, options.successors, options.bytes, options.out))
 
 
 def _matrix_show(options: argparse.Namespace) -> None:
-    from aded.trigram import TrigramMatrix
+    from aded import corpus
 
-    summary = TrigramMatrix.load(options.file).summary()
-    print(json.dumps(summary, indent=2) if options.json else "\n".join(f"{k}: {v}" for k, v in summary.items()))
+    body = corpus.describe(options.file, options.model)
+    print(json.dumps(body, indent=2, ensure_ascii=False) if options.json else corpus.description(body))
+
+
+def _matrix_compare(options: argparse.Namespace) -> None:
+    from aded import fidelity, terminal
+
+    with terminal.Progress() as progress:
+        rows = fidelity.run(options, progress)
+    print(json.dumps(rows, indent=2) if options.json else fidelity.table(rows))
+
+
+def _ablate(options: argparse.Namespace) -> None:
+    from aded import ablation, terminal
+
+    with terminal.Progress() as progress:
+        results = ablation.run(options, progress)
+    if options.out:
+        ablation.write(results, Path(options.out))
+    print(ablation.dumps(results) if options.json else ablation.table(results["rows"]))

@@ -112,6 +112,8 @@ class Decoder:
         warm_up()
         budgets.warm_up()
         self.record = record
+        self.prefill_seconds = 0.0
+        self._steps: list[Step] = []
         self.clock = 0.0
         self.finish_reason: FinishReason | None = None
 
@@ -155,7 +157,7 @@ class Decoder:
         detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
         self._ending = Ending(detokenizer, self.model.eos_ids, self.settings.stop, room, reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule)
-        self._steps: list[Step] = []
+        self._steps = []
         self._session: TargetSession | None = self.model.session(len(ids) + room + 2 * self.budget.cap)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
@@ -204,6 +206,11 @@ class Decoder:
         session, self._session = getattr(self, "_session", None), None
         if session is not None:
             session.close()
+
+    @property
+    def began(self) -> bool:
+        """Whether the prompt has been read, so that there is a record."""
+        return bool(self._steps) or self.prefill_seconds > 0
 
     @property
     def trace(self) -> Trace:

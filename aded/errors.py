@@ -8,7 +8,7 @@ class AdedError(ValueError):
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse text that is no Unicode: half surrogate pairs, as from undecodable bytes on a command line or ``\\ud800`` in JSON."""
+    """Refuse text that is no Unicode: half surrogate pairs, as from stray bytes on a command line or ``\\ud800`` in JSON."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -82,7 +82,7 @@ def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | N
     Raises:
         AdedError: ``path`` is missing, damaged or of another tokenizer.
     """
-    if path:
+    if path is not None:
         return _load_matrix(str(path), model.fingerprint, model.vocab_size)
     for file in sorted(ASSETS.glob("*.trigram.safetensors")):
         try:

@@ -28,7 +28,11 @@ def pack_linears(model: nn.Module) -> int:
     layers = [
         m for m in model.modules() if type(m) is nn.Linear and m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"
     ]
-    if not layers or not torch.backends.mkldnn.is_available() or _free_bytes() < 2 * sum(m.weight.nbytes for m in layers):
+    if (
+        not layers
+        or not torch.backends.mkldnn.is_available()
+        or free_bytes(torch.device("cpu")) < 2 * sum(m.weight.nbytes for m in layers)
+    ):
         return 0
     try:
         if not _is_right(layers[0]):
@@ -79,8 +83,10 @@ def _is_right(layer: nn.Linear) -> bool:
         return bool(torch.allclose(found, expected, atol=TOLERANCE * float(expected.abs().max() + 1e-6), rtol=TOLERANCE))
 
 
-def _free_bytes() -> int:
-    """Memory that can be had without swapping; 0 where the system does not say."""
+def free_bytes(device: torch.device) -> int:
+    """Memory that can be had on a device (on the CPU without swapping); 0 where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))

@@ -11,7 +11,7 @@ import torch
 
 from aded import choosing
 from aded.cache import KVCache
-from aded.captured import StepKind, draws_of, read_verdict
+from aded.captured import StepKind, keys_of, read_verdict
 from aded.drafters.base import DrafterNeeds
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verify
@@ -117,13 +117,13 @@ class TargetSession:
             return self.target.agree(verdict), output
         n, kind = len(tree), self._kind(rule, needs)
         step = self.target.pool.step(self.cache, n, kind)
-        draws = draws_of(tree, self.length, rule.settings) if kind.sampling is not None else None
-        result = step.run(tree, draws)
+        keys = keys_of(tree, self.length, rule.settings) if kind.sampling is not None else None
+        result = step.run(tree, keys)
         top = step.top_of(result, n) if needs.top_k else (None, None)
         output = TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None, *top)
         if kind.sampling is None:
             return verify(tree, output.logits, prefix, rule), output
-        verdict = read_verdict(result, draws)
+        verdict = read_verdict(result, tree, keys)
         self._moved = verdict.path
         return verdict, output
 

@@ -31,6 +31,11 @@ def harmless(text: str) -> str:
     return "".join(c if c in "\n\t" or (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") else visible(c) for c in text)
 
 
+def one_line(text: str) -> str:
+    """Text of a record's header or note as one harmless line."""
+    return harmless(text).replace("\n", " ")
+
+
 class Progress:
     """One line on the standard error that says what is going on; a bar where the fraction is known."""
 
@@ -88,7 +93,7 @@ def summary_table(trace: Trace) -> str:
     if trace.steps:
         rows.append(("draft budget", f"{trace.steps[-1].budget.nodes} nodes, {trace.steps[-1].budget.why}"))
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return "\n".join(f"{name:<{width}}  {one_line(value)}" for name, value in rows)
 
 
 def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
@@ -100,7 +105,7 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
     if only is not None and not 0 <= only < len(trace.steps):
         raise AdedError(f"there is no step {only}; the record has {len(trace.steps)} steps, counted from 0")
     head = trace.header
-    print(_paint(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}", BOLD, color))
+    print(_paint(one_line(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}"), BOLD, color))
     for step in trace.steps if only is None else [trace.steps[only]]:
         print(_step_line(step, color))
         for line in tree_lines(step, color, whole=only is not None):
@@ -114,7 +119,7 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
 def _step_line(step: Step, color: bool) -> str:
     drafted = len(step.tree.tokens) - 1
     texts = [_paint(visible(t), DRAFT if o == "draft" else TARGET, color) for t, o in zip(step.texts, step.origins) if t]
-    note = f" ({step.note})" if step.note else ""
+    note = f" ({one_line(step.note)})" if step.note else ""
     figures = f"drafted {drafted}, accepted {step.accepted}, {1000 * step.seconds.total:.1f} ms"
     return f"step {step.index}: {figures}{note}: {' '.join(texts)}"
 

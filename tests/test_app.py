@@ -61,3 +61,24 @@ def test_the_page_is_built_without_the_engine():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--port", "²"],
+        ["--port", "9" * 5000],
+        ["--host", "a..b"],
+        ["--host", "x" * 80],
+        ["--model", ""],
+        ["--device", "cuda:²"],
+        ["--what"],
+    ],
+)
+def test_odd_values_are_one_line_too(arguments, capsys):
+    try:
+        status = app.main([*arguments, "--no-browser"])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1

@@ -201,3 +201,24 @@ def test_the_engine_is_usable_without_gradio():
 def test_settings_reach_the_loop(tiny):
     decoder = Decoder(tiny, "aded", GenerationSettings(budget=5), {"preset": "paper", "simulations": 7})
     assert decoder.drafter.settings()["simulations"] == 7
+
+
+def test_a_record_cannot_steer_the_terminal(tiny, capsys, tmp_path):
+    file = tmp_path / "t.json"
+    run("generate", "--prompt", "a b c", "--max-new-tokens", "5", "--trace", str(file))
+    body = json.loads(file.read_text())
+    body["header"]["label"] = body["header"]["model"] = "\x1b]0;title\x07\x1b[31m\n"
+    body["steps"][0]["note"] = body["steps"][0]["budget"]["why"] = "\x1b[2J"
+    file.write_text(json.dumps(body))
+    capsys.readouterr()
+    assert run("replay", str(file)) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_ctrl_c_while_the_prompt_is_read_is_a_clean_stop(tiny, capsys, monkeypatch):
+    def interrupted(self, ids):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("aded.session.TargetSession.prefill", interrupted)
+    assert run("generate", "--prompt", "a b c") == 130
+    assert "Traceback" not in capsys.readouterr().err

@@ -13,7 +13,7 @@ from aded.model import TargetModel
 from aded.verify import Rule
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
-SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 11}
+SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 5}
 NEW = 40
 
 

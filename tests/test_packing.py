@@ -47,9 +47,9 @@ def test_other_dtypes_stay_as_they_are(dtype):
 
 def test_without_memory_or_the_operator_nothing_is_packed(monkeypatch):
     model = tiny_model("llama")
-    monkeypatch.setattr(packing, "_free_bytes", lambda: 0)
+    monkeypatch.setattr(packing, "free_bytes", lambda device: 0)
     assert packing.pack_linears(model) == 0
-    monkeypatch.setattr(packing, "_free_bytes", lambda: 1 << 40)
+    monkeypatch.setattr(packing, "free_bytes", lambda device: 1 << 40)
 
     def missing(weight):
         raise NotImplementedError

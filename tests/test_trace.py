@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import pytest
 from fakes import tiny_target
@@ -57,6 +58,11 @@ def damaged(made, change) -> str:
         lambda b: b.update(prefill_seconds=True),
         lambda b: b.update(token_ids=[1]),
         lambda b: b.update(text="half a pair: \ud800"),
+        lambda b: b.update(prefill_seconds=10**400),
+        lambda b: b.update(prefill_seconds=-1),
+        lambda b: b["steps"][0]["seconds"].update(draft=1.7e308),
+        lambda b: b["header"].update(settings={"a": [[[[[[[[[[1]]]]]]]]]]}),
+        lambda b: b["header"].update(settings={"a": "\ud800"}),
         lambda b: b.update(version=99),
         lambda b: b.update(format="other"),
     ],
@@ -78,6 +84,22 @@ def test_missing_and_unwritable_files_are_refused(made, tmp_path):
         trace.load(tmp_path / "none.json")
     with pytest.raises(AdedError, match="cannot write"):
         trace.save(made, tmp_path / "no" / "such" / "folder.json")
+
+
+def test_what_is_no_ordinary_file_is_not_replaced_and_links_are_followed(made, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AdedError, match="ordinary file"):
+        trace.save(made, tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "real.json")
+    trace.save(made, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert trace.load(tmp_path / "real.json").lanes == [made]
+
+
+def test_a_number_out_of_range_in_settings_is_refused(made):
+    text = trace.dumps(made).replace('"settings":{', '"settings":{"zz":1e999,', 1)
+    with pytest.raises(AdedError, match="finite"):
+        trace.loads(text)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(made, tmp_path, monkeypatch):

@@ -165,12 +165,17 @@ def _texts(lanes: Sequence[Trace], midway: bool) -> str:
     return f"{count} texts are identical"
 
 
+def _temperature(trace: Trace) -> float:
+    value = trace.header.settings.get("temperature")  # settings of an opened file may be anything
+    return value if isinstance(value, (int, float)) else 0.0
+
+
 def _sampling_note(lanes: Sequence[Trace]) -> str:
     """Why texts may differ although nothing is wrong, or because the method allows it."""
     lossy = [t.header.label for t in lanes if not t.header.lossless]
     if lossy:
         return f"{' and '.join(lossy)} may change the text: not a lossless method."
     if any(first_difference(_tokens(lanes[0]), _tokens(t)) is not None for t in lanes[1:]):
-        sampled = any((t.header.settings.get("temperature") or 0) > 0 for t in lanes)
+        sampled = any(_temperature(t) > 0 for t in lanes)
         return "Sampled texts may differ; what stays the same is the distribution." if sampled else ""
     return ""

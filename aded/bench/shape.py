@@ -109,6 +109,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
 
     from aded.loading import choose_device, choose_dtype
     from aded.model import TargetModel
+    from aded.packing import free_bytes
 
     shape = {**SHAPES, **HIDDEN_SHAPES}.get(name)
     if shape is None:
@@ -126,12 +127,24 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
         tie_word_embeddings=shape.tied,
         max_position_embeddings=4096,
     )
+    size, free = choose_dtype(dtype, where).itemsize * _parameters(config), free_bytes(where)
+    if size > free:
+        raise AdedError(
+            f"{name} takes {size / 1e9:.1f} GB and {where} has {free / 1e9:.1f} GB free; give --layers N or a smaller --shape"
+        )
     progress("drawing random weights", None)
     with torch.device(where):
         model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
     progress("checking that the model verifies trees", None)
     label = f"{name}, random weights" if layers is None else f"{name} cut to {layers} layers, random weights"
     return TargetModel(model, None, name, label)
+
+
+def _parameters(config: Any) -> int:
+    heads = config.hidden_size * (1 + config.num_key_value_heads / config.num_attention_heads) * 2
+    layer = config.hidden_size * (heads + 3 * config.intermediate_size)
+    embeddings = config.vocab_size * config.hidden_size * (1 if config.tie_word_embeddings else 2)
+    return int(config.num_hidden_layers * layer + embeddings)
 
 
 def time_steps(target: TargetModel) -> dict[int, list[float]]:
