@@ -1,16 +1,24 @@
-"""Base matrices from files of token ids."""
+"""Base matrices as files: made from text or token ids, merged, pruned, shown."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from aded import weights
-from aded.errors import AdedError
+from aded.errors import AdedError, check_text
+from aded.tokens import TokenTexts, tokenizer_fingerprint
 from aded.trigram import TrigramMatrix
 
 LARGEST_ID = 2**31 - 1
+EXAMPLES = 8
+"""Pairs that `describe` names of each kind."""
+EVIDENCE = 2
+"""Sights that a certain pair is short of: one that was seen once is less certain than one seen a hundred times."""
 
 
 def read_tokens(path: str) -> np.ndarray:
@@ -32,24 +40,199 @@ def read_tokens(path: str) -> np.ndarray:
     return tokens.astype(np.int64)
 
 
+def read_texts(path: str) -> list[str]:
+    """The texts of a file: of JSON lines (``.jsonl``), one a line; of any other file, all of it.
+
+    A line is a text, or an object with a ``text``, or with ``turns``, a list of texts.
+
+    Raises:
+        AdedError: the file is missing, not UTF-8, or a line is none of these.
+    """
+    try:
+        content = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise AdedError(f"cannot read {path}: {error.strerror or error}; give a text file") from None
+    except UnicodeDecodeError:
+        raise AdedError(f"{path} is not UTF-8 text; save it as such") from None
+    if Path(path).suffix != ".jsonl":
+        return [content] if content.strip() else []
+    return [text for number, line in enumerate(content.splitlines(), 1) if line.strip() for text in _texts(path, number, line)]
+
+
+def _texts(path: str, number: int, line: str) -> list[str]:
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        raise AdedError(f"{path}, line {number} is not JSON; correct it or leave it out") from None
+    if isinstance(body, dict):
+        body = body.get("text", body.get("turns"))
+    texts = body if isinstance(body, list) else [body]
+    if not all(isinstance(text, str) for text in texts):
+        raise AdedError(f"{path}, line {number} holds no text; write a text, or an object with 'text' or with a list 'turns'")
+    for text in texts:
+        check_text(text, f"{path}, line {number}")
+    return texts
+
+
 def build_from_tokens(path: str, separator: int, model: str, out: str) -> str:
     """Count a file of token ids and save the matrix; returns a sentence on what was made.
 
     Raises:
         AdedError: the ids are not of this model's tokenizer, or a file cannot be read or written.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
-    from aded.tokens import tokenizer_fingerprint
-
     tokens = read_tokens(path)
-    name = weights.resolve(model)
-    vocab_size = int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
+    tokenizer, vocab_size = load_tokenizer(model)
     if tokens.max() >= vocab_size:
         raise AdedError(
             f"{path} holds token id {tokens.max()}, the model {model} has {vocab_size}; give the model that wrote the ids"
         )
-    fingerprint = tokenizer_fingerprint(AutoTokenizer.from_pretrained(name))
-    matrix = TrigramMatrix.build(tokens.astype(np.int32), separator=separator, fingerprint=fingerprint, vocab_size=vocab_size)
+    return _build(tokens, separator, tokenizer, vocab_size, out)
+
+
+def build_from_texts(paths: Sequence[str], separator: int | None, model: str, out: str) -> str:
+    """Count texts, each ended by ``separator`` (None: the tokenizer's end of text), and save the matrix.
+
+    Raises:
+        AdedError: there is no text, or a file cannot be read or written.
+    """
+    texts = [text for path in paths for text in read_texts(path)]
+    tokenizer, vocab_size = load_tokenizer(model)
+    if separator is None:
+        separator = tokenizer.eos_token_id
+    if separator is None:
+        raise AdedError(f"the tokenizer of {model} has no token that ends a text; give its id with --separator")
+    ids = [i for text in texts for i in (*tokenizer(text, add_special_tokens=False)["input_ids"], separator)]
+    if not ids:
+        raise AdedError(f"there is no text in {', '.join(paths)}; give a file that holds some")
+    return _build(np.array(ids, dtype=np.int64), separator, tokenizer, vocab_size, out)
+
+
+def _build(tokens: np.ndarray, separator: int, tokenizer: Any, vocab_size: int, out: str) -> str:
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return _saved(TrigramMatrix.build(tokens, separator=separator, fingerprint=fingerprint, vocab_size=vocab_size), out)
+
+
+def merge(paths: Sequence[str], out: str) -> str:
+    """Add up the counts of matrices of one tokenizer and save the sum.
+
+    Raises:
+        AdedError: a file cannot be read or written, is damaged, or belongs to another tokenizer than the first.
+    """
+    first = TrigramMatrix.load(paths[0])
+    others = [TrigramMatrix.load(path, fingerprint=first.fingerprint, vocab_size=first.vocab_size) for path in paths[1:]]
+    return _saved(TrigramMatrix.merge([first, *others]), out)
+
+
+def prune(path: str, rows: int | None, successors: int | None, size: int | None, out: str) -> str:
+    """Cut a matrix down and save what is left; see `TrigramMatrix.prune`.
+
+    Raises:
+        AdedError: no bound or one out of range, or a file that cannot be read or written.
+    """
+    if rows is successors is size is None:
+        raise AdedError("nothing is to be pruned; give --rows, --successors or --bytes")
+    return _saved(TrigramMatrix.load(path).prune(rows=rows, successors=successors, size=size), out)
+
+
+def _saved(matrix: TrigramMatrix, out: str) -> str:
     matrix.save(out)
-    return f"{out}: {len(matrix)} rows from {len(tokens)} tokens, {Path(out).stat().st_size / 1e6:.1f} MB"
+    return f"{out}: {len(matrix)} rows from {matrix.corpus_tokens} tokens, {Path(out).stat().st_size / 1e6:.1f} MB"
+
+
+def load_tokenizer(model: str) -> tuple[Any, int]:
+    """A model's tokenizer and the size of its vocabulary, without its weights.
+
+    Raises:
+        AdedError: there is no such model.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    name = weights.resolve(model)
+    return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
+
+
+def tokenizer_at_hand(fingerprint: str) -> Any | None:
+    """A tokenizer of this fingerprint in the cache folder; nothing is fetched."""
+    from transformers import AutoTokenizer
+
+    for file in sorted(weights.cache_folder().glob("*/tokenizer.json")):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(file.parent)
+        except Exception:  # half a folder, or one of another program: as good as none
+            continue
+        if tokenizer_fingerprint(tokenizer) == fingerprint:
+            return tokenizer
+    return None
+
+
+def describe(path: str, model: str | None = None) -> dict[str, Any]:
+    """What a matrix file holds, as JSON values: its summary, its size, the pairs it is most and least certain about.
+
+    Token texts are those of ``model``'s tokenizer, else of one in the cache folder; where there is none, ids stand alone.
+
+    Raises:
+        AdedError: the file is missing or damaged, or belongs to another tokenizer than ``model``'s.
+    """
+    if model is None:
+        matrix = TrigramMatrix.load(path)
+        tokenizer = tokenizer_at_hand(matrix.fingerprint)
+    else:
+        tokenizer, vocab_size = load_tokenizer(model)
+        matrix = TrigramMatrix.load(path, fingerprint=tokenizer_fingerprint(tokenizer), vocab_size=vocab_size)
+    text_of = TokenTexts(tokenizer) if tokenizer is not None else None
+    certain, uncertain = _extremes(matrix)
+    return {
+        **matrix.summary(),
+        "bytes": Path(path).stat().st_size,
+        "certain": [_pair(matrix, row, text_of) for row in certain],
+        "uncertain": [_pair(matrix, row, text_of) for row in uncertain],
+    }
+
+
+def _extremes(matrix: TrigramMatrix) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of pairs: the most certain (first successor's count over all sights and `EVIDENCE` more) and the most uncertain.
+
+    Uncertainty is the entropy of the successors, as `entropies` estimates it.
+    """
+    pairs = np.flatnonzero(matrix.contexts[:, 0] >= 0)
+    certainty = matrix.counts[matrix.starts[pairs]] / (matrix.totals[pairs].astype(np.float64) + EVIDENCE)
+    return pairs[np.argsort(-certainty, kind="stable")[:EXAMPLES]], pairs[
+        np.argsort(-entropies(matrix)[pairs], kind="stable")[:EXAMPLES]
+    ]
+
+
+def entropies(matrix: TrigramMatrix) -> np.ndarray:
+    """Bits of each row's distribution, float64 ``[rows]``; every pruned sight counts as a successor of its own."""
+    if not len(matrix):
+        return np.zeros(0)
+    totals = matrix.totals.astype(np.float64)
+    kept = np.add.reduceat(matrix.counts.astype(np.float64), matrix.starts[:-1])
+    shares = matrix.counts / np.repeat(totals, np.diff(matrix.starts))
+    rest = 1 - kept / totals
+    bits = np.add.reduceat(-shares * np.log2(shares), matrix.starts[:-1])
+    return bits + rest * np.log2(totals)
+
+
+def _pair(matrix: TrigramMatrix, row: int, text_of: Callable[[int], str] | None) -> dict[str, Any]:
+    start, end = int(matrix.starts[row]), int(matrix.starts[row + 1])
+    pair, tokens = matrix.contexts[row].tolist(), matrix.successors[start:end].tolist()
+    counts = matrix.counts[start:end].tolist()
+    body = {"pair": pair, "sights": int(matrix.totals[row]), "successors": tokens, "counts": counts}
+    return body if text_of is None else {**body, "texts": [*map(text_of, pair)], "successor_texts": [*map(text_of, tokens)]}
+
+
+def description(body: dict[str, Any]) -> str:
+    """What `describe` found, for reading."""
+    return "\n".join(_description(body))
+
+
+def _description(body: dict[str, Any]) -> Iterator[str]:
+    kinds = ("certain", "uncertain")
+    yield from (f"{name}: {value}" for name, value in body.items() if name not in kinds)
+    for kind in kinds:
+        yield f"most {kind} pairs (sights: successors, times):"
+        for pair in body[kind]:
+            texts = [*map(repr, pair.get("texts", pair["pair"]))]
+            found = zip(pair.get("successor_texts", pair["successors"]), pair["counts"])
+            shown = ", ".join(f"{token!r} {count}" for token, count in list(found)[:4])
+            yield f"  {' '.join(texts)} ({pair['sights']}): {shown}"

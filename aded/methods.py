@@ -124,7 +124,7 @@ def _prompt_lookup(model: TargetModel, options: Mapping[str, Any], seed: int) ->
     return PromptLookupDrafter(**options)
 
 
-ADED_OPTIONS = ("matrix", "preset", "search", "c1", "c2", "depth", "simulations", "successors")
+ADED_OPTIONS = ("matrix", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback")
 
 METHODS: dict[str, Method] = {
     method.name: method

@@ -3,15 +3,18 @@
 The overlay keeps rows like those of `aded.trigram.TrigramMatrix` in a table of fixed size, least useful row out first.
 There are two rules:
 
-* *mixture*: rows for single tokens, pairs and longer contexts. A successor's probability is a mixture over all rows
-  whose context ends at the same token, longest context first (interpolated back-off). How far each kind of row is
-  trusted is learned along, by one step of expectation maximisation a token.
+* *mixture*: rows for single tokens, pairs and longer contexts. A row holds what the text went on with (counts that fade)
+  and what the target said would follow (its most probable tokens there, at accepted and rejected nodes of a draft alike;
+  the newest answer replaces the one before). A successor's probability is a mixture over all rows whose context ends at
+  the same token, longest context first, counts before answers, the base last (interpolated back-off). How far each
+  kind of row is trusted is learned along, by one step of expectation maximisation a token.
 * *published*: rows for pairs only, copied from the base at first sight; a sight adds 0.04 up to 3.0, and what results
   is used as it stands, not normalised (arXiv 2407.12021, and the draft maker published with it).
 
 Compiled code takes both parts as plain tuples of arrays (``base``, ``overlay``) and reads without bounds checks: token
-ids must have been checked before. (Longer than most modules: both rules share the table, and compiled code shares no
-classes. Numba renews its cache by the caller's file: after a change here, remove the package's ``__pycache__``.)
+ids must have been checked before. What runs in the innermost loop is inlined: counting the references of the arrays that
+a call passes on takes as long as its work. (Longer than most modules: both rules share the table, and compiled code shares
+no classes. Numba renews its cache by the caller's file: after a change here, remove the package's ``__pycache__``.)
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from aded.tree import DraftTree
 from aded.trigram import EMPTY, MOST_SUCCESSORS, TrigramMatrix, find_row, pair_key, unpack_row
 
 ORDERS = (1, 2, 3, 4, 6)
@@ -27,12 +31,19 @@ ROWS = 1 << 15
 """Rows an overlay holds: with five orders, the contexts of the newest 6 500 tokens or more."""
 SLOTS = 8
 """Successors of a mixture row; more are never worth a place in a draft."""
+TOLD = 8
+"""The target's most probable tokens that a row holds, and how many are asked of it at every node."""
+TOLD_ORDERS = 3
+"""Context lengths that its answers are kept under, shortest first: longer contexts of rejected nodes hardly come again."""
+TOLD_AGE = 2000
+"""A context that the target answered in is worth keeping as long as one that the text held so many tokens ago."""
 FADE = 0.8
 """How much of a row's weights is left when the context is seen again: the newest successors count most."""
 TRUST_OVERLAY = 0.3
 TRUST_SINGLE = 0.35
 TRUST_PAIR = 0.5
-"""First guesses at the weight of an overlay row, and of the base's rows for a single token and for a pair."""
+TRUST_TOLD = 0.5
+"""First guesses at the weight of an overlay row, of the base's for a token and for a pair, and of the target's answers."""
 TRUST_EVIDENCE = 20.0
 """How many sights a first guess is worth against what the session shows."""
 ENOUGH = 0.01
@@ -44,9 +55,9 @@ WAYS = 8  # places that a context may take in the table
 USEFUL_SIGHT = 256  # a row seen once more is as useful as one seen that many tokens later,
 USEFUL_SIGHTS = 16  # up to this many sights
 UNKNOWN = 1e-6  # probability of a successor that no row knows
-BASE_LEVELS = 2  # base rows of a single token, of a pair
-LEVELS = BASE_LEVELS + len(ORDERS)
-ROOM = 2 * MOST_SUCCESSORS + 128  # successors of one context before the best are kept: two base rows and the overlay's
+SINGLE, PAIR, TOLD_ROWS, SEEN_ROWS = 0, 1, 2, 3  # levels: the base's rows, then answers and counts of each order in turn
+LEVELS = 2 + 2 * len(ORDERS)
+ROOM = 2 * MOST_SUCCESSORS + 256  # successors of one context before the best are kept: two base rows and the overlay's
 BUCKETS = 18  # kinds of row whose trust is learned apart, per level
 
 
@@ -70,9 +81,10 @@ class Overlay:
             np.zeros((rows, slots), dtype=np.float32),  # weights, 0 in a free slot
             np.zeros(rows, dtype=np.int32),  # sights of the context
             np.zeros(rows, dtype=np.int32),  # when it was last seen, in tokens
-            np.empty((BASE_LEVELS + len(orders), BUCKETS, 2)),  # trust: how often a kind of row was right, and asked
+            np.empty((LEVELS, BUCKETS, 2)),  # trust: how often a kind of row was right, and asked
             orders,
             published,
+            np.zeros((1 if published else rows, TOLD, 2), dtype=np.float32),  # answers: token and probability, 0 in a free slot
         )
         self.clear()
 
@@ -82,9 +94,10 @@ class Overlay:
         self.arrays[0].fill(EMPTY)
         trust = self.arrays[5]
         trust[:, :, 1] = TRUST_EVIDENCE
-        trust[:, :, 0] = TRUST_EVIDENCE * TRUST_OVERLAY
-        trust[0, :, 0] = TRUST_EVIDENCE * TRUST_SINGLE
-        trust[1, :, 0] = TRUST_EVIDENCE * TRUST_PAIR
+        trust[SINGLE, :, 0] = TRUST_EVIDENCE * TRUST_SINGLE
+        trust[PAIR, :, 0] = TRUST_EVIDENCE * TRUST_PAIR
+        trust[TOLD_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_TOLD
+        trust[SEEN_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_OVERLAY
 
     def learn(self, base: TrigramMatrix, text: np.ndarray, start: int) -> None:
         """Count ``text[start:]``, each token as the successor of the contexts before it.
@@ -95,6 +108,18 @@ class Overlay:
             start: the first new token; the ones before it are context only.
         """
         self.now = learn(base.arrays, self.arrays, text, start, self.now)
+
+    def tell(self, text: np.ndarray, tree: DraftTree, tokens: np.ndarray, probabilities: np.ndarray) -> None:
+        """Keep what the target said would follow at each node of a draft (mixture only).
+
+        Args:
+            text: the newest committed tokens, the root last, int32 ``[length]``, ``length >= 1``.
+            tree: the draft, ``n`` nodes.
+            tokens: the target's most probable tokens at each node, ids within the vocabulary, int32 ``[n, k]``.
+            probabilities: theirs, highest first, float32 ``[n, k]``; a node whose first is 0 is left out.
+        """
+        assert not self.arrays[7], "the published rule learns from the text alone"
+        tell(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now)
 
     def successors(self, base: TrigramMatrix, context: np.ndarray, keep: int) -> tuple[np.ndarray, np.ndarray]:
         """The successors of ``context`` as a search sees them, most probable first.
@@ -143,61 +168,115 @@ def successors(base, overlay, context, length, keep, room):
         count = _published(base, overlay, context, length, tokens, weights)
     else:
         count = _mixture(base, overlay, context, length, room)
-    for i in range(count):  # sorting by counting who stands before: few are kept of few, and no branch is mispredicted
-        token, weight, place = tokens[i], weights[i], 0
-        for j in range(count):
-            place += (weights[j] > weight) | ((weights[j] == weight) & (tokens[j] < token))
+    kept = 0
+    for i in range(count):  # few are kept of few, and they come nearly sorted
+        token, weight = tokens[i], weights[i]
+        place = min(kept, keep - 1)
+        if kept == keep and not _ahead(weight, token, sorted_weights[place], sorted_tokens[place]):
+            continue
+        while place > 0 and _ahead(weight, token, sorted_weights[place - 1], sorted_tokens[place - 1]):
+            sorted_tokens[place], sorted_weights[place] = sorted_tokens[place - 1], sorted_weights[place - 1]
+            place -= 1
         sorted_tokens[place], sorted_weights[place] = token, weight
-    kept = min(keep, count)
+        kept = min(kept + 1, keep)
     tokens[:kept] = sorted_tokens[:kept]
     weights[:kept] = sorted_weights[:kept]
     return kept
 
 
 @njit(cache=True)
+def _ahead(weight, token, other_weight, other_token):
+    return weight > other_weight or (weight == other_weight and token < other_token)
+
+
+@njit(cache=True)
 def learn(base, overlay, text, start, now):
     """As `Overlay.learn`; returns the clock ``now`` moved on by one a token."""
-    levels = BASE_LEVELS + len(overlay[6])
     _, _, rows, trusts, keys, _, _ = make_room()
     for at in range(start, len(text)):
         now += 1
         if overlay[7]:
             _learn_published(base, overlay, text, at, now)
         elif at > 0:
-            _find_levels(base, overlay, text, at, rows, trusts, keys)
+            known = _find_levels(base, overlay, text, at, rows, trusts, keys)
             _learn_trust(base, overlay, rows, trusts, text[at])
-            for level in range(BASE_LEVELS, levels):
-                if at >= overlay[6][level - BASE_LEVELS]:
-                    _count(overlay, rows[level], keys[level], text[at], now)
+            for i in range(known):
+                _count(overlay, keys[i], text[at], now)
     return now
 
 
 @njit(cache=True)
+def tell(overlay, text, tokens, parents, top_tokens, top_probabilities, now):
+    """As `Overlay.tell`."""
+    stamps, orders, told = overlay[4], overlay[6], overlay[8]
+    kept = min(top_tokens.shape[1], told.shape[1])
+    for node in range(len(tokens)):
+        if not top_probabilities[node, 0] > 0:
+            continue
+        key, hashed, above, back = np.int64(0), 0, node, len(text) - 1
+        for i in range(min(TOLD_ORDERS, len(orders))):
+            while hashed < orders[i] and back >= 0:
+                if above > 0:
+                    key, above = extend_key(key, tokens[above]), parents[above]
+                else:
+                    key, back = extend_key(key, text[back]), back - 1
+                hashed += 1
+            if hashed < orders[i]:
+                break
+            row = _find(overlay[0], key)
+            if row < 0:
+                row = _claim(overlay, key)
+                stamps[row] = now - TOLD_AGE
+            stamps[row] = max(stamps[row], now - TOLD_AGE)
+            told[row, kept:, 1] = 0
+            for slot in range(kept):
+                told[row, slot, 0], told[row, slot, 1] = top_tokens[node, slot], top_probabilities[node, slot]
+
+
+@njit(cache=True, inline="always")
 def _mixture(base, overlay, context, length, room):
     """Unsorted successors and their probabilities by interpolated back-off, longest context first."""
-    _, seen_tokens, seen_weights, _, _, _, orders, _ = overlay
-    entries = base[1]
-    tokens, weights, rows, trusts, keys, _, _ = room
-    _find_levels(base, overlay, context, length, rows, trusts, keys)
+    table, seen_tokens, seen_weights, sights, _, trust, orders, _, told = overlay
+    index, entries = base
+    tokens, weights, _, _, keys, _, _ = room
     rest, count = 1.0, 0
-    for level in range(BASE_LEVELS + len(orders) - 1, -1, -1):
-        row = rows[level]
+    for i in range(_hash_contexts(orders, context, length, keys) - 1, -1, -1):
+        row = _find(table, keys[i])
         if row < 0:
             continue
-        share = rest * trusts[level]
-        rest -= share
-        if level >= BASE_LEVELS:
+        if sights[row] > 0:
+            share = rest * _trust_in(trust, SEEN_ROWS + 2 * i, _kind_of_row(sights[row], seen_weights, row))
+            rest -= share
             share /= _total(seen_weights, row)
             for slot in range(seen_weights.shape[1]):
                 if seen_weights[row, slot] > 0:
                     count = _add(tokens, weights, count, seen_tokens[row, slot], share * seen_weights[row, slot])
-        else:
+            if rest < ENOUGH:
+                return count
+        if told[row, 0, 1] > 0:
+            share = rest * _trust_in(trust, TOLD_ROWS + 2 * i, _kind_of_answer(told, row))
+            rest -= share
+            for slot in range(told.shape[1]):
+                if told[row, slot, 1] > 0:
+                    count = _add(tokens, weights, count, np.int32(told[row, slot, 0]), share * told[row, slot, 1])
+            if rest < ENOUGH:
+                return count
+    for level in range(PAIR, -1, -1):
+        row = _find_base_row(index, context, length, level)
+        if row >= 0:
+            share = rest * _trust_in(trust, level, _kind_of_base_row(row, entries))
+            rest -= share
             start, end, _ = unpack_row(row)
             for i in range(start, end):
                 count = _add(tokens, weights, count, np.int32(entries[i, 0]), share * entries[i, 1])
-        if rest < ENOUGH:
-            break
+            if rest < ENOUGH:
+                return count
     return count
+
+
+@njit(cache=True)
+def _trust_in(trust, level, kind):
+    return trust[level, kind, 0] / trust[level, kind, 1]
 
 
 @njit(cache=True)
@@ -220,58 +299,75 @@ def _add(tokens, weights, count, token, weight):
 
 
 @njit(cache=True)
-def _find_levels(base, overlay, text, length, rows, trusts, keys):
-    """For the context ``text[:length]``: each level's row or -1, its trust, and its key in the overlay.
-
-    Levels 0 and 1 are the base's rows of the last token and of the last pair, then comes one for each overlay order.
-    """
-    table, _, weights, sights, _, trust, orders, _ = overlay
-    index, entries = base
-    for level in range(BASE_LEVELS):
-        rows[level] = -1
-        if length > level:
-            first = text[length - 2] if level == 1 else -1
-            rows[level] = row = find_row(index, pair_key(first, text[length - 1]))
-            if row >= 0:
-                kind = _kind_of_base_row(row, entries)
-                trusts[level] = trust[level, kind, 0] / trust[level, kind, 1]
+def _hash_contexts(orders, text, length, keys):
+    """Write the overlay's key of each order's context of ``text[:length]``; the number of orders that it is long enough for."""
     key, hashed = np.int64(0), 0
     for i in range(len(orders)):
-        level = BASE_LEVELS + i
-        rows[level] = -1
-        if length >= orders[i]:
-            while hashed < orders[i]:
-                hashed += 1
-                key = extend_key(key, text[length - hashed])
-            keys[level] = key
-            rows[level] = row = _find(table, key)
-            if row >= 0:
-                kind = _kind_of_row(sights[row], weights, row)
-                trusts[level] = trust[level, kind, 0] / trust[level, kind, 1]
+        if orders[i] > length:
+            return i
+        while hashed < orders[i]:
+            hashed += 1
+            key = extend_key(key, text[length - hashed])
+        keys[i] = key
+    return len(orders)
+
+
+@njit(cache=True)
+def _find_base_row(index, text, length, level):
+    if length <= level:
+        return -1
+    return find_row(index, pair_key(text[length - 2] if level == PAIR else -1, text[length - 1]))
+
+
+@njit(cache=True)
+def _find_levels(base, overlay, text, length, rows, trusts, keys):
+    """For the context ``text[:length]``: each level's row or -1, its trust, and each order's key; how many orders apply."""
+    table, _, weights, sights, _, trust, orders, _, told = overlay
+    index, entries = base
+    rows[:] = -1
+    for level in (SINGLE, PAIR):
+        rows[level] = row = _find_base_row(index, text, length, level)
+        if row >= 0:
+            trusts[level] = _trust_in(trust, level, _kind_of_base_row(row, entries))
+    known = _hash_contexts(orders, text, length, keys)
+    for i in range(known):
+        row = _find(table, keys[i])
+        if row >= 0 and told[row, 0, 1] > 0:
+            rows[TOLD_ROWS + 2 * i] = row
+            trusts[TOLD_ROWS + 2 * i] = _trust_in(trust, TOLD_ROWS + 2 * i, _kind_of_answer(told, row))
+        if row >= 0 and sights[row] > 0:
+            rows[SEEN_ROWS + 2 * i] = row
+            trusts[SEEN_ROWS + 2 * i] = _trust_in(trust, SEEN_ROWS + 2 * i, _kind_of_row(sights[row], weights, row))
+    return known
 
 
 @njit(cache=True)
 def _learn_trust(base, overlay, rows, trusts, token):
     """Move each found row's kind towards its part in having foreseen ``token`` (shortest context first)."""
-    _, seen_tokens, seen_weights, sights, _, trust, _, _ = overlay
+    _, seen_tokens, seen_weights, sights, _, trust, _, _, told = overlay
     entries = base[1]
     before = UNKNOWN
-    for level in range(BASE_LEVELS + len(overlay[6])):
+    for level in range(LEVELS):
         row = rows[level]
         if row < 0:
             continue
         own = 0.0
-        if level >= BASE_LEVELS:
-            kind = _kind_of_row(sights[row], seen_weights, row)
-            for slot in range(seen_weights.shape[1]):
-                if seen_weights[row, slot] > 0 and seen_tokens[row, slot] == token:
-                    own = seen_weights[row, slot] / _total(seen_weights, row)
-        else:
+        if level <= PAIR:
             kind = _kind_of_base_row(row, entries)
             start, end, _ = unpack_row(row)
             for i in range(start, end):
                 if entries[i, 0] == token:
                     own = float(entries[i, 1])
+        elif (level - TOLD_ROWS) % 2 == 0:
+            kind = _kind_of_answer(told, row)
+            for slot in range(told.shape[1]):
+                if told[row, slot, 1] > 0 and told[row, slot, 0] == token:
+                    own = float(told[row, slot, 1])
+        else:
+            kind = _kind_of_row(sights[row], seen_weights, row)
+            for slot in range(seen_weights.shape[1]):
+                if seen_weights[row, slot] > 0 and seen_tokens[row, slot] == token:
+                    own = seen_weights[row, slot] / _total(seen_weights, row)
         mixed = trusts[level] * own + (1 - trusts[level]) * before
         trust[level, kind, 0] += trusts[level] * own / mixed
         trust[level, kind, 1] += 1
@@ -279,13 +375,12 @@ def _learn_trust(base, overlay, rows, trusts, token):
 
 
 @njit(cache=True)
-def _count(overlay, row, key, token, now):
-    """Count one sight of ``token`` in the mixture row of ``key``, which is claimed when ``row`` is -1."""
-    table, tokens, weights, sights, stamps, _, _, _ = overlay
+def _count(overlay, key, token, now):
+    """Count one sight of ``token`` in the mixture row of ``key``, which is claimed where there is none."""
+    table, tokens, weights, sights, stamps, _, _, _, _ = overlay
+    row = _find(table, key)
     if row < 0:
-        row = _claim(table, sights, stamps, key)
-        weights[row, :] = 0
-        sights[row] = 0
+        row = _claim(overlay, key)
     weights[row, :] *= FADE
     _bump(tokens[row], weights[row], token, 1.0)
     sights[row] += 1
@@ -307,10 +402,10 @@ def _bump(tokens, weights, token, step):
     return place
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _published(base, overlay, context, length, tokens, weights):
     """Unsorted successors of the last pair and their weights, not normalised."""
-    table, seen_tokens, seen_weights, _, _, _, _, _ = overlay
+    table, seen_tokens, seen_weights, _, _, _, _, _, _ = overlay
     index, entries = base
     if length < 2:
         return 0
@@ -336,16 +431,14 @@ def _published(base, overlay, context, length, tokens, weights):
 @njit(cache=True)
 def _learn_published(base, overlay, text, at, now):
     """One sight of the trigram that ends at ``text[at]``."""
-    table, tokens, weights, sights, stamps, _, _, _ = overlay
+    table, tokens, weights, sights, stamps, _, _, _, _ = overlay
     index, entries = base
     if at < 2:
         return
     key = extend_key(extend_key(np.int64(0), text[at - 1]), text[at - 2])
     row = _find(table, key)
     if row < 0:
-        row = _claim(table, sights, stamps, key)
-        weights[row, :] = 0
-        sights[row] = 0
+        row = _claim(overlay, key)
         copied = find_row(index, pair_key(text[at - 2], text[at - 1]))
         if copied >= 0:
             start, end, _ = unpack_row(copied)
@@ -381,8 +474,9 @@ def _find(table, key):
 
 
 @njit(cache=True)
-def _claim(table, sights, stamps, key):
-    """A row for a new key: a free one of its places, or else the least useful one."""
+def _claim(overlay, key):
+    """An empty row for a new key: a free one of its places, or else the least useful one."""
+    table, _, weights, sights, stamps, _, _, published, told = overlay
     first = _first_place(table, key)
     victim, least = first, np.int64(1) << 62
     for row in range(first, first + WAYS):
@@ -393,6 +487,10 @@ def _claim(table, sights, stamps, key):
         if useful < least:
             victim, least = row, useful
     table[victim] = key
+    weights[victim, :] = 0
+    sights[victim] = 0
+    if not published:
+        told[victim, :, 1] = 0
     return victim
 
 
@@ -405,6 +503,13 @@ def _kind_of_row(sights, weights, row):
             successors_known += 1
     evidence = sights - 1 if sights < 4 else 3 if sights < 8 else 4
     return evidence * 3 + min(successors_known, 3) - 1
+
+
+@njit(cache=True)
+def _kind_of_answer(told, row):
+    """As `_kind_of_row`, by the most probable token's probability."""
+    top = told[row, 0, 1]
+    return 0 if top > 0.95 else 1 if top > 0.8 else 2 if top > 0.6 else 3 if top > 0.4 else 4 if top > 0.2 else 5
 
 
 @njit(cache=True)

@@ -120,7 +120,7 @@ def _tree(tokens: np.ndarray, parents: np.ndarray, columns: np.ndarray) -> Draft
     return DraftTree(tokens, parents, dict(zip(COLUMNS, columns)))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _suffix(context, tokens, parents, node, depth, suffix):
     """Write the newest tokens up to ``node``, oldest first, into ``suffix``; return their number."""
     count = min(NEWEST, depth + len(context))
@@ -259,7 +259,7 @@ def _mcts(base, overlay, context, budget, depth, keep, simulations, c1, c2, publ
     return _cut(budget, count, tokens, parents, prior, reward, visits, standing, c1, c2, published)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _select(node, first, children, visits, reward, prior, closed, c1, c2, published):
     """The child of the highest PUCT score; the first one, which is the most probable, among equals."""
     factor = _exploration(visits[node], c1, c2)
@@ -279,7 +279,7 @@ def _select(node, first, children, visits, reward, prior, closed, c1, c2, publis
     return best
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _expand(node, count, children, room, tokens, parents, depths, prior, joint):
     """Make the found successors children of ``node``; the number of nodes after."""
     found, weights = room[0], room[1]
@@ -290,7 +290,7 @@ def _expand(node, count, children, room, tokens, parents, depths, prior, joint):
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _backpropagate(node, gain, parents, first, children, visits, reward, closed, published):
     """Count the visit in ``node`` and all above it; close those under which nothing is left to add."""
     while node >= 0:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 from safetensors.numpy import load as parse_safetensors
-from safetensors.numpy import save as dump_safetensors
 
 from aded.errors import AdedError
 from aded.trace import write_atomically
@@ -192,6 +192,83 @@ class TrigramMatrix:
             "successors": len(self.successors),
         }
 
+    @classmethod
+    def merge(cls, matrices: Sequence[TrigramMatrix]) -> TrigramMatrix:
+        """The counts of several matrices of one tokenizer, added up; what one of them had pruned stays lost.
+
+        Raises:
+            AdedError: there is none, or they belong to different tokenizers.
+        """
+        if not matrices:
+            raise AdedError("there is no matrix to merge; name at least one file")
+        first = matrices[0]
+        for matrix in matrices[1:]:
+            if (matrix.fingerprint, matrix.vocab_size) != (first.fingerprint, first.vocab_size):
+                raise AdedError("the matrices belong to different tokenizers; merge only those built for one model")
+        contexts = np.concatenate([_codes(m) for m in matrices])
+        row_codes, row = np.unique(contexts, return_inverse=True)
+        totals = np.zeros(len(row_codes), np.int64)
+        np.add.at(totals, row, np.concatenate([m.totals for m in matrices]).astype(np.int64))
+        entry_codes = np.concatenate([np.repeat(_codes(m), np.diff(m.starts)) for m in matrices])
+        successors = np.concatenate([m.successors for m in matrices]).astype(np.int64)
+        counts = np.concatenate([m.counts for m in matrices]).astype(np.int64)
+        keep = max(m.max_successors for m in matrices)
+        tokens = sum(m.corpus_tokens for m in matrices)
+        return _assemble(first, row_codes, totals, *_summed(entry_codes, successors, counts), keep, tokens)
+
+    def prune(self, *, rows: int | None = None, successors: int | None = None, size: int | None = None) -> TrigramMatrix:
+        """The most useful part: of each row its most frequent successors, then the rows of the most frequent contexts.
+
+        Args:
+            rows: keep at most that many (lower context first among equals; single tokens' rows count as any other).
+            successors: keep at most that many in a row.
+            size: keep rows for a file of at most that many bytes.
+
+        Raises:
+            AdedError: a bound is out of range.
+        """
+        for name, bound, low, high in (
+            ("rows", rows, 0, 1 << 31), ("successors", successors, 1, MOST_SUCCESSORS), ("size", size, 0, 1 << 62),
+        ):  # fmt: skip
+            if bound is not None and not low <= bound <= high:
+                raise AdedError(f"{name} is {bound}; give a number from {low} to {high}")
+        small = self._with_successors(successors) if successors is not None else self
+        order = np.argsort(-small.totals.astype(np.int64), kind="stable")
+        if rows is not None:
+            order = order[:rows]
+        if size is not None:
+            least = len(small._with_rows(order[:0]).to_bytes())
+            if size < least:
+                raise AdedError(f"size is {size}; even an empty matrix takes {least} bytes, give more")
+            room = size - least - 64  # numbers of the header grow with the arrays
+            order = order[: np.searchsorted(np.cumsum(ROW_BYTES + ENTRY_BYTES * np.diff(small.starts)[order]), room, "right")]
+        return small._with_rows(np.sort(order))
+
+    def _with_rows(self, rows: np.ndarray) -> TrigramMatrix:
+        lengths = np.diff(self.starts)
+        kept = np.zeros(len(self), bool)
+        kept[rows] = True
+        entries = np.repeat(kept, lengths)
+        return replace(
+            self,
+            contexts=self.contexts[kept],
+            starts=np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int32),
+            successors=self.successors[entries],
+            counts=self.counts[entries],
+            totals=self.totals[kept],
+        )
+
+    def _with_successors(self, most: int) -> TrigramMatrix:
+        lengths = np.diff(self.starts)
+        kept = np.arange(len(self.successors)) - np.repeat(self.starts[:-1], lengths) < most
+        return replace(
+            self,
+            starts=np.concatenate([[0], np.cumsum(np.minimum(lengths, most))]).astype(np.int32),
+            successors=self.successors[kept],
+            counts=self.counts[kept],
+            max_successors=min(self.max_successors, most),
+        )
+
     @cached_property
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """What compiled code reads: the index, int64 ``[size, 2]`` (key, packed row), and the entries.
@@ -214,22 +291,39 @@ class TrigramMatrix:
         start, end, _ = unpack_row(row) if row >= 0 else (0, 0, 0)
         return entries[start:end, 0].astype(np.int32), entries[start:end, 1]
 
+    def to_bytes(self) -> bytes:
+        """A safetensors file; equal matrices are equal bytes (the library's own writer leaves the header's order to chance)."""
+        header: dict[str, Any] = {
+            "__metadata__": {
+                "format": FORMAT,
+                "version": str(VERSION),
+                "fingerprint": self.fingerprint,
+                "vocab_size": str(self.vocab_size),
+                "max_successors": str(self.max_successors),
+                "corpus_tokens": str(self.corpus_tokens),
+            }
+        }
+        parts, end = [], 0
+        for name, dtype in sorted(_TENSORS.items(), key=lambda item: (-np.dtype(item[1]).itemsize, item[0])):  # aligned
+            data = np.ascontiguousarray(getattr(self, name), dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
+            header[name] = {
+                "dtype": _DTYPES[dtype],
+                "shape": list(getattr(self, name).shape),
+                "data_offsets": [end, end + len(data)],
+            }
+            parts.append(data)
+            end += len(data)
+        text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file atomically.
 
         Raises:
             AdedError: the place cannot be written.
         """
-        header = {
-            "format": FORMAT,
-            "version": str(VERSION),
-            "fingerprint": self.fingerprint,
-            "vocab_size": str(self.vocab_size),
-            "max_successors": str(self.max_successors),
-            "corpus_tokens": str(self.corpus_tokens),
-        }
-        tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in _TENSORS}
-        write_atomically(Path(path), dump_safetensors(tensors, metadata=header))
+        write_atomically(Path(path), self.to_bytes())
 
     @classmethod
     def load(
@@ -265,6 +359,9 @@ class TrigramMatrix:
 
 
 _TENSORS = {"contexts": np.int32, "starts": np.int32, "successors": np.int32, "counts": np.uint16, "totals": np.uint32}
+_DTYPES = {np.int32: "I32", np.uint16: "U16", np.uint32: "U32"}
+ROW_BYTES = 16  # of a file: two ids, a start and a total
+ENTRY_BYTES = 6  # an id and a count
 
 
 def _count(contexts: np.ndarray, successors: np.ndarray, vocab_size: int, keep: int) -> tuple[np.ndarray, ...]:
@@ -278,6 +375,51 @@ def _count(contexts: np.ndarray, successors: np.ndarray, vocab_size: int, keep: 
     rank = np.arange(len(context)) - np.repeat(first, sizes)
     kept = rank < keep
     return unique, np.minimum(sizes, keep), successor[kept], counts[kept], totals
+
+
+def _codes(matrix: TrigramMatrix) -> np.ndarray:
+    """Each row's context as one number, in the order of the rows of a built matrix: single tokens first."""
+    return (matrix.contexts[:, 0].astype(np.int64) + 1) * matrix.vocab_size + matrix.contexts[:, 1]
+
+
+def _summed(contexts: np.ndarray, successors: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each (context, successor) once, with its counts added up; by context, then most frequent, then lower id first."""
+    order = np.lexsort((successors, contexts))
+    contexts, successors, counts = contexts[order], successors[order], counts[order]
+    new = np.ones(len(contexts), bool)
+    new[1:] = (contexts[1:] != contexts[:-1]) | (successors[1:] != successors[:-1])
+    first = np.flatnonzero(new)
+    counts = np.add.reduceat(counts, first) if len(first) else counts
+    contexts, successors = contexts[first], successors[first]
+    order = np.lexsort((successors, -counts, contexts))
+    return contexts[order], successors[order], counts[order]
+
+
+def _assemble(
+    like: TrigramMatrix,
+    rows: np.ndarray,
+    totals: np.ndarray,
+    contexts: np.ndarray,
+    successors: np.ndarray,
+    counts: np.ndarray,
+    keep: int,
+    tokens: int,
+) -> TrigramMatrix:
+    """A matrix from row codes with their totals, and entries sorted as by `_summed`."""
+    starts = np.searchsorted(contexts, rows)
+    lengths = np.diff(np.append(starts, len(contexts)))
+    kept = np.arange(len(contexts)) - np.repeat(starts, lengths) < keep
+    first, second = np.divmod(rows, like.vocab_size)
+    return replace(
+        like,
+        contexts=np.stack([first - 1, second], axis=1).astype(np.int32),
+        starts=np.concatenate([[0], np.cumsum(np.minimum(lengths, keep))]).astype(np.int32),
+        successors=successors[kept].astype(np.int32),
+        counts=np.minimum(counts[kept], 65535).astype(np.uint16),
+        totals=np.minimum(totals, np.iinfo(np.int32).max).astype(np.uint32),
+        max_successors=keep,
+        corpus_tokens=tokens,
+    )
 
 
 def _pairs_of(contexts: np.ndarray, vocab_size: int, single: bool = False) -> np.ndarray:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
 
-from aded.drafters.aded import NO_SUCCESSOR, AdedDrafter, AdedOptions
+from aded.drafters.aded import MOST_ROWS, NO_SUCCESSOR, AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.errors import AdedError
+from aded.overlay import TOLD
 from aded.replay import Report, read_records, replay
+from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 
 VOCAB = 60
@@ -130,6 +134,126 @@ def test_rows_tell_what_observe_changes(matrix: TrigramMatrix) -> None:
     assert before[0] != after[0]
 
 
+def told(context: Context, tree: DraftTree, path: list[int], emitted: list[int], answers: dict[int, dict[int, float]]) -> Outcome:
+    """An outcome with the target's answers at some nodes: token to probability, most probable first."""
+    tokens, probabilities = np.zeros((len(tree), TOLD), np.int32), np.zeros((len(tree), TOLD), np.float32)
+    for node, answer in answers.items():
+        tokens[node, : len(answer)], probabilities[node, : len(answer)] = list(answer), list(answer.values())
+    return Outcome(tree, np.array(path, np.int32), context, np.array(emitted, np.int32), tokens, probabilities)
+
+
+def test_what_the_target_says_at_a_rejected_node_is_drafted_when_its_pair_comes_again() -> None:
+    drafter, context = AdedDrafter(None, VOCAB), context_of([1, 2, 3])
+    drafter.start(context.tokens.tolist())
+    tree = DraftTree(np.array([3, 10, 11]), np.array([-1, 0, 1]))  # 10 and 11 are rejected: the target writes 20
+    outcome = told(context, tree, [0], [20], {0: {20: 0.9}, 1: {12: 0.5}, 2: {41: 0.8, 42: 0.1}})
+    assert not {41, 42} & {t for row in drafter.rows(outcome) for t in row.tokens}
+    drafter.observe(outcome)
+    rows = {row.key: row for row in drafter.rows(outcome)}
+    assert rows[10, 11].tokens == (41, 42)
+    later = context_of([1, 2, 3, 20, 30, 10, 11])
+    drafter.observe(Outcome(DraftTree.root_only(20), np.array([0]), context_of([1, 2, 3, 20]), np.array([30, 10, 11])))
+    tree = drafter.propose(later, 3)
+    assert tree.tokens.tolist() == [11, 41, 42]
+    assert tree.parents.tolist() == [-1, 0, 0]
+
+
+def test_rows_of_accepted_nodes_come_first_and_there_are_never_many(matrix: TrigramMatrix) -> None:
+    drafter, context = AdedDrafter(matrix, VOCAB), context_of(text(1, 40))
+    drafter.start(context.tokens.tolist())
+    tree = drafter.propose(context, 64)
+    child = int(np.flatnonzero(tree.parents == 0)[-1])
+    accepted = [int(tree.tokens[child]), 7]
+    rows = drafter.rows(told(context, tree, [0, child], accepted, {0: {1: 0.5}}))
+    root, before = int(context.tokens[-1]), int(context.tokens[-2])
+    assert [row.key for row in rows[:2]] == [(before, root), (root, accepted[0])]
+    assert len(tree) > len(rows) == MOST_ROWS
+    assert len({row.key for row in rows}) == len(rows)
+
+
+def test_answers_are_asked_for_while_decoding_and_only_where_they_are_learned(matrix: TrigramMatrix) -> None:
+    for options, asked in ((AdedOptions.tuned(), TOLD), (AdedOptions(feedback=False), 0), (AdedOptions.paper(), 0)):
+        drafter = AdedDrafter(matrix, VOCAB, options)
+        drafter.start([1, 2, 3])
+        assert drafter.needs.top_k == asked
+
+
+@pytest.mark.parametrize("options", [AdedOptions.paper(), AdedOptions(feedback=False)], ids=str)
+def test_answers_that_are_not_learned_change_nothing(matrix: TrigramMatrix, options: AdedOptions) -> None:
+    trees = []
+    for answers in ({}, {0: {50: 0.9, 51: 0.1}}):
+        drafter, context = AdedDrafter(matrix, VOCAB, options), context_of(text(1, 40))
+        drafter.start(context.tokens.tolist())
+        drafter.observe(told(context, drafter.propose(context, 16), [0], [4], answers))
+        trees.append(drafter.propose(context_of([*context.tokens, 4]), 32))
+    assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
+
+
+def test_answers_outside_the_vocabulary_are_refused(matrix: TrigramMatrix) -> None:
+    drafter, context = AdedDrafter(matrix, VOCAB), context_of([1, 2, 3])
+    drafter.start([1, 2, 3])
+    with pytest.raises(AdedError, match="tokenize"):
+        drafter.observe(told(context, DraftTree.root_only(3), [0], [4], {0: {VOCAB: 0.5}}))
+
+
+def test_sessions_never_see_each_other_s_tokens(matrix: TrigramMatrix) -> None:
+    """Two decodes side by side draft as each would alone."""
+    alone = [AdedDrafter(matrix, VOCAB) for _ in range(2)]
+    beside = [AdedDrafter(matrix, VOCAB) for _ in range(2)]
+    texts = [text(seed, 120) for seed in (21, 22)]
+
+    def step(drafter: AdedDrafter, tokens: np.ndarray, at: int) -> list[int]:
+        context = context_of(tokens[:at])
+        tree = drafter.propose(context, 16)
+        answers = {node: {(at + node) % VOCAB: 0.9} for node in range(len(tree))}
+        drafter.observe(told(context, tree, [0], tokens[at : at + 4].tolist(), answers))
+        return tree.tokens.tolist()
+
+    expected = []
+    for drafter, tokens in zip(alone, texts):
+        drafter.start(tokens[:20].tolist())
+        expected.append([step(drafter, tokens, at) for at in range(20, 120, 4)])
+    for drafter, tokens in zip(beside, texts):
+        drafter.start(tokens[:20].tolist())
+    found = [[step(drafter, tokens, at) for drafter, tokens in zip(beside, texts)] for at in range(20, 120, 4)]
+    assert [list(trees) for trees in zip(*found)] == expected
+    beside[0].start(texts[1][:20].tolist())  # and a new decode begins with nothing of the last one
+    assert [step(beside[0], texts[1], at) for at in range(20, 120, 4)] == expected[1]
+
+
+def soak(steps: int) -> None:
+    """Memory and time a step stay flat: the last fifth costs what the second one did, the overlay what it did at first."""
+    rng, drafter = np.random.default_rng(0), AdedDrafter(None, 5000)
+    text = rng.integers(0, 5000, 64).astype(np.int32)
+    drafter.start(text.tolist())
+    seconds, sizes = np.zeros(steps), np.zeros(steps, np.int64)
+    tracemalloc.start()
+    for step in range(steps):
+        context = Context(text, len(text))
+        before = perf_counter()
+        tree = drafter.propose(context, 32)
+        emitted = rng.integers(0, 5000, 2).astype(np.int32)
+        tokens = rng.integers(0, 5000, (len(tree), TOLD)).astype(np.int32)
+        probabilities = np.tile(np.array([0.5, 0.3, 0.1, 0.05, 0.02, 0.01, 0.01, 0.01], np.float32), (len(tree), 1))
+        drafter.observe(Outcome(tree, np.array([0]), context, emitted, tokens, probabilities))
+        seconds[step] = perf_counter() - before
+        sizes[step] = tracemalloc.get_traced_memory()[0]
+        text = np.concatenate([text, emitted])[-64:]
+    tracemalloc.stop()
+    fifth = steps // 5
+    assert np.median(seconds[-fifth:]) < 2 * np.median(seconds[fifth : 2 * fifth])
+    assert sizes[-fifth:].max() < sizes[fifth : 2 * fifth].max() + 100_000
+
+
+def test_a_long_decode_costs_no_more_at_its_end() -> None:
+    soak(5000)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_steps_cost_no_more_at_their_end() -> None:
+    soak(100_000)
+
+
 @pytest.mark.parametrize("options", PRESETS, ids=str)
 def test_explanation_tells_the_search_that_was_made(matrix: TrigramMatrix, options: AdedOptions) -> None:
     drafter, tokens = AdedDrafter(matrix, VOCAB, options), text(6, 60)
@@ -157,7 +281,7 @@ def test_settings_are_json(matrix: TrigramMatrix, options: AdedOptions) -> None:
     "wrong",
     [
         {"preset": "best"}, {"search": "beam"}, {"c1": -1}, {"c2": 0}, {"depth": 0}, {"depth": 2.5}, {"simulations": -1},
-        {"successors": 0}, {"successors": True}, {"c1": float("nan")}, {"c2": "8"}, {"c1": float("inf")},
+        {"successors": 0}, {"successors": True}, {"c1": float("nan")}, {"c2": "8"}, {"c1": float("inf")}, {"feedback": 1},
     ],
     ids=str,
 )  # fmt: skip

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from aded import overlay as rule
 from aded.errors import AdedError
 from aded.overlay import Overlay
+from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 
 VOCAB = 50
@@ -173,11 +178,95 @@ def test_a_header_with_unreadable_numbers_is_refused(tmp_path: Path) -> None:
         TrigramMatrix.load(tmp_path / "m")
 
 
+def test_a_saved_matrix_is_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    program = (
+        "import numpy as np, sys; from aded.trigram import TrigramMatrix; "
+        "TrigramMatrix.build(np.arange(1000) * 7 % 50, separator=0, vocab_size=50, fingerprint='abc').save(sys.argv[1])"
+    )
+    for name, seed in (("a", "1"), ("b", "2")):
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / name)], check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    loaded = TrigramMatrix.load(tmp_path / "a")
+    loaded.save(tmp_path / "c")
+    assert (tmp_path / "c").read_bytes() == (tmp_path / "a").read_bytes()
+    tensors = safetensors.numpy.load_file(tmp_path / "a")  # the library reads what we write
+    np.testing.assert_array_equal(tensors["successors"], loaded.successors)
+
+
+def rows_of(matrix: TrigramMatrix) -> dict:
+    """Context to (total, successor counts), in dictionaries."""
+    lengths, entries = np.diff(matrix.starts), iter(zip(matrix.successors.tolist(), matrix.counts.tolist()))
+    return {
+        tuple(context): (total, dict(next(entries) for _ in range(length)))
+        for context, total, length in zip(matrix.contexts.tolist(), matrix.totals.tolist(), lengths.tolist())
+    }
+
+
+def test_merging_is_counting_the_texts_together() -> None:
+    one, other = corpus(seed=1), corpus(seed=2)
+    one[-1] = 0  # nothing is counted across the seam
+    parts = [built(ids, max_successors=256) for ids in (one, other)]
+    merged = TrigramMatrix.merge(parts)
+    found = rows_of(merged)
+    assert found == rows_of(built(np.concatenate([one, other]), max_successors=256))
+    for _, counts in found.values():
+        assert list(counts.items()) == sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    assert merged.corpus_tokens == len(one) + len(other)
+    assert merged.to_bytes() == TrigramMatrix.merge(parts[::-1]).to_bytes()
+
+
+def test_merging_keeps_the_bound_and_one_matrix_stays_as_it_is() -> None:
+    parts = [built(corpus(seed=seed), max_successors=keep) for seed, keep in ((1, 2), (2, 3))]
+    assert np.diff(TrigramMatrix.merge(parts).starts).max() == 3
+    assert TrigramMatrix.merge(parts[:1]).to_bytes() == parts[0].to_bytes()
+
+
+def test_matrices_of_different_tokenizers_are_not_merged() -> None:
+    for other in ({"fingerprint": "abd"}, {"vocab_size": VOCAB + 1}):
+        with pytest.raises(AdedError, match="different tokenizers"):
+            TrigramMatrix.merge([built(), built(**other)])
+    with pytest.raises(AdedError, match="no matrix"):
+        TrigramMatrix.merge([])
+
+
+@pytest.mark.parametrize("rows", [0, 1, 17, 10**6])
+def test_pruning_keeps_the_most_frequent_contexts(rows: int) -> None:
+    matrix = built()
+    everything, kept = rows_of(matrix), rows_of(matrix.prune(rows=rows))
+    order = sorted(everything, key=lambda context: (-everything[context][0], list(everything).index(context)))
+    assert kept == {context: everything[context] for context in order[:rows]}
+
+
+def test_pruned_rows_keep_their_most_frequent_successors_and_their_probabilities() -> None:
+    matrix = built()
+    pruned = matrix.prune(successors=2)
+    for context in matrix.contexts.tolist():
+        for before, after in zip(matrix.row(*context), pruned.row(*context)):
+            np.testing.assert_array_equal(before[:2], after)
+
+
+@pytest.mark.parametrize("size", [1000, 4000, 20_000, 10**9])
+def test_pruning_to_a_size_fills_it_and_no_more(tmp_path: Path, size: int) -> None:
+    matrix = built()
+    matrix.prune(size=size).save(tmp_path / "m")
+    loaded, written = TrigramMatrix.load(tmp_path / "m"), (tmp_path / "m").stat().st_size
+    assert written <= size
+    assert len(loaded) == len(matrix) or written > size - 300
+
+
+@pytest.mark.parametrize("bound", [{"rows": -1}, {"successors": 0}, {"successors": 257}, {"size": 10}], ids=str)
+def test_bounds_out_of_range_are_refused(bound: dict) -> None:
+    with pytest.raises(AdedError, match=next(iter(bound))):
+        built().prune(**bound)
+
+
 class SlowMixture:
     """The mixture rule in dictionaries, as its documentation tells it."""
 
     def __init__(self, matrix: TrigramMatrix) -> None:
-        self.matrix, self.rows, self.trust = matrix, {}, {}
+        self.matrix, self.rows, self.answers, self.trust = matrix, {}, {}, {}
 
     def levels(self, text: list[int]) -> list[tuple]:
         """(trust key, first guess, successors) of every known row, shortest context first."""
@@ -193,8 +282,11 @@ class SlowMixture:
                     key = ("base", size, evidence, 0 if top > 0.8 else 1 if top > 0.4 else 2)
                     found.append((key, guess, dict(zip(tokens.tolist(), probabilities.tolist()))))
         for order in rule.ORDERS:
-            row = self.rows.get(tuple(text[-order:])) if len(text) >= order else None
-            if row:
+            context = tuple(text[-order:]) if len(text) >= order else None
+            if answer := self.answers.get(context):
+                top = max(answer.values())
+                found.append((("answer", order, sum(top > p for p in (0.2, 0.4, 0.6, 0.8, 0.95))), rule.TRUST_TOLD, answer))
+            if row := self.rows.get(context):
                 sights, weights = row
                 key = ("overlay", order, sum(sights > limit for limit in (1, 2, 3, 7)), min(len(weights), 3))
                 total = sum(weights.values())
@@ -222,6 +314,12 @@ class SlowMixture:
                 weights[text[at]] = weights.get(text[at], 0.0) + 1
                 self.rows[tuple(text[at - order : at])] = (sights + 1, weights)
 
+    def tell(self, path: list[int], answer: dict[int, float]) -> None:
+        """The target's answer after the tokens of ``path``: kept for its three shortest contexts, in place of an earlier one."""
+        for order in (1, 2, 3):
+            if len(path) >= order:
+                self.answers[tuple(path[-order:])] = answer
+
     def successors(self, text: list[int]) -> Counter:
         rest, mixed = 1.0, Counter()
         for key, guess, row in reversed(self.levels(text)):
@@ -234,14 +332,34 @@ class SlowMixture:
         return mixed
 
 
+def tell_both(overlay: Overlay, slow: SlowMixture, text: np.ndarray, rng: np.random.Generator) -> None:
+    """One random draft over ``text``, with answers at most of its nodes."""
+    n = 12
+    parents = np.array([-1, *(int(rng.integers(0, i)) for i in range(1, n))], dtype=np.int32)
+    tree = DraftTree(np.array([text[-1], *rng.integers(0, 12, n - 1)], dtype=np.int32), parents)
+    tokens = np.stack([rng.permutation(VOCAB)[:5] for _ in range(n)]).astype(np.int32)
+    probabilities = -np.sort(-rng.dirichlet(np.full(6, 0.3), n), axis=1)[:, :5].astype(np.float32)
+    probabilities[rng.random(n) < 0.2] = 0  # nodes that nothing is known about
+    overlay.tell(text[-8:], tree, tokens, probabilities)
+    paths = [text[-8:].tolist()]
+    for node in range(n):
+        if node:
+            paths.append([*paths[parents[node]], int(tree.tokens[node])])
+        answer = {int(t): float(p) for t, p in zip(tokens[node], probabilities[node]) if p > 0}
+        if answer:
+            slow.tell(paths[node], answer)
+
+
 def test_the_mixture_is_the_documented_one() -> None:
     matrix, text = built(), corpus(seed=5, length=400)
-    overlay, slow = Overlay(), SlowMixture(matrix)
+    overlay, slow, rng = Overlay(), SlowMixture(matrix), np.random.default_rng(7)
     text[200:300] = text[100:200]  # something to copy
     for at in range(len(text)):
         if at:
             slow.learn(text.tolist(), at)
         overlay.learn(matrix, text[: at + 1], at)
+        if at % 3 == 2:
+            tell_both(overlay, slow, text[: at + 1], rng)
         tokens, probabilities = overlay.successors(matrix, text[: at + 1], 1000)
         expected = slow.successors(text[: at + 1].tolist())
         assert set(tokens.tolist()) == set(expected)
@@ -293,9 +411,24 @@ def test_memory_is_bounded_and_the_newest_text_stays() -> None:
     assert text[-1] in overlay.successors(matrix, text[-4:-1], 12)[0]
 
 
+def test_answers_are_bounded_too_and_the_newest_text_outlives_them() -> None:
+    overlay, matrix, rng = Overlay(rows=1024), TrigramMatrix.empty(1000), np.random.default_rng(0)
+    text = rng.integers(0, 1000, 60).astype(np.int32)
+    overlay.learn(matrix, text, 0)
+    expected = [overlay.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
+    size = sum(a.nbytes for a in (*overlay.arrays[:7], overlay.arrays[8]))
+    for _ in range(500):
+        tree = DraftTree(np.array([text[-1], *rng.integers(0, 1000, 15)], np.int32), np.arange(-1, 15, dtype=np.int32))
+        overlay.tell(text[-8:], tree, rng.integers(0, 1000, (16, 8)).astype(np.int32), np.full((16, 8), 0.125, np.float32))
+    assert sum(a.nbytes for a in (*overlay.arrays[:7], overlay.arrays[8])) == size
+    known = [overlay.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
+    assert known[:-2] == expected[:-2] == text[3:58].tolist()
+
+
 def test_a_cleared_overlay_knows_nothing() -> None:
     overlay, matrix = Overlay(), TrigramMatrix.empty(VOCAB)
     overlay.learn(matrix, corpus(), 0)
+    tell_both(overlay, SlowMixture(matrix), corpus()[:5], np.random.default_rng(0))
     overlay.clear()
     assert not len(overlay.successors(matrix, corpus()[:5], 12)[0])
 

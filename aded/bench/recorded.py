@@ -103,7 +103,7 @@ def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, see
     for contender in contenders:
         assert contender.drafter is not None
         needs = contender.drafter().needs
-        if needs.hidden or needs.top_k:
+        if (needs.hidden or needs.top_k) and not needs.optional:
             raise AdedError(f"{contender.name} needs the model's own outputs, which no record holds; measure it with --questions")
     if peers:
         from aded.bench.reference import reference_contender

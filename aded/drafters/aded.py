@@ -14,9 +14,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from aded import search
-from aded.drafters.base import Context, Drafter, Explanation, MatrixRow, Outcome
+from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, MatrixRow, Outcome
 from aded.errors import AdedError
-from aded.overlay import Overlay, within
+from aded.overlay import TOLD, Overlay, within
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 
@@ -25,6 +25,8 @@ Search = Literal["mcts", "best-first", "greedy", "full"]
 
 PUBLISHED_WINDOW = 16
 """Newest prompt tokens that the published update reads."""
+MOST_ROWS = 12
+"""Rows that are shown of a step."""
 NO_SUCCESSOR = "no successor of this pair is known: plain step"
 
 
@@ -39,6 +41,7 @@ class AdedOptions:
         depth: tokens of a path below the root.
         simulations: of the tree search; 0 stands for 12 and three more for every eight nodes that a draft may have.
         successors: children of a node.
+        feedback: learn the target's most probable tokens at every verified node, not only the text (tuned only).
 
     Raises:
         AdedError: a value is out of range.
@@ -51,6 +54,7 @@ class AdedOptions:
     depth: int = 24
     simulations: int = 0
     successors: int = 12
+    feedback: bool = True
 
     def __post_init__(self) -> None:
         _one_of("preset", self.preset, get_args(Preset))
@@ -67,11 +71,13 @@ class AdedOptions:
                 raise AdedError(f"{name} is {value!r}; give a number from {low} to {high}")
             if name not in ("c1", "c2") and not isinstance(value, int):
                 raise AdedError(f"{name} is {value!r}; give a whole number")
+        if not isinstance(self.feedback, bool):
+            raise AdedError(f"feedback is {self.feedback!r}; give true or false")
 
     @classmethod
     def paper(cls) -> AdedOptions:
         """As published: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
-        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12)
+        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12, feedback=False)
 
     @classmethod
     def tuned(cls) -> AdedOptions:
@@ -106,21 +112,28 @@ class AdedDrafter(Drafter):
         self._overlay = Overlay(published=True, slots=self.options.successors) if paper else Overlay()
         self._source = search.Source(self._base, self._overlay)
         self._paper = paper
+        self._hears = self.options.feedback and not paper
+        self.needs = DrafterNeeds(top_k=TOLD if self._hears else 0, optional=True)
         self._warm_up()
 
     def start(self, prompt: Sequence[int]) -> None:
         """Forget the last decode and count the prompt's trigrams (paper: those of its last 16 tokens)."""
-        self._overlay.clear()
-        text = self._checked(np.asarray(prompt, dtype=np.int64))
-        self._overlay.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
+        self._read(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         return self._search(context, budget)
 
     def observe(self, outcome: Outcome) -> None:
-        """Count each emitted token once, as the successor of the tokens before it."""
+        """Count each emitted token once, as the successor of the tokens before it; then take in the target's answers.
+
+        Answers are optional: where an outcome has none, as in recorded text, the emitted tokens alone are learned.
+        """
         text, start = self._emitted(outcome)
         self._overlay.learn(self._base, text, start)
+        if self._hears and outcome.top_tokens is not None and outcome.top_probabilities is not None:
+            tokens = self._checked(outcome.top_tokens.ravel()).reshape(outcome.top_tokens.shape)
+            probabilities = np.ascontiguousarray(outcome.top_probabilities, dtype=np.float32)
+            self._overlay.tell(text[:start], outcome.tree, tokens, probabilities)
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """Search again, with a record: same state, same seed, same draft."""
@@ -135,16 +148,25 @@ class AdedDrafter(Drafter):
         return Explanation(note, steps)
 
     def rows(self, outcome: Outcome) -> list[MatrixRow]:
-        """The rows of the pairs that ``observe`` counts a successor of, base and overlay together.
+        """The rows of pairs that ``observe`` changes, base and overlay together; at most 12.
 
-        A row is drawn for its pair alone: longer contexts, which the tuned preset mixes in too, are left out.
+        Those that a token was counted in come first, then those of rejected nodes that the target answered at. A row is
+        drawn for its pair alone: longer contexts, which the tuned preset mixes in too, are left out.
         """
         text, start = self._emitted(outcome)
         pairs = {(int(text[at - 2]), int(text[at - 1])): None for at in range(max(start, 2), len(text))}
-        return [self._row(pair) for pair in pairs]
+        if self._hears and outcome.top_tokens is not None:
+            tokens, parents = outcome.tree.tokens, outcome.tree.parents
+            pairs |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
+        return [self._row(pair) for pair in list(pairs)[:MOST_ROWS]]
 
     def settings(self) -> dict[str, object]:
         return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
+
+    def _read(self, prompt: Sequence[int]) -> None:
+        self._overlay.clear()
+        text = self._checked(np.asarray(prompt, dtype=np.int64))
+        self._overlay.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
 
     def _search(self, context: Context, budget: int) -> DraftTree:
         assert budget >= 1, "a draft holds its root at least"
@@ -195,10 +217,13 @@ class AdedDrafter(Drafter):
         """Compile everything now, so that no timed step does."""
         text = np.zeros(3, dtype=np.int32)
         context = Context(text, 3)
-        self.start([0, 0, 0])
+        self._read([0, 0, 0])
         self.propose(context, 2)
         self.explain(context, 2)
         self._row((0, 0))
+        if self._hears:
+            none = np.zeros((1, TOLD), dtype=np.int32)
+            self._overlay.tell(text, DraftTree.root_only(0), none, none.astype(np.float32))
         self._overlay.clear()
 
 

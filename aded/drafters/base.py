@@ -12,10 +12,17 @@ from aded.tree import DraftTree
 
 @dataclass(frozen=True)
 class DrafterNeeds:
-    """What the target must hand over after each step, beside the verdict."""
+    """What the target must hand over after each step, beside the verdict.
 
-    top_k: int = 0  # the target's k most probable tokens at every node
-    hidden: bool = False  # its last hidden states at every node
+    Attributes:
+        top_k: its k most probable tokens at every node.
+        hidden: its last hidden states at every node.
+        optional: the drafter also works without them, as on recorded text.
+    """
+
+    top_k: int = 0
+    hidden: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True)

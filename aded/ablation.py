@@ -1,0 +1,321 @@
+"""What each part of ADED is worth: one setting is changed at a time, everything else stays as tuned.
+
+Recorded outputs are replayed with no model in the loop; questions are put to the model. Rows of one table can be compared
+with each other: same texts, same machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.base import Outcome
+from aded.errors import AdedError
+from aded.replay import Record, Report, Tally, replay
+from aded.trace import write_atomically
+from aded.trigram import TrigramMatrix
+
+if TYPE_CHECKING:
+    from aded.bench.questions import Question
+    from aded.decode import GenerationSettings
+    from aded.model import TargetModel
+
+BUDGET = 64
+"""Nodes of a draft where the budget is not what changes."""
+SWEEPS: Mapping[str, Sequence[Any]] = {
+    "search": ("mcts", "best-first", "greedy", "full"),
+    "adaptation": ("none", "text", "text and rejected nodes"),
+    "corpus": ("none", "full"),
+    "c1": (0.0, 0.25, 1.0, 4.0, 32.0),
+    "c2": (1.0, 8.0, 64.0),
+    "simulations": (9, 18, 36, 72, 144),
+    "depth": (2, 4, 8, 16, 24),
+    "budget": (8, 16, 22, 32, 64, 128),
+}
+"""What is changed, and to what."""
+NEEDS_MODEL = "text and rejected nodes"
+COLUMNS = ("tokens_per_step", "drafted_per_step", "draft_ms", "update_ms")
+TITLES = ("tokens a step", "drafted a step", "draft, ms", "update, ms")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row: ADED with one setting changed.
+
+    Attributes:
+        axis, value: what is changed, and to what.
+        tuned: whether that is how it is tuned, so that the row is the one that others are held against.
+        options: of the drafter.
+        budget: nodes of a draft.
+        adapts: whether the session's text is learned at all.
+        matrix: name of the base matrix; None for none.
+    """
+
+    axis: str
+    value: Any
+    tuned: bool
+    options: AdedOptions = field(default_factory=AdedOptions.tuned)
+    budget: int = BUDGET
+    adapts: bool = True
+    matrix: str | None = "full"
+
+
+class UnadaptedDrafter(AdedDrafter):
+    """ADED as the corpus made it: neither the prompt nor the output is learned."""
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._read([])
+
+    def observe(self, outcome: Outcome) -> None:
+        pass
+
+
+def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, model: bool) -> list[Variant]:
+    """The rows of the table.
+
+    Args:
+        matrices: names of base matrices beside "full", the one that is tuned for.
+        axes: what to change; None is everything.
+        model: whether a model answers; without one there is nothing to learn of rejected nodes.
+
+    Raises:
+        AdedError: an axis that there is not.
+    """
+    unknown = [axis for axis in axes or () if axis not in SWEEPS]
+    if unknown:
+        raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(SWEEPS)}")
+    tuned, rows = AdedOptions.tuned(), []
+    most = NEEDS_MODEL if model else "text"
+    for axis in axes or SWEEPS:
+        values = [*SWEEPS[axis], *(matrices if axis == "corpus" else ())]
+        for value in values:
+            if axis == "adaptation":
+                if value != NEEDS_MODEL or model:
+                    options = replace(tuned, feedback=value == NEEDS_MODEL)
+                    rows.append(Variant(axis, value, value == most, options, adapts=value != "none"))
+            elif axis == "corpus":
+                rows.append(Variant(axis, value, value == "full", matrix=None if value == "none" else value))
+            elif axis == "budget":
+                rows.append(Variant(axis, value, value == BUDGET, budget=value))
+            else:
+                current = 12 + 3 * BUDGET // 8 if axis == "simulations" else getattr(tuned, axis)
+                rows.append(Variant(axis, value, value == current, replace(tuned, **{axis: value})))
+    return rows
+
+
+def make_drafter(variant: Variant, matrices: Mapping[str, TrigramMatrix | None], vocab_size: int, seed: int = 0) -> AdedDrafter:
+    """The drafter of a row."""
+    kind = AdedDrafter if variant.adapts else UnadaptedDrafter
+    return kind(matrices[variant.matrix] if variant.matrix else None, vocab_size, variant.options, seed)
+
+
+def on_records(
+    rows: Sequence[Variant],
+    matrices: Mapping[str, TrigramMatrix | None],
+    vocab_size: int,
+    records: Sequence[Record],
+    progress: Any,
+) -> list[dict[str, Any]]:
+    """Replay the records with every variant.
+
+    Raises:
+        AdedError: no record, or one with ids outside the vocabulary.
+    """
+    if not any(len(record.output) for record in records):
+        raise AdedError("there is no output to replay; give a file that holds some")
+    return _run(rows, progress, lambda row: replay(make_drafter(row, matrices, vocab_size), records, row.budget))
+
+
+def on_questions(
+    rows: Sequence[Variant],
+    matrices: Mapping[str, TrigramMatrix | None],
+    model: TargetModel,
+    questions: Sequence[Question],
+    settings: GenerationSettings,
+    progress: Any,
+) -> list[dict[str, Any]]:
+    """Put the questions to the model with every variant."""
+    return _run(rows, progress, lambda row: _answer(row, matrices, model, questions, settings))
+
+
+def _answer(
+    row: Variant,
+    matrices: Mapping[str, TrigramMatrix | None],
+    model: TargetModel,
+    questions: Sequence[Question],
+    settings: GenerationSettings,
+) -> Report:
+    from aded.decode import Decoder
+
+    report = Report(Tally(), {})
+    for question in questions:
+        drafter = make_drafter(row, matrices, model.vocab_size, settings.seed)
+        tally = Tally()
+        for step in Decoder(model, drafter, replace(settings, budget=row.budget), record=False).stream(question.text):
+            tally.tokens += len(step.emitted)
+            tally.steps += 1
+            tally.accepted += step.accepted
+            tally.drafted += len(step.tree.tokens) - 1
+            tally.draft_seconds.append(step.seconds.draft)
+            tally.update_seconds.append(step.seconds.update)
+        report.all.add(tally)
+        report.categories.setdefault(question.category, Tally()).add(tally)
+    return report
+
+
+def _run(rows: Sequence[Variant], progress: Any, measure: Callable[[Variant], Report]) -> list[dict[str, Any]]:
+    found = []
+    for number, row in enumerate(rows):
+        progress(f"{row.axis} {row.value}", number / len(rows))
+        report = measure(row)
+        figures = {name: round(getattr(report.all, name), 4) for name in COLUMNS}
+        by_category = {name: round(tally.tokens_per_step, 4) for name, tally in sorted(report.categories.items())}
+        found.append({"setting": row.axis, "value": row.value, "tuned": row.tuned, **figures, "categories": by_category})
+    return found
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The results as a Markdown table; what is tuned is set in bold, and each row's change is against it."""
+    lines = [f"| setting | value | {' | '.join(TITLES)} | change |", "|---|---|" + "---|" * (len(TITLES) + 1)]
+    tuned = {row["setting"]: row["tokens_per_step"] for row in rows if row["tuned"]}
+    for row in rows:
+        value = f"**{row['value']}**" if row["tuned"] else str(row["value"])
+        base = tuned.get(row["setting"])
+        change = "" if row["tuned"] or not base else f"{row['tokens_per_step'] / base - 1:+.1%}"
+        figures = (f"{row[name]:.{digits}f}" for name, digits in zip(COLUMNS, (3, 1, 3, 3)))
+        lines.append(f"| {row['setting']} | {value} | {' | '.join(figures)} | {change} |")
+    return "\n".join(lines)
+
+
+def page(rows: Sequence[Mapping[str, Any]], title: str) -> str | None:
+    """The results as one page of charts that needs no network, or None where Plotly is not installed."""
+    try:
+        import plotly.graph_objects as go
+        from plotly.io import to_html
+    except ImportError:
+        return None
+    charts: list[str] = []
+    for axis in dict.fromkeys(row["setting"] for row in rows):
+        part = [row for row in rows if row["setting"] == axis]
+        names = [str(row["value"]) for row in part]
+        figure = go.Figure(layout={"title": {"text": axis}, "template": "plotly_white", "height": 340})
+        colours = ["#7a3fb0" if row["tuned"] else "#b9a3d3" for row in part]
+        figure.add_trace(
+            go.Bar(
+                x=names,
+                y=[row["tokens_per_step"] for row in part],
+                marker_color=colours,
+                text=[f"{row['tokens_per_step']:.2f}" for row in part],
+                customdata=[row["draft_ms"] for row in part],
+                hovertemplate="%{x}: %{y:.3f} tokens a step, draft %{customdata:.3f} ms<extra></extra>",
+            )
+        )
+        figure.update_xaxes(type="category")
+        figure.update_yaxes(title="tokens a step")
+        charts.append(to_html(figure, full_html=False, include_plotlyjs=not charts, div_id=f"ablation-{axis}"))
+    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>'
+    said = f"<h1>{escape(title)}</h1>{''.join(charts)}"
+    return f'{head}<body style="font-family: system-ui, sans-serif; margin: 2rem">{said}</body></html>'
+
+
+def write(results: Mapping[str, Any], folder: Path) -> None:
+    """Write ``ablation.json``, ``ablation.md`` and, where Plotly is installed, ``ablation.html``.
+
+    Raises:
+        AdedError: the folder cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AdedError(f"cannot make the folder {folder}: {error.strerror}; choose another --out") from None
+    write_atomically(folder / "ablation.json", (dumps(results) + "\n").encode())
+    write_atomically(folder / "ablation.md", (table(results["rows"]) + "\n").encode())
+    html = page(results["rows"], f"ADED, one setting changed at a time: {results['source']}")
+    if html is not None:
+        write_atomically(folder / "ablation.html", html.encode())
+
+
+def dumps(results: Mapping[str, Any]) -> str:
+    """The results as one JSON object."""
+    return json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def named_matrices(arguments: Sequence[str], fingerprint: str, vocab_size: int) -> dict[str, TrigramMatrix | None]:
+    """Matrices of ``NAME=FILE`` arguments.
+
+    Raises:
+        AdedError: an argument of another form, a name taken, or a file that is damaged or of another tokenizer.
+    """
+    found: dict[str, TrigramMatrix | None] = {}
+    for argument in arguments:
+        name, sign, path = argument.partition("=")
+        if not (name and sign and path):
+            raise AdedError(f"--matrix is '{argument}'; write NAME=FILE")
+        if name in ("none", "full") or name in found:
+            raise AdedError(f"there is a matrix named '{name}' already; choose another name")
+        found[name] = TrigramMatrix.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
+    return found
+
+
+def run(options: Any, progress: Any) -> dict[str, Any]:
+    """The command: what was asked for, measured.
+
+    Raises:
+        AdedError: whatever the user can cause: a bad file, name or limit.
+    """
+    axes = [axis.strip() for axis in options.settings.split(",")] if options.settings else None
+    variants((), axes, model=True)  # a bad name is found before a long run
+    return _run_recorded(options, axes, progress) if options.recorded else _run_questions(options, axes, progress)
+
+
+def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
+    from aded.bench.questions import spread_out
+    from aded.methods import ASSETS
+    from aded.replay import read_records
+
+    records = spread_out(read_records(options.recorded), options.limit)
+    files = sorted(ASSETS.glob("*.trigram.safetensors"))
+    if not files:
+        raise AdedError("there is no bundled tri-gram matrix; make one with `python -m aded matrix build`")
+    full = TrigramMatrix.load(files[0])
+    others = named_matrices(options.matrix, full.fingerprint, full.vocab_size)
+    rows = variants(list(others), axes, model=False)
+    found = on_records(rows, {"full": full, **others}, full.vocab_size, records, progress)
+    return {"kind": "recorded", "source": Path(options.recorded).name, "texts": len(records), "rows": found}
+
+
+def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
+    from aded.bench.questions import read_questions, spread_out
+    from aded.cli import load_model
+    from aded.decode import GenerationSettings
+    from aded.methods import matrix_for
+
+    settings = GenerationSettings(
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+        budget=BUDGET,
+    )
+    questions = spread_out(read_questions(options.questions), options.limit)
+    model = load_model(options, progress)
+    others = named_matrices(options.matrix, model.fingerprint, model.vocab_size)
+    rows = variants(list(others), axes, model=True)
+    matrices = {"full": matrix_for(model), **others}
+    found = on_questions(rows, matrices, model, questions, settings, progress)
+    return {
+        "kind": "live",
+        "source": Path(options.questions).name,
+        "texts": len(questions),
+        "model": model.label,
+        "device": model.device_name,
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "max_new_tokens": options.max_new_tokens,
+        "rows": found,
+    }
