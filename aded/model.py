@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+import aded
 from aded import budget, parallel, selftest, weights
 from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
@@ -21,7 +22,7 @@ from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool
 from aded.errors import AdedError, check_text
 from aded.loading import choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.masks import Masks
-from aded.packing import pack_linears
+from aded.packing import is_packed, pack_linears
 from aded.session import TargetSession
 from aded.tokens import tokenizer_fingerprint
 from aded.tree import DraftTree
@@ -47,6 +48,7 @@ class TargetModel:
     ) -> None:
         self.model = model.eval()
         self.shared = tensor_parallel
+        self.packed = is_packed(model)
         self.spread = len({p.device for p in model.parameters()}) > 1
         self.tokenizer = tokenizer
         self.spec = spec
@@ -182,7 +184,7 @@ class TargetModel:
     def cost_fingerprint(self) -> str:
         """A hash of all that a step's cost depends on (hex, 16 characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
-        parts.append(str(self.compiled))
+        parts += [str(self.compiled), str(self.packed), aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def session(self, capacity: int = 1024) -> TargetSession:

@@ -45,6 +45,11 @@ def pack_linears(model: nn.Module) -> int:
     return len(layers)
 
 
+def is_packed(model: nn.Module) -> bool:
+    """Whether ``pack_linears`` took hold of any layer."""
+    return any(type(layer) is nn.Linear and "forward" in vars(layer) for layer in model.modules())
+
+
 def unpack_linears(model: nn.Module) -> None:
     """Undo ``pack_linears``."""
     for layer in model.modules():
