@@ -34,13 +34,8 @@ class Masks:
         if self.kind == "none":
             return None
         visible = np.concatenate([np.ones((len(ancestors), past), dtype=bool), ancestors], axis=1)
-        if self.kind == "full":
-            return self._additive(visible)
         keys = np.concatenate([np.arange(past), positions])
-        if self.kind == "sliding":
-            return self._additive(visible & self._window("sliding_attention", positions, keys))
-        kinds = sorted(set(self.config.layer_types))
-        return {kind: self._additive(visible & self._window(kind, positions, keys)) for kind in kinds}
+        return self._of(torch.from_numpy(visible), torch.from_numpy(np.asarray(positions)), torch.from_numpy(keys))
 
     def fixed(self, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, keys: torch.Tensor) -> Any:
         """As ``growing``, for a pass of fixed shape, from tensors on the device and nothing read back.
@@ -57,36 +52,29 @@ class Masks:
         inside = (keys >= length) & (keys < length + len(depths))
         visible = past | (inside & ancestors[:, node])
         where = torch.where(past, keys, length + depths[node])
-        positions = (length + depths)[:, None]
+        return self._of(visible, length + depths, where)
 
-        def additive(kind: str) -> torch.Tensor:
-            seen = visible
-            if kind == "sliding_attention":
-                seen = visible & (where > positions - int(self.config.sliding_window))
-            elif kind == "chunked_attention":
-                size = int(self.config.attention_chunk_size)
-                seen = visible & (where // size == positions // size)
-            mask = torch.zeros(seen.shape, dtype=self.dtype, device=seen.device)
-            return mask.masked_fill(~seen, torch.finfo(self.dtype).min)[None, None]
-
+    def _of(self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> Any:
+        """The model's masks of what is visible, bool ``[n, m]``; queries ``[n]`` and keys ``[m]`` are logical positions."""
         if self.kind == "by layer type":
-            return {kind: additive(kind) for kind in sorted(set(self.config.layer_types))}
-        return additive("sliding_attention" if self.kind == "sliding" else "full_attention")
+            kinds = sorted(set(self.config.layer_types))
+            return {kind: self._additive(self._narrowed(kind, visible, queries, keys)) for kind in kinds}
+        kind = "sliding_attention" if self.kind == "sliding" else "full_attention"
+        return self._additive(self._narrowed(kind, visible, queries, keys))
 
-    def _window(self, kind: str, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Which keys a layer of this kind may see at all, by logical position; bool ``[n, past + n]``."""
+    def _narrowed(self, kind: str, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """What a layer of this kind sees of what is visible."""
         q, k = queries[:, None], keys[None, :]
         if kind == "sliding_attention":
-            return k > q - int(self.config.sliding_window)
+            return visible & (k > q - int(self.config.sliding_window))
         if kind == "chunked_attention":
             size = int(self.config.attention_chunk_size)
-            return k // size == q // size
-        return np.ones((len(queries), len(keys)), dtype=bool)
+            return visible & (k // size == q // size)
+        return visible
 
-    def _additive(self, visible: np.ndarray) -> torch.Tensor:
-        mask = torch.zeros(visible.shape, dtype=self.dtype)
-        mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(self.dtype).min)
-        return mask[None, None].to(self.device)
+    def _additive(self, visible: torch.Tensor) -> torch.Tensor:
+        mask = torch.zeros(visible.shape, dtype=self.dtype, device=visible.device)
+        return mask.masked_fill(~visible, torch.finfo(self.dtype).min)[None, None].to(self.device)
 
     def candidates(self) -> list[MaskKind]:
         """The kinds of mask that may be this model's, the likeliest first; the self-test decides."""
