@@ -20,6 +20,7 @@ from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
 from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool
 from aded.errors import AdedError, check_text
+from aded.joining import join_projections
 from aded.loading import choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.masks import Masks
 from aded.packing import is_packed, pack_linears
@@ -41,6 +42,7 @@ class TargetModel:
         context_limit: most tokens of prompt and output together.
         eos_ids: token ids that end a text.
         fingerprint: of the tokenizer (see ``aded.tokens``).
+        attention: whose attention a tree goes through: ``stock``, or that of ``aded.attention``.
     """
 
     def __init__(
@@ -70,8 +72,12 @@ class TargetModel:
         self._cost: StepCost | None = None
         self.acceptance: dict[str, AcceptanceCurve] = {}  # by method: what predictions were worth, no tokens
         self._forward: Any = model
-        self._find_mode()
-        if self.device.type == "cuda" and self.mode == "tree" and not (self.shared or self.spread):
+        self.attention = "stock"
+        on_one_card = self.device.type == "cuda" and not (self.shared or self.spread)
+        if on_one_card:
+            join_projections(model)
+        self._find_mode(on_one_card)
+        if on_one_card and self.mode == "tree":
             self.fix_steps(capture=True)
 
     @classmethod
@@ -184,7 +190,7 @@ class TargetModel:
     def cost_fingerprint(self) -> str:
         """A hash of all that a step's cost depends on (hex, 16 characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
-        parts += [str(self.compiled), str(self.packed), aded.__version__]
+        parts += [str(self.compiled), str(self.packed), self.attention, aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def session(self, capacity: int = 1024) -> TargetSession:
@@ -269,12 +275,10 @@ class TargetModel:
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
         return self._forward(**arguments)
 
-    def _find_mode(self) -> None:
+    def _find_mode(self, on_one_card: bool) -> None:
         """Try trees, then chains, then single tokens on this very model, and keep the first that is right."""
-        for kind in self.masks.candidates():
-            self.mode, self.masks.kind = "tree", kind
-            if selftest.passes(self, selftest.TREE):
-                return
+        if (on_one_card and self._attach_attention()) or self._verifies_trees():
+            return
         steps: tuple[tuple[Mode, tuple[int, ...]], ...] = (("chain", selftest.CHAIN), ("plain", selftest.SINGLE))
         for mode, draft in steps:
             self.mode, self.masks.kind = mode, "none"
@@ -287,6 +291,26 @@ class TargetModel:
                 self._add_notice(f"this model verifies {what}")
                 return
         raise AdedError(f"{self.label} cannot be decoded with a cache; use another model")
+
+    def _verifies_trees(self) -> bool:
+        for kind in self.masks.candidates():
+            self.mode, self.masks.kind = "tree", kind
+            if selftest.passes(self, selftest.TREE):
+                return True
+        return False
+
+    def _attach_attention(self) -> bool:
+        """Use our own attention for trees where it applies and is right."""
+        from aded import attention
+
+        if not attention.attach(self.model):
+            return False
+        self.attention = attention.NAME
+        if self._verifies_trees():
+            return True
+        attention.detach(self.model)
+        self.attention = "stock"
+        return False
 
     def _add_notice(self, text: str) -> None:
         self.notice = f"{self.notice}; {text}" if self.notice else text

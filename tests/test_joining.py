@@ -1,0 +1,59 @@
+"""Joined projections are the projections they replace."""
+
+import pytest
+import torch
+from fakes import tiny_model
+from torch import nn
+
+from aded.joining import JoinedLinear, join_projections
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_a_joined_model_says_what_it_said_before(family):
+    model = tiny_model(family)
+    ids = torch.tensor([[3, 5, 8, 2]])
+    with torch.inference_mode():
+        before = model(ids).logits
+        assert join_projections(model) == 2 * model.config.num_hidden_layers
+        assert torch.allclose(model(ids).logits, before, atol=1e-6)
+
+
+def test_a_joined_layer_keeps_its_weights_in_one_place():
+    model = tiny_model("llama")
+    names, held = set(model.state_dict()), sum(p.numel() for p in model.parameters())
+    join_projections(model)
+    assert set(model.state_dict()) == names
+    assert sum(p.numel() for p in model.parameters()) == held
+    layer = model.model.layers[0].self_attn
+    with torch.no_grad():
+        layer.k_proj.weight.add_(1)
+    assert torch.equal(layer.k_proj.joint.weight[layer.q_proj.out_features :][: layer.k_proj.out_features], layer.k_proj.weight)
+
+
+def test_members_that_are_given_different_inputs_each_use_their_own():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q_proj, self.k_proj, self.v_proj = nn.Linear(4, 8), nn.Linear(4, 2), nn.Linear(4, 2)
+
+    layer = Layer()
+    a, b = torch.randn(3, 4), torch.randn(3, 4)
+    expected = layer.q_proj(a), layer.k_proj(b), layer.v_proj(a)
+    assert join_projections(layer) == 1
+    assert isinstance(layer.q_proj, JoinedLinear)
+    for found, wanted in zip((layer.q_proj(a), layer.k_proj(b), layer.v_proj(a)), expected):
+        assert torch.allclose(found, wanted, atol=1e-6)
+
+
+def test_nothing_is_held_between_passes():
+    model = tiny_model("llama")
+    join_projections(model)
+    with torch.inference_mode():
+        model(torch.tensor([[3, 5, 8]]))
+    assert model.model.layers[0].self_attn.q_proj.joint._input is None
+
+
+def test_layers_that_differ_in_kind_are_left_alone():
+    layer = nn.Module()
+    layer.gate_proj, layer.up_proj = nn.Linear(4, 8), nn.Linear(4, 8, bias=False)
+    assert join_projections(layer) == 0
