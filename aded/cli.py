@@ -50,7 +50,9 @@ def build_parser() -> Parser:
     _add_methods(commands)
     _add_replay(commands)
     _add_matrix(commands)
+    _add_datastore(commands)
     _add_fetch(commands)
+    _add_train(commands)
     _add_bench(commands)
     _add_ablate(commands)
     return parser
@@ -117,9 +119,43 @@ def _add_method_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--c2", type=float, help="aded: how slowly exploration grows with visits")
     group.add_argument("--depth", type=int, metavar="N", help="aded: most drafted tokens in a row")
     group.add_argument("--successors", type=int, metavar="N", help="aded: most successors of a pair that are tried")
-    group.add_argument("--matrix", metavar="FILE", help="aded: a base matrix made with `matrix build`")
+    group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix made with `matrix build`")
     group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
-    group.add_argument("--draft-length", type=int, metavar="N", help="prompt-lookup: most tokens copied")
+    group.add_argument("--draft-length", type=int, metavar="N", help="most tokens copied; speculative: drafted")
+    _add_training_free_options(group)
+    _add_trained_options(group)
+
+
+def _add_training_free_options(group: Any) -> None:
+    either = argparse.BooleanOptionalAction
+    group.add_argument("--ngram", type=int, metavar="N", help="lookahead: tokens of an n-gram")
+    group.add_argument("--window", type=int, metavar="W", help="lookahead: columns of the window")
+    group.add_argument("--guesses", type=int, metavar="G", help="lookahead: most n-grams verified in a pass")
+    group.add_argument("--pool-from-prompt", action=either, default=None, help="lookahead: begin with the prompt's n-grams")
+    group.add_argument("--datastore", metavar="FILE", help="rest, suffix: a datastore made with `datastore build`")
+    group.add_argument("--longest", type=int, metavar="N", help="rest, suffix: longest end of the text that is looked up")
+    group.add_argument("--hits", type=int, metavar="N", help="rest: most places of an end that are counted")
+    group.add_argument("--backoff", action=either, default=None, help="rest: fill a draft from shorter ends too")
+    group.add_argument("--factor", type=float, metavar="X", help="suffix: most nodes by tokens of the end that was found")
+    group.add_argument("--least", type=float, metavar="P", help="suffix: smallest probability of a node")
+    group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: begin with a corpus of the model's")
+    group.add_argument("--keep", action=either, default=None, help="token-recycling, suffix: remember a session's earlier texts")
+
+
+def _add_trained_options(group: Any) -> None:
+    group.add_argument("--heads", metavar="FILE", help="medusa, medusa-typical, aded-medusa: heads made with `train medusa`")
+    group.add_argument("--tree", help="medusa, medusa-typical: adaptive (default) or static")
+    group.add_argument("--epsilon", type=float, metavar="X", help="medusa-typical: probability that is always typical (0.09)")
+    group.add_argument("--delta", type=float, metavar="X", help="medusa-typical: scale of the threshold by entropy (0.3)")
+    group.add_argument("--draft", metavar="FILE", help="speculative, specinfer: a draft model made with `train draft`")
+    group.add_argument(
+        "--draft-model", action="append", metavar="SPEC", help="speculative, specinfer: a model with the same tokenizer; again"
+    )
+    group.add_argument("--verification", help="speculative, specinfer: rejection (default) or coupled (equal to plain by seed)")
+    group.add_argument("--branching", metavar="K,K,...", help="specinfer: children of a node by level (default: what pays)")
+    group.add_argument(
+        "--replacement", action="store_true", default=None, help="specinfer: draw children independently, with replacement"
+    )
 
 
 def _add_methods(commands: Any) -> None:
@@ -154,13 +190,69 @@ def _add_matrix(commands: Any) -> None:
     outputs.add_argument("--recorded", metavar="FILE", help="recorded outputs, JSON lines of token ids")
     compare.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
     compare.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    compare.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, a chart")
+    compare.add_argument("--keep", action="store_true", help="one session: what a text taught is kept for the next")
     compare.add_argument("--json", action="store_true")
     add_model_options(compare)
     compare.set_defaults(run=_matrix_compare)
 
 
+def _add_matrix_build(actions: Any) -> None:
+    parser = actions.add_parser("build", help="count texts, token ids, a data set, or what the model writes itself")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
+    source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
+    source.add_argument("--dataset", metavar="ID", help="a data set, streamed by the library datasets")
+    source.add_argument("--self-written", type=int, metavar="N", help="let the model write questions and answers, N tokens")
+    data = parser.add_argument_group("of --dataset")
+    data.add_argument("--dataset-config", metavar="C", help="its configuration")
+    data.add_argument("--dataset-split", default="train", metavar="S", help="default: train")
+    data.add_argument("--dataset-field", default="text", metavar="F", help="the field that holds the text (default: text)")
+    writing = parser.add_argument_group("of --self-written")
+    writing.add_argument("--batch", type=int, metavar="B", help="conversations at once (default: what memory holds)")
+    writing.add_argument("--seed", type=int, default=0, metavar="S")
+    writing.add_argument("--greedy-share", type=float, default=0.6, metavar="X", help="of the answers (default: 0.6)")
+    writing.add_argument("--keep-text", metavar="FILE.npy", help="save the token ids too, each conversation with a separator")
+    writing.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    writing.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+    parser.add_argument(
+        "--separator",
+        type=int,
+        metavar="ID",
+        help="the token id that ends each text (default: of --tokens 0, else a special token of the model's)",
+    )
+    parser.add_argument("--max-memory", type=int, default=1024, metavar="MB", help="for counting, about (default: 1024)")
+    parser.add_argument("--processes", type=int, default=1, metavar="P", help="that tokenize and count (default: 1)")
+    _add_bounds(parser)
+    parser.add_argument("--restart", action="store_true", help="drop what a stopped build has left, instead of going on")
+    parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
+    parser.add_argument("--out", required=True, metavar="FILE")
+    parser.set_defaults(run=_matrix_build)
+
+
+def _add_bounds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, metavar="N", help="at most so many rows")
+    parser.add_argument("--bytes", type=int, metavar="N", help="a file of at most so many bytes")
+    parser.add_argument("--successors", type=int, metavar="K", help="at most so many successors a row")
+
+
 def _add_matrix_making(actions: Any) -> None:
-    build = actions.add_parser("build", help="count texts or a file of token ids")
+    _add_matrix_build(actions)
+    merge = actions.add_parser("merge", help="add up the counts of matrices of one tokenizer")
+    merge.add_argument("files", nargs="+", metavar="FILE")
+    merge.add_argument("--out", required=True, metavar="FILE")
+    merge.set_defaults(run=_matrix_merge)
+    prune = actions.add_parser("prune", help="keep the most frequent successors and contexts")
+    prune.add_argument("file", metavar="FILE")
+    _add_bounds(prune)
+    prune.add_argument("--out", required=True, metavar="FILE")
+    prune.set_defaults(run=_matrix_prune)
+
+
+def _add_datastore(commands: Any) -> None:
+    parser = commands.add_parser("datastore", help="make or show a datastore for REST and suffix decoding")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+    build = actions.add_parser("build", help="sort the suffixes of texts or of token ids")
     source = build.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
     source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
@@ -168,22 +260,15 @@ def _add_matrix_making(actions: Any) -> None:
         "--separator",
         type=int,
         metavar="ID",
-        help="the token id that ends each text (default: 0; of --text: the tokenizer's own)",
+        help="the token id that ends each text (default: of --tokens 0, else the tokenizer's end of text)",
     )
     build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
-    build.add_argument("--out", required=True, metavar="FILE")
-    build.set_defaults(run=_matrix_build)
-    merge = actions.add_parser("merge", help="add up the counts of matrices of one tokenizer")
-    merge.add_argument("files", nargs="+", metavar="FILE")
-    merge.add_argument("--out", required=True, metavar="FILE")
-    merge.set_defaults(run=_matrix_merge)
-    prune = actions.add_parser("prune", help="keep the most frequent successors and contexts")
-    prune.add_argument("file", metavar="FILE")
-    prune.add_argument("--rows", type=int, metavar="N", help="at most so many rows")
-    prune.add_argument("--bytes", type=int, metavar="N", help="a file of at most so many bytes")
-    prune.add_argument("--successors", type=int, metavar="K", help="at most so many successors a row")
-    prune.add_argument("--out", required=True, metavar="FILE")
-    prune.set_defaults(run=_matrix_prune)
+    build.add_argument("--out", metavar="FILE", help="default: in the cache folder, where methods find it")
+    build.set_defaults(run=_datastore_build)
+    show = actions.add_parser("show", help="print what a datastore holds")
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(run=_datastore_show)
 
 
 def _add_fetch(commands: Any) -> None:
@@ -192,6 +277,13 @@ def _add_fetch(commands: Any) -> None:
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id or a .gguf file"
     )
     parser.set_defaults(run=_fetch)
+
+
+def _add_train(commands: Any) -> None:
+    from aded.train import command
+
+    parser = commands.add_parser("train", help="make Medusa heads or a draft model for any causal model")
+    command.add_options(parser.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser))
 
 
 def _add_bench(commands: Any) -> None:
@@ -283,8 +375,10 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
 
 
 def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
-    names = ("preset", "search", "simulations", "c1", "c2", "depth", "successors", "matrix", "max_ngram", "draft_length")
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    from aded.methods import METHODS
+
+    names = {name for row in METHODS.values() for name in row.options}
+    given = {name: value for name in sorted(names) if (value := getattr(options, name, None)) is not None}
     foreign = sorted(set(given) - set(method.options))
     if foreign:
         raise AdedError(
@@ -314,14 +408,18 @@ def _check_target(path: str | None) -> None:
 
 
 def _methods(options: argparse.Namespace) -> None:
+    from aded.bench.recorded import default_target
     from aded.methods import METHODS
 
+    target: Any = default_target()
     if options.json:
-        print(json.dumps([method.to_json() for method in METHODS.values()], ensure_ascii=False, indent=2))
+        print(json.dumps([method.to_json(target) for method in METHODS.values()], ensure_ascii=False, indent=2))
         return
     width = max(map(len, METHODS))
     for method in METHODS.values():
         print(f"{method.name:<{width}}  {'lossless' if method.lossless else 'lossy   '}  {method.description}")
+        if (reason := method.unavailable(target)) is not None:
+            print(f"{'':<{width}}  unavailable: {reason}")
 
 
 def _replay(options: argparse.Namespace) -> None:
@@ -344,12 +442,28 @@ def _fetch(options: argparse.Namespace) -> None:
 
 
 def _matrix_build(options: argparse.Namespace) -> None:
-    from aded import corpus
+    from aded import building, terminal
 
-    if options.text:
-        print(corpus.build_from_texts(options.text, options.separator, options.model, options.out))
-    else:
-        print(corpus.build_from_tokens(options.tokens, options.separator or 0, options.model, options.out))
+    for path in (options.out, options.keep_text):
+        _check_target(path)
+    with terminal.Progress() as progress:
+        made = building.run(options, progress)
+    print(made)
+
+
+def _datastore_build(options: argparse.Namespace) -> None:
+    from aded import datastore
+
+    _check_target(options.out)
+    tokens, texts = options.tokens, options.text
+    print(datastore.build_file(tokens, texts, options.separator, options.model, options.out))
+
+
+def _datastore_show(options: argparse.Namespace) -> None:
+    from aded.datastore import Datastore
+
+    body = Datastore.load(options.file).summary() | {"bytes": Path(options.file).stat().st_size}
+    print(json.dumps(body, indent=2) if options.json else "\n".join(f"{name}: {value}" for name, value in body.items()))
 
 
 def _matrix_merge(options: argparse.Namespace) -> None:
@@ -373,10 +487,13 @@ def _matrix_show(options: argparse.Namespace) -> None:
 
 def _matrix_compare(options: argparse.Namespace) -> None:
     from aded import fidelity, terminal
+    from aded.bench import results, tables
 
     with terminal.Progress() as progress:
-        rows = fidelity.run(options, progress)
-    print(json.dumps(rows, indent=2) if options.json else fidelity.table(rows))
+        found = fidelity.run(options, progress)
+    if options.out:
+        results.write(found, Path(options.out), html=True)
+    print(results.dumps(found, indent=1) if options.json else tables.markdown(found))
 
 
 def _ablate(options: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
-"""Base matrices as files: made from text or token ids, merged, pruned, shown."""
+"""Texts and token ids from files, and what is done with base matrices: merged, pruned, shown. (Made: see ``aded.building``.)"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -21,20 +21,30 @@ EVIDENCE = 2
 """Sights that a certain pair is short of: one that was seen once is less certain than one seen a hundred times."""
 
 
-def read_tokens(path: str) -> np.ndarray:
-    """A flat array of token ids from a ``.npy`` file, int64 ``[length]``.
+def open_tokens(path: str) -> np.ndarray:
+    """A flat array of token ids in a ``.npy`` file, of any integer type ``[length]``, left on disk until it is read.
 
     Raises:
-        AdedError: the file is missing, damaged, or not a flat array of non-negative whole numbers.
+        AdedError: the file is missing, damaged, or no flat array of whole numbers.
     """
     try:
-        tokens = np.load(path, allow_pickle=False)
+        tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror or error}; give a .npy file of token ids") from None
     except (ValueError, EOFError):
         raise AdedError(f"{path} is no array of numbers; write it with numpy.save") from None
     if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not len(tokens):
         raise AdedError(f"{path} is not a flat array of token ids; write a one-dimensional array of whole numbers")
+    return tokens
+
+
+def read_tokens(path: str) -> np.ndarray:
+    """A flat array of token ids from a ``.npy`` file of any integer type, int64 ``[length]``.
+
+    Raises:
+        AdedError: the file is missing, damaged, or not a flat array of non-negative whole numbers.
+    """
+    tokens = open_tokens(path)
     if tokens.min() < 0 or tokens.max() > LARGEST_ID:
         raise AdedError(f"{path} holds numbers that are no token ids; they must be 0 to {LARGEST_ID}")
     return tokens.astype(np.int64)
@@ -48,15 +58,48 @@ def read_texts(path: str) -> list[str]:
     Raises:
         AdedError: the file is missing, not UTF-8, or a line is none of these.
     """
+    return [text for text, _ in stream_texts(path)]
+
+
+def stream_texts(path: str, block: int = -1) -> Iterator[tuple[str, bool]]:
+    """The texts of `read_texts` one by one, each with True; one longer than ``block`` characters in parts, the last with True.
+
+    A part ends between words or lines, where tokenizers divide text too. JSON lines are not parted.
+    """
     try:
-        content = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            if Path(path).suffix != ".jsonl":
+                yield from _blocks(file, block)
+                return
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield from ((text, True) for text in _texts(path, number, line))
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror or error}; give a text file") from None
     except UnicodeDecodeError:
         raise AdedError(f"{path} is not UTF-8 text; save it as such") from None
-    if Path(path).suffix != ".jsonl":
-        return [content] if content.strip() else []
-    return [text for number, line in enumerate(content.splitlines(), 1) if line.strip() for text in _texts(path, number, line)]
+
+
+def _blocks(file: TextIO, block: int) -> Iterator[tuple[str, bool]]:
+    held, parted = "", False
+    while more := file.read(block):
+        held += more
+        if block > 0 and len(held) >= block and (border := _border(held)):
+            yield held[:border], False
+            held, parted = held[border:], True
+    if parted or held.strip():
+        yield held, True
+
+
+def _border(text: str) -> int:
+    """The last place between two lines, else between two words, with no other white space around; 0 if there is none."""
+    for mark, after in (("\n", 1), (" ", 0)):
+        at = text.rfind(mark)
+        while at > 0:
+            if not text[at - 1].isspace() and text[at + 1 : at + 2].strip():
+                return at + after
+            at = text.rfind(mark, 0, at)
+    return 0
 
 
 def _texts(path: str, number: int, line: str) -> list[str]:
@@ -72,44 +115,6 @@ def _texts(path: str, number: int, line: str) -> list[str]:
     for text in texts:
         check_text(text, f"{path}, line {number}")
     return texts
-
-
-def build_from_tokens(path: str, separator: int, model: str, out: str) -> str:
-    """Count a file of token ids and save the matrix; returns a sentence on what was made.
-
-    Raises:
-        AdedError: the ids are not of this model's tokenizer, or a file cannot be read or written.
-    """
-    tokens = read_tokens(path)
-    tokenizer, vocab_size = load_tokenizer(model)
-    if tokens.max() >= vocab_size:
-        raise AdedError(
-            f"{path} holds token id {tokens.max()}, the model {model} has {vocab_size}; give the model that wrote the ids"
-        )
-    return _build(tokens, separator, tokenizer, vocab_size, out)
-
-
-def build_from_texts(paths: Sequence[str], separator: int | None, model: str, out: str) -> str:
-    """Count texts, each ended by ``separator`` (None: the tokenizer's end of text), and save the matrix.
-
-    Raises:
-        AdedError: there is no text, or a file cannot be read or written.
-    """
-    texts = [text for path in paths for text in read_texts(path)]
-    tokenizer, vocab_size = load_tokenizer(model)
-    if separator is None:
-        separator = tokenizer.eos_token_id
-    if separator is None:
-        raise AdedError(f"the tokenizer of {model} has no token that ends a text; give its id with --separator")
-    ids = [i for text in texts for i in (*tokenizer(text, add_special_tokens=False)["input_ids"], separator)]
-    if not ids:
-        raise AdedError(f"there is no text in {', '.join(paths)}; give a file that holds some")
-    return _build(np.array(ids, dtype=np.int64), separator, tokenizer, vocab_size, out)
-
-
-def _build(tokens: np.ndarray, separator: int, tokenizer: Any, vocab_size: int, out: str) -> str:
-    fingerprint = tokenizer_fingerprint(tokenizer)
-    return _saved(TrigramMatrix.build(tokens, separator=separator, fingerprint=fingerprint, vocab_size=vocab_size), out)
 
 
 def merge(paths: Sequence[str], out: str) -> str:

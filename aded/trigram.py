@@ -167,6 +167,45 @@ class TrigramMatrix:
         )
 
     @classmethod
+    def from_grams(
+        cls, codes: np.ndarray, counts: np.ndarray, *, vocab_size: int, fingerprint: str, max_successors: int, corpus_tokens: int
+    ) -> TrigramMatrix:
+        """What `build` makes of a text with these counts.
+
+        Args:
+            codes: each (context, successor) once, ascending, int64 ``[grams]``: ``((first + 1) * vocab_size + second) *
+                vocab_size + successor``, a single token's context with a ``first`` of -1.
+            counts: how often each was seen, int64 ``[grams]``.
+            vocab_size, fingerprint, max_successors: as of `build`.
+            corpus_tokens: number of tokens that were counted.
+        """
+        contexts, successors = np.divmod(codes, vocab_size)
+        rows, first = np.unique(contexts, return_index=True)
+        totals = np.add.reduceat(counts, first) if len(first) else counts
+        order = np.lexsort((successors, -counts, contexts))
+        like = replace(cls.empty(vocab_size), fingerprint=fingerprint)
+        return _assemble(like, rows, totals, contexts[order], successors[order], counts[order], max_successors, corpus_tokens)
+
+    @classmethod
+    def joined(cls, parts: Sequence[TrigramMatrix]) -> TrigramMatrix:
+        """One matrix of several whose rows follow one another: every context of one comes after those of the one before.
+
+        Raises:
+            AdedError: together they are larger than a file can hold.
+        """
+        ends = np.cumsum([0, *(len(part.successors) for part in parts)])
+        if ends[-1] > np.iinfo(np.int32).max:
+            raise AdedError(f"{ends[-1]} successors are more than a matrix can hold; keep less with --rows or --successors")
+        return replace(
+            parts[0],
+            contexts=np.concatenate([part.contexts for part in parts]),
+            starts=np.concatenate([[0], *(part.starts[1:] + end for part, end in zip(parts, ends))]).astype(np.int32),
+            successors=np.concatenate([part.successors for part in parts]),
+            counts=np.concatenate([part.counts for part in parts]),
+            totals=np.concatenate([part.totals for part in parts]),
+        )
+
+    @classmethod
     def empty(cls, vocab_size: int) -> TrigramMatrix:
         """A matrix that knows nothing: a session then works from its own text alone."""
         none = np.zeros(0, dtype=np.int32)
@@ -240,8 +279,10 @@ class TrigramMatrix:
             least = len(small._with_rows(order[:0]).to_bytes())
             if size < least:
                 raise AdedError(f"size is {size}; even an empty matrix takes {least} bytes, give more")
-            room = size - least - 64  # numbers of the header grow with the arrays
-            order = order[: np.searchsorted(np.cumsum(ROW_BYTES + ENTRY_BYTES * np.diff(small.starts)[order]), room, "right")]
+            taken = np.cumsum(ROW_BYTES + ENTRY_BYTES * np.diff(small.starts)[order])
+            order = order[: np.searchsorted(taken, size - least, "right")]
+            while (over := len(small._with_rows(np.sort(order)).to_bytes()) - size) > 0:  # the header grows with the arrays
+                order = order[: np.searchsorted(taken, taken[len(order) - 1] - over, "right")]
         return small._with_rows(np.sort(order))
 
     def _with_rows(self, rows: np.ndarray) -> TrigramMatrix:

@@ -1,0 +1,272 @@
+"""`matrix build`: a base matrix from given texts, or from text that the model writes itself, in bounded memory.
+
+Writing, counting and merging leave their results in a work folder beside the matrix (see ``aded.workfolder``): the same
+command goes on where an interrupted one stopped, and makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aded
+from aded import corpus, counting
+from aded.conversations import BARREN_WAVES, Collection, nothing_new, pack, unpack
+from aded.counting import BYTES_PER_TOKEN, Run
+from aded.errors import AdedError
+from aded.sources import DatasetStream, Piece, Source, TextFiles, TokenFile
+from aded.tokens import tokenizer_fingerprint
+from aded.trace import write_atomically
+from aded.trigram import MAX_SUCCESSORS, TrigramMatrix
+from aded.weights import Progress
+from aded.workfolder import WorkFolder, npy_bytes, store
+
+MOST_PROCESSES = 256
+SMALLEST_PIECE = 1 << 12
+"""Tokens; less memory than for so many is not to be had."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Whose tokens are counted, and what parts texts."""
+
+    tokenizer: Any
+    size: int
+    separator: int
+
+
+def run(options: argparse.Namespace, progress: Progress) -> str:
+    """Build the matrix that the options of ``matrix build`` describe; returns a sentence on what was made.
+
+    Raises:
+        AdedError: a file, model or data set cannot be read, a setting is out of range, memory or the disk is full, or the
+            work folder holds another build.
+    """
+    started = time.perf_counter()
+    _check(options)
+    if options.self_written is not None:
+        matrix, notes = _from_model(options, progress)
+    else:
+        matrix, notes = _from_source(options, progress)
+    entries, size = len(matrix.successors), Path(options.out).stat().st_size / 1e6
+    facts = [f"{len(matrix)} rows and {entries} entries from {matrix.corpus_tokens} tokens", f"{size:.1f} MB", *notes]
+    return f"{options.out}: {', '.join(facts)}, {time.perf_counter() - started:.0f} seconds"
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse settings out of range before any work."""
+    TrigramMatrix.empty(1).prune(rows=options.rows, successors=options.successors, size=options.bytes)
+    for name, value, most in (
+        ("--max-memory", options.max_memory, 1 << 24), ("--processes", options.processes, MOST_PROCESSES),
+        ("--self-written", options.self_written, 1 << 40),
+    ):  # fmt: skip
+        if value is not None and not 1 <= value <= most:
+            raise AdedError(f"{name} is {value}; give a number from 1 to {most}")
+    if options.keep_text and options.self_written is None:
+        raise AdedError("--keep-text is for text that a model writes; give --self-written, or leave it out")
+
+
+def _from_source(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
+    source = _source(options)
+    tokenizer, size = corpus.load_tokenizer(options.model)
+    vocabulary = Vocabulary(tokenizer, size, _separator(options, tokenizer))
+    with _folder(options, vocabulary, source.identity) as folder:
+        matrix = _counted(source, vocabulary, folder, options, progress)
+    matrix.save(options.out)
+    folder.remove()
+    return matrix, []
+
+
+def _source(options: argparse.Namespace) -> Source:
+    if options.tokens:
+        return TokenFile(options.tokens)
+    if options.text:
+        return TextFiles(options.text)
+    return DatasetStream(options.dataset, options.dataset_config, options.dataset_split, options.dataset_field)
+
+
+def _separator(options: argparse.Namespace, tokenizer: Any) -> int:
+    if options.separator is not None:
+        return options.separator
+    separator = 0 if options.tokens else tokenizer.eos_token_id
+    if separator is None:
+        raise AdedError(f"the tokenizer of {options.model} has no token that ends a text; give its id with --separator")
+    return separator
+
+
+def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
+    from aded.model import TargetModel
+    from aded.selfwriting import SelfWriter, script_of, separator_of
+
+    target = TargetModel.load(options.model, options.device, options.dtype, progress)
+    script = script_of(target.tokenizer)
+    separator = separator_of(target.tokenizer, script) if options.separator is None else options.separator
+    vocabulary = Vocabulary(target.tokenizer, target.vocab_size, separator)
+    asked = [options.self_written, options.batch, options.seed, options.greedy_share]
+    model = [target.spec, target.device_name, str(target.dtype), script.opening, script.closing]
+    folder = _folder(options, vocabulary, {"self-written": asked, "model": model})
+    writer = SelfWriter(target, folder.settings.get("batch", options.batch), options.seed, options.greedy_share, script)
+    folder.settings["batch"] = writer.batch
+    collection = Collection(options.self_written, separator, target.vocab_size)
+    with folder:
+        write(writer, collection, folder, progress)
+        text = folder.path("text.npy")
+        store(text, npy_bytes(collection.text()))
+        matrix = _counted(TokenFile(str(text)), vocabulary, folder, options, progress)
+        if options.keep_text:
+            write_atomically(Path(options.keep_text), text.read_bytes())
+    matrix.save(options.out)
+    folder.remove()
+    notes = [f"{collection.conversations} conversations", f"{collection.duplicates} repeated questions dropped"]
+    notes += [f"{collection.distinct():.0%} of the answers' 4-grams distinct", *filter(None, [writer.notice])]
+    return matrix, notes
+
+
+def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Progress) -> None:
+    """Let the model write until the collection is full: waves that are in the folder are read, the others go there.
+
+    Args:
+        writer: as ``aded.selfwriting.SelfWriter``.
+
+    Raises:
+        AdedError: it writes nothing new any more.
+    """
+    pace, index, barren = Pace(progress, "writing"), 0, 0
+    while not collection.full:
+        path, before = folder.path(f"wave-{index:05d}.npz"), collection.tokens
+        if path.exists():
+            collection.add(unpack(path))
+            pace.start(collection.tokens / collection.limit)
+        else:
+            wave = writer.wave(index, pace.part(before / collection.limit, 1 / collection.limit))
+            store(path, pack(wave))
+            collection.add(wave)
+        barren = 0 if collection.tokens > before else barren + 1
+        if barren == BARREN_WAVES:
+            raise nothing_new(collection.conversations)
+        index += 1
+
+
+def _folder(options: argparse.Namespace, vocabulary: Vocabulary, source: dict[str, Any]) -> WorkFolder:
+    """The build's work folder; what is only applied at the end (bounds, processes) is no part of its identity."""
+    known = {"version": aded.__version__, "fingerprint": tokenizer_fingerprint(vocabulary.tokenizer)}
+    known |= {"vocabulary": str(vocabulary.size), "separator": str(vocabulary.separator)}
+    folder = WorkFolder(options.out, {**known, **source}, options.restart)
+    folder.settings.setdefault("piece", max(SMALLEST_PIECE, (options.max_memory << 20) // BYTES_PER_TOKEN // options.processes))
+    return folder
+
+
+def _counted(
+    source: Source, vocabulary: Vocabulary, folder: WorkFolder, options: argparse.Namespace, progress: Progress
+) -> TrigramMatrix:
+    paths = count(source, vocabulary, folder, options.processes, progress)
+    return counting.merge(
+        paths,
+        separator=vocabulary.separator,
+        vocab_size=vocabulary.size,
+        fingerprint=tokenizer_fingerprint(vocabulary.tokenizer),
+        max_successors=options.successors or MAX_SUCCESSORS,
+        rows=options.rows,
+        size=options.bytes,
+        progress=progress,
+    )
+
+
+def count(source: Source, vocabulary: Vocabulary, folder: WorkFolder, processes: int, progress: Progress) -> list[Path]:
+    """Count every piece of a source into a run in the folder, but for those that are there; returns the runs' files in order."""
+    pace, paths = Pace(progress, "counting"), []
+
+    def jobs() -> Iterator[tuple[Piece, Path]]:
+        for number, piece in enumerate(source.pieces(folder.settings["piece"])):
+            paths.append(folder.path(f"run-{number:05d}.npy"))
+            if paths[-1].exists():
+                pace.start(piece.share)
+            else:
+                yield piece, paths[-1]
+
+    for tokens, share in mapped(PieceCounter(vocabulary), jobs(), processes):
+        pace.tell(pace.tokens + tokens, share)
+    return paths
+
+
+@dataclass(frozen=True)
+class PieceCounter:
+    """Counts a piece into a file, in whatever process."""
+
+    vocabulary: Vocabulary
+
+    def __call__(self, job: tuple[Piece, Path]) -> tuple[int, float | None]:
+        """Returns the piece's tokens and its share of the source (see ``aded.sources.Piece``)."""
+        piece, path = job
+        tokens = piece.tokens(self.vocabulary.tokenizer, self.vocabulary.separator)
+        store(path, Run.of(tokens, self.vocabulary.separator, self.vocabulary.size).to_bytes())
+        return len(tokens), piece.share
+
+
+def mapped(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) -> Iterator[Any]:
+    """Results in order; jobs are taken only a little ahead of the processes.
+
+    Raises:
+        AdedError: a process was killed.
+    """
+    if processes == 1:
+        yield from map(function, jobs)
+        return
+    ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that leads
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), signal.signal, ignore) as pool:
+        waiting: deque[Any] = deque()
+        try:
+            for job in jobs:
+                waiting.append(pool.submit(function, job))
+                if len(waiting) > processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise AdedError(
+                "a process was killed, likely for its memory; run the command again with fewer --processes: it goes on where it "
+                "stopped"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class Pace:
+    """Tells how far a job is, how fast, and how long it will take yet.
+
+    Attributes:
+        tokens: done by this run.
+    """
+
+    def __init__(self, progress: Progress, what: str, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.tokens = 0
+        self._progress, self._what, self._clock = progress, what, clock
+        self.start(0.0)
+
+    def start(self, share: float | None) -> None:
+        """This share of the job, 0 to 1, was done before."""
+        self._share, self._began = share or 0.0, self._clock()
+
+    def tell(self, tokens: int, share: float | None) -> None:
+        """So many tokens are done by this run, and this share of the job in all (None: not known)."""
+        self.tokens = tokens
+        seconds = max(self._clock() - self._began, 1e-9)
+        message = f"{self._what}: {tokens:,} tokens, {tokens / seconds:,.0f} a second"
+        if share is not None and share > self._share:
+            left = seconds * max(0.0, 1 - share) / (share - self._share)
+            message += f", {left / 60:.0f} min left" if left >= 90 else f", {left:.0f} s left"
+        self._progress(message, share)
+
+    def part(self, before: float, share: float) -> Callable[[int], None]:
+        """What a part of the job tells by its own count of tokens: ``share`` each, and ``before`` at its beginning."""
+        done = self.tokens
+        return lambda tokens: self.tell(done + tokens, min(1.0, before + share * tokens))

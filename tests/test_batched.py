@@ -1,0 +1,157 @@
+"""Waves: rows written together are the rows written alone, on every family, compacted or not. (Graphs: test_gpu.)"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from fakes import WordTokenizer, alone, tiny_model, tiny_target
+
+from aded import batched
+from aded.batched import ATTENTION, TOP_K, TOP_P, Ended, Script, Wave, attention_of_rows
+from aded.noise import key_of, uniform
+
+SCRIPT = Script(opening=(5, 17, 40), closing=(7, 9, 11), longest_question=30, longest_answer=25)
+SEED, BATCH = 3, 48
+GREEDY = np.arange(BATCH) % 2 == 0
+FAMILIES = ("llama", "gpt2", "qwen3", "phi3", "mistral_sliding", "qwen2_sliding", "gemma2_sliding", "gemma3_sliding")
+
+
+def wave_of(target, script: Script = SCRIPT) -> Wave:
+    session = target.session(len(script.opening))
+    session.prefill(script.opening)
+    return Wave(target, script, BATCH, session.cache, target.eos_ids)
+
+
+def written(wave: Wave, every: int = 4, compact: bool = True) -> list[Ended]:
+    wave.begin(SEED, GREEDY)
+    ended = []
+    while not wave.at_end:
+        wave.advance(every)
+        if compact:
+            ended += wave.compact(wave.running())
+    return sorted(ended + wave.collect(), key=lambda one: one.row)
+
+
+def answered(rows: list[Ended], script: Script = SCRIPT) -> list[Ended]:
+    return [one for one in rows if one.closed and len(one.ids) > one.closed + len(script.closing)]
+
+
+def drawn(target, ids: list[int], key: int, temperature: float) -> int:
+    """The rule of sampling once more, slowly: the k most probable, their nucleus, an exponential race."""
+    with torch.inference_mode():
+        logits = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].double()
+    order = logits.argsort(descending=True)[:TOP_K].tolist()
+    weights = np.exp([(float(logits[i]) - float(logits.max())) / temperature for i in order])
+    shares, mass, arrivals = weights / weights.sum(), 0.0, []
+    for rank, share in enumerate(shares):
+        arrivals.append(-np.log(uniform(key, rank)) / share if mass < TOP_P else np.inf)
+        mass += share
+    return order[int(np.argmin(arrivals))]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_answers_are_what_the_model_writes_alone(family: str) -> None:
+    target = tiny_target(family)
+    wave = wave_of(target)
+    rows = written(wave)
+    greedy = [one for one in answered(rows) if one.greedy]
+    assert len(rows) == wave.batch and [one.row for one in rows] == list(range(wave.batch))
+    assert wave.rows < wave.batch, "the wave was compacted"
+    assert greedy
+    for one in greedy[:8]:
+        at = one.closed + len(SCRIPT.closing)
+        assert one.ids[at:].tolist() == alone(target, one.ids[:at].tolist(), SCRIPT.longest_answer)
+
+
+def test_sampled_tokens_follow_the_rule_position_by_position() -> None:
+    target = tiny_target("llama", scale=2.0)
+    rows = answered(written(wave_of(target)))
+    one = next(one for one in rows if not one.greedy)
+    position_seed = key_of(SEED, BATCH)
+    free = [*range(len(SCRIPT.opening), one.closed + 1), *range(one.closed + len(SCRIPT.closing), len(one.ids))]
+    assert len(set(one.ids.tolist())) > 8
+    for at in free:
+        heat = batched.QUESTION_TEMPERATURE if at <= one.closed else batched.ANSWER_TEMPERATURE
+        key = key_of(SEED, one.row) ^ key_of(position_seed, at - 1)
+        assert one.ids[at] == drawn(target, one.ids[:at].tolist(), key, heat)
+
+
+def test_every_row_follows_the_script() -> None:
+    target = tiny_target("llama")
+    rows = written(wave_of(target))
+    assert 0 < len(answered(rows)) < len(rows)
+    start = len(SCRIPT.opening)
+    for one in rows:
+        ids, closed = one.ids.tolist(), one.closed
+        assert tuple(ids[:start]) == SCRIPT.opening
+        question = ids[start : closed or None]
+        assert len(question) <= SCRIPT.longest_question + (closed == 0)
+        assert SCRIPT.closing[0] not in question
+        if closed:
+            answer = ids[closed + len(SCRIPT.closing) :]
+            assert tuple(ids[closed : closed + len(SCRIPT.closing)]) == SCRIPT.closing[: len(ids) - closed]
+            assert len(answer) <= SCRIPT.longest_answer
+            assert not set(answer[:-1]) & target.eos_ids
+
+
+def test_compaction_changes_no_text() -> None:
+    wave = wave_of(tiny_target("llama"))
+    plain, compacted = written(wave, compact=False), written(wave, every=3)
+    assert wave.rows < wave.batch
+    for one, other in zip(plain, compacted):
+        assert (one.row, one.closed, one.greedy) == (other.row, other.closed, other.greedy)
+        np.testing.assert_array_equal(one.ids, other.ids)
+
+
+def test_seeds_make_the_text() -> None:
+    wave = wave_of(tiny_target("llama"))
+    first, again = written(wave), written(wave)
+    assert all((a.ids.tolist(), a.row) == (b.ids.tolist(), b.row) for a, b in zip(first, again))
+    wave.begin(SEED + 1, GREEDY)
+    wave.advance(20)
+    assert any(a.ids[:20].tolist() != b.ids[:20].tolist() for a, b in zip(first, wave.collect()))
+
+
+def test_own_attention_is_used_where_it_is_right_and_the_model_s_own_elsewhere() -> None:
+    for family, own in (("llama", True), ("qwen3", True), ("mistral_sliding", True), ("gemma2_sliding", False)):
+        target = tiny_target(family)
+        before = target.config._attn_implementation
+        wave = wave_of(target)
+        assert (wave._attention == ATTENTION) == own, family
+        wave.begin(0, GREEDY)
+        wave.advance(2)
+        assert target.config._attn_implementation == before
+
+
+def test_attention_of_rows_is_attention() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(5, heads, n, 8) for heads, n in ((6, 1), (2, 9), (2, 9)))
+    mask = torch.zeros(1, 1, 1, 9)
+    mask[..., 7:] = torch.finfo(mask.dtype).min
+    found, _ = attention_of_rows(None, query, key, value, mask, scaling=0.3)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, key.repeat_interleave(3, 1), value.repeat_interleave(3, 1), attn_mask=mask, scale=0.3
+    )
+    torch.testing.assert_close(found, expected.transpose(1, 2))
+
+
+def test_a_short_context_cuts_the_conversation() -> None:
+    target = tiny_target("llama")
+    target.context_limit = 21
+    assert max(len(one.ids) for one in written(wave_of(target))) == 21
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
+def test_captured_waves_write_what_uncaptured_ones_write(family: str) -> None:
+    from aded.model import TargetModel
+
+    target = TargetModel(tiny_model(family).to("cuda"), WordTokenizer(), family, family)
+    wave, plain = wave_of(target), wave_of(target)
+    plain._captures = False
+    for _ in range(2):  # the second time every shape is a graph from its first step on
+        captured, uncaptured = written(wave), written(plain)
+        assert [one.ids.tolist() for one in captured] == [one.ids.tolist() for one in uncaptured]
+    assert wave.notice is None and any(graph is not None for graph in wave._graphs.values())
+    assert not plain._graphs

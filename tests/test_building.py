@@ -1,0 +1,259 @@
+"""`matrix build`: one result, whatever the pieces, processes and interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from fakes import VOCAB, WordTokenizer
+from test_selfwriting import OPENING, ChatTokenizer, chat_target
+
+from aded import building, cli, corpus, selfwriting
+from aded.building import Pace, mapped
+from aded.errors import AdedError, check_text
+from aded.model import TargetModel
+from aded.tokens import tokenizer_fingerprint
+from aded.trigram import TrigramMatrix
+from aded.workfolder import MANIFEST, WorkFolder, store
+
+KNOWN = {"vocab_size": VOCAB, "fingerprint": tokenizer_fingerprint(WordTokenizer())}
+WRITTEN = ("matrix", "build", "--self-written", 900, "--batch", 16, "--seed", 5)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model is tiny and writes short conversations; pieces are small."""
+    monkeypatch.setattr(corpus, "load_tokenizer", lambda model: (WordTokenizer(), VOCAB))
+    monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: chat_target()))
+    monkeypatch.setattr(selfwriting, "Script", lambda *parts: building_script(*parts))
+    monkeypatch.setattr(building, "SMALLEST_PIECE", 100)
+    monkeypatch.setattr(building, "BYTES_PER_TOKEN", 1 << 20)
+
+
+def building_script(*parts):
+    from aded.batched import Script
+
+    return Script(*parts, longest_question=30, longest_answer=25)
+
+
+def run(*arguments: object) -> int:
+    try:
+        return cli.main([str(a) for a in arguments])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.fixture
+def ids(tmp_path: Path) -> np.ndarray:
+    found = np.minimum(np.random.default_rng(0).geometric(0.1, 1000) - 1, VOCAB - 1)
+    np.save(tmp_path / "ids.npy", found)
+    return found
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, number: int, late: bool) -> list[str]:
+    """Ctrl-C at the n-th file that the build stores: before it is written or, late, right after."""
+    names: list[str] = []
+
+    def storing(path: Path, data: bytes) -> None:
+        names.append(path.name)
+        if len(names) == number and not late:
+            raise KeyboardInterrupt
+        store(path, data)
+        if len(names) == number:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(building, "store", storing)
+    return names
+
+
+def test_the_matrix_is_that_of_the_whole_text_for_every_memory(tmp_path: Path, ids: np.ndarray) -> None:
+    expected = TrigramMatrix.build(ids, separator=0, **KNOWN)
+    for memory in (1, 300, 5000):
+        assert run("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", memory, "--out", tmp_path / "m") == 0
+        assert (tmp_path / "m").read_bytes() == expected.to_bytes()
+    bounds = ("--rows", 60, "--bytes", 2000, "--successors", 3)
+    assert run("matrix", "build", "--tokens", tmp_path / "ids.npy", *bounds, "--out", tmp_path / "m") == 0
+    assert (tmp_path / "m").read_bytes() == expected.prune(rows=60, size=2000, successors=3).to_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
+
+
+def test_processes_change_nothing(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": " ".join(f"w{(i * j) % 50}" for j in range(40))}) for i in range(30)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        assert run("matrix", "build", "--text", tmp_path / "a.jsonl", "--processes", processes, "--out", out) == 0
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_errors_and_deaths_of_processes_are_told() -> None:
+    with pytest.raises(AdedError, match="it holds characters"):
+        list(mapped(partial(check_text, what="it"), iter(["a", "\ud800", "b"]), 2))
+    with pytest.raises(AdedError, match="fewer --processes"):
+        list(mapped(os._exit, iter([1, 1, 1]), 2))
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 5, 10])
+def test_an_interrupted_count_goes_on_to_the_same_bytes(tmp_path: Path, ids, monkeypatch, number: int, late: bool) -> None:
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, number, late)
+        assert run(*command) == 130
+    assert not (tmp_path / "m").exists()
+    names = interrupted_at(monkeypatch, 10**6, late)
+    assert run(*command) == 0
+    assert len(names) == 10 - number + (not late)  # runs that were there are not counted again
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What the uninterrupted command makes."""
+    return {}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 4, 6])
+def test_interrupted_writing_goes_on_to_the_same_bytes(tmp_path, monkeypatch, straight, number: int, late: bool) -> None:
+    files = ("--keep-text", tmp_path / "text.npy", "--out", tmp_path / "m")
+    if not straight:
+        assert run(*WRITTEN, *files) == 0
+        straight.update({name: (tmp_path / name).read_bytes() for name in ("m", "text.npy")})
+        for name in straight:
+            (tmp_path / name).unlink()
+    with monkeypatch.context() as patch:
+        names = interrupted_at(patch, number, late)
+        assert run(*WRITTEN, *files) == 130
+        assert len(names) == number
+    assert run(*WRITTEN, *files) == 0
+    assert {name: (tmp_path / name).read_bytes() for name in straight} == straight
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "text.npy"]
+
+
+def test_what_the_model_writes_is_counted_kept_and_told(tmp_path: Path, capsys) -> None:
+    assert run(*WRITTEN, "--keep-text", tmp_path / "text.npy", "--out", tmp_path / "m") == 0
+    sentence = capsys.readouterr().out
+    text = np.load(tmp_path / "text.npy")
+    assert text.dtype == np.uint16 and 900 <= len(text) < 900 + 70
+    read = corpus.read_tokens(str(tmp_path / "text.npy"))
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(read, separator=0, **KNOWN).to_bytes()
+    conversations = (np.lib.stride_tricks.sliding_window_view(text, 4) == (0, *OPENING)).all(1).sum() + 1
+    assert f"{len(text)} tokens" in sentence and f"{conversations} conversations" in sentence
+    assert "repeated questions dropped" in sentence and "4-grams distinct" in sentence and "seconds" in sentence
+    assert sentence.count("\n") == 1
+    again = ("matrix", "build", "--tokens", tmp_path / "text.npy", "--out", tmp_path / "again")
+    assert run(*again) == 0
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+
+
+def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, ids: np.ndarray) -> None:
+    program = (
+        "import os, signal, sys; sys.path.insert(0, 'tests'); from fakes import VOCAB, WordTokenizer; "
+        "from aded import building, cli, corpus; building.SMALLEST_PIECE, building.BYTES_PER_TOKEN = 100, 1 << 20; "
+        "corpus.load_tokenizer = lambda model: (WordTokenizer(), VOCAB); real, count = building.store, []\n"
+        "def store(path, data):\n    count.append(path); real(path, data)\n"
+        "    if len(count) == int(sys.argv[1]): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "building.store = store; sys.exit(cli.main(sys.argv[2:]))"
+    )
+    command = ["matrix", "build", "--tokens", "ids.npy", "--max-memory", "100", "--out", "m"]
+    command = [str(tmp_path / word) if word in ("ids.npy", "m") else word for word in command]
+    for number, status in ((3, -9), (3, -9), (99, 0)):
+        done = subprocess.run([sys.executable, "-c", program, str(number), *command], cwd=ROOT, capture_output=True)
+        assert done.returncode == status, done.stderr
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
+
+
+def test_a_full_disk_is_one_line_and_the_build_goes_on_after(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+    """A limit on file size stands in for a disk that is full."""
+    import resource
+
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 4, late=True)
+        assert run(*command) == 130
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
+    try:
+        assert run(*command) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: cannot write") and "goes on where it stopped" in error
+    assert run(*command) == 0
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
+
+
+def test_another_command_is_refused_until_told_to_start_anew(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 4, late=True)
+        assert run(*command) == 130
+    assert run(*command, "--separator", 5) == 2
+    assert "--restart" in capsys.readouterr().err
+    assert run(*command, "--separator", 5, "--restart") == 0
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=5, **KNOWN).to_bytes()
+
+
+def test_folders_of_others_and_damaged_ones_are_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "m.part"
+    folder.mkdir()
+    (folder / "letters.txt").write_text("mine")
+    for content in (None, "{", '{"format": "other"}', "[]"):
+        if content is not None:
+            (folder / MANIFEST).write_text(content)
+        for restart in (False, True):
+            with pytest.raises(AdedError, match="move it away"):
+                WorkFolder(str(tmp_path / "m"), {}, restart)
+    assert (folder / "letters.txt").read_text() == "mine"
+
+
+def test_a_build_that_fails_at_once_leaves_nothing(tmp_path: Path, capsys) -> None:
+    np.save(tmp_path / "ids.npy", np.array([1, 2, VOCAB]))
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for source in (("--tokens", tmp_path / "ids.npy"), ("--text", tmp_path / "latin.txt")):
+        assert run("matrix", "build", *source, "--out", tmp_path / "m") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--rows", -1], ["--successors", 0], ["--max-memory", 0], ["--processes", 0], ["--keep-text", "x.npy"], ["--bytes", 3]],
+    ids=str,
+)
+def test_settings_out_of_range_are_refused_before_any_work(tmp_path: Path, ids: np.ndarray, options: list, capsys) -> None:
+    assert run("matrix", "build", "--tokens", tmp_path / "ids.npy", *options, "--out", tmp_path / "m") == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "m.part").exists()
+
+
+def test_models_without_a_chat_template_cannot_write(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(ChatTokenizer, "chat_template", None)
+    assert run(*WRITTEN, "--out", tmp_path / "m") == 2
+    assert "--text" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_pace_tells_speed_and_time_left() -> None:
+    now, told = [0.0], []
+    pace = Pace(lambda message, share: told.append((message, share)), "counting", lambda: now[0])
+    pace.start(0.5)  # half was done before
+    now[0] = 10.0
+    pace.tell(2000, 0.6)
+    assert told[-1] == ("counting: 2,000 tokens, 200 a second, 40 s left", 0.6)
+    now[0] = 20.0
+    pace.part(0.6, 0.0001)(1000)
+    assert told[-1][0].startswith("counting: 3,000 tokens, 150 a second")
+    assert told[-1][1] == pytest.approx(0.7)
+    pace.tell(3000, None)
+    assert told[-1] == ("counting: 3,000 tokens, 150 a second", None)
