@@ -274,6 +274,7 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
 
 
 def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
+    from aded.bench import results
     from aded.bench.questions import spread_out
     from aded.methods import ASSETS
     from aded.replay import read_records
@@ -286,10 +287,12 @@ def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[s
     others = named_matrices(options.matrix, full.fingerprint, full.vocab_size)
     rows = variants(list(others), axes, model=False)
     found = on_records(rows, {"full": full, **others}, full.vocab_size, records, progress)
-    return {"kind": "recorded", "source": Path(options.recorded).name, "texts": len(records), "rows": found}
+    about = {"kind": "recorded", "source": Path(options.recorded).name, "texts": len(records)}
+    return {**about, **results.background(), "command": results.command(), "rows": found}
 
 
 def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
+    from aded.bench import results
     from aded.bench.questions import read_questions, spread_out
     from aded.cli import load_model
     from aded.decode import GenerationSettings
@@ -312,8 +315,8 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
         "kind": "live",
         "source": Path(options.questions).name,
         "texts": len(questions),
-        "model": model.label,
-        "device": model.device_name,
+        **results.background(model),
+        "command": results.command(),
         "temperature": options.temperature,
         "top_p": options.top_p,
         "max_new_tokens": options.max_new_tokens,

@@ -6,6 +6,7 @@ first process and sent to the others, so that neither clocks nor rounding can pa
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any, TypeVar
 
@@ -24,12 +25,19 @@ def tensor_parallel_arguments() -> dict[str, Any]:
     """
     if "LOCAL_RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
         raise AdedError("--tp needs one process a card; start with `torchrun --nproc-per-node N -m aded ...`")
+    atexit.register(_leave)
     try:
         from transformers.distributed import DistributedConfig
 
-        return {"distributed_config": DistributedConfig(tp_plan="auto")}
+        return {"distributed_config": DistributedConfig(tp_plan="auto", tp_size=int(os.environ["WORLD_SIZE"]))}
     except (ImportError, TypeError):
         return {"tp_plan": "auto"}
+
+
+def _leave() -> None:
+    """End the process group's threads before the program does."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def is_leader() -> bool:

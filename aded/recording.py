@@ -10,8 +10,9 @@ import torch
 
 from aded.drafters.base import Drafter, Explanation, MatrixRow, Outcome
 from aded.model import TargetModel
+from aded.representatives import Answer, agreement
 from aded.tokens import TokenTexts
-from aded.trace import Budget, Choice, Origin, RowChange, Seconds, SimulationRecord, Step, TreeRecord, finite, rounded
+from aded.trace import Agreement, Budget, Choice, Origin, RowChange, Seconds, SimulationRecord, Step, TreeRecord, finite, rounded
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verdicts
 
@@ -25,6 +26,7 @@ class Before:
 
     explanation: Explanation
     rows: list[MatrixRow]
+    answers: list[Answer]
 
 
 class Recorder:
@@ -40,8 +42,9 @@ class Recorder:
         return "".join(self.texts.all(ids))
 
     def before(self, outcome: Outcome, budget: int) -> Before:
-        """How the draft came about, and the matrix rows that are about to change."""
-        return Before(self.drafter.explain(outcome.context, budget), self.drafter.rows(outcome))
+        """How the draft came about, the matrix rows that are about to change, and what stands in for the model said."""
+        context = outcome.context
+        return Before(self.drafter.explain(context, budget), self.drafter.rows(outcome), self.drafter.represent(context))
 
     def step(
         self,
@@ -88,6 +91,7 @@ class Recorder:
             seconds=seconds,
             rows=self._row_changes(before.rows, self.drafter.rows(outcome)) if before else [],
             simulations=_simulations(before.explanation, tree) if before else [],
+            agreement=_agreement(before.answers, logits[0]) if before and before.answers else [],
             note=before.explanation.note if before else None,
         )
 
@@ -152,6 +156,13 @@ class Recorder:
                 )
             )
         return changes
+
+
+def _agreement(answers: Sequence[Answer], logits: torch.Tensor) -> list[Agreement]:
+    """How near the answers are to the target's own distribution after the root, before any sampling setting."""
+    target = logits.float().softmax(-1).cpu().numpy()
+    found = [(answer, *agreement(answer.tokens, answer.probabilities, target)) for answer in answers]
+    return [Agreement(a.who, a.unseen, rounded(distance), *map(rounded, shared)) for a, distance, shared in found]
 
 
 def _simulations(explanation: Explanation, tree: DraftTree) -> list[SimulationRecord]:

@@ -92,6 +92,10 @@ def summary_table(trace: Trace) -> str:
     ]
     if trace.steps:
         rows.append(("draft budget", f"{trace.steps[-1].budget.nodes} nodes, {trace.steps[-1].budget.why}"))
+    if held := trace.footprint:
+        rows.append(
+            ("on the card", f"{held.bytes / 1e6:.0f} MB; {held.captured_steps} steps captured in {held.capture_seconds:.1f} s")
+        )
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {one_line(value)}" for name, value in rows)
 

@@ -83,6 +83,18 @@ class RowChange:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """How near one representative of the model was to it at the step's root; see ``aded.representatives``."""
+
+    who: Literal["base", "overlay", "session"]
+    unseen: bool  # the pair of newest tokens had no row there
+    total_variation: float
+    top_1: float  # the share of the target's most probable 1, 4 and 12 tokens that were also the representative's
+    top_4: float
+    top_12: float
+
+
+@dataclass(frozen=True)
 class SimulationRecord:
     """One simulation of the search; nodes are those of the tree, -1 one that did not get into the draft."""
 
@@ -129,6 +141,7 @@ class Step:
     seconds: Seconds
     rows: list[RowChange] = field(default_factory=list)
     simulations: list[SimulationRecord] = field(default_factory=list)
+    agreement: list[Agreement] = field(default_factory=list)
     note: str | None = None
 
     @property
@@ -159,6 +172,15 @@ class Header:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """What the engine held on a card when the record was made: weights, caches, graphs, of all decodes together."""
+
+    bytes: int
+    captured_steps: int  # step shapes recorded as CUDA graphs so far
+    capture_seconds: float  # what that took, outside of all timing
+
+
+@dataclass(frozen=True)
 class Trace:
     """A whole decode."""
 
@@ -168,6 +190,7 @@ class Trace:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+    footprint: Footprint | None = None  # None where the model is not on a card
 
     @property
     def decode_seconds(self) -> float:

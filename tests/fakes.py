@@ -68,13 +68,13 @@ PLAIN_FAMILIES = {
 }
 
 
-def tiny_model(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 4.0) -> Any:
+def tiny_model(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 4.0, **changes: Any) -> Any:
     """A stock random model of a family; weights scaled up so that its greedy text is not one token for ever."""
     import transformers
 
     prefix, settings = {**FAMILIES, **CHAIN_FAMILIES, **PLAIN_FAMILIES}[family]
     name = f"{prefix}Text" if prefix == "Gemma3" else prefix
-    config = getattr(transformers, f"{name}Config")(**settings)
+    config = getattr(transformers, f"{name}Config")(**{**settings, **changes})
     torch.manual_seed(seed)
     head = "LMHeadModel" if prefix == "GPT2" else "ForCausalLM"
     model = getattr(transformers, f"{prefix}{head}")._from_config(config, attn_implementation="eager")

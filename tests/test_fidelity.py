@@ -10,7 +10,8 @@ import pytest
 import torch
 from fakes import VOCAB, tiny_target
 
-from aded import cli, fidelity
+from aded import cli, fidelity, representatives
+from aded.bench import tables
 from aded.errors import AdedError
 from aded.model import TargetModel
 from aded.replay import Record
@@ -47,7 +48,7 @@ def test_agreement_is_total_variation_and_overlap() -> None:
         count = int(rng.integers(0, 15))
         tokens = rng.permutation(40)[:count]
         probabilities = -np.sort(-rng.dirichlet(np.ones(count + 1))[:count])
-        distance, shared = fidelity.agreement(tokens, probabilities, target)
+        distance, shared = representatives.agreement(tokens, probabilities, target)
         drawn = dict(zip(tokens.tolist(), probabilities.tolist()))
         lacking = 1 - sum(drawn.values())  # on a token of its own, which the target never writes
         assert distance == pytest.approx((sum(abs(target[t] - drawn.get(t, 0.0)) for t in range(40)) + lacking) / 2)
@@ -59,10 +60,10 @@ def test_agreement_is_total_variation_and_overlap() -> None:
 def test_a_perfect_matrix_agrees_and_an_empty_one_does_not(target: TargetModel) -> None:
     record = Record(np.array([5, 6, 7], np.int32), np.random.default_rng(2).integers(3, VOCAB, 40).astype(np.int32))
     rows = fidelity.compare(target, TrigramMatrix.empty(target.vocab_size), [record], quiet)
-    base = next(row for row in rows if (row["representative"], row["output"]) == ("base", "all"))
+    base = next(row for row in rows if (row["representative"], row["where"]) == ("base", "all"))
     assert (base["unseen"], base["total_variation"], base["top_12"]) == (1.0, 1.0, 0.0)
     target_at = list(fidelity.distributions(target, np.concatenate([record.prompt, record.output]), 3))
-    distance, shared = fidelity.agreement(np.argsort(-target_at[0]), np.sort(target_at[0])[::-1], target_at[0])
+    distance, shared = representatives.agreement(np.argsort(-target_at[0]), np.sort(target_at[0])[::-1], target_at[0])
     assert distance < 1e-5 and shared == (1.0, 1.0, 1.0)
 
 
@@ -78,7 +79,7 @@ def test_unseen_pairs_are_those_that_nothing_followed_yet(target: TargetModel) -
         seen = {(text[i - 2], text[i - 1]) for i in range(2, at)}
         base += pair not in corpus_pairs
         session += pair not in corpus_pairs | seen
-    found = {row["representative"]: row for row in rows if row["output"] == "all"}
+    found = {row["representative"]: row for row in rows if row["where"] == "all"}
     assert found["base"]["unseen"] == pytest.approx(base / len(output))
     assert found["session"]["unseen"] == pytest.approx(session / len(output))
 
@@ -86,12 +87,22 @@ def test_unseen_pairs_are_those_that_nothing_followed_yet(target: TargetModel) -
 def test_positions_are_split_and_the_session_learns_what_repeats(target: TargetModel) -> None:
     output = np.tile(np.random.default_rng(3).integers(3, VOCAB, 10), 8).astype(np.int32)
     rows = fidelity.compare(target, TrigramMatrix.empty(target.vocab_size), [Record(output[:3], output)], quiet)
-    session = {row["output"]: row for row in rows if row["representative"] == "session"}
-    assert list(session) == ["all", "1 to 32", "33 to 64", "65 to 128"]
+    session = {row["where"]: row for row in rows if row["representative"] == "session"}
+    assert list(session) == ["all", "tokens 1 to 32", "tokens 33 to 64", "tokens 65 to 128"]
     assert [session[name]["positions"] for name in session] == [80, 32, 32, 16]
-    assert session["65 to 128"]["unseen"] == 0.0
-    assert session["65 to 128"]["top_4"] > session["1 to 32"]["top_4"]
-    assert fidelity.table(rows).count("\n") == len(rows) + 1
+    assert session["tokens 65 to 128"]["unseen"] == 0.0
+    assert session["tokens 65 to 128"]["top_4"] > session["tokens 1 to 32"]["top_4"]
+    assert tables.table(tables.FIDELITY, rows).count("\n") == len(rows) + 1
+
+
+def test_a_session_that_is_kept_knows_more_of_every_next_prompt(target: TargetModel) -> None:
+    output = np.random.default_rng(4).integers(3, VOCAB, 30).astype(np.int32)
+    records = [Record(output[:3], output)] * 3
+    rows = fidelity.compare(target, TrigramMatrix.empty(target.vocab_size), records, quiet, keep=True)
+    overlay = {row["where"]: row for row in rows if row["representative"] == "overlay"}
+    assert list(overlay) == ["all", "tokens 1 to 32", "prompt 1", "prompts 2 to 4"]
+    assert overlay["prompts 2 to 4"]["unseen"] == 0.0 < overlay["prompt 1"]["unseen"]
+    assert overlay["prompts 2 to 4"]["total_variation"] < overlay["prompt 1"]["total_variation"]
 
 
 def test_the_command_compares_on_questions_and_on_records(target: TargetModel, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -102,8 +113,10 @@ def test_the_command_compares_on_questions_and_on_records(target: TargetModel, t
     for source, count in (("--questions", 12), ("--recorded", 3)):
         file = tmp_path / f"{source[2]}.jsonl"
         arguments = ["matrix", "compare", str(tmp_path / "m"), source, str(file), "--max-new-tokens", "12", "--json"]
-        assert cli.main(arguments) == 0
-        rows = json.loads(capsys.readouterr().out)
+        assert cli.main([*arguments, "--out", str(tmp_path / "out")]) == 0
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        assert (tmp_path / "out" / "table.md").read_text().count("| base |") >= 2
+        assert json.loads((tmp_path / "out" / "results.json").read_text())["command"].startswith("python -m aded")
         assert rows[0]["representative"] == "base" and 1 <= rows[0]["positions"] <= count
     TrigramMatrix.build(np.array([1, 2]), separator=0, vocab_size=VOCAB, fingerprint="another").save(tmp_path / "foreign")
     assert cli.main(["matrix", "compare", str(tmp_path / "foreign"), "--recorded", str(tmp_path / "r.jsonl")]) == 2

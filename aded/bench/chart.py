@@ -20,7 +20,7 @@ def page(results: Results) -> str | None:
         from plotly.io import to_html
     except ImportError:
         return None
-    figures = [_curve(go, results)] if results["kind"] == "shape" else _bars(go, results)
+    figures = {"shape": _curve, "fidelity": _distances}.get(results["kind"], _bars)(go, results)
     charts = [to_html(figure, full_html=False, include_plotlyjs=i == 0) for i, figure in enumerate(figures)]
     title = escape(f"{results['model'] or 'recorded text'}, {results['device']}")
     head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
@@ -59,14 +59,27 @@ def _categories(go: Any, results: Results) -> Any:
     return figure
 
 
-def _curve(go: Any, results: Results) -> Any:
+def _curve(go: Any, results: Results) -> list[Any]:
     rows, floor = results["rows"], results["floor_ms"]["measured"]
     line = go.Scatter(x=[r["nodes"] for r in rows], y=[r["step_ms"] for r in rows], mode="lines+markers", name="step")
     title = "Milliseconds a step by nodes (cost, not acceptance)"
     figure = go.Figure(line, layout={"title": {"text": title}, "template": "plotly_white", "height": 420})
     figure.update_xaxes(type="log", tickvals=[r["nodes"] for r in rows], title="nodes")
     figure.add_hline(y=floor, line_dash="dot", annotation_text="weights read once, at the measured bandwidth")
-    return figure
+    return [figure]
+
+
+def _distances(go: Any, results: Results) -> list[Any]:
+    """How far each representative is from the model, over the output and over successive prompts."""
+    figures = []
+    for unit in ("token", "prompt"):
+        figure = go.Figure(layout={"title": {"text": f"Total variation from the model, by {unit}"}, "template": "plotly_white"})
+        for who in dict.fromkeys(row["representative"] for row in results["rows"]):
+            rows = [r for r in results["rows"] if r["representative"] == who and r["where"].startswith(unit)]
+            x, y = [r["where"] for r in rows], [r["total_variation"] for r in rows]
+            figure.add_trace(go.Scatter(x=x, y=y, name=who, mode="lines+markers"))
+        figures += [figure] if any(len(line.x or ()) for line in figure.data) else []
+    return figures
 
 
 def _errors(rows: list[Mapping[str, Any]], name: str) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         metavar="A,B",
-        help="see `methods`; METHOD:OPTION=VALUE sets an option (default: all but plain, which runs too)",
+        help="see `methods`; METHOD:OPTION=VALUE sets an option (default: all that can run, and plain)",
     )
     parser.add_argument("--peers", default="", metavar="A,B", help=f"any of {', '.join(PEERS)}")
     parser.add_argument("--limit", type=int, metavar="N", help="this many questions, spread evenly over the file")

@@ -44,6 +44,8 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     for spec in methods:
         find_method(spec.split(":")[0])  # before a model is loaded
     target = load_model(options, progress)
+    if options.methods is None:
+        methods = [name for name in methods if find_method(name).unavailable(target) is None]
     tasks = [_task(target, question) for question in questions]
     names = [PLAIN, *(name for name in methods if name != PLAIN)]
     contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]

@@ -18,7 +18,7 @@ from aded.bench.measure import measure
 from aded.bench.questions import digest, spread_out
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
-from aded.methods import ASSETS
+from aded.methods import ASSETS, find_method
 from aded.replay import Record, read_records, replay_one
 from aded.trigram import TrigramMatrix
 
@@ -51,6 +51,8 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
         raise AdedError(f"budget is {budget}; give from 2 to {LARGEST} nodes, the root included")
     tasks, matrix = _tasks(options.recorded, options.limit), _bundled_matrix()
     _check_ids(tasks, matrix, options.recorded)
+    if options.methods is None:
+        methods = [name for name in methods if _works_on_tokens(name, default_target())]
     contenders = _contenders(methods, peers, matrix, options.seed)
     settings = {
         "kind": "recorded",
@@ -87,6 +89,23 @@ def _bundled_matrix() -> TrigramMatrix:
     return TrigramMatrix.load(str(files[0]))
 
 
+def default_target() -> Absent:
+    """The bundled model's tokenizer, told from the bundled matrix: nothing is loaded or fetched."""
+    matrix = _bundled_matrix()
+    return Absent(matrix.fingerprint, matrix.vocab_size)
+
+
+def _works_on_tokens(name: str, target: Any) -> bool:
+    try:
+        return not _needs_model(find_method(name).make(target, {}, 0))
+    except AdedError:  # it asks for more of the model, or lacks a part
+        return False
+
+
+def _needs_model(drafter: Drafter) -> bool:
+    return bool(drafter.needs.hidden or drafter.needs.top_k) and not drafter.needs.optional
+
+
 def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
     for task in tasks:
         ids = [*task.prompt, *task.output]
@@ -98,12 +117,11 @@ def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
 
 
 def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, seed: int) -> list[Contender]:
-    target = Absent(matrix.fingerprint, matrix.vocab_size)
+    target = default_target()
     contenders = [method_contender(spec, target, seed) for spec in methods]
     for contender in contenders:
         assert contender.drafter is not None
-        needs = contender.drafter().needs
-        if (needs.hidden or needs.top_k) and not needs.optional:
+        if _needs_model(contender.drafter()):
             raise AdedError(f"{contender.name} needs the model's own outputs, which no record holds; measure it with --questions")
     if peers:
         from aded.bench.reference import reference_contender

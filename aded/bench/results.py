@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,9 @@ def assemble(
 ) -> dict[str, Any]:
     """One object with everything that is told of a run."""
     body = {"format": FORMAT, "version": VERSION, "kind": kind, **measured_on, "command": command()}
-    notice = getattr(target, "notice", None)
+    notice, held = getattr(target, "notice", None), getattr(target, "footprint", None)
+    if held is not None:
+        body["footprint"] = asdict(held)
     return {**body, "notice": notice, "settings": dict(settings), **more, "rows": [_rounded(row) for row in rows]}
 
 
@@ -105,9 +108,9 @@ def command(arguments: Sequence[str] | None = None) -> str:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for i, word in enumerate(words):
         option, sign, value = word.partition("=")
-        if option in FILE_OPTIONS and sign:
+        if sign and (option in FILE_OPTIONS or Path(value).is_absolute()):
             words[i] = f"{option}={Path(value).name}"
-        elif i and words[i - 1] in FILE_OPTIONS and (Path(word).exists() or Path(word).is_absolute()):
+        elif Path(word).is_absolute() or (i and words[i - 1] in FILE_OPTIONS and Path(word).exists()):
             words[i] = Path(word).name
     return shlex.join(["python", "-m", "aded", *words])
 

@@ -158,7 +158,7 @@ def time_steps(target: TargetModel) -> dict[int, list[float]]:
     trees = {n: _binary_tree(n, target.vocab_size) for n in sizes}
     taken: dict[int, list[float]] = {n: [] for n in sizes}
     for tree in trees.values():  # warm-up, and on a card the capture
-        session.prepare(len(tree), rule)
+        session.prepare(tree, rule)
         session.verify(tree, [0], rule)
     until = time.perf_counter() + SECONDS
     for done in range(ROUNDS):

@@ -21,6 +21,8 @@ def markdown(results: Results) -> str:
     """Headline, tables and what to know when reading them."""
     if results["kind"] == "shape":
         return _shape(results)
+    if results["kind"] == "fidelity":
+        return "\n\n".join([_headline(results), _fidelity_note(results), table(FIDELITY, results["rows"])]) + "\n"
     total = [row for row in results["rows"] if row["category"] == ALL]
     columns = LIVE if results["kind"] == "live" else RECORDED
     parts = [_headline(results), table(columns, total), *_notes(results, total)]
@@ -140,6 +142,18 @@ SHAPE: tuple[Column, ...] = (
 )
 
 
+FIDELITY: tuple[Column, ...] = (
+    ("representative", lambda row: row["representative"]),
+    ("where", lambda row: row["where"]),
+    ("positions", lambda row: str(row["positions"])),
+    ("unseen pairs", lambda row: f"{row['unseen']:.1%}"),
+    ("total variation", lambda row: number(row["total_variation"], 3)),
+    ("top 1", lambda row: number(row["top_1"], 3)),
+    ("top 4", lambda row: number(row["top_4"], 3)),
+    ("top 12", lambda row: number(row["top_12"], 3)),
+)
+
+
 def _times(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}×"
 
@@ -207,6 +221,15 @@ def _shape(results: Results) -> str:
     steps = "one CUDA graph a step" if results["settings"]["captured"] else "one operation at a time"
     how = f"Context {results['settings']['context']} tokens, {steps}. Note: {results['note']}."
     return "\n\n".join([_headline(results), how, floor + ".", table(SHAPE, results["rows"])]) + "\n"
+
+
+def _fidelity_note(results: Results) -> str:
+    kept = "one session, which keeps what every text taught" if results["settings"]["keep"] else "a session of its own for each"
+    return (
+        f"{results['settings']['texts']} texts of the model, {kept}. Total variation: half the sum of differences of two "
+        "distributions, 0 where they are the same. Top k: the share of the model's k most probable tokens that are among the "
+        "representative's first k."
+    )
 
 
 def _cell(text: str) -> str:

@@ -1,0 +1,75 @@
+"""What stands in for the model, asked what comes next, and how far its answer is from the model's own.
+
+Three representatives: the *base* alone (the row of the last pair, or where that pair is unseen the row of the last
+token), the *overlay* alone (what this session has learned), and the *session*, which is what a search draws from: both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from aded.overlay import Overlay
+from aded.trigram import MOST_SUCCESSORS, TrigramMatrix
+
+TOPS = (1, 4, 12)
+NEWEST = 8
+"""Tokens of a context that an overlay reads."""
+
+
+Who = Literal["base", "overlay", "session"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One representative's successors of a context.
+
+    Attributes:
+        who: ``base``, ``overlay`` or ``session``.
+        tokens: token ids, most probable first, int32 ``[k]``.
+        probabilities: theirs, float64 ``[k]``; what they lack to 1 lies on no token.
+        unseen: the pair of newest tokens has no row there.
+    """
+
+    who: Who
+    tokens: np.ndarray
+    probabilities: np.ndarray
+    unseen: bool
+
+
+def answers(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> Iterator[Answer]:
+    """What each representative says would follow ``text``, int32 ``[length]``, ``length >= 1``."""
+    first, second = (int(text[-2]) if len(text) > 1 else -1), int(text[-1])
+    tokens, probabilities = matrix.row(first, second) if len(text) > 1 else (np.zeros(0, np.int32), np.zeros(0))
+    unseen, unheard = not len(tokens), not overlay.knows(text[-2:])
+    if unseen:
+        tokens, probabilities = matrix.row(-1, second)
+    yield Answer("base", tokens, probabilities, unseen)
+    tokens, probabilities = overlay.successors(TrigramMatrix.empty(matrix.vocab_size), text[-NEWEST:], 4 * MOST_SUCCESSORS)
+    yield Answer("overlay", tokens, probabilities, unheard)
+    tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * MOST_SUCCESSORS)
+    yield Answer("session", tokens, probabilities, unseen and unheard)
+
+
+def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray) -> tuple[float, tuple[float, ...]]:
+    """Total variation from the target, and the share of its 1, 4 and 12 most probable tokens that are also the matrix's.
+
+    Args:
+        tokens, probabilities: the matrix's successors, most probable first, ``[k]``; what they lack to 1 lies on no token.
+        target: the model's distribution, ``[vocab]``.
+    """
+    known = target[tokens].astype(np.float64)
+    lacking = max(0.0, 1.0 - float(probabilities.sum()))
+    distance = (np.abs(known - probabilities).sum() + max(0.0, 1.0 - float(known.sum())) + lacking) / 2
+    best = most_probable(target, min(max(TOPS), len(target)))
+    return float(distance), tuple(len(np.intersect1d(best[:k], tokens[:k])) / min(k, len(target)) for k in TOPS)
+
+
+def most_probable(target: np.ndarray, count: int) -> np.ndarray:
+    """The most probable ids, most probable first, lower id first among equals."""
+    least = np.partition(target, -count)[-count]
+    candidates = np.flatnonzero(target >= least)
+    return candidates[np.argsort(-target[candidates], kind="stable")][:count]
