@@ -46,13 +46,17 @@ def _forward(
     module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor | None, **kwargs: Any
 ) -> tuple[torch.Tensor, None]:
     """The function that a layer calls: query ``[1, heads, n, dim]`` to ``[1, n, heads, dim]``; other passes go the stock way."""
-    ours = (
-        attention_mask is not None and query.shape[2] <= MOST_QUERIES and query.shape[:1] + attention_mask.shape[:2] == (1, 1, 1)
-    )
-    if not ours or kwargs.get("position_bias") is not None or value.shape != key.shape:
+    if not _is_ours(query, key, value, attention_mask) or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     scaling = kwargs.get("scaling")
     return tree_attention(query, key, value, attention_mask, query.shape[-1] ** -0.5 if scaling is None else scaling), None
+
+
+def _is_ours(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """Whether this is a pass over a few tokens of one text, with an additive mask that all heads share."""
+    if mask is None or mask.dtype != query.dtype or value.shape != key.shape:
+        return False
+    return query.shape[0] == 1 and mask.shape[:2] == (1, 1) and query.shape[2] <= MOST_QUERIES
 
 
 @torch.library.custom_op("aded::tree_attention", mutates_args=())

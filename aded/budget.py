@@ -129,25 +129,30 @@ class AutomaticBudget:
         self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and tried, for drafters that give no probabilities
         self._tokens = self._seconds = 0.0
         self._plain_steps = 0
-        self._pause = 0
+        self._pause = self._drawn = 0
         self._tables: dict[int, np.ndarray] = {}
         self._last: tuple[int, np.ndarray, np.ndarray, float] | None = None
 
     def trim(self, tree: DraftTree, context: int) -> DraftTree:
-        """The part of a draft that pays over ``context`` committed tokens."""
-        self._last = None
-        if len(tree) == 1:
+        """The part of a draft that pays over ``context`` committed tokens; one that was sampled stays whole.
+
+        To drop what was drawn for its small probability would be to draw from something else than the draft says.
+        """
+        self._last, self._drawn = None, len(tree) if tree.drawn is not None else 0
+        if len(tree) == 1 or self._drawn:
             return tree
         seconds = self._table(context, len(tree))
         rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
         n, order, gain = _choose(
-            tree.parents, self.prior(tree), self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate, self._host
+            tree.parents, self.prior(tree), tree.required, self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate, self._host
         )
         self._last = (n, gain, seconds, rate)
         return tree if n == len(tree) else tree.select(np.sort(order[:n]))
 
     def explain(self) -> Budget:
         """What the last draft was allowed, and why."""
+        if self._drawn:
+            return Budget(self._drawn, "automatic: a sampled draft is kept whole, its method chose its size before it drew")
         if self._last is None:
             paused = self.cap == 1
             return Budget(1, "automatic: drafts have not paid here, the next try comes soon" if paused else "automatic: no draft")
@@ -162,7 +167,8 @@ class AutomaticBudget:
         if len(tree) == 1:
             return
         self._host = host if self._host == 0 else 0.9 * self._host + 0.1 * host
-        _learn(tree.parents, self.prior(tree), np.asarray(path, dtype=np.int64), self.curve.counts, self._by_depth)
+        accepted = np.asarray(path, dtype=np.int64)
+        _learn(tree.parents, self.prior(tree), tree.required, accepted, self.curve.counts, self._by_depth)
 
     def prior(self, tree: DraftTree) -> np.ndarray:
         """Predicted probability that each node is accepted if its parent is, float64 ``[n]``."""
@@ -239,14 +245,19 @@ def _joint(parents, prior):
 
 
 @njit(cache=True)
-def _choose(parents, prior, counts, weight, seconds, rate, host):
-    """Nodes to keep, all nodes from the most to the least probable (parents first), and what each of those brings."""
+def _choose(parents, prior, required, counts, weight, seconds, rate, host):
+    """Nodes to keep, all nodes from the most to the least probable (parents first), and what each of those brings.
+
+    The root and the required nodes come first and are always kept; they bring nothing now.
+    """
     joint = _joint(parents, prior)
+    joint[1 : required + 1] = 1.0
     order = np.argsort(-joint, kind="mergesort")  # stable: a parent is no less probable than its child and stands before it
     overall = _ratio(counts, weight)
     gain = np.ones(len(parents))
-    best, value, total = 1, 1.0 - rate * seconds[0], 1.0
-    for i in range(1, len(parents)):
+    gain[1 : required + 1] = 0.0
+    best, value, total = required + 1, 1.0 - rate * (seconds[required] + (host if required else 0.0)), 1.0
+    for i in range(required + 1, len(parents)):
         gain[i] = _calibrated(joint[order[i]], counts, overall, weight)
         total += gain[i]
         worth = total - rate * (seconds[i] + host)  # a draft must pay for its making too
@@ -256,7 +267,7 @@ def _choose(parents, prior, counts, weight, seconds, rate, host):
 
 
 @njit(cache=True)
-def _learn(parents, prior, path, counts, by_depth):
+def _learn(parents, prior, required, path, counts, by_depth):
     joint = _joint(parents, prior)
     n = len(parents)
     accepted = np.zeros(n, dtype=np.bool_)
@@ -264,10 +275,10 @@ def _learn(parents, prior, path, counts, by_depth):
     accepted[path] = True
     for node in range(1, n):
         depth[node] = min(depth[parents[node]] + 1, len(by_depth) - 1)
-        if accepted[parents[node]]:
+        if node > required and accepted[parents[node]]:
             by_depth[depth[node], 1] += 1.0
             by_depth[depth[node], 0] += accepted[node]
-    _count(joint[1:], accepted[1:], counts)
+    _count(joint[required + 1 :], accepted[required + 1 :], counts)
 
 
 def warm_up() -> None:
@@ -305,7 +316,7 @@ def _least_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[
     rule, prefix = Rule(SamplingSettings()), [0]
     trees = [DraftTree(np.arange(n) % target.vocab_size, np.array([-1] + [(i - 1) // 2 for i in range(1, n)])) for n in sizes]
     for tree in trees:
-        session.prepare(len(tree), rule)
+        session.prepare(tree, rule)
         session.verify(tree, prefix, rule)
     least = np.full(len(sizes), np.inf)
     until = time.perf_counter() + spend

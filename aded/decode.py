@@ -105,7 +105,8 @@ class Decoder:
         self.drafter: Drafter = (
             method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
         )
-        self.rule = Rule(self.settings.sampling, processors)
+        self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
+        self.drafter.follow(self.rule.settings)
         key = f"{self.method.name} {self.drafter.settings()} {'greedy' if self.rule.settings.greedy else 'sampled'}"
         self._budget_of = lambda: choose_budget(self.settings.budget, model, self.drafter, key)
         self.budget = self._budget_of()
@@ -173,10 +174,11 @@ class Decoder:
         seconds: dict[str, float] = {}
         assert session is not None, "begin comes before step"
         cap = self.budget.cap
+        self.drafter.prepare(context, cap)
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
-        session.prepare(len(tree), self.rule, self.drafter.needs)
+        session.prepare(tree, self.rule, self.drafter.needs)
         with self._timed(seconds, "verify"):
             verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
         pieces = self._ending.take(verdict.chosen(tree))
@@ -206,6 +208,7 @@ class Decoder:
         session, self._session = getattr(self, "_session", None), None
         if session is not None:
             session.close()
+            self.drafter.close()
 
     @property
     def began(self) -> bool:
@@ -217,7 +220,7 @@ class Decoder:
         """The record so far."""
         ids = self._tokens[self._prompt_length : self._length].tolist()
         text = "".join(piece for step in self._steps for piece in step.texts)
-        return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason)
+        return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason, self.model.footprint)
 
     @property
     def header(self) -> Header:

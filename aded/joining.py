@@ -76,6 +76,19 @@ def join_projections(model: nn.Module) -> int:
     return joined
 
 
+@torch.no_grad()
+def separate_projections(model: nn.Module) -> None:
+    """Undo ``join_projections``, with weights of each layer's own: for copies that are to be trained."""
+    for module in list(model.modules()):
+        for name, member in list(module.named_children()):
+            if type(member) is JoinedLinear:
+                alone = nn.Linear(member.in_features, member.out_features, bias=member.bias is not None, device="meta")
+                alone.weight = nn.Parameter(member.weight.detach().clone())
+                if member.bias is not None:
+                    alone.bias = nn.Parameter(member.bias.detach().clone())
+                setattr(module, name, alone)
+
+
 def _alike(members: Sequence[Any]) -> bool:
     """Whether these are plain linear layers that can share a product."""
     if not all(type(member) is nn.Linear for member in members):

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
+from aded.weights import cache_folder
 
 if TYPE_CHECKING:
+    from aded.datastore import Datastore
     from aded.model import TargetModel
     from aded.trigram import TrigramMatrix
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """(target, the method's options, seed) to a drafter."""
+Missing = Callable[["TargetModel"], "str | None"]
+"""Why a method cannot run on a target: one sentence that ends with the command that would make what it lacks; None if it can."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class Method:
         lossless: whether its output is the target's own (greedy: the same tokens; sampled: the same distribution).
         description: one sentence.
         options: names of its own settings.
+        missing: which part that was made for the target it lacks; asks no more of the target than its ``fingerprint`` and
+            ``vocab_size``.
+        sources: the options that name such a part, so that nothing is missing where one is given.
     """
 
     name: str
@@ -41,17 +48,26 @@ class Method:
     description: str
     factory: Factory
     options: tuple[str, ...] = ()
+    missing: Missing | None = None
+    sources: tuple[str, ...] = ()
+
+    def unavailable(self, model: TargetModel) -> str | None:
+        """Why this method cannot run on this target as it stands, and the command that mends it; None if it can."""
+        return self.missing(model) if self.missing else None
 
     def make(self, model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
         """A new drafter.
 
         Raises:
-            AdedError: an option that this method does not have, or a bad value.
+            AdedError: an option that this method does not have, a bad value, or a part that is missing.
         """
         unknown = sorted(set(options) - set(self.options))
         if unknown:
             known = f"it has {', '.join(self.options)}" if self.options else "it has none"
             raise AdedError(f"{self.name} has no option '{unknown[0]}'; {known}")
+        reason = None if set(self.sources) & set(options) else self.unavailable(model)
+        if reason is not None:
+            raise AdedError(reason)
         return self.factory(model, options, seed)
 
     def of(self, drafter: Drafter) -> Method:
@@ -59,10 +75,11 @@ class Method:
         name = type(drafter).__name__
         return dataclasses.replace(self, name=name, label=name, description="a drafter of one's own", options=())
 
-    def to_json(self) -> dict[str, Any]:
-        """The row as ``python -m aded methods --json`` prints it."""
+    def to_json(self, model: TargetModel) -> dict[str, Any]:
+        """The row as ``python -m aded methods --json`` prints it, with what it lacks on this target."""
         keys = ("name", "label", "lossless", "description", "options", "colour", "colour_dark")
-        return {key: list(v) if isinstance(v := getattr(self, key), tuple) else v for key in keys}
+        row = {key: list(v) if isinstance(v := getattr(self, key), tuple) else v for key in keys}
+        return {**row, "unavailable": self.unavailable(model)}
 
 
 def find_method(name: str) -> Method:
@@ -124,6 +141,81 @@ def _prompt_lookup(model: TargetModel, options: Mapping[str, Any], seed: int) ->
     return PromptLookupDrafter(**options)
 
 
+def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | None:
+    """The datastore of a model: the file at ``path``, else the bundled one or one of the cache folder that fits its tokenizer.
+
+    Raises:
+        AdedError: ``path`` is missing, damaged or of another tokenizer.
+    """
+    if path is not None:
+        return _load_datastore(str(path), model.fingerprint, model.vocab_size)
+    for folder in (ASSETS, cache_folder()):
+        for file in sorted(folder.glob("*.datastore.safetensors")):
+            try:
+                return _load_datastore(str(file), model.fingerprint, model.vocab_size)
+            except AdedError:
+                continue
+    return None
+
+
+@lru_cache(maxsize=4)
+def _load_datastore(path: str, fingerprint: str, vocab_size: int) -> Datastore:
+    """One mapping for all decodes."""
+    from aded.datastore import Datastore
+
+    return Datastore.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
+
+
+def _no_datastore(model: TargetModel) -> str | None:
+    if datastore_for(model) is not None:
+        return None
+    from aded.datastore import COMMAND
+
+    return f"rest has no datastore for this model's tokenizer; make one with `{COMMAND}`, or name one with --datastore"
+
+
+def _lookahead(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.lookahead import LookaheadDrafter
+
+    return LookaheadDrafter(**options, seed=seed)
+
+
+def _rest(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.rest import RestDrafter
+
+    given = dict(options)
+    datastore = datastore_for(model, given.pop("datastore", None))
+    assert datastore is not None, "a method whose part is missing is not made"
+    return RestDrafter(datastore, **given)
+
+
+def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.token_recycling import TokenRecyclingDrafter, corpus_successors
+
+    given = dict(options)
+    matrix = matrix_for(model, given.pop("matrix", None)) if given.pop("warm", True) else None
+    return TokenRecyclingDrafter(model.vocab_size, corpus_successors(matrix) if matrix else None, **given)
+
+
+def _suffix(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.suffix import SuffixDrafter
+
+    given = dict(options)
+    corpus = datastore_for(model, given.pop("datastore", None)) if given.pop("warm", True) else None
+    return SuffixDrafter(model.vocab_size, corpus, **given)
+
+
+def _trained(name: str) -> Any:
+    """A function of ``aded.trained``, imported at its first call."""
+
+    def call(*arguments: Any) -> Any:
+        from aded import trained
+
+        return getattr(trained, name)(*arguments)
+
+    return call
+
+
 ADED_OPTIONS = ("matrix", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback")
 
 METHODS: dict[str, Method] = {
@@ -157,6 +249,108 @@ METHODS: dict[str, Method] = {
             "Copies what followed the last few tokens where they stood in the text before.",
             _prompt_lookup,
             ("max_ngram", "draft_length", "most_recent"),
+        ),
+        Method(
+            "lookahead",
+            "Lookahead",
+            "#b85c00",
+            "#ffb066",
+            True,
+            "The target refines guesses ahead of the text in every pass and verifies the n-grams they make (arXiv 2402.02057).",
+            _lookahead,
+            ("ngram", "window", "guesses", "pool_from_prompt"),
+        ),
+        Method(
+            "rest",
+            "REST",
+            "#1f5fbf",
+            "#8ab8ff",
+            True,
+            "Copies what followed the last few tokens most often in a datastore of texts (arXiv 2311.08252).",
+            _rest,
+            ("datastore", "longest", "hits", "draft_length", "backoff"),
+            missing=_no_datastore,
+            sources=("datastore",),
+        ),
+        Method(
+            "token-recycling",
+            "Token recycling",
+            "#3f7d20",
+            "#9ad174",
+            True,
+            "Drafts what the target held most probable after each token where it last stood (arXiv 2408.08696).",
+            _token_recycling,
+            ("matrix", "warm", "keep"),
+        ),
+        Method(
+            "suffix",
+            "Suffix decoding",
+            "#b3246b",
+            "#f58cc0",
+            True,
+            "Copies what most often followed the longest ends of the text, in it and in earlier texts (arXiv 2411.04975).",
+            _suffix,
+            ("datastore", "warm", "keep", "longest", "draft_length", "factor", "least"),
+        ),
+        Method(
+            "medusa",
+            "Medusa",
+            "#b07d00",
+            "#e6bd4a",
+            True,
+            "Heads on the target's hidden state guess the next tokens, a sparse tree combines them (arXiv 2401.10774).",
+            _trained("medusa"),
+            ("heads", "tree"),
+            missing=_trained("no_heads"),
+            sources=("heads",),
+        ),
+        Method(
+            "medusa-typical",
+            "Medusa, typical acceptance",
+            "#7d6324",
+            "#c9b27c",
+            False,
+            "Medusa that, when sampling, accepts what is typical of the target: lossy (arXiv 2401.10774).",
+            _trained("medusa_typical"),
+            ("heads", "tree", "epsilon", "delta"),
+            missing=_trained("no_heads"),
+            sources=("heads",),
+        ),
+        Method(
+            "speculative",
+            "Speculative sampling",
+            "#1f66ad",
+            "#7fb5e6",
+            True,
+            "A small draft model writes a chain, the target accepts or redraws (arXiv 2211.17192, 2302.01318).",
+            _trained("speculative"),
+            ("draft", "draft_model", "verification", "draft_length"),
+            missing=_trained("no_draft"),
+            sources=("draft", "draft_model"),
+        ),
+        Method(
+            "specinfer",
+            "SpecInfer",
+            "#b0326f",
+            "#ee93bd",
+            True,
+            "Token trees from one or several draft models, verified in one pass (arXiv 2305.09781).",
+            _trained("specinfer"),
+            ("draft", "draft_model", "verification", "branching", "replacement"),
+            missing=_trained("no_draft"),
+            sources=("draft", "draft_model"),
+        ),
+        Method(
+            "aded-medusa",
+            "ADED with Medusa",
+            "#b8420f",
+            "#f3a27c",
+            True,
+            "One tree from two opinions: Medusa's heads on what comes next, ADED's matrix on what follows from that.",
+            _trained("aded_medusa"),
+            ("heads", "matrix", "depth", "successors", "feedback"),
+            missing=_trained("no_heads"),
+            sources=("heads",),
         ),
     )
 }

@@ -26,6 +26,7 @@ from aded.masks import Masks
 from aded.packing import is_packed, pack_linears
 from aded.session import TargetSession
 from aded.tokens import tokenizer_fingerprint
+from aded.trace import Footprint
 from aded.tree import DraftTree
 
 T = TypeVar("T")
@@ -237,6 +238,14 @@ class TargetModel:
     def agree(self, value: T) -> T:
         """``value``; under tensor parallelism the first process's, so that all go on alike."""
         return parallel.agree(value) if self.shared else value
+
+    @property
+    def footprint(self) -> Footprint | None:
+        """What is held on the card, or None elsewhere."""
+        if self.device.type != "cuda":
+            return None
+        captured, seconds = (self.pool.captured, self.pool.capture_seconds) if self.pool is not None else (0, 0.0)
+        return Footprint(torch.cuda.memory_allocated(self.device), captured, round(seconds, 3))
 
     def synchronize(self) -> None:
         """Wait for the device, so that the clock reads its time."""

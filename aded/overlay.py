@@ -121,6 +121,13 @@ class Overlay:
         assert not self.arrays[7], "the published rule learns from the text alone"
         tell(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now)
 
+    def knows(self, pair: np.ndarray) -> bool:
+        """Whether the session's text went on after this pair of tokens, int32 ``[2]``; False for anything shorter."""
+        if len(pair) < 2:
+            return False
+        row = _find(self.arrays[0], extend_key(extend_key(np.int64(0), pair[1]), pair[0]))
+        return bool(row >= 0 and self.arrays[3][row] > 0)
+
     def successors(self, base: TrigramMatrix, context: np.ndarray, keep: int) -> tuple[np.ndarray, np.ndarray]:
         """The successors of ``context`` as a search sees them, most probable first.
 
@@ -163,11 +170,17 @@ def successors(base, overlay, context, length, keep, room):
     Returns:
         Their number.
     """
-    tokens, weights, _, _, _, sorted_tokens, sorted_weights = room
     if overlay[7]:
-        count = _published(base, overlay, context, length, tokens, weights)
+        count = _published(base, overlay, context, length, room[0], room[1])
     else:
         count = _mixture(base, overlay, context, length, room)
+    return keep_best(room, count, keep)
+
+
+@njit(cache=True, inline="always")
+def keep_best(room, count, keep):
+    """Keep the best ``keep`` of ``count`` successors in ``room``, sorted, lower id first among equals; their number."""
+    tokens, weights, _, _, _, sorted_tokens, sorted_weights = room
     kept = 0
     for i in range(count):  # few are kept of few, and they come nearly sorted
         token, weight = tokens[i], weights[i]
@@ -250,7 +263,7 @@ def _mixture(base, overlay, context, length, room):
             share /= _total(seen_weights, row)
             for slot in range(seen_weights.shape[1]):
                 if seen_weights[row, slot] > 0:
-                    count = _add(tokens, weights, count, seen_tokens[row, slot], share * seen_weights[row, slot])
+                    count = add(tokens, weights, count, seen_tokens[row, slot], share * seen_weights[row, slot])
             if rest < ENOUGH:
                 return count
         if told[row, 0, 1] > 0:
@@ -258,7 +271,7 @@ def _mixture(base, overlay, context, length, room):
             rest -= share
             for slot in range(told.shape[1]):
                 if told[row, slot, 1] > 0:
-                    count = _add(tokens, weights, count, np.int32(told[row, slot, 0]), share * told[row, slot, 1])
+                    count = add(tokens, weights, count, np.int32(told[row, slot, 0]), share * told[row, slot, 1])
             if rest < ENOUGH:
                 return count
     for level in range(PAIR, -1, -1):
@@ -268,7 +281,7 @@ def _mixture(base, overlay, context, length, room):
             rest -= share
             start, end, _ = unpack_row(row)
             for i in range(start, end):
-                count = _add(tokens, weights, count, np.int32(entries[i, 0]), share * entries[i, 1])
+                count = add(tokens, weights, count, np.int32(entries[i, 0]), share * entries[i, 1])
             if rest < ENOUGH:
                 return count
     return count
@@ -288,7 +301,7 @@ def _total(weights, row):
 
 
 @njit(cache=True)
-def _add(tokens, weights, count, token, weight):
+def add(tokens, weights, count, token, weight):
     for i in range(count):
         if tokens[i] == token:
             weights[i] += weight

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from aded.drafters.base import Simulation
+from aded.mixing import NO_LATTICE, Lattice, mix
 from aded.overlay import Overlay, make_room, successors
 from aded.tree import COLUMNS, DraftTree
 from aded.trigram import TrigramMatrix
@@ -63,10 +64,11 @@ class Puct(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """What a search draws successors from: the shared matrix and the session's overlay."""
+    """What a search draws successors from: the shared matrix and the session's overlay; best-first, a lattice of guesses too."""
 
     matrix: TrigramMatrix
     overlay: Overlay
+    lattice: Lattice = NO_LATTICE
 
 
 def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
@@ -77,7 +79,7 @@ def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree
         context: the newest tokens, the root last, int32 ``[length]``, ``length >= 1``.
         limits: bounds of the draft.
     """
-    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, context, *limits))
+    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, source.lattice, context, *limits))
 
 
 def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
@@ -135,7 +137,7 @@ def _suffix(context, tokens, parents, node, depth, suffix):
 
 
 @njit(cache=True)
-def _best_first(base, overlay, context, budget, depth, keep):
+def _best_first(base, overlay, lattice, context, budget, depth, keep):
     """Tokens, parents and columns ``[5, n]`` of the draft, in the order in which nodes were taken."""
     size = 1 + (budget - 1) * keep
     tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
@@ -152,7 +154,8 @@ def _best_first(base, overlay, context, budget, depth, keep):
         node = count - 1
         if depths[node] < depth:
             length = _suffix(context, tokens, parents, node, depths[node], suffix)
-            for i in range(successors(base, overlay, suffix, length, keep, room)):
+            known = successors(base, overlay, suffix, length, keep, room)
+            for i in range(mix(lattice, depths[node], known, keep, room)):
                 offer_token[offers], offer_parent[offers], offer_prior[offers] = found[i], node, weights[i]
                 offer_joint[offers] = weights[i] * columns[2, node]
                 _push(heap, waiting, offer_joint, offers)

@@ -88,10 +88,22 @@ class TargetSession:
         states = output.hidden_states[-1][0] if hidden else None
         return TreeOutput(output.logits[0], states)
 
-    def prepare(self, nodes: int, rule: Rule, needs: DrafterNeeds = DrafterNeeds()) -> None:  # noqa: B008
-        """Capture the step for a tree of ``nodes`` nodes if that has not been done: outside all timing."""
+    def prepare(self, tree: DraftTree, rule: Rule, needs: DrafterNeeds = DrafterNeeds()) -> None:  # noqa: B008
+        """Capture the step for a tree if that has not been done: outside all timing."""
         if self.target.pool is not None:
-            self.target.pool.step(self.cache, nodes, self._kind(rule, needs))
+            self.target.pool.step(self.cache, len(tree), self._kind(rule, needs, tree))
+
+    def run(self, tree: DraftTree, needs: DrafterNeeds = DrafterNeeds()) -> TreeOutput:  # noqa: B008
+        """As ``forward_tree``, by a captured step where steps are captured; its tensors are valid until the next pass."""
+        if self.target.pool is None:
+            return self._with_top(self.forward_tree(tree, needs.hidden), needs.top_k)
+        return self._run_step(tree, StepKind(None, needs.hidden, min(needs.top_k, self.target.vocab_size)), None)[0]
+
+    def rewind(self, length: int) -> None:
+        """Drop the keys and values of all tokens from ``length`` on."""
+        assert not self._plain and 0 <= length <= self.length, "only what is held can be dropped"
+        self.cache.length = length
+        self._moved = None
 
     def verify(
         self,
@@ -112,20 +124,24 @@ class TargetSession:
             The verdict, and one row a node of what the target said; its tensors are valid until the next pass.
         """
         if self.target.pool is None:
-            output = self._with_top(self.forward_tree(tree, needs.hidden), needs.top_k)
+            output = self.run(tree, needs)
             verdict = verify(tree, output.logits, prefix, rule)
             return self.target.agree(verdict), output
-        n, kind = len(tree), self._kind(rule, needs)
-        step = self.target.pool.step(self.cache, n, kind)
+        kind = self._kind(rule, needs, tree)
         keys = keys_of(tree, self.length, rule.settings) if kind.sampling is not None else None
-        result = step.run(tree, keys)
-        top = step.top_of(result, n) if needs.top_k else (None, None)
-        output = TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None, *top)
+        output, result = self._run_step(tree, kind, keys)
         if kind.sampling is None:
             return verify(tree, output.logits, prefix, rule), output
         verdict = read_verdict(result, tree, keys)
         self._moved = verdict.path
         return verdict, output
+
+    def _run_step(self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None) -> tuple[TreeOutput, np.ndarray]:
+        assert self.target.pool is not None, "steps of this model have no fixed shape"
+        n, step = len(tree), self.target.pool.step(self.cache, len(tree), kind)
+        result = step.run(tree, keys)
+        top = step.top_of(result, n) if kind.top_k else (None, None)
+        return TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None, *top), result
 
     @torch.inference_mode()
     def _with_top(self, output: TreeOutput, k: int) -> TreeOutput:
@@ -134,9 +150,9 @@ class TargetSession:
         tokens, probabilities = choosing.top(output.logits, k)
         return replace(output, top_tokens=tokens.cpu().numpy().astype(np.int32), top_probabilities=probabilities.cpu().numpy())
 
-    def _kind(self, rule: Rule, needs: DrafterNeeds) -> StepKind:
+    def _kind(self, rule: Rule, needs: DrafterNeeds, tree: DraftTree) -> StepKind:
         top_k = min(needs.top_k, self.target.vocab_size)
-        return StepKind(None if rule.needs_prefix else rule.settings, needs.hidden, top_k)
+        return StepKind(rule.settings if rule.judges_in_step(tree) else None, needs.hidden, top_k)
 
     def commit(self, nodes: Sequence[int]) -> None:
         """Keep keys and values of these nodes of the last pass (ascending), drop the others."""

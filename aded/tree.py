@@ -6,14 +6,30 @@ Knows nothing of language models: tokens are integers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
 """What a drafter may say of each node (float64 ``[n]``, NaN where it does not apply)."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the nodes of a sampled draft were drawn from, which their verdict has to know.
+
+    Attributes:
+        distributions: exactly as drawn from, a float64 tensor ``[m, vocab]`` on any device; tokens beyond ``vocab`` have none.
+        rows: which of them each node was drawn from, int32 ``[n]``, -1 for the root.
+        replacement: whether siblings were drawn independently; else each was drawn from what its elder siblings left.
+    """
+
+    distributions: Any
+    rows: np.ndarray
+    replacement: bool = True
 
 
 @dataclass(frozen=True)
@@ -28,12 +44,18 @@ class DraftTree:
         parents: index of each node's parent, int32 ``[n]``; ``parents[0] == -1``.
         columns: what the drafter knows of each node, by name (see ``COLUMNS``), float64 ``[n]``.
         origin: for a part of a larger draft, each node's index there, int32 ``[n]``; by default its own.
+        required: so many nodes right behind the root are there to be learned from, not to be accepted: a draft is not to be
+            cut for want of what they bring.
+        drawn: of a draft that was sampled and is to be judged by what it was drawn from. Siblings, in the order in which they
+            were drawn, may then hold one token twice; nodes may be left out only for reasons that do not look at what was drawn.
     """
 
     tokens: np.ndarray
     parents: np.ndarray
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     origin: np.ndarray | None = None
+    required: int = 0
+    drawn: Drawn | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", np.ascontiguousarray(self.tokens, dtype=np.int32))
@@ -44,6 +66,7 @@ class DraftTree:
         if n > 1:
             later = self.parents[1:]
             assert (later >= 0).all() and (later < np.arange(1, n)).all(), "parents stand before their children"
+        assert 0 <= self.required < n, "the root is not among the required nodes"
         for name, column in self.columns.items():
             assert name in COLUMNS and len(column) == n, f"column {name!r} is not one value a node"
 
@@ -128,7 +151,10 @@ class DraftTree:
         place = np.full(len(self) + 1, -1, dtype=np.int32)  # the last entry stands for "no parent"
         place[keep] = np.arange(len(keep), dtype=np.int32)
         origin = keep.astype(np.int32) if self.origin is None else self.origin[keep]
-        return DraftTree(self.tokens[keep], place[self.parents[keep]], {k: v[keep] for k, v in self.columns.items()}, origin)
+        columns = {name: column[keep] for name, column in self.columns.items()}
+        required = int(np.searchsorted(keep, self.required, "right")) - 1
+        drawn = self.drawn and replace(self.drawn, rows=self.drawn.rows[keep])
+        return DraftTree(self.tokens[keep], place[self.parents[keep]], columns, origin, required, drawn)
 
     def within(self, depth: int) -> DraftTree:
         """The part at most ``depth`` below the root."""

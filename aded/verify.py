@@ -3,7 +3,8 @@
 Losslessness is decided here alone. One token is drawn at each *node* that the walk stands on, from the target's own
 distribution there, and the walk descends if a child holds it: the text is then the target's, whatever was drafted. (Drawing once
 for each drafted candidate instead would favour drafted tokens.) The draw at a position depends on the seed and
-that position only, so a sampled speculative run writes what the sampled plain run writes.
+that position only, so a sampled speculative run writes what the sampled plain run writes. A draft that was sampled itself and
+says what from is judged in ``aded.rejection``: just as lossless, but equal to plain in distribution only, not by seed.
 """
 
 from __future__ import annotations
@@ -71,6 +72,25 @@ def _require(condition: bool, name: str, value: object, what: str) -> None:
 
 
 @dataclass(frozen=True)
+class TypicalAcceptance:
+    """Which drafted tokens are typical enough (Medusa, arXiv 2401.10774, section 2.3.1).
+
+    A token of probability p, where the target's distribution has entropy H, is accepted if ``p > min(epsilon, delta exp(-H))``.
+
+    Attributes:
+        epsilon: what is always enough (``posterior_threshold`` of the published code).
+        delta: scale of the threshold that falls with entropy (``posterior_alpha``).
+    """
+
+    epsilon: float = 0.09
+    delta: float = 0.3
+
+    def __post_init__(self) -> None:
+        _require(0 < self.epsilon <= 1, "epsilon", self.epsilon, "above 0 and at most 1")
+        _require(0 < self.delta <= 1, "delta", self.delta, "above 0 and at most 1")
+
+
+@dataclass(frozen=True)
 class Verification:
     """Where the walk went.
 
@@ -92,10 +112,14 @@ class Verification:
 class Rule:
     """How the target chooses after a prefix: processors first, then temperature, top-k, top-p, min-p (Transformers' order)."""
 
-    def __init__(self, settings: SamplingSettings, processors: Sequence[Processor] = ()) -> None:
+    def __init__(
+        self, settings: SamplingSettings, processors: Sequence[Processor] = (), typical: TypicalAcceptance | None = None
+    ) -> None:
+        """typical: accept what is typical of the target when sampling, which changes its distribution."""
         from transformers import generation as g
 
         self.settings = settings
+        self.typical = None if settings.greedy else typical
         s, self._steps = settings, list(processors)
         self._needs_prefix = bool(self._steps) or s.repetition_penalty != 1.0
         if s.repetition_penalty != 1.0:
@@ -118,6 +142,10 @@ class Rule:
     def needs_prefix(self) -> bool:
         """Whether the choice at a node depends on the tokens before it, beside its logits."""
         return self._needs_prefix
+
+    def judges_in_step(self, tree: DraftTree) -> bool:
+        """Whether the verdict needs each node's logits alone and one draw a node, as a captured step gives it."""
+        return not self.needs_prefix and self.typical is None and (tree.drawn is None or self.settings.greedy)
 
     def process(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
         """Logits ``[vocab]`` after ``prefix`` (all tokens, the node's own last) as processed scores, float32 ``[vocab]``."""
@@ -151,6 +179,10 @@ def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.nda
         prefix: all committed token ids; the last one is the root.
         rule: how the target chooses.
     """
+    if not rule.settings.greedy and (tree.drawn is not None or rule.typical is not None):
+        from aded import rejection, typical  # they need the rule from here
+
+        return typical.verify(tree, logits, prefix, rule) if rule.typical else rejection.verify(tree, logits, prefix, rule)
     if rule.settings.greedy and not rule.changes_logits:
         best = logits.argmax(dim=-1).tolist()  # one transfer for the whole tree
         return walk(tree, lambda node, path: (best[node], None))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ui_fakes import make_race
+from ui_fakes import make_race, make_trace
 
 from aded import trace
 
@@ -288,6 +288,95 @@ def test_an_empty_prompt_is_said_and_nothing_is_lost(page: sync_api.Page):
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
 
 
+def tick(page: sync_api.Page, *names: str) -> None:
+    """Choose these methods and no others."""
+    boxes = page.locator(".ax-picker [data-part='list'] input")
+    for box in boxes.all():
+        if box.is_checked() and box.get_attribute("value") not in names:
+            box.uncheck()
+    for name in names:
+        page.locator(f".ax-picker input[value='{name}']").check()
+
+
+def test_two_to_six_methods_race(page: sync_api.Page):
+    tick(page, "aded")
+    page.locator("#ax-run").click()
+    sync_api.expect(notice(page)).to_contain_text("choose two to six", timeout=20_000)
+    names = page.locator(".ax-picker [data-part='list'] input").evaluate_all("all => all.map(e => e.value)")
+    tick(page, *names[:6])
+    sync_api.expect(part(page, "count")).to_contain_text("the most that race")
+    assert page.locator(f".ax-picker input[value='{names[6]}']").is_disabled()
+    assert page.locator(".ax-picker .ax-lossy").count() == 1
+
+
+def six_lanes() -> trace.Race:
+    names = ("plain", "aded", "prompt-lookup", "rest", "suffix", "medusa-typical")
+    lanes = [make_trace(name) for name in names]
+    return trace.Race([replace(t, header=replace(t.header, lossless=t.header.method != "medusa-typical")) for t in lanes])
+
+
+def test_six_lanes_keep_their_height_while_time_runs(page: sync_api.Page, tmp_path: Path):
+    open_race(page, six_lanes(), tmp_path)
+    assert page.locator(".ax-lane").count() == page.locator(".ax-times li").count() == 6
+    assert page.locator(".ax-lane .ax-lossy").count() == 1
+    height = "() => document.querySelector('.ax-race').offsetHeight"
+    whole = page.evaluate(height)
+    page.keyboard.press("Home")
+    page.wait_for_timeout(200)
+    assert page.evaluate(height) == whole
+
+
+def test_the_steps_shown_are_those_of_the_chosen_lane(page: sync_api.Page, tmp_path: Path):
+    race = six_lanes()
+    open_race(page, race, tmp_path)
+    lane = race.lanes[4]
+    page.locator(".ax-lane[data-method='suffix'] .ax-look").click()
+    sync_api.expect(part(page, "where")).to_contain_text(f"of {len(lane.steps)}")
+    sync_api.expect(part(page, "step-title")).to_contain_text("suffix: draft tree")
+    sync_api.expect(part(page, "search-note")).to_have_text("suffix drafts without a search: there are no simulations to replay.")
+    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
+    sync_api.expect(part(page, "agreement-card")).to_be_hidden()
+    sync_api.expect(part(page, "matrix-card")).to_be_hidden()
+
+
+def test_the_agreement_of_the_step_is_drawn_and_told_in_numbers(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    steps = race.lanes[1].steps
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    for measure in ("total_variation", "top_4"):
+        part(page, "agreement-measure").select_option(measure)
+        for place, found in enumerate(steps[1].agreement):
+            cell = part(page, "agreement-now").locator("tr").nth(place).locator("td").first
+            sync_api.expect(cell).to_have_text(f"{getattr(found, measure):.3f}")
+    assert part(page, "agreement").locator(".js-line").count() == 3
+    part(page, "agreement-every").locator("summary").click()
+    sync_api.expect(part(page, "agreement-steps").locator("tr")).to_have_count(len(steps))
+
+
+def test_the_search_is_replayed_phase_by_phase_forwards_and_back(page: sync_api.Page):
+    text, now = part(page, "search-text"), page.locator(".ax-phase-now")
+    part(page, "search").evaluate("e => { e.value = '12'; e.dispatchEvent(new Event('input')); }")
+    sync_api.expect(text).to_contain_text("Simulation 3 of")
+    sync_api.expect(now).to_have_text("back up")
+    visits = page.locator(".ax-nodes tbody tr[data-node='0'] td:nth-child(5)")
+    sync_api.expect(visits).to_have_text("3")
+    part(page, "search-on").click()
+    sync_api.expect(now).to_have_text("select")
+    part(page, "search-back").click()
+    part(page, "search-back").click()
+    sync_api.expect(now).to_have_text("reward")
+    sync_api.expect(visits).to_have_text("2")
+    part(page, "search-play").click()
+    page.wait_for_function("() => /Simulation [5-9]/.test(document.querySelector('[data-part=search-text]').textContent)")
+    part(page, "search-play").click()
+    held = text.inner_text()
+    page.wait_for_timeout(900)
+    assert text.inner_text() == held
+
+
 def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
     """Press Run and wait until the first step is there."""
     page.locator("#ax-prompt textarea").fill(prompt)
@@ -301,10 +390,11 @@ def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
 
 
 @pytest.mark.model
-def test_a_prompt_runs_on_the_real_model_and_both_lanes_write_the_same(page: sync_api.Page):
+def test_a_prompt_runs_on_the_real_model_and_all_lanes_write_the_same(page: sync_api.Page):
+    tick(page, "plain", "aded", "token-recycling")
     start(page, "List the days of the week.", 20)
     sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=90_000)
-    assert text_of(page, "plain") == text_of(page, "aded") != ""
+    assert text_of(page, "plain") == text_of(page, "aded") == text_of(page, "token-recycling") != ""
     assert "identical" in part(page, "sentence").inner_text()
     written = page.locator(".ax-lane[data-method='aded'] .ax-tok").count()
     drafted = len(tokens_of(page, "aded", "draft"))
@@ -312,8 +402,8 @@ def test_a_prompt_runs_on_the_real_model_and_both_lanes_write_the_same(page: syn
     assert written == drafted + len(tokens_of(page, "aded", "target"))
     assert len(tokens_of(page, "aded", "target")) <= steps
     page.keyboard.press("Home")
-    part(page, "search").evaluate("e => { e.value = '3'; e.dispatchEvent(new Event('input')); }")
-    sync_api.expect(part(page, "search-text")).to_contain_text("simulation 3 of")
+    part(page, "search").evaluate("e => { e.value = '12'; e.dispatchEvent(new Event('input')); }")
+    sync_api.expect(part(page, "search-text")).to_contain_text("Simulation 3 of")
     sync_api.expect(page.locator(".ax-why")).to_contain_text("target has not spoken")
     page.keyboard.press("ArrowRight")
     sync_api.expect(part(page, "search-text")).to_contain_text("verdict")

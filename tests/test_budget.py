@@ -137,3 +137,23 @@ def test_the_record_says_which_budget_was_chosen_and_why():
     fixed = Decoder(target, "aded", GenerationSettings(max_new_tokens=9, budget=5))
     assert isinstance(fixed.budget, FixedBudget)
     assert fixed.run([5, 6, 7]).steps[0].budget.why == "as set"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_required_nodes_are_kept_and_the_best_of_the_others_with_them(seed):
+    rng = np.random.default_rng(seed)
+    tree, policy, required = tree_of(rng, 30), AutomaticBudget(LINEAR), 8
+    tree = DraftTree(tree.tokens, tree.parents, tree.columns, required=required)
+    kept = policy.trim(tree, 300)
+    others = np.sort(_joint(tree.parents, policy.prior(tree))[required + 1 :])[::-1]
+    seconds = LINEAR.table(300, 64)
+    best = max(range(required + 1, 31), key=lambda n: 1 + others[: n - required - 1].sum() - seconds[n - 1] / seconds[0])
+    assert (len(kept), kept.required) == (best, required)
+    assert kept.tokens[: required + 1].tolist() == tree.tokens[: required + 1].tolist()
+
+
+def test_the_curve_does_not_count_required_nodes():
+    policy = AutomaticBudget(LINEAR)
+    tree = DraftTree(np.arange(4), np.array([-1, 0, 0, 1]), {"prior": np.array([np.nan, 0.5, 0.5, 0.5])}, required=2)
+    policy.observe(tree, [0, 1, 3], 3, 1.0, 0.0)
+    assert policy.curve.counts.sum(axis=1).tolist() == [0.25, 1.0]

@@ -1,11 +1,13 @@
 """Joined projections are the projections they replace."""
 
+import copy
+
 import pytest
 import torch
 from fakes import tiny_model
 from torch import nn
 
-from aded.joining import JoinedLinear, join_projections
+from aded.joining import JoinedLinear, join_projections, separate_projections
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
@@ -28,6 +30,22 @@ def test_a_joined_layer_keeps_its_weights_in_one_place():
     with torch.no_grad():
         layer.k_proj.weight.add_(1)
     assert torch.equal(layer.k_proj.joint.weight[layer.q_proj.out_features :][: layer.k_proj.out_features], layer.k_proj.weight)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_separated_layers_of_a_copy_have_weights_of_their_own(family):
+    model = tiny_model(family)
+    ids = torch.tensor([[3, 5, 8, 2]])
+    join_projections(model)
+    twin = copy.deepcopy(model)
+    separate_projections(twin)
+    assert not any(isinstance(m, JoinedLinear) for m in twin.modules())
+    with torch.no_grad():
+        before = model(ids).logits
+        assert torch.allclose(twin(ids).logits, before, atol=1e-6)
+        for parameter in twin.parameters():
+            parameter.zero_()
+        assert torch.equal(model(ids).logits, before)
 
 
 def test_members_that_are_given_different_inputs_each_use_their_own():

@@ -63,3 +63,11 @@ def test_within_and_first_chain_cut_as_they_say():
 def test_disordered_trees_are_refused(tokens, parents):
     with pytest.raises(AssertionError):
         DraftTree(np.array(tokens, dtype=int), np.array(parents, dtype=int))
+
+
+def test_a_part_of_a_draft_knows_which_of_its_nodes_are_required():
+    tree = DraftTree(np.array([0, 1, 2, 3, 4, 5]), np.array([-1, 0, 1, 0, 3, 0]), required=3)
+    assert tree.select([0]).required == 0
+    assert tree.select([0, 1, 3, 5]).required == 2
+    assert tree.select([0, 1, 2, 3, 4]).required == 3
+    assert tree.within(1).required == 2

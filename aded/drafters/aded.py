@@ -17,6 +17,7 @@ from aded import search
 from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, MatrixRow, Outcome
 from aded.errors import AdedError
 from aded.overlay import TOLD, Overlay, within
+from aded.representatives import Answer, answers
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 
@@ -42,6 +43,7 @@ class AdedOptions:
         simulations: of the tree search; 0 stands for 12 and three more for every eight nodes that a draft may have.
         successors: children of a node.
         feedback: learn the target's most probable tokens at every verified node, not only the text (tuned only).
+        keep: remember what earlier texts of this drafter taught.
 
     Raises:
         AdedError: a value is out of range.
@@ -55,6 +57,7 @@ class AdedOptions:
     simulations: int = 0
     successors: int = 12
     feedback: bool = True
+    keep: bool = False
 
     def __post_init__(self) -> None:
         _one_of("preset", self.preset, get_args(Preset))
@@ -71,8 +74,9 @@ class AdedOptions:
                 raise AdedError(f"{name} is {value!r}; give a number from {low} to {high}")
             if name not in ("c1", "c2") and not isinstance(value, int):
                 raise AdedError(f"{name} is {value!r}; give a whole number")
-        if not isinstance(self.feedback, bool):
-            raise AdedError(f"feedback is {self.feedback!r}; give true or false")
+        for name in ("feedback", "keep"):
+            if not isinstance(getattr(self, name), bool):
+                raise AdedError(f"{name} is {getattr(self, name)!r}; give true or false")
 
     @classmethod
     def paper(cls) -> AdedOptions:
@@ -117,7 +121,9 @@ class AdedDrafter(Drafter):
         self._warm_up()
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Forget the last decode and count the prompt's trigrams (paper: those of its last 16 tokens)."""
+        """Forget the last decode, unless it is to be kept, and count the prompt's trigrams (paper: of its last 16 tokens)."""
+        if not self.options.keep:
+            self._overlay.clear()
         self._read(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
@@ -160,11 +166,13 @@ class AdedDrafter(Drafter):
             pairs |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
         return [self._row(pair) for pair in list(pairs)[:MOST_ROWS]]
 
+    def represent(self, context: Context) -> list[Answer]:
+        return list(answers(self._base, self._overlay, self._newest(context)))
+
     def settings(self) -> dict[str, object]:
         return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
 
     def _read(self, prompt: Sequence[int]) -> None:
-        self._overlay.clear()
         text = self._checked(np.asarray(prompt, dtype=np.int64))
         self._overlay.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
 
@@ -221,6 +229,7 @@ class AdedDrafter(Drafter):
         self.propose(context, 2)
         self.explain(context, 2)
         self._row((0, 0))
+        self.represent(context)
         if self._hears:
             none = np.zeros((1, TOLD), dtype=np.int32)
             self._overlay.tell(text, DraftTree.root_only(0), none, none.astype(np.float32))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aded.representatives import Answer
 from aded.tree import DraftTree
+
+if TYPE_CHECKING:
+    from aded.verify import SamplingSettings, TypicalAcceptance
 
 
 @dataclass(frozen=True)
@@ -98,12 +103,22 @@ class Drafter:
     """A drafting method: ``propose`` guesses the coming tokens, ``observe`` learns from the verdict.
 
     Subclasses override what they need. One drafter serves one decode at a time and keeps all state of its own.
+
+    Attributes:
+        typical: how its drafts are accepted where it gives losslessness up; None for all other methods.
     """
 
     needs = DrafterNeeds()
+    typical: TypicalAcceptance | None = None
+
+    def follow(self, settings: SamplingSettings) -> None:
+        """Learn how the target chooses its tokens; called once, before the first decode."""
 
     def start(self, prompt: Sequence[int]) -> None:
         """Forget the last decode and read the prompt's token ids."""
+
+    def prepare(self, context: Context, budget: int) -> None:
+        """Do what ``propose(context, budget)`` needs done and no step should be charged for, such as capturing a graph."""
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         """Draft a tree of at most ``budget`` nodes, the root included (``budget >= 1``)."""
@@ -112,12 +127,19 @@ class Drafter:
     def observe(self, outcome: Outcome) -> None:
         """Learn from a verified draft."""
 
+    def close(self) -> None:
+        """The decode is over: give back what it held; ``start`` begins another one."""
+
     def explain(self, context: Context, budget: int) -> Explanation:
         """Tell how ``propose(context, budget)`` came about; called between it and ``observe``, never timed."""
         return Explanation()
 
     def rows(self, outcome: Outcome) -> list[MatrixRow]:
         """The matrix rows that ``observe(outcome)`` changes, as they stand now; called before and after it, never timed."""
+        return []
+
+    def represent(self, context: Context) -> list[Answer]:
+        """What stands in for the model in this method says would follow ``context``; called before ``observe``, never timed."""
         return []
 
     def settings(self) -> dict[str, object]:

@@ -1,0 +1,246 @@
+"""Chains drafted by a model in one go: every pass, every choice and every copy inside one CUDA graph.
+
+The host hands over the tokens that were committed since the last chain and reads the drafted ones back; between them
+nothing leaves the device. As with ``aded.captured``, the body is plain tensor code on buffers that stay where they are:
+elsewhere than on CUDA it runs as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from aded import choosing
+from aded.captured import context_bucket
+from aded.errors import AdedError
+from aded.graphs import Replay, host_buffer
+from aded.noise import exponentials
+from aded.trace import write_atomically
+from aded.verify import SamplingSettings
+from aded.weights import cache_folder
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+CATCH_UP = 2
+"""Committed tokens that a chain's graph takes in: the root, and before it the last drafted token if all were accepted."""
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+"""Lengths of chains: each is a graph of its own."""
+MEASURED_CONTEXT, MEASURED_LENGTHS, MEASURED_RUNS = 256, (2, 8), 8
+"""What `level_seconds` times."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Drafted tokens.
+
+    Attributes:
+        tokens: int32 ``[length]``.
+        probabilities: of each, by the distribution that it was taken from, float64 ``[length]``.
+        distributions: what each was drawn from, float64 ``[length, vocab]`` on the device; None if greedy. Valid until the
+            runner's next chain.
+    """
+
+    tokens: np.ndarray
+    probabilities: np.ndarray
+    distributions: torch.Tensor | None
+
+
+class ChainRunner:
+    """One decode's draft model: its cache, and the graphs on it.
+
+    Args:
+        draft: the model.
+        vocab_size: token ids that it may draft are below it (one tokenizer, but models pad their vocabularies differently).
+    """
+
+    def __init__(self, draft: TargetModel, vocab_size: int) -> None:
+        self.draft, self.vocab_size = draft, min(vocab_size, draft.vocab_size)
+        self.session: Any = None
+        self._held: list[int] = []  # tokens whose keys and values the cache holds
+        self._steps: dict[tuple[Any, ...], _ChainStep] = {}
+        self._capacity = 0  # of the cache that they write to
+        self.memory: Any = None  # shared by the graphs
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Read a prompt."""
+        if self.session is None:
+            self.session = self.draft.session(len(prompt) + 1024)
+        self.session.rewind(0)
+        self.session.prefill(prompt[:-1])
+        self._held = list(prompt[:-1])
+
+    def prepare(self, context: np.ndarray, length: int, settings: SamplingSettings) -> None:
+        """Capture what ``chain`` with these arguments is going to run."""
+        self._keep_common(context)
+        self._step(len(context), length, settings)
+
+    def chain(self, context: np.ndarray, length: int, settings: SamplingSettings, keys: Sequence[int]) -> Chain:
+        """Draft ``length`` tokens (one of ``LENGTHS``) after the committed ones, the root last.
+
+        Args:
+            context: all committed tokens, int ``[n]``.
+            settings: how tokens are taken from the model's distribution, as the target does it.
+            keys: of each token's draw, signed 64 bits (see ``aded.noise``); not read if greedy.
+        """
+        waiting = self._catch_up(context)
+        step = self._step(len(context), length, settings)
+        tokens, probabilities = step.run(waiting, self.session.length, keys)
+        self.session.cache.length = len(context)
+        self._held = [*context.tolist(), *tokens[:-1].tolist()]
+        return Chain(tokens.astype(np.int32), probabilities, step.distributions)
+
+    def _keep_common(self, context: np.ndarray) -> int:
+        """Drop what was drafted in vain; how many committed tokens the cache holds."""
+        known = _common(self._held, context[:-1].tolist())
+        self._held = self._held[:known]
+        self.session.cache.length = known
+        return known
+
+    def _catch_up(self, context: np.ndarray) -> list[int]:
+        """The committed tokens that a chain's graph takes in; the cache holds all before them."""
+        known, tokens = self._keep_common(context), context.tolist()
+        if len(tokens) - known > CATCH_UP:
+            self.session.prefill(tokens[known:-1])
+            known = len(tokens) - 1
+        return tokens[known:]
+
+    def _step(self, committed: int, length: int, settings: SamplingSettings) -> _ChainStep:
+        cache, needed = self.session.cache, committed + CATCH_UP + length
+        cache.reserve(needed - cache.length)
+        if cache.capacity != self._capacity:
+            self._steps.clear()  # they write to memory that is no longer the cache's
+            self._capacity = cache.capacity
+        seen = context_bucket(needed, cache.capacity)
+        rule = ("greedy",) if settings.greedy else (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
+        key = (length, seen, *rule)
+        if key not in self._steps:
+            if not self._steps and self.draft.device.type == "cuda":
+                self.memory = torch.cuda.graph_pool_handle()
+            self._steps[key] = _ChainStep(self, cache, length, seen, settings)
+        return self._steps[key]
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts begin with in common."""
+    return next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
+
+
+class _ChainStep:
+    """The passes of one chain in fixed shapes over at most ``seen`` keys.
+
+    Attributes:
+        distributions: float64 ``[length, vocab]`` of the last run, or None.
+    """
+
+    def __init__(self, runner: ChainRunner, cache: Any, length: int, seen: int, settings: SamplingSettings) -> None:
+        self.draft, self.vocab_size, device = runner.draft, runner.vocab_size, runner.draft.device
+        self.cache, self.length, self.seen, self.settings = cache, length, seen, settings
+        words = CATCH_UP + 2 + length  # tokens; how many, over how many committed ones; keys
+        self._given = torch.zeros(words, dtype=torch.int64, device=device)
+        self._given_host = host_buffer(self._given)
+        self._found = torch.zeros(2, length, dtype=torch.float64, device=device)
+        self._read = host_buffer(self._found)
+        shape = (length, self.vocab_size)
+        self.distributions = None if settings.greedy else torch.zeros(shape, dtype=torch.float64, device=device)
+        self._all = torch.arange(seen, device=device)
+        self._first = torch.arange(CATCH_UP, device=device)
+        self._causal = torch.ones(CATCH_UP, CATCH_UP, dtype=torch.bool, device=device).tril()
+        self._given_host[CATCH_UP], self._given_host[CATCH_UP + 1] = 1, cache.length  # capturing writes to scratch slots
+        self._run = Replay(self._body, device, runner.memory)
+
+    def run(self, waiting: Sequence[int], committed: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Drafted tokens and their probabilities; waiting: tokens behind the ``committed`` ones that the cache holds."""
+        given = self._given_host.numpy()
+        given[: len(waiting)] = waiting
+        given[CATCH_UP : CATCH_UP + 2] = len(waiting), committed
+        if len(keys):
+            given[CATCH_UP + 2 :] = keys
+        self._run()
+        tokens, probabilities = self._read.numpy().copy()
+        return tokens.astype(np.int64), probabilities
+
+    def _body(self) -> None:
+        self._given.copy_(self._given_host, non_blocking=True)
+        count, committed, keys = self._given[CATCH_UP], self._given[CATCH_UP + 1], self._given[CATCH_UP + 2 :]
+        logits = self._pass(self._given[:CATCH_UP], self._first, self._causal, committed)
+        logits = logits.gather(0, (count - 1).expand(1, logits.shape[1]))
+        for place in range(self.length):
+            token = self._choose(logits, keys[place : place + 1], place)
+            if place + 1 < self.length:
+                logits = self._pass(token, self._first[:1], self._causal[:1, :1], committed + count + place)
+        self._read.copy_(self._found, non_blocking=True)
+
+    def _pass(self, tokens: torch.Tensor, offsets: torch.Tensor, causal: torch.Tensor, committed: torch.Tensor) -> torch.Tensor:
+        """Logits ``[n, vocab]`` of ``n`` tokens behind the committed ones."""
+        masks = self.draft.masks.fixed(causal, offsets, committed, self._all)
+        with self.cache.fixed_pass(committed + offsets, self.seen):
+            output = self.draft.run_fixed(tokens[None], (committed + offsets)[None], masks, self.cache, False)
+        return output.logits[0, :, : self.vocab_size]
+
+    def _choose(self, logits: torch.Tensor, key: torch.Tensor, place: int) -> torch.Tensor:
+        """The token taken from logits ``[1, vocab]``, int64 ``[1]``; keeps it, its probability and its distribution."""
+        if self.settings.greedy:
+            token, probability = (found[:, 0] for found in choosing.top(logits, 1))
+        else:
+            q = choosing.distribution(logits, self.settings)
+            token = (exponentials(key, q.shape[1]) / q).argmin(-1)
+            probability = q.gather(1, token[:, None])[:, 0]
+            self.distributions[place].copy_(q[0])  # type: ignore[index]
+        self._found[0, place : place + 1].copy_(token)
+        self._found[1, place : place + 1].copy_(probability)
+        return token
+
+
+def level_seconds(pool: ChainPool) -> float:
+    """Seconds that one more token of a chain takes: measured once on this model and device, then kept in the cache folder."""
+    path = cache_folder() / "costs" / f"{pool.draft.cost_fingerprint}-chain.json"
+    try:
+        if (seconds := float(json.loads(path.read_text())["level"])) > 0:
+            return seconds
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not measured yet, or a damaged file: measure
+    seconds = _measured_level(pool)
+    with contextlib.suppress(OSError, AdedError):  # a cache that cannot be written costs a measurement at the next start
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"level": seconds}).encode())
+    return seconds
+
+
+def _measured_level(pool: ChainPool) -> float:
+    runner, least = pool.take(), {}
+    text = np.arange(3, 3 + min(MEASURED_CONTEXT, pool.draft.context_limit // 2)) % runner.vocab_size
+    runner.start(text.tolist())
+    for length in MEASURED_LENGTHS:
+        times = []
+        for _ in range(MEASURED_RUNS):
+            started = time.perf_counter()
+            runner.chain(text, length, SamplingSettings(), [])
+            times.append(time.perf_counter() - started)
+        least[length] = min(times)
+    pool.give_back(runner)
+    short, long = MEASURED_LENGTHS
+    return max((least[long] - least[short]) / (long - short), 1e-7)
+
+
+class ChainPool:
+    """Runners of one draft model, handed from one decode to the next with their graphs; vocab_size: of the target."""
+
+    def __init__(self, draft: TargetModel, vocab_size: int) -> None:
+        if draft.mode != "tree":
+            raise AdedError(f"{draft.label} cannot draft: its passes need a shape of their own; use another --draft-model")
+        self.draft, self._vocab_size = draft, vocab_size
+        self._free: list[ChainRunner] = []
+
+    def take(self) -> ChainRunner:
+        return self._free.pop() if self._free else ChainRunner(self.draft, self._vocab_size)
+
+    def give_back(self, runner: ChainRunner) -> None:
+        self._free.append(runner)

@@ -1,0 +1,76 @@
+"""Medusa (arXiv 2401.10774): extra heads on the target's hidden state guess the next tokens; a sparse tree combines them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Literal, get_args
+
+import numpy as np
+
+from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Outcome
+from aded.errors import AdedError
+from aded.heads import HeadRunner, HeadState
+from aded.lattice import Shape, best_shape
+from aded.tree import DraftTree
+from aded.verify import TypicalAcceptance
+
+TreeKind = Literal["adaptive", "static"]
+NO_STATE = "the heads have no hidden state before the first step: plain step"
+
+
+class MedusaDrafter(Drafter):
+    """Drafts the guesses of the heads, combined to the tree of the highest expected acceptance.
+
+    Args:
+        runner: the heads on the target.
+        tree: *adaptive* weighs the guesses by the heads' own probabilities at this step; *static* by how often each rank was
+            right on held-out text, so that the tree has one shape for all steps, as published.
+        typical: when sampling, accept what is typical of the target instead of what it draws: lossy, and more tokens a step.
+
+    Raises:
+        AdedError: an unknown kind of tree.
+    """
+
+    needs = DrafterNeeds(hidden=True)
+
+    def __init__(self, runner: HeadRunner, tree: TreeKind = "adaptive", typical: TypicalAcceptance | None = None) -> None:
+        if tree not in get_args(TreeKind):
+            raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
+        self.tree, self.typical = tree, typical
+        self._accuracy = runner.accuracy
+        self._state = HeadState(runner)
+        best_shape(runner.accuracy, 2)  # compiled now, so that no timed step does it
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._state.forget()
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        guesses = self._state.guesses() if budget > 1 else None
+        if guesses is None:
+            return DraftTree.root_only(context.root)
+        values = guesses.probabilities if self.tree == "adaptive" else self._accuracy
+        return fill(best_shape(values, budget), context.root, guesses.tokens, values)
+
+    def observe(self, outcome: Outcome) -> None:
+        self._state.observe(outcome)
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        return Explanation(note=NO_STATE if not self._state.known and budget > 1 else None)
+
+    def settings(self) -> dict[str, object]:
+        thresholds = {} if self.typical is None else asdict(self.typical)
+        return {"tree": self.tree, "heads": len(self._accuracy), **thresholds}
+
+
+def fill(shape: Shape, root: int, tokens: np.ndarray, values: np.ndarray) -> DraftTree:
+    """A shape with the tokens of a lattice.
+
+    Args:
+        shape: ``n`` nodes.
+        root: the root's token.
+        tokens, values: of each depth and rank, ``[depths, ranks]``; the values become priors.
+    """
+    place = shape.depths[1:] - 1, shape.ranks[1:]
+    prior = np.concatenate([[np.nan], values[place]])
+    return DraftTree(np.concatenate([[root], tokens[place]]), shape.parents, {"prior": prior})

@@ -1,0 +1,124 @@
+"""Speculative sampling (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318): a small model drafts a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from aded.chains import LENGTHS, ChainPool, ChainRunner
+from aded.drafters.base import Context, Drafter, Explanation, Outcome
+from aded.errors import AdedError
+from aded.noise import key_of, signed
+from aded.rejection import draft_key
+from aded.shaping import Cost, ShapePolicy
+from aded.tree import DraftTree, Drawn
+from aded.verify import SamplingSettings
+
+VerificationKind = Literal["rejection", "coupled"]
+NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
+
+
+class SpeculativeDrafter(Drafter):
+    """Drafts what a smaller model of the same tokenizer would write.
+
+    Args:
+        pool: the draft model.
+        target, level: seconds of a pass of the target and of the draft model, see ``ShapePolicy``.
+        verification: *rejection*, as published: the draft is drawn on its own and judged by the distributions that it was drawn
+            from. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): it is drawn with the random numbers that the target
+            is going to use and judged by one draw a node, so that the text is that of plain decoding with the same seed.
+        draft_length: tokens of every draft; 0 takes what pays.
+
+    Raises:
+        AdedError: an unknown verification, or a length out of range.
+    """
+
+    def __init__(
+        self,
+        pool: ChainPool,
+        target: Cost,
+        level: Cost,
+        verification: VerificationKind = "rejection",
+        draft_length: int = 0,
+    ) -> None:
+        check_verification(verification)
+        if not 0 <= draft_length <= LENGTHS[-1] or draft_length != int(draft_length):
+            raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for what pays")
+        self.verification, self.draft_length = verification, int(draft_length)
+        self._pool, self._costs = pool, (target, level)
+        self._runner: ChainRunner | None = None
+        self._settings = SamplingSettings()
+        self._policy = self._new_policy()
+
+    def follow(self, settings: SamplingSettings) -> None:
+        self._settings = settings
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._policy = self._new_policy()
+        if self._runner is None:
+            self._runner = self._pool.take()
+        self._runner.start(prompt)
+
+    def prepare(self, context: Context, budget: int) -> None:
+        length = self._length(context, budget)
+        if length:
+            self._running.prepare(context.tokens, length, self._settings)
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        length = self._length(context, budget)
+        if not length:
+            return DraftTree.root_only(context.root)
+        keys = self._keys(len(context.tokens), length)
+        chain = self._running.chain(context.tokens, length, self._settings, keys)
+        tokens, parents = np.concatenate([[context.root], chain.tokens]), np.arange(-1, length)
+        if chain.distributions is not None and self.verification == "coupled":
+            return DraftTree(tokens, parents)
+        prior = {"prior": np.concatenate([[np.nan], chain.probabilities])}
+        drawn = None if chain.distributions is None else Drawn(chain.distributions, parents.astype(np.int32))
+        return DraftTree(tokens, parents, prior, drawn=drawn)
+
+    def observe(self, outcome: Outcome) -> None:
+        self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._pool.give_back(self._runner)
+            self._runner = None
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        return Explanation(note=NO_GAIN if budget > 1 and not self._length(context, budget) else None)
+
+    def settings(self) -> dict[str, object]:
+        return {
+            "draft_model": self._pool.draft.label,
+            "verification": self.verification,
+            "draft_length": self.draft_length or "what pays",
+        }
+
+    @property
+    def _running(self) -> ChainRunner:
+        assert self._runner is not None, "start comes before propose"
+        return self._runner
+
+    def _new_policy(self) -> ShapePolicy:
+        return ShapePolicy(self.draft_length or LENGTHS[-1], 1, *(() if self.draft_length else self._costs))
+
+    def _length(self, context: Context, budget: int) -> int:
+        room = min(budget, self._pool.draft.context_limit - len(context.tokens))
+        wanted = len(self._policy.shape(len(context.tokens), room).parents) - 1 if room > 1 else 0
+        return max((length for length in LENGTHS if length <= wanted), default=0)
+
+    def _keys(self, position: int, length: int) -> list[int]:
+        """The key of each drafted token's draw: the target's own if coupled."""
+        if self._settings.greedy:
+            return []
+        key = key_of if self.verification == "coupled" else draft_key
+        return [signed(key(self._settings.seed, position + i)) for i in range(length)]
+
+
+def check_verification(verification: str) -> None:
+    """Refuse an unknown kind of verification."""
+    if verification not in get_args(VerificationKind):
+        raise AdedError(f"verification is {verification!r}; choose one of {', '.join(get_args(VerificationKind))}")

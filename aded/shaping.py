@@ -1,0 +1,78 @@
+"""How long and how wide a draft pays when making it costs passes of a draft model: decided before anything is drawn.
+
+Expected tokens of a shape are the sum over its nodes of the products of acceptance rates along their paths; its cost is one pass
+of the draft model a level and one of the target over all nodes. For a chain of one rate this is the choice of the draft's
+length in speculative decoding (Leviathan et al., arXiv 2211.17192, section 3.5). Rates come from verdicts and costs
+from a table that was measured once, not from a clock, so that sampled runs repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from aded.lattice import Shape, best_shape
+from aded.tree import DraftTree
+
+FIRST_RATES = (0.6, 0.12, 0.05, 0.03)
+"""First guesses at the acceptance of the best child, the second, and so on."""
+EVIDENCE = 8.0
+"""Verdicts that a first guess is worth."""
+MEMORY = 400.0
+"""Verdicts of a level after which older ones count half."""
+RETRY = 16
+"""Steps without a draft before one is tried again."""
+
+Cost = Callable[[int, int], np.ndarray]
+"""(context tokens, most nodes) to seconds of a pass over 1, 2, … nodes, float64 ``[nodes]``."""
+
+
+class ShapePolicy:
+    """Learns acceptance by depth and rank, and chooses the shape that makes most tokens a second.
+
+    Args:
+        depth: deepest level of a draft.
+        ranks: most children of a node; 1 makes chains.
+        target: seconds of a pass of the target; level: seconds of a pass of the draft model; None: as large as is allowed.
+    """
+
+    def __init__(self, depth: int, ranks: int, target: Cost | None = None, level: Cost | None = None) -> None:
+        first = np.array([*FIRST_RATES, *[FIRST_RATES[-1]] * ranks])[:ranks]
+        self._tried = np.full((depth, ranks), EVIDENCE)
+        self._accepted = EVIDENCE * np.tile(first, (depth, 1))
+        self._target, self._level = target, level
+        self._without = 0
+
+    @property
+    def rates(self) -> np.ndarray:
+        """Estimated probability that a child of each depth and rank is accepted if its parent is, float64 ``[depth, ranks]``."""
+        return self._accepted / self._tried
+
+    def shape(self, context: int, budget: int) -> Shape:
+        """The shape of at most ``budget`` nodes, the root included, that pays best over ``context`` committed tokens."""
+        shape = best_shape(self.rates, budget)
+        nodes = self._best_size(shape, context)
+        if nodes == 1 and self._without >= RETRY:
+            nodes = min(2, len(shape.parents))
+        return Shape(*(column[:nodes] for column in shape))
+
+    def observe(self, tree: DraftTree, path: Sequence[int] | np.ndarray, judged: int) -> None:
+        """Learn from a verdict: the verified draft, its accepted path, and at how many nodes of that the target had its say."""
+        self._without = 0 if len(tree) > 1 else self._without + 1
+        accepted = {int(node) for node in path}
+        for level, node in enumerate(list(path)[: min(judged, len(self._tried))]):
+            children = np.flatnonzero(tree.parents == node)[: self._tried.shape[1]]
+            self._tried[level, : len(children)] += 1
+            self._accepted[level, : len(children)] += [int(child) in accepted for child in children]
+            if self._tried[level, 0] > MEMORY:
+                self._tried[level] *= 0.5
+                self._accepted[level] *= 0.5
+
+    def _best_size(self, shape: Shape, context: int) -> int:
+        if self._target is None or self._level is None:
+            return len(shape.parents)
+        seconds, level = self._target(context, len(shape.parents)), self._level(context, len(shape.parents))
+        levels = np.maximum.accumulate(shape.depths)
+        total = seconds + levels * level
+        return int(np.argmax(shape.values.cumsum() / total)) + 1

@@ -1,0 +1,147 @@
+"""``python -m aded train``: from nothing, or from the last checkpoint, to a file and its card."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import aded
+from aded.errors import AdedError
+from aded.weights import Progress
+
+HEADS = {"rate": 1e-3, "title": "Medusa heads"}
+DRAFT = {"rate": 1e-3, "title": "Draft model"}
+SELF_WRITTEN = 4_000_000
+"""Tokens that the model writes itself where no corpus is given; an epoch of them is shorter than a run, which is harmless."""
+
+
+def add_options(actions: Any) -> None:
+    """The two kinds of training and their options."""
+    medusa = actions.add_parser("medusa", help="heads that guess the next tokens from the target's hidden state")
+    medusa.add_argument("--heads", type=int, default=4, metavar="N", help="tokens they look ahead (default: 4)")
+    medusa.add_argument("--blocks", type=int, default=1, metavar="N", help="residual blocks a head (default: 1)")
+    medusa.add_argument("--decay", type=float, default=1.0, metavar="X", help="head k counts X^(k-1) (default: 1)")
+    _add_common(medusa, HEADS["rate"])
+    draft = actions.add_parser("draft", help="a small model that shares the target's embeddings, distilled from it")
+    draft.add_argument("--layers", type=int, default=2, metavar="N", help="of the draft model (default: 2)")
+    draft.add_argument("--text-weight", type=float, default=0.1, metavar="X", help="of the loss on the text (default: 0.1)")
+    _add_common(draft, DRAFT["rate"])
+
+
+def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
+    from aded.cli import add_model_options
+
+    add_model_options(parser)
+    parser.add_argument(
+        "--corpus", nargs="+", default=["self"], metavar="self|FILE", help="text files, .npy files of token ids, or self"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the file, its card, and the checkpoint")
+    parser.add_argument("--tokens", type=int, default=20_000_000, metavar="N", help="train on so many (default: 20,000,000)")
+    parser.add_argument("--self-written", type=int, default=SELF_WRITTEN, metavar="N", help="tokens of --corpus self")
+    parser.add_argument("--minutes", type=float, metavar="M", help="train no longer than this")
+    parser.add_argument("--length", type=int, default=512, metavar="N", help="tokens a row (default: 512)")
+    parser.add_argument("--batch", type=int, default=64, metavar="N", help="rows a step (default: 64)")
+    parser.add_argument("--learning-rate", type=float, default=rate, metavar="X", help=f"at its highest (default: {rate})")
+    parser.add_argument("--save-every", type=int, default=100, metavar="N", help="steps between checkpoints (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train, measure, write."""
+    from aded import terminal
+    from aded.cli import load_model
+
+    folder = _folder(options.out)
+    with terminal.Progress() as progress:
+        target = load_model(options, progress)
+        path = train(target, options, folder, progress)
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its card is {folder / 'README.md'}")
+
+
+def train(target: Any, options: argparse.Namespace, folder: Path, progress: Progress) -> Path:
+    """What `run` does, on a loaded model; returns the path of the file.
+
+    Raises:
+        AdedError: an option out of range, a corpus that cannot be read or is too small, a checkpoint of another run.
+    """
+    from aded.bench import results
+    from aded.train import data, loop
+
+    _check(options)
+    text = data.read(options.corpus, target, options.self_written, options.seed, progress)
+    rows = data.pack(text, options.length, options.seed)
+    schedule = loop.Schedule(
+        max(1, options.tokens // (options.length * options.batch)),
+        options.batch,
+        options.learning_rate,
+        options.save_every,
+        60 * options.minutes if options.minutes else None,
+    )
+    torch.manual_seed(options.seed)
+    objective = _objective(target, options)
+    finished = loop.train(objective, rows, schedule, folder, _identity(target, options, rows), progress)
+    progress("measuring on held-out text", None)
+    figures = objective.evaluate(torch.from_numpy(rows.held_out).to(target.device))
+    command = results.command()
+    path = objective.save(folder, figures, training={"command": command, "steps": finished.step, "seed": options.seed})
+    (folder / "README.md").write_text(_card(target, options, rows, figures, finished, command), encoding="utf-8")
+    loop.forget(folder)
+    return path
+
+
+def _objective(target: Any, options: argparse.Namespace) -> Any:
+    if options.kind == "medusa":
+        from aded.train.medusa import HeadObjective
+
+        return HeadObjective(target, options.heads, options.blocks, options.decay)
+    from aded.train.draft import DraftObjective
+
+    return DraftObjective(target, options.layers, options.text_weight)
+
+
+def _folder(out: str) -> Path:
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AdedError(f"cannot make the folder {out}: {error.strerror}; give another --out") from None
+    return folder
+
+
+def _check(options: argparse.Namespace) -> None:
+    small = ("heads", "blocks") if options.kind == "medusa" else ("layers",)
+    for name, least, most in (*((n, 1, 64) for n in small), ("length", 8, 65536), ("batch", 1, 65536), ("tokens", 1, 10**12)):
+        if not least <= getattr(options, name) <= most:
+            raise AdedError(f"--{name} is {getattr(options, name)}; give a number from {least} to {most}")
+    if options.kind == "medusa" and options.length < options.heads + 2:
+        raise AdedError(f"rows of {options.length} tokens are too short for {options.heads} heads; give a larger --length")
+
+
+def _identity(target: Any, options: argparse.Namespace, rows: Any) -> str:
+    """Tells runs apart whose checkpoints must not be mixed (hex)."""
+    ignored = {"out", "command", "action", "save_every", "device"}
+    settings = {k: v for k, v in vars(options).items() if k not in ignored and isinstance(v, (int, float, str, type(None)))}
+    digest = hashlib.sha256(json.dumps([target.fingerprint, target.config.to_json_string(), settings], sort_keys=True).encode())
+    digest.update(rows.training.tobytes())
+    return digest.hexdigest()
+
+
+def _card(target: Any, options: argparse.Namespace, rows: Any, figures: dict[str, Any], finished: Any, command: str) -> str:
+    from aded.train.card import card
+
+    facts = [
+        ("tokenizer", target.fingerprint),
+        ("corpus", f"{rows.training.size:,} tokens from {', '.join(Path(source).name for source in options.corpus)}"),
+        ("trained on", f"{finished.step * options.batch * options.length:,} tokens"),
+        ("seed", options.seed),
+        ("device", f"{target.device_name}, {str(target.dtype).removeprefix('torch.')}"),
+        ("versions", f"aded {aded.__version__}, torch {torch.__version__}"),
+    ]
+    title = HEADS["title"] if options.kind == "medusa" else DRAFT["title"]
+    return card(str(title), target.label, command, facts, figures, finished)

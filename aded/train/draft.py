@@ -1,0 +1,92 @@
+"""Distillation of a small draft model: it learns the target's distribution after every token (arXiv 2310.08461 and others)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from aded import parts
+from aded.draft_model import ends, own_parameters, small_model
+from aded.heads import RANKS
+from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+
+class DraftObjective:
+    """Kullback-Leibler divergence of the draft model from the target, and a share of cross-entropy on the text itself.
+
+    Args:
+        target: frozen; its embeddings and vocabulary projection are shared.
+        layers: of the draft model, which starts as copies of the target's, evenly from the first to the last.
+        text: weight of the cross-entropy.
+    """
+
+    FILE = "draft.safetensors"
+
+    def __init__(self, target: TargetModel, layers: int = 2, text: float = 0.1) -> None:
+        self.target, self.layers, self.text = target, layers, text
+        target.model.requires_grad_(False)
+        self._small = small_model(target.model, ends(int(target.config.num_hidden_layers), layers))
+        self._own = own_parameters(self._small, target.model)
+        for parameter in self._own.values():
+            parameter.data = parameter.data.float()
+            parameter.requires_grad_(True)
+        self.trained = nn.ParameterDict({name.replace(".", "/"): p for name, p in self._own.items()})
+        self._project = target.model.get_output_embeddings()
+
+    def backward(self, ids: torch.Tensor) -> torch.Tensor:
+        """The gradients of ``mean KL(target || draft) + text * mean CE(next token)`` over all positions but the last."""
+        with precision(self.target):
+            wanted, states, labels = self._states(ids)
+
+            def loss_of(piece: torch.Tensor, rows: slice) -> torch.Tensor:
+                logits = self._project(piece).float().log_softmax(-1)
+                with torch.no_grad():
+                    teacher = self._project(wanted[rows]).float().log_softmax(-1)
+                divergence = functional.kl_div(logits, teacher, reduction="sum", log_target=True)
+                return (divergence + self.text * functional.nll_loss(logits, labels[rows], reduction="sum")) / len(labels)
+
+            return backward_in_pieces(states, loss_of)
+
+    @torch.no_grad()
+    def evaluate(self, rows: torch.Tensor) -> dict[str, Any]:
+        """Held-out figures: ``loss`` (cross-entropy of the text), ``divergence``, ``accuracy`` ``[ranks]``: how often the draft
+        model has the target's most probable token at each rank, and ``overlap``: the sum of the lesser of both probabilities,
+        which is the share of sampled tokens that speculative sampling accepts.
+        """
+        sums, hits, seen = torch.zeros(3), torch.zeros(RANKS), 0
+        for row in rows:
+            with precision(self.target):
+                wanted, states, labels = self._states(row[None])
+                teacher, logits = self._project(wanted).float().log_softmax(-1), self._project(states).float().log_softmax(-1)
+            sums += torch.stack(
+                [
+                    functional.nll_loss(logits, labels, reduction="sum"),
+                    functional.kl_div(logits, teacher, reduction="sum", log_target=True),
+                    torch.minimum(logits, teacher).exp().sum(),
+                ]
+            ).cpu()
+            ranks = ranks_of(logits, teacher.argmax(-1)).clamp_max(RANKS)
+            hits += torch.bincount(ranks, minlength=RANKS + 1)[:RANKS].cpu()
+            seen += len(labels)
+        loss, divergence, overlap = (sums / seen).tolist()
+        return {"loss": loss, "divergence": divergence, "overlap": overlap, "accuracy": (hits / seen).tolist()}
+
+    def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
+        """Write the draft model's own parameters in bfloat16."""
+        tensors = {name: parameter.to(torch.bfloat16) for name, parameter in self._own.items()}
+        parts.write(folder / self.FILE, "draft", self.target, tensors, layers=self.layers, figures=figures, **more)
+        return folder / self.FILE
+
+    def _states(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Last hidden states of target and draft model ``[n, hidden]`` at all positions but the last, and the next tokens."""
+        with torch.no_grad():
+            wanted = last_hidden(self.target.model, ids[:, :-1])
+        states = last_hidden(self._small, ids[:, :-1])
+        return wanted.flatten(0, 1), states.flatten(0, 1), ids[:, 1:].flatten()

@@ -1,0 +1,82 @@
+"""Medusa-1: heads learn the tokens that follow, on a frozen target (arXiv 2401.10774, section 2.2.1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from aded import parts
+from aded.heads import RANKS, MedusaHeads
+from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+
+class HeadObjective:
+    """The heads' cross-entropies, added up.
+
+    Args:
+        target: frozen; its vocabulary projection is shared.
+        heads: how many; head k (from 1) is shown the state that wrote a token and asked for the k-th token after that one.
+        blocks: residual blocks a head.
+        decay: head k counts decay^(k-1); the paper has 0.8, its code 1.
+    """
+
+    FILE = "heads.safetensors"
+
+    def __init__(self, target: TargetModel, heads: int = 4, blocks: int = 1, decay: float = 1.0) -> None:
+        self.target, self.decay = target, decay
+        self.trained = MedusaHeads(heads, blocks, target.config.hidden_size).to(target.device)
+        self._project = target.model.requires_grad_(False).get_output_embeddings()
+
+    def backward(self, ids: torch.Tensor) -> torch.Tensor:
+        """The gradients of ``sum_k decay^(k-1) CE_k``, each CE_k a mean over all positions that have a k-th next token."""
+        with precision(self.target):
+            states, labels = self._guesses(ids)
+            known = labels >= 0
+            weight = self.decay ** torch.arange(len(labels), device=ids.device)[:, None] / known.sum(1, keepdim=True)
+            rows, labels, weights = states[known], labels[known], weight.expand_as(labels)[known]
+
+            def loss_of(piece: torch.Tensor, which: slice) -> torch.Tensor:
+                losses = functional.cross_entropy(self._project(piece).float(), labels[which], reduction="none")
+                return (losses * weights[which]).sum()
+
+            return backward_in_pieces(rows, loss_of)
+
+    @torch.no_grad()
+    def evaluate(self, rows: torch.Tensor) -> dict[str, Any]:
+        """``loss`` of each head, and ``accuracy`` ``[heads, ranks]``: how often the guess of a rank was right."""
+        heads = len(self.trained.weight)
+        loss, hits, seen = torch.zeros(heads), torch.zeros(heads, RANKS), torch.zeros(heads)
+        for row in rows:
+            with precision(self.target):
+                states, labels = self._guesses(row[None])
+                for head in range(heads):
+                    known = labels[head] >= 0
+                    logits, wanted = self._project(states[head][known]).float(), labels[head][known]
+                    loss[head] += functional.cross_entropy(logits, wanted, reduction="sum").cpu()
+                    hits[head] += torch.bincount(ranks_of(logits, wanted).clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
+                    seen[head] += len(wanted)
+        return {"loss": (loss / seen).tolist(), "accuracy": (hits / seen[:, None]).tolist()}
+
+    def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
+        """Write the heads in bfloat16, with their accuracy, which static trees are made from."""
+        tensors = {name: tensor.to(torch.bfloat16) for name, tensor in self.trained.state_dict().items()}
+        tensors["accuracy"] = torch.tensor(figures["accuracy"])
+        parts.write(folder / self.FILE, "medusa", self.target, tensors, figures=figures, **more)
+        return folder / self.FILE
+
+    def _guesses(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """States ``[heads, n, hidden]`` and wanted tokens ``[heads, n]`` of all positions; -100 where the text has none."""
+        with torch.no_grad():
+            hidden = last_hidden(self.target.model, ids)
+        count = len(self.trained.weight)
+        labels = torch.full((count, *ids.shape), -100, device=ids.device)
+        for head in range(count):
+            ahead = head + 2  # the state's own next token is the target's to tell
+            labels[head, :, :-ahead] = ids[:, ahead:]
+        return self.trained(hidden.flatten(0, 1)), labels.flatten(1)

@@ -1,0 +1,121 @@
+"""Factories of the methods that have trained parts: they find or load those, and say the command that makes what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from aded import draft_model, parts
+from aded.chains import ChainPool, level_seconds
+from aded.errors import AdedError
+from aded.heads import HeadRunner, runner_for
+from aded.shaping import Cost
+from aded.verify import TypicalAcceptance
+
+if TYPE_CHECKING:
+    from aded.drafters.base import Drafter
+    from aded.model import TargetModel
+
+_POOLS: WeakKeyDictionary[Any, dict[int, ChainPool]] = WeakKeyDictionary()
+"""By target and by draft model: a pool keeps its draft model alive, and neither knows the target."""
+
+
+def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.medusa import MedusaDrafter
+
+    runner, rest = _heads(model, options)
+    return MedusaDrafter(runner, **rest)
+
+
+def medusa_typical(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.medusa import MedusaDrafter
+
+    runner, rest = _heads(model, options)
+    thresholds = TypicalAcceptance(**{name: rest.pop(name) for name in ("epsilon", "delta") if name in rest})
+    return MedusaDrafter(runner, **rest, typical=thresholds)
+
+
+def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.aded import AdedOptions
+    from aded.drafters.aded_medusa import AdedMedusaDrafter
+    from aded.methods import matrix_for
+
+    runner, rest = _heads(model, options)
+    matrix = matrix_for(model, rest.pop("matrix", None))
+    return AdedMedusaDrafter(matrix, model.vocab_size, runner, AdedOptions(**rest), seed)
+
+
+def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.speculative import SpeculativeDrafter
+
+    drafts, rest = _drafts(model, options)
+    if len(drafts) > 1:
+        raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
+    pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
+    pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
+    level = level_seconds(pool)
+    return SpeculativeDrafter(pool, _passes(model), lambda context, nodes: np.full(nodes, level), **rest)
+
+
+def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.specinfer import SpecInferDrafter
+    from aded.drafters.speculative import check_verification
+    from aded.expansion import TreeRunner
+
+    drafts, rest = _drafts(model, options)
+    verification = rest.pop("verification", "rejection")
+    check_verification(verification)
+    branching = _numbers(rest.pop("branching", ""))
+    passes = [_passes(draft) for draft in drafts]
+
+    def level(context: int, nodes: int) -> np.ndarray:
+        return np.sum([cost(context, nodes) for cost in passes], axis=0)
+
+    runners = [TreeRunner(draft, model.vocab_size) for draft in drafts]
+    return SpecInferDrafter(runners, _passes(model), level, verification == "coupled", branching=branching, **rest)
+
+
+def no_heads(model: TargetModel) -> str | None:
+    """Why methods with heads cannot run on a target, or None."""
+    return parts.missing("medusa", model)
+
+
+def no_draft(model: TargetModel) -> str | None:
+    """Why methods with a draft model cannot run on a target, or None."""
+    return parts.missing("draft", model)
+
+
+def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadRunner, dict[str, Any]]:
+    """The heads, and the options that are not about them."""
+    rest = dict(options)
+    return runner_for(model, rest.pop("heads", None)), rest
+
+
+def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[TargetModel], dict[str, Any]]:
+    """The draft models that the options name, else the distilled one; and the options that are not about them."""
+    if model.shared:
+        raise AdedError("draft models do not run under tensor parallelism; leave --tp out, or use another method")
+    rest = dict(options)
+    specs, file = rest.pop("draft_model", ()), rest.pop("draft", None)
+    drafts = [draft_model.other_model(model, spec) for spec in ((specs,) if isinstance(specs, str) else specs)]
+    if file is not None or not drafts:
+        drafts.append(draft_model.draft_for(model, file))
+    return drafts, rest
+
+
+def _passes(model: TargetModel) -> Cost:
+    """Seconds of a model's passes; measured now if never before."""
+    cost = model.cost
+    return cost.table
+
+
+def _numbers(text: str | Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(text, str):
+        return tuple(text)
+    try:
+        return tuple(int(number) for number in text.split(",") if number)
+    except ValueError:
+        raise AdedError(f"branching is {text!r}; give numbers with commas, such as 4,2,2,1") from None

@@ -1,0 +1,140 @@
+"""Methods with trained parts on a card: captured code is the eager code, and the text is the target's."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from fakes import VOCAB, WordTokenizer, alone, tiny_model
+from test_medusa import PROMPT, random_heads
+from test_speculative import cost, written_alone
+
+from aded import rejection
+from aded.chains import ChainPool, ChainRunner
+from aded.decode import Decoder, GenerationSettings
+from aded.draft_model import own_parameters, small_model
+from aded.drafters.aded_medusa import AdedMedusaDrafter
+from aded.drafters.medusa import MedusaDrafter
+from aded.drafters.specinfer import SpecInferDrafter
+from aded.drafters.speculative import SpeculativeDrafter
+from aded.expansion import TreeRunner
+from aded.heads import HeadRunner
+from aded.model import TargetModel
+from aded.noise import signed
+from aded.rejection import draft_key
+from aded.train import data
+from aded.train.draft import DraftObjective
+from aded.train.loop import Schedule, train
+from aded.train.medusa import HeadObjective
+from aded.tree import DraftTree, Drawn
+from aded.verify import Rule, SamplingSettings
+from aded.weights import quiet
+
+pytestmark = pytest.mark.gpu
+SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "seed": 3}, "penalty": {"temperature": 0.8, "repetition_penalty": 1.3}}
+
+
+@pytest.fixture(autouse=True)
+def exact_arithmetic():
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.fixture(scope="module")
+def target():
+    return TargetModel(tiny_model("llama").to("cuda"), WordTokenizer(), "llama", "llama")
+
+
+@pytest.fixture(scope="module")
+def draft(target):
+    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
+    with torch.no_grad():
+        for parameter in own_parameters(made.model, target.model).values():
+            parameter.mul_(1.03)
+    return made
+
+
+@pytest.fixture(scope="module")
+def runner(target):
+    return HeadRunner(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
+
+
+def drafters(draft, runner, lossless_by_seed=True):
+    chain = "coupled" if lossless_by_seed else "rejection"
+    return {
+        "medusa": MedusaDrafter(runner),
+        "aded-medusa": AdedMedusaDrafter(None, VOCAB, runner),
+        "speculative": SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), cost(0.1), chain),
+        "specinfer": SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), cost(0.1), coupled=lossless_by_seed),
+    }
+
+
+def test_heads_of_a_graph_guess_as_eager_ones(target, runner):
+    for seed in range(5):
+        state = torch.randn(32, generator=torch.Generator().manual_seed(seed)).cuda()
+        with torch.inference_mode():
+            guesses = copy.deepcopy(random_heads()).cuda()(state[None])[:, 0]
+            expected = torch.softmax(target.model.lm_head(guesses), -1).topk(10)
+        found = runner(state)
+        assert found.tokens.tolist() == expected.indices.tolist()
+        assert np.allclose(found.probabilities, expected.values.cpu().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=0.8, top_p=0.9, seed=4)], ids=str)
+def test_chains_of_a_graph_are_what_the_draft_model_writes_alone(draft, settings):
+    chains, text = ChainRunner(draft, VOCAB), list(PROMPT)
+    chains.start(text)
+    cpu = copy.deepcopy(draft.model).cpu()
+    for length, accepted, own in ((4, 4, 1), (4, 2, 1), (6, 0, 1), (3, 3, 5), (1, 1, 1), (5, 0, 40)):
+        context, keys = np.array(text, dtype=np.int32), [signed(draft_key(settings.seed, len(text) + i)) for i in range(length)]
+        chains.prepare(context, length, settings)
+        chain = chains.chain(context, length, settings, [] if settings.greedy else keys)
+        expected = written_alone(cpu, text, length, settings, draft_key)
+        assert chain.tokens.tolist() == expected
+        text += expected[:accepted] + [7] * own
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("method", ["medusa", "aded-medusa", "speculative", "specinfer"])
+def test_output_is_the_target_s_own(target, draft, runner, method, kind):
+    settings = GenerationSettings(max_new_tokens=40, budget=16, **SETTINGS[kind])
+    truth = alone(target, PROMPT, 40, Rule(settings.sampling))
+    for _ in range(2):  # the second decode runs on the first one's graphs
+        assert Decoder(target, drafters(draft, runner)[method], settings).run(PROMPT).token_ids == truth
+
+
+@pytest.mark.parametrize("method", ["speculative", "specinfer"])
+def test_rejection_repeats_by_seed_and_accepts(target, draft, runner, method):
+    settings = GenerationSettings(max_new_tokens=40, budget=16, temperature=0.8, seed=5)
+    records = [Decoder(target, drafters(draft, runner, False)[method], settings).run(PROMPT) for _ in range(2)]
+    assert records[0].token_ids == records[1].token_ids
+    assert len(records[0].steps) < 30
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
+    """All nodes at once there, node by node here."""
+    rng, q = np.random.default_rng(0), torch.tensor(np.random.default_rng(2).dirichlet(np.ones(VOCAB), 3))
+    parents, rows = np.array([-1, 0, 0, 0, 1, 2]), np.array([-1, 0, 0, 0, 1, 2], dtype=np.int32)
+    for seed in range(200):
+        children = rng.choice(VOCAB, 3, replace=replacement, p=q[0].numpy())
+        tokens = np.array([1, *children, rng.choice(VOCAB, p=q[1].numpy()), rng.choice(VOCAB, p=q[2].numpy())])
+        logits, rule = torch.tensor(rng.normal(0, 1, (6, VOCAB))).float(), Rule(SamplingSettings(temperature=0.9, seed=seed))
+        found = [
+            rejection.verify(
+                DraftTree(tokens, parents, drawn=Drawn(q.to(device), rows, replacement)), logits.to(device), [3, 1], rule
+            )
+            for device in ("cpu", "cuda")
+        ]
+        assert (found[0].path, found[0].next_token) == (found[1].path, found[1].next_token)
+
+
+@pytest.mark.parametrize("kind", [HeadObjective, DraftObjective])
+def test_training_in_bfloat16_lowers_the_loss(kind, tmp_path):
+    target = TargetModel(tiny_model("llama", dtype=torch.bfloat16).to("cuda"), WordTokenizer(), "llama", "llama")
+    text = np.resize(np.arange(5, 95, 11), 4000)
+    rows, objective = data.pack(text, 16), kind(target)
+    held_out = torch.from_numpy(rows.held_out).cuda()
+    before = objective.evaluate(held_out)
+    train(objective, rows, Schedule(steps=40, batch=8, rate=1e-2), tmp_path, "x", quiet)
+    assert np.mean(objective.evaluate(held_out)["loss"]) < 0.8 * np.mean(before["loss"])

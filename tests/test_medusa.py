@@ -1,0 +1,200 @@
+"""Medusa: the heads look ahead from the state that wrote the root, and drafts are their best combinations."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from fakes import VOCAB, alone, tiny_target
+
+from aded import heads, parts
+from aded.decode import Decoder, GenerationSettings
+from aded.drafters.base import Context
+from aded.drafters.medusa import NO_STATE, MedusaDrafter
+from aded.errors import AdedError
+from aded.heads import HeadRunner, MedusaHeads
+from aded.methods import METHODS
+from aded.train.objective import last_hidden
+from aded.tree import DraftTree
+from aded.verify import Rule, SamplingSettings, TypicalAcceptance, verify
+
+PROMPT = [5, 9, 14, 3, 20]
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target()
+
+
+def random_heads(count=3, blocks=2, seed=1, scale=0.05):
+    torch.manual_seed(seed)
+    made = MedusaHeads(count, blocks, 32)
+    torch.nn.init.normal_(made.weight, std=scale)
+    return made
+
+
+@pytest.fixture(scope="module")
+def runner(target):
+    return HeadRunner(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
+
+
+@pytest.fixture
+def heads_file(target, tmp_path):
+    made = random_heads()
+    tensors = {name: tensor.to(torch.bfloat16) for name, tensor in made.state_dict().items()}
+    path = tmp_path / "tiny.medusa.safetensors"
+    parts.write(path, "medusa", target, {**tensors, "accuracy": torch.full((3, 10), 0.1)}, figures={})
+    return path
+
+
+def test_new_heads_say_what_the_target_says(target):
+    """Zero weights: each head's state is the target's own."""
+    states = torch.randn(4, 32)
+    assert torch.equal(MedusaHeads(2, 3, 32)(states), states.expand(2, 4, 32))
+
+
+def test_guesses_are_those_of_the_blocks_one_by_one(target, runner):
+    made, state = random_heads(), torch.randn(32)
+    for head in range(3):
+        guess = state
+        for block in range(2):
+            step = made.weight[head, block] @ guess + made.bias[head, block]
+            guess = guess + step * torch.sigmoid(step)
+        expected = torch.softmax(target.model.lm_head(guess), -1).topk(10)
+        found = runner(state)
+        assert found.tokens[head].tolist() == expected.indices.tolist()
+        assert np.allclose(found.probabilities[head], expected.values.detach().numpy(), atol=1e-5)
+
+
+def test_heads_look_from_the_state_that_wrote_the_root(target):
+    """The drafter's state at every step is the stock model's at the position before the root."""
+
+    class Spy(MedusaDrafter):
+        def propose(self, context, budget):
+            if self._state.known:
+                text = torch.from_numpy(context.tokens.astype(np.int64))[None]
+                with torch.inference_mode():
+                    expected = last_hidden(target.model, text)[0, -2]
+                assert torch.allclose(self._state._state, expected, atol=1e-4)
+                seen.append(len(context.tokens))
+            return super().propose(context, budget)
+
+    seen = []
+    runner = HeadRunner(target, MedusaHeads(2, 1, 32), np.full((2, 10), 0.1))
+    Decoder(target, Spy(runner), GenerationSettings(max_new_tokens=20, budget=12)).run(PROMPT)
+    assert len(seen) > 5
+
+
+def test_the_first_step_is_plain_and_says_why(runner):
+    drafter, context = MedusaDrafter(runner), Context(np.array(PROMPT, dtype=np.int32), 5)
+    drafter.start(PROMPT)
+    assert len(drafter.propose(context, 16)) == 1
+    assert drafter.explain(context, 16).note == NO_STATE
+
+
+@pytest.mark.parametrize("tree", ["adaptive", "static"])
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}])
+def test_output_is_the_target_s_own(target, runner, tree, sampling):
+    settings = GenerationSettings(max_new_tokens=40, budget=16, **sampling)
+    truth = alone(target, PROMPT, 40, Rule(settings.sampling))
+    record = Decoder(target, MedusaDrafter(runner, tree), settings).run(PROMPT)
+    assert record.token_ids == truth
+    assert max(len(step.tree.tokens) for step in record.steps) == 16
+
+
+def test_a_static_tree_has_one_shape(target, runner):
+    record = Decoder(target, MedusaDrafter(runner, "static"), GenerationSettings(max_new_tokens=30, budget=12)).run(PROMPT)
+    shapes = {tuple(step.tree.parents) for step in record.steps if len(step.tree.tokens) == 12}
+    assert len(shapes) == 1
+
+
+def test_heads_of_a_file_are_found_by_option_and_in_the_assets(target, heads_file, monkeypatch):
+    method = METHODS["medusa"]
+    monkeypatch.setattr(parts, "ASSETS", heads_file.parent / "nowhere")
+    assert "train medusa" in method.unavailable(target)
+    with pytest.raises(AdedError, match="train medusa"):
+        method.make(target, {}, 0)
+    assert isinstance(method.make(target, {"heads": str(heads_file)}, 0), MedusaDrafter)
+    monkeypatch.setattr(parts, "ASSETS", heads_file.parent)
+    assert method.unavailable(target) is None
+    assert isinstance(method.make(target, {}, 0), MedusaDrafter)
+    assert heads.runner_for(target) is heads.runner_for(target)
+
+
+def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file, tmp_path):
+    other = tiny_target("qwen2")
+    other.fingerprint = "another"
+    with pytest.raises(AdedError, match="made for another model"):
+        heads.load(heads_file, other)
+    with pytest.raises(AdedError, match="no draft part"):
+        parts.read(heads_file, "draft", target)
+    damaged = tmp_path / "damaged.safetensors"
+    damaged.write_bytes(heads_file.read_bytes()[:-40])
+    with pytest.raises(AdedError, match="damaged"):
+        heads.load(damaged, target)
+    with pytest.raises(AdedError, match="there is no file"):
+        heads.load(tmp_path / "none", target)
+    parts.write(damaged, "medusa", target, {"weight": torch.zeros(1, 1, 8, 8)}, figures={})
+    with pytest.raises(AdedError, match="heads of width 32"):
+        heads.load(damaged, target)
+
+
+def test_unknown_options_are_refused(runner):
+    with pytest.raises(AdedError, match="choose one of adaptive, static"):
+        MedusaDrafter(runner, "best")
+    for bad in ({"epsilon": 0}, {"delta": 2}):
+        with pytest.raises(AdedError, match="above 0 and at most 1"):
+            TypicalAcceptance(**bad)
+
+
+def typical_path(tree, logits, thresholds):
+    """The rule as the paper words it, path by path: an oracle."""
+    best = (0, 0.0, 0)
+    for leaf in range(len(tree)):
+        path, score = tree.path_to(leaf), 0.0
+        for parent, node in itertools.pairwise(path):
+            p = torch.softmax(logits[parent].double(), -1)
+            entropy = float(-(p * p.log()).sum())
+            chance = float(p[tree.tokens[node]])
+            if chance <= min(thresholds.epsilon, thresholds.delta * np.exp(-entropy)):
+                break
+            score += np.log(chance)
+        else:
+            best = max(best, (len(path) - 1, score, -leaf))
+    return best[0]
+
+
+def test_typical_acceptance_takes_the_longest_typical_path():
+    tree = DraftTree(np.array([1, 0, 2, 4, 0, 1, 3]), np.array([-1, 0, 0, 0, 1, 2, 5]))
+    thresholds, lengths = TypicalAcceptance(), set()
+    for seed in range(100):
+        logits = torch.tensor(np.random.default_rng(seed).normal(0, 1.5, (7, 6)))
+        found = verify(tree, logits, [3, 1], Rule(SamplingSettings(temperature=1.0, seed=seed), typical=thresholds))
+        assert len(found.path) - 1 == typical_path(tree, logits, thresholds)
+        assert all(tree.parents[child] == parent for parent, child in itertools.pairwise(found.path))
+        lengths.add(len(found.path))
+    assert lengths == {1, 2, 3, 4}
+
+
+def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(target, runner, heads_file):
+    settings = GenerationSettings(max_new_tokens=30, budget=16)
+    drafter = METHODS["medusa-typical"].make(target, {"heads": str(heads_file), "epsilon": 0.2}, 0)
+    assert Decoder(target, drafter, settings).run(PROMPT).token_ids == alone(target, PROMPT, 30)
+    assert not METHODS["medusa-typical"].lossless
+    assert drafter.settings()["epsilon"] == 0.2
+    assert drafter.settings()["delta"] == 0.3
+
+
+def test_typical_acceptance_accepts_more_than_the_target_s_own_draws(target, runner):
+    totals = {}
+    for typical in (None, TypicalAcceptance(epsilon=0.01, delta=0.05)):
+        steps = 0
+        for seed in range(5):
+            settings = GenerationSettings(max_new_tokens=24, budget=24, temperature=1.0, seed=seed)
+            steps += len(Decoder(target, MedusaDrafter(runner, typical=typical), settings).run(PROMPT).steps)
+        totals[typical is not None] = steps
+    assert totals[True] < totals[False]
+
+
+def test_ids_of_heads_are_those_of_the_vocabulary(runner):
+    assert 0 <= runner(torch.zeros(32)).tokens.min() <= runner(torch.zeros(32)).tokens.max() < VOCAB

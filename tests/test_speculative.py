@@ -1,0 +1,269 @@
+"""Speculative sampling: the draft model drafts what it would write, and sampled text follows the target."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
+from scipy import stats
+
+from aded import draft_model, parts
+from aded.chains import LENGTHS, ChainPool, ChainRunner
+from aded.decode import Decoder, GenerationSettings
+from aded.draft_model import ends, own_parameters, small_model
+from aded.drafters.base import Context
+from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
+from aded.errors import AdedError
+from aded.methods import METHODS
+from aded.model import TargetModel
+from aded.noise import signed
+from aded.rejection import draft_key
+from aded.verify import Rule, SamplingSettings, sample
+
+PROMPT = [5, 9, 14, 3, 20]
+FALSE_ALARM = 1e-6
+
+
+def cost(seconds):
+    return lambda context, nodes: np.full(nodes, seconds)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target()
+
+
+@pytest.fixture(scope="module")
+def draft(target):
+    """A model much like the target: its own layers, slightly off."""
+    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
+    with torch.no_grad():
+        for parameter in own_parameters(made.model, target.model).values():
+            parameter.mul_(1.03)
+    return made
+
+
+def drafter(draft, verification="rejection", length=0, target=1.0, level=0.1):
+    return SpeculativeDrafter(ChainPool(draft, VOCAB), cost(target), cost(level), verification, length)
+
+
+def written_alone(model, prompt, count, settings, key_of_position):
+    """What a model writes token by token without a cache, with other keys than the target's: an oracle of drafts."""
+    ids, rule = list(prompt), Rule(settings)
+    for _ in range(count):
+        with torch.inference_mode():
+            row = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+        if settings.greedy:
+            ids.append(int(row.argmax()))
+        else:
+            ids.append(sample(rule.probabilities(row, ids), key_of_position(settings.seed, len(ids))))
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=0.8, top_p=0.9, seed=4)], ids=str)
+def test_chains_are_what_the_draft_model_writes_alone(draft, settings):
+    """Over a text that grows by accepted tokens, by others, and by many at once."""
+    runner, text = ChainRunner(draft, VOCAB), list(PROMPT)
+    runner.start(text)
+    for length, accepted, own in ((4, 4, 1), (4, 2, 1), (6, 0, 1), (3, 3, 5), (1, 1, 1), (5, 0, 1)):
+        keys = [signed(draft_key(settings.seed, len(text) + i)) for i in range(length)]
+        chain = runner.chain(np.array(text, dtype=np.int32), length, settings, [] if settings.greedy else keys)
+        expected = written_alone(draft.model, text, length, settings, draft_key)
+        assert chain.tokens.tolist() == expected
+        assert (chain.distributions is None) == settings.greedy
+        if chain.distributions is not None:
+            rows = [float(q[token]) for q, token in zip(chain.distributions, expected)]
+            assert rows == pytest.approx(chain.probabilities.tolist())
+            assert chain.distributions.sum(-1).tolist() == pytest.approx([1.0] * length)
+        text += expected[:accepted] + [7] * own
+
+
+def test_a_long_text_outgrows_the_cache_and_is_drafted_all_the_same(draft):
+    grown, text = ChainRunner(draft, VOCAB), (PROMPT * 30)[:120]
+    grown.session = draft.session(8)
+    grown.start(text[:3])
+    grown.chain(np.array(text[:3]), 2, SamplingSettings(), [])
+    chain = grown.chain(np.array(text), 4, SamplingSettings(), [])
+    assert chain.tokens.tolist() == written_alone(draft.model, text, 4, SamplingSettings(), draft_key)
+
+
+@pytest.mark.parametrize("length", [0, 3, 16])
+def test_greedy_output_is_the_target_s_own(target, draft, length):
+    record = Decoder(target, drafter(draft, length=length), GenerationSettings(max_new_tokens=40, budget=24)).run(PROMPT)
+    assert record.token_ids == alone(target, PROMPT, 40)
+    assert len(record.steps) < 25
+
+
+@pytest.mark.parametrize("more", [{}, {"top_p": 0.9}, {"repetition_penalty": 1.3}])
+def test_coupled_output_is_plain_decoding_s_by_seed(target, draft, more):
+    for seed in range(4):
+        settings = GenerationSettings(max_new_tokens=30, budget=24, temperature=0.8, seed=seed, **more)
+        record = Decoder(target, drafter(draft, "coupled"), settings).run(PROMPT)
+        assert record.token_ids == alone(target, PROMPT, 30, Rule(settings.sampling))
+
+
+@pytest.mark.parametrize("budget", [8, "auto"])
+def test_sampled_output_follows_the_target(target, draft, budget):
+    """Chi-square of the first two tokens of 350 decodes against the exact joint distribution; one false alarm in 10^6."""
+    settings = {"temperature": 0.9, "top_k": 3}
+    counts, shared = np.zeros((VOCAB, VOCAB)), drafter(draft, length=3)
+    for seed in range(350):
+        generation = GenerationSettings(max_new_tokens=2, budget=budget, seed=seed, **settings)
+        first, second = Decoder(target, shared, generation, record=False).run(PROMPT).token_ids
+        counts[first, second] += 1
+    rule, joint = Rule(SamplingSettings(**settings)), np.zeros((VOCAB, VOCAB))
+    with torch.inference_mode():
+        start = rule.probabilities(target.model(input_ids=torch.tensor([PROMPT])).logits[0, -1], PROMPT).numpy()
+        for token in np.flatnonzero(start):
+            row = target.model(input_ids=torch.tensor([[*PROMPT, token]])).logits[0, -1]
+            joint[token] = start[token] * rule.probabilities(row, PROMPT).numpy()
+    assert counts[joint == 0].sum() == 0
+    assert stats.chisquare(counts[joint > 0], joint[joint > 0] / joint.sum() * counts.sum()).pvalue > FALSE_ALARM
+
+
+def test_sampled_runs_repeat_by_seed(target, draft):
+    settings = GenerationSettings(max_new_tokens=30, temperature=0.9, seed=7)
+    records = [Decoder(target, drafter(draft), settings).run(PROMPT) for _ in range(2)]
+    assert records[0].token_ids == records[1].token_ids
+    assert [step.path for step in records[0].steps] == [step.path for step in records[1].steps]
+
+
+def test_a_sampled_draft_is_never_cut_by_what_it_holds(target, draft):
+    """The automatic budget cuts greedy drafts that do not pay, and leaves sampled ones whole."""
+    settings = GenerationSettings(max_new_tokens=20, temperature=0.9, seed=1)
+    record = Decoder(target, drafter(draft, length=5), settings).run(PROMPT)
+    sizes = {len(step.tree.tokens) for step in record.steps[:-3]}
+    assert sizes == {6}
+    assert "kept whole" in record.steps[0].budget.why
+
+
+def test_the_length_follows_what_pays(target, draft):
+    """Cheap drafts of much accepted tokens are long, dear ones short, hopeless ones are not made."""
+    lengths = {}
+    for level in (0.01, 0.5, 10.0):
+        record = Decoder(target, drafter(draft, level=level), GenerationSettings(max_new_tokens=40, budget=32)).run(PROMPT)
+        lengths[level] = [len(step.tree.tokens) - 1 for step in record.steps]
+    assert max(lengths[0.01]) > max(lengths[0.5]) >= 1
+    assert sum(length > 0 for length in lengths[10.0]) <= 3
+    hopeless = drafter(draft, level=10.0)
+    hopeless.start(PROMPT)
+    assert hopeless.explain(Context(np.array(PROMPT), 5), 8).note == NO_GAIN
+
+
+def test_decodes_hand_their_runner_on(target, draft):
+    pool = ChainPool(draft, VOCAB)
+    for _ in range(3):
+        one = SpeculativeDrafter(pool, cost(1.0), cost(0.1))
+        Decoder(target, one, GenerationSettings(max_new_tokens=8, budget=8)).run(PROMPT)
+    assert len(pool._free) == 1
+
+
+@pytest.mark.parametrize("layers", [[0], [1], [0, 1], [1, 0]])
+def test_a_small_model_shares_embeddings_and_has_layers_of_its_own(target, layers):
+    small = small_model(target.model, layers)
+    assert small.get_input_embeddings() is target.model.get_input_embeddings()
+    assert small.get_output_embeddings() is target.model.get_output_embeddings()
+    own = own_parameters(small, target.model)
+    assert all("layers." in name or "norm" in name for name in own)
+    with torch.inference_mode():
+        ids = torch.tensor([PROMPT])
+        same = torch.equal(small(input_ids=ids).logits, target.model(input_ids=ids).logits)
+    assert same == (layers == [0, 1])
+
+
+def test_the_ends_are_among_the_layers_it_starts_from():
+    assert ends(30, 1) == [0]
+    assert ends(30, 2) == [0, 29]
+    assert ends(30, 3) == [0, 14, 29]
+
+
+def saved(model, folder, size=VOCAB):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(size)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="w0").save_pretrained(folder)
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+def test_any_model_with_the_same_tokenizer_drafts(tmp_path):
+    target = TargetModel.load(saved(tiny_model("llama"), tmp_path / "a"), "cpu")
+    other = saved(tiny_model("llama", seed=1), tmp_path / "b")
+    made = METHODS["speculative"].make(target, {"draft_model": [other], "draft_length": 3}, 0)
+    record = Decoder(target, made, GenerationSettings(max_new_tokens=12, budget=8)).run(PROMPT)
+    assert record.token_ids == alone(target, PROMPT, 12)
+    assert max(len(step.tree.tokens) for step in record.steps) == 4
+    foreign = saved(tiny_model("llama"), tmp_path / "c", size=VOCAB - 1)
+    with pytest.raises(AdedError, match="another tokenizer"):
+        METHODS["speculative"].make(target, {"draft_model": [foreign]}, 0)
+    with pytest.raises(AdedError, match="takes one --draft-model"):
+        METHODS["speculative"].make(target, {"draft_model": [other, other]}, 0)
+
+
+def widened(model, size):
+    """The model with a vocabulary padded to ``size``."""
+    model.resize_token_embeddings(size)
+    return model
+
+
+@pytest.mark.parametrize("sizes", [(VOCAB, VOCAB + 7), (VOCAB + 7, VOCAB)])
+@pytest.mark.parametrize("verification", ["rejection", "coupled"])
+def test_vocabularies_may_be_padded_differently(sizes, verification):
+    target, draft = (TargetModel(widened(tiny_model("llama"), size), WordTokenizer()) for size in sizes)
+    made = SpeculativeDrafter(ChainPool(draft, target.vocab_size), cost(1.0), cost(0.1), verification, 3)
+    settings = GenerationSettings(max_new_tokens=12, budget=8, temperature=0.8)
+    record = Decoder(target, made, settings).run(PROMPT)
+    assert len(record.steps) < 12
+    if verification == "coupled":
+        assert record.token_ids == alone(target, PROMPT, 12, Rule(settings.sampling))
+
+
+def test_a_draft_file_is_read_for_its_model_alone(target, tmp_path):
+    path = tmp_path / "x.draft.safetensors"
+    own = own_parameters(small_model(target.model, [0]), target.model)
+    parts.write(path, "draft", target, own, layers=1)
+    read = draft_model.load(path, target)
+    assert read.config.num_hidden_layers == 1
+    assert read.mode == "tree"
+    parts.write(path, "draft", target, {"stray": torch.zeros(2)}, layers=1)
+    with pytest.raises(AdedError, match="does not fit this model"):
+        draft_model.load(path, target)
+    with pytest.raises(AdedError, match="train draft"):
+        METHODS["speculative"].make(target, {}, 0)
+
+
+@pytest.mark.parametrize("method", ["speculative", "specinfer", "medusa"])
+def test_trained_parts_do_not_keep_their_target_alive(method, tmp_path):
+    target = tiny_target()
+    path = tmp_path / "part.safetensors"
+    if method == "medusa":
+        zeros = {"weight": torch.zeros(1, 1, 32, 32), "bias": torch.zeros(1, 1, 32), "accuracy": torch.zeros(1, 10)}
+        parts.write(path, "medusa", target, zeros)
+    else:
+        parts.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
+    options = {"heads" if method == "medusa" else "draft": str(path)}
+    settings = GenerationSettings(max_new_tokens=6, budget=4, temperature=0.8)
+    Decoder(target, method, settings, options).run(PROMPT)
+    gone = weakref.ref(target)
+    del target
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"verification": "guess"}, "choose one of rejection, coupled"), ({"length": LENGTHS[-1] + 1}, "from 1 to 16")],
+)
+def test_unknown_options_are_refused(draft, options, message):
+    with pytest.raises(AdedError, match=message):
+        drafter(draft, **options)
+
+
+def test_models_that_verify_no_trees_cannot_draft():
+    bloom = TargetModel(tiny_model("bloom"), WordTokenizer(), "bloom", "bloom")
+    with pytest.raises(AdedError, match="cannot draft"):
+        ChainPool(bloom, VOCAB)

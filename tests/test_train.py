@@ -1,0 +1,201 @@
+"""Training: the loss falls, an interrupted run ends in the same file, and what cannot be trained is refused with a remedy."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fakes import VOCAB, tiny_model, tiny_target
+from safetensors import safe_open
+from torch.nn import functional
+
+from aded import cli, heads
+from aded.draft_model import load as load_draft
+from aded.errors import AdedError
+from aded.train import command, data, loop
+from aded.train.draft import DraftObjective
+from aded.train.medusa import HeadObjective
+from aded.train.objective import last_hidden, ranks_of
+from aded.weights import quiet
+
+KINDS = ("medusa", "draft")
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Token ids that are easy to foresee: a cycle of eight, with a slip now and then."""
+    rng, ids = np.random.default_rng(0), [5]
+    for _ in range(5999):
+        ids.append(5 + 11 * int(((ids[-1] - 5) // 11 + 1 + (rng.random() < 0.05)) % 8))
+    path = tmp_path / "text.npy"
+    np.save(path, np.array(ids, dtype=np.uint16))
+    return str(path)
+
+
+def options_of(kind, text, out, *more):
+    arguments = ["train", kind, "--corpus", text, "--out", str(out), "--length", "16", "--batch", "8", "--tokens", "5120"]
+    if kind == "draft":
+        arguments += ["--layers", "1", "--text-weight", "0"]
+    arguments += ["--learning-rate", "3e-2" if kind == "medusa" else "3e-3", "--save-every", "15"]
+    return cli.build_parser().parse_args([*arguments, *more])
+
+
+def run(kind, text, out, *more, progress=quiet):
+    out.mkdir(exist_ok=True)
+    return command.train(tiny_target(), options_of(kind, text, out, *more), out, progress)
+
+
+def trained_figures(kind, path):
+    with safe_open(str(path), "pt") as file:
+        return json.loads(file.metadata()["figures"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_steps_make_a_file_a_card_and_better_guesses(kind, text, tmp_path):
+    target = tiny_target()
+    rows = data.pack(data.read([text], target, 0, 0, quiet), 16)
+    objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
+    before = objective.evaluate(torch.from_numpy(rows.held_out))
+    path = run(kind, text, tmp_path / "out")
+    after = trained_figures(kind, path)
+    name = "loss" if kind == "medusa" else "divergence"
+    assert np.mean(after[name]) < 0.8 * np.mean(before[name])
+    assert np.sum(after["accuracy"]) > np.sum(before["accuracy"])
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "python -m aded" in card
+    assert "training loss" in card
+    assert not (tmp_path / "out" / loop.CHECKPOINT).exists()
+    (heads.load if kind == "medusa" else load_draft)(path, target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_run_resumes_to_the_same_bytes(kind, text, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(message, fraction=None):
+        if message.startswith("training: step 22"):
+            raise Stopped
+
+    once = run(kind, text, tmp_path / "once").read_bytes()
+    with pytest.raises(Stopped):
+        run(kind, text, tmp_path / "twice", progress=stop)
+    assert (tmp_path / "twice" / loop.CHECKPOINT).exists()
+    messages = []
+    again = run(kind, text, tmp_path / "twice", progress=lambda message, fraction=None: messages.append(message))
+    assert messages[0].startswith("training: step 16 ")  # from the checkpoint, not from the start
+    assert again.read_bytes() == once
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_folder, capsys):
+    tiny_model("llama").save_pretrained(real_tokenizer_folder)
+    arguments = ["train", kind, "--model", str(real_tokenizer_folder), "--corpus", text, "--out", str(tmp_path / "out")]
+    assert cli.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
+    assert "MB; its card is" in capsys.readouterr().out
+
+
+def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
+    """Against one product over all positions at once."""
+    target, ids = tiny_target(), torch.randint(3, VOCAB, (3, 12), generator=torch.Generator().manual_seed(0))
+    objective = HeadObjective(target, heads=2, blocks=2, decay=0.8)
+    torch.nn.init.normal_(objective.trained.weight, std=0.1)
+    monkeypatch.setattr("aded.train.objective.PIECE", 7)
+    loss = objective.backward(ids)
+    found = objective.trained.weight.grad.clone()
+    objective.trained.zero_grad()
+    hidden = last_hidden(target.model, ids)
+    logits = target.model.lm_head(objective.trained(hidden.flatten(0, 1))).view(2, 3, 12, VOCAB)
+    whole = sum(
+        0.8**k * functional.cross_entropy(logits[k, :, : -2 - k].flatten(0, 1), ids[:, 2 + k :].flatten()) for k in range(2)
+    )
+    whole.backward()
+    assert float(loss) == pytest.approx(float(whole.detach()), rel=1e-5)
+    assert torch.allclose(found, objective.trained.weight.grad, atol=1e-6)
+
+
+def test_ranks_count_the_tokens_before():
+    logits = torch.tensor([[1.0, 3.0, 2.0], [0.0, -1.0, 5.0]])
+    assert ranks_of(logits, torch.tensor([0, 2])).tolist() == [2, 0]
+
+
+def test_every_row_comes_once_an_epoch_and_held_out_rows_never():
+    rows = data.pack(np.arange(16 * 100), 16)
+    seen = torch.cat([rows.batch(step, 7) for step in range(14)])[: len(rows.training)]
+    assert sorted(seen[:, 0].tolist()) == sorted(rows.training[:, 0].tolist())
+    assert not set(rows.held_out[:, 0].tolist()) & set(seen[:, 0].tolist())
+    assert rows.batch(3, 7).tolist() == data.pack(np.arange(16 * 100), 16).batch(3, 7).tolist()
+
+
+def test_the_rate_rises_then_falls_to_nothing():
+    rates = [loop.learning_rate(1.0, done) for done in np.linspace(0, 1, 101)]
+    assert max(rates) == pytest.approx(1.0, abs=1e-3)
+    assert rates[0] < 0.02
+    assert rates[-1] < 1e-3
+    assert rates[4:] == sorted(rates[4:], reverse=True)
+
+
+def test_a_limit_in_time_ends_the_schedule():
+    schedule = loop.Schedule(steps=100, batch=1, rate=0.1, seconds=10.0)
+    assert schedule.done(10, 9.0) == 0.9
+    assert schedule.done(95, 1.0) == 0.95
+    assert schedule.done(1, 11.0) == 1.0
+
+
+def test_text_files_are_read_with_the_model_s_own_tokenizer(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one two three")
+    target = tiny_target()
+    assert data.read([str(path)], target, 0, 0, quiet).tolist() == [*target.tokenizer("one two three")["input_ids"], 2]
+
+
+def test_the_model_can_write_its_own_corpus(monkeypatch):
+    written = [np.full(7, i, dtype=np.int32) for i in range(3, 9)]
+    monkeypatch.setattr("aded.selfwriting.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written])
+    assert data.read(["self"], tiny_target(), 20, 0, quiet).tolist() == [3] * 7 + [4] * 7 + [5] * 7
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--heads", "0"], "give a number from 1"),
+        (["--length", "4"], "give a number from 8"),
+        (["--tokens", "0"], "give a number from 1"),
+        (["--learning-rate", "2"], "between 0 and 1"),
+        (["--length", "4096"], "smaller --length"),
+        (["--heads", "15"], "larger --length"),
+        (["--save-every", "0"], "save-every"),
+    ],
+)
+def test_options_out_of_range_are_refused_with_a_remedy(more, message, text, tmp_path):
+    with pytest.raises(AdedError, match=message):
+        run("medusa", text, tmp_path / "out", *more)
+
+
+def test_tokens_of_another_tokenizer_are_refused(tmp_path):
+    np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
+    with pytest.raises(AdedError, match=f"token id {VOCAB}"):
+        run("medusa", str(tmp_path / "foreign.npy"), tmp_path / "out")
+
+
+def test_a_checkpoint_of_other_settings_or_a_damaged_one_is_refused(text, tmp_path):
+    out = tmp_path / "out"
+
+    def stop(message, fraction=None):
+        if message.startswith("training: step 16"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run("medusa", text, out, progress=stop)
+    with pytest.raises(AdedError, match="other settings; delete it"):
+        run("medusa", text, out, "--seed", "1")
+    (out / loop.CHECKPOINT).write_bytes(b"no checkpoint")
+    with pytest.raises(AdedError, match="damaged; delete it"):
+        run("medusa", text, out)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(HeadObjective, "backward", lambda self, ids: torch.tensor(float("nan")))
+    with pytest.raises(AdedError, match="lower --learning-rate"):
+        run("medusa", text, tmp_path / "out")
