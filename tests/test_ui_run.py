@@ -22,12 +22,16 @@ NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "
 class FakeEngine(Engine):
     def __init__(self) -> None:
         self.closed = False
+        self.lacking: dict[str, str] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     def settings(self, arguments: Any) -> Any:
         if arguments["max_new_tokens"] < 1:
             raise AdedError("max new tokens is 0; give 1 or more")
         return dict(arguments)
+
+    def unavailable(self, model: Any) -> dict[str, str]:
+        return self.lacking
 
     def decoder(self, model: Any, method: str, settings: Any, options: Any) -> Any:
         self.asked.append((method, dict(options)))
@@ -41,7 +45,7 @@ class FakeEngine(Engine):
 
 
 def form(**changes: Any) -> Form:
-    return Form(**{"prompt": "hello", "method": "aded", "numbers": NUMBERS, **changes})
+    return Form(**{"prompt": "hello", "methods": ("plain", "aded"), "numbers": NUMBERS, **changes})
 
 
 def holder(loader: Any = None) -> ModelHolder:
@@ -96,9 +100,9 @@ def test_an_empty_prompt_leaves_the_picture_alone():
         ({"numbers": {**NUMBERS, "max_new_tokens": None}}, "max new tokens is empty or not finite"),
         ({"numbers": {**NUMBERS, "seed": 1.5}}, "seed is 1.5; give a whole number"),
         ({"budget": "many"}, "draft budget is 'many'"),
-        ({"options": {"simulations": "lots"}}, "simulations is 'lots'"),
-        ({"options": {"simulations": "1.5"}}, "give a whole number"),
-        ({"options": {"c1": "inf"}}, "c1 is empty or not finite"),
+        ({"options": {"aded": {"simulations": "lots"}}}, "simulations is 'lots'"),
+        ({"options": {"aded": {"simulations": "1.5"}}}, "give a whole number"),
+        ({"options": {"aded": {"c1": "inf"}}}, "c1 is empty or not finite"),
     ],
 )
 def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str):
@@ -149,8 +153,36 @@ def test_an_unexpected_error_is_shown_and_ends_the_run():
 
 def test_options_reach_their_own_method_alone_and_empty_ones_none():
     engine = FakeEngine()
-    updates(form(options={"search": "mcts", "simulations": "150", "c1": " "}), engine=engine)
-    assert engine.asked == [("plain", {}), ("aded", {"search": "mcts", "simulations": 150})]
+    options = {"aded": {"search": "mcts", "simulations": "150", "c1": " "}}
+    updates(form(methods=("plain", "aded", "suffix"), options=options), engine=engine)
+    assert engine.asked == [("plain", {}), ("aded", {"search": "mcts", "simulations": 150}), ("suffix", {})]
+
+
+def test_a_race_has_a_lane_for_each_of_up_to_six_methods():
+    names = ("plain", "aded", "prompt-lookup", "rest", "suffix", "medusa")
+    found = updates(form(methods=names))
+    head = json.loads(found[-1].view.splitlines()[0])  # type: ignore[union-attr]
+    assert tuple(lane["header"]["method"] for lane in head["lanes"]) == names
+    assert "all six texts are identical" in json.loads(found[-1].view.splitlines()[-1])["sentence"]  # type: ignore[union-attr]
+
+
+def test_a_method_that_lacks_a_part_is_left_out_and_the_reason_stays_on_the_page():
+    engine = FakeEngine()
+    engine.lacking = {"rest": "no datastore here; make one with `make it`"}
+    found = updates(form(methods=("plain", "aded", "rest")), engine=engine)
+    assert [name for name, _ in engine.asked] == ["plain", "aded"]
+    assert next(u.unavailable for u in found if u.unavailable is not None) == engine.lacking
+    assert "Left out: no datastore here; make one with `make it`." in found[-1].notice.text  # type: ignore[union-attr]
+
+
+def test_a_race_that_would_have_one_lane_is_refused_with_the_reason():
+    engine = FakeEngine()
+    engine.lacking = {"rest": "no datastore here; make one with `make it`"}
+    last = updates(form(methods=("plain", "rest")), engine=engine)[-1]
+    assert engine.asked == []
+    assert last.notice.kind == "error"  # type: ignore[union-attr]
+    assert "no datastore here" in last.notice.text  # type: ignore[union-attr]
+    assert not last.running
 
 
 def test_the_model_is_loaded_once():

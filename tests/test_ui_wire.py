@@ -85,7 +85,7 @@ def test_faster_is_said_with_the_ratio():
 
 
 def test_slower_is_said_plainly():
-    assert verdict(lanes(0.8, 1.0))["sentence"] == "ADED is not faster here: 0.80 times plain decoding; both texts are identical."
+    assert verdict(lanes(0.8, 1.0))["sentence"] == "ADED is not faster: 0.80 times plain decoding here; both texts are identical."
 
 
 def test_equal_is_called_equal():
@@ -125,6 +125,58 @@ def test_sampled_texts_that_differ_are_explained():
     plain, aded = (replace(t, header=replace(t.header, settings={"temperature": 0.7})) for t in lanes(1.6, 1.0))
     other = replace(aded, steps=[replace(s, emitted=[t + 1 for t in s.emitted]) for s in aded.steps])
     assert "the distribution" in verdict([plain, other])["detail"]
+
+
+def three(*seconds: float) -> list[Trace]:
+    """Plain decoding, ADED and prompt lookup, each at its own speed, writing the same."""
+    made = [at_speed(lane, s) for lane, s in zip([*make_race().lanes, make_trace("prompt-lookup")], seconds)]
+    return made
+
+
+def other_text(lane: Trace) -> Trace:
+    """The lane with another first token."""
+    step = lane.steps[0]
+    return replace(lane, steps=[replace(step, emitted=[999, *step.emitted[1:]]), *lane.steps[1:]])
+
+
+def test_several_methods_are_ranked_in_one_sentence():
+    assert verdict(three(2.4, 1.0, 2.0))["sentence"] == (
+        "ADED is 2.4 times plain decoding here; prompt-lookup 1.2 times; all three texts are identical."
+    )
+
+
+def test_one_of_several_that_loses_is_said_to():
+    assert verdict(three(1.0, 0.5, 2.0))["sentence"] == (
+        "ADED is 2.0 times plain decoding here; prompt-lookup is not faster: 0.50 times; all three texts are identical."
+    )
+
+
+def test_the_lane_that_wrote_another_text_is_named():
+    plain, aded, lookup = three(2.0, 1.0, 1.0)
+    words = verdict([plain, aded, other_text(lookup)])
+    assert words["sentence"].endswith("the text of prompt-lookup differs from token 1 on; the other two texts are identical.")
+    assert "should not differ: here they did" in words["detail"]
+
+
+def test_a_lossy_lane_that_differs_is_not_called_a_fault():
+    plain, aded, lookup = three(2.0, 1.0, 1.0)
+    lossy = other_text(replace(lookup, header=replace(lookup.header, lossless=False)))
+    words = verdict([plain, aded, lossy])
+    assert "the text of prompt-lookup differs" in words["sentence"]
+    assert words["detail"].startswith("prompt-lookup may change the text: not a lossless method.")
+    assert "should not" not in words["detail"]
+
+
+def test_without_plain_decoding_every_lane_is_described_and_the_texts_are_compared():
+    _, aded, lookup = three(2.0, 1.0, 1.0)
+    sentence = verdict([aded, lookup])["sentence"]
+    assert "ADED: " in sentence
+    assert "prompt-lookup: " in sentence
+    assert sentence.endswith("both texts are identical.")
+
+
+def test_the_clocks_are_explained():
+    assert "take turns on the device, each step having it to itself" in verdict(lanes(1.6, 1.0))["detail"]
 
 
 def test_a_lossy_method_is_named():

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aded.trace import Budget, Choice, Header, Race, RowChange, Seconds, Step, Trace, TreeRecord
+from aded.trace import Agreement, Budget, Choice, Header, Race, RowChange, Seconds, Step, Trace, TreeRecord
 
 WORDS = (
     "A language model reads the text so far and gives every possible next token a probability. Reading one token costs "
@@ -37,7 +37,7 @@ def make_header(method: str, **changes: object) -> Header:
         dtype="float32",
         versions={"aded": "0"},
         settings={"max_new_tokens": 128, "temperature": 0.0},
-        method_settings={} if method == "plain" else {"search": "mcts", "simulations": 150, "c1": C1, "c2": C2},
+        method_settings={} if method != "aded" else {"search": "mcts", "simulations": 150, "c1": C1, "c2": C2},
         seed=0,
         prompt="Explain speculative decoding.",
         prompt_tokens=[1, 2, 3],
@@ -127,6 +127,7 @@ def make_step(index: int, texts: Sequence[str], ids: Sequence[int], accepted: in
         budget=Budget(size, "one node: nothing is drafted" if plain else f"{size} nodes pay best on this machine"),
         seconds=seconds,
         rows=[] if plain else [row],
+        agreement=[] if plain else [_agreement(who, rng) for who in ("base", "overlay", "session")],
         note="plain decoding drafts nothing" if plain else None,
     )
 
@@ -156,6 +157,11 @@ def _depth(parents: Sequence[int], node: int) -> int:
     while parents[node] >= 0:
         node, depth = parents[node], depth + 1
     return depth
+
+
+def _agreement(who: str, rng: random.Random) -> Agreement:
+    values = [round(rng.random(), 3) for _ in range(4)]
+    return Agreement(who, who == "overlay", *values)  # type: ignore[arg-type]
 
 
 def _explore(parent_visits: float, prior: float, visits: float) -> float:

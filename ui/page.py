@@ -15,9 +15,9 @@ from aded import trace
 from aded.errors import AdedError
 from aded.methods import METHODS
 from aded.trace import Race
-from ui import theme
+from ui import picker, theme
 from ui.models import ModelHolder
-from ui.run import PLAIN, Form, Notice, Session, Update, run
+from ui.run import Engine, Form, Notice, Session, Update, failed, run
 from ui.wire import Colours, check_drawable, whole
 
 COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
@@ -34,7 +34,7 @@ def create_panel(name: str, mount: str, value: str | None = None, **settings: An
     return gr.HTML(
         value=value,
         html_template=theme.template(name),
-        js_on_load=f"{theme.script()}\n{mount}",
+        js_on_load=f"{theme.script()}\nmodules.{mount}",
         apply_default_css=False,
         elem_id=f"ax-{name}",
         **settings,
@@ -46,24 +46,28 @@ class Controls:
     """The widgets whose values make a ``Form``."""
 
     prompt: gr.Textbox
-    method: gr.Radio
+    methods: gr.HTML
     budget: gr.Textbox
     numbers: dict[str, gr.Number | gr.Slider]
-    options: dict[str, Any]
+    search: dict[str, Any]
 
     @property
     def all(self) -> set[Any]:
-        return {self.prompt, self.method, self.budget, *self.numbers.values(), *self.options.values()}
+        return {self.prompt, self.methods, self.budget, *self.numbers.values(), *self.search.values()}
 
     def form(self, values: dict[Any, Any]) -> Form:
-        method = values[self.method]
-        options = {n: values[w] for n, w in self.options.items() if n in METHODS[method].options and values[w] != PRESET_DEFAULT}
+        """What the visitor asked for.
+
+        Raises:
+            AdedError: too few or too many methods.
+        """
+        search = {name: values[widget] for name, widget in self.search.items() if values[widget] != PRESET_DEFAULT}
         return Form(
             prompt=values[self.prompt] or "",
-            method=method,
+            methods=picker.decode(values[self.methods]),
             budget=values[self.budget] or "auto",
             numbers={name: values[widget] for name, widget in self.numbers.items()},
-            options=options,
+            options={"aded": search},
         )
 
 
@@ -76,21 +80,22 @@ def build(holder: ModelHolder) -> gr.Blocks:
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
                 prompt = create_prompt()
-                method = create_method()
+                methods = create_methods()
                 start, stop, notice = create_run()
                 numbers, budget = create_settings()
-                options = create_search()
+                search = create_search()
                 choice, upload = create_recorded(recorded)
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
-        controls = Controls(prompt, method, budget, numbers, options)
+        controls = Controls(prompt, methods, budget, numbers, search)
         connect_run(controls, session, holder, start, stop, view, notice)
         connect_recorded(recorded, choice, upload, view, notice)
+        page.load(lambda: known(holder), None, methods, queue=False, show_progress="hidden", api_visibility="private")
     return page
 
 
 def create_header() -> None:
-    create_panel("header", "mountHeader(element);")
+    create_panel("header", "header.mountHeader(element);")
 
 
 def create_prompt() -> gr.Textbox:
@@ -102,16 +107,20 @@ def create_prompt() -> gr.Textbox:
     return prompt
 
 
-def create_method() -> gr.Radio:
-    names = [name for name in METHODS if name != PLAIN]
-    return gr.Radio([(METHODS[n].label, n) for n in names], value=names[0], label="Against plain decoding", elem_id="ax-method")
+def create_methods() -> gr.HTML:
+    return create_panel("picker", "picker.mountPicker(element, props, watch);", picker.encode(picker.DEFAULT))
+
+
+def known(holder: ModelHolder) -> Any:
+    """What a model that is loaded already cannot run, for a page that was opened since."""
+    return picker.encode(None, Engine().unavailable(holder.model)) if holder.loaded else gr.skip()
 
 
 def create_run() -> tuple[gr.Button, gr.Button, gr.HTML]:
     with gr.Row(elem_id="ax-run-row"):
         start = gr.Button("Run", variant="primary", elem_id="ax-run", min_width=0)
         stop = gr.Button("Stop", interactive=False, elem_id="ax-stop", min_width=0)
-    return start, stop, create_panel("notice", "mountNotice(element, props, watch);")
+    return start, stop, create_panel("notice", "notice.mountNotice(element, props, watch);")
 
 
 def create_settings() -> tuple[dict[str, gr.Number | gr.Slider], gr.Textbox]:
@@ -148,7 +157,7 @@ def create_recorded(recorded: dict[str, Race]) -> tuple[gr.Dropdown, gr.UploadBu
 def create_view(recorded: dict[str, Race]) -> gr.HTML:
     first = next(iter(recorded.items()), None)
     value = whole(first[1], COLOURS, "recorded", first[0]) if first else None
-    mount = f"mountRace(element, props, watch, {json.dumps(theme.plotly_url())});"
+    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())});"
     return create_panel("race", mount, value, min_height=600)
 
 
@@ -172,7 +181,7 @@ def title_of(file: Path) -> str:
 def connect_run(
     controls: Controls, session: gr.State, holder: ModelHolder, start: gr.Button, stop: gr.Button, view: gr.HTML, notice: gr.HTML
 ) -> None:
-    outputs = [view, notice, start, stop]
+    outputs = [view, notice, start, stop, controls.methods]
 
     def announce(state: Session) -> list[Any]:
         state.stop.clear()
@@ -180,17 +189,22 @@ def connect_run(
         return to_page(Update(notice=Notice("busy", waiting)))
 
     def race(values: dict[Any, Any]) -> Iterator[list[Any]]:
-        for update in run(controls.form(values), values[session], holder, COLOURS):
+        try:
+            form = controls.form(values)
+        except AdedError as error:
+            yield to_page(failed(error))
+            return
+        for update in run(form, values[session], holder, COLOURS):
             yield to_page(update)
 
     def halt(state: Session) -> list[Any]:
         state.stop.set()
-        return [gr.skip(), encode(Notice("busy", "Stopping after this step…")), gr.skip(), gr.update(interactive=False)]
+        return [encode(Notice("busy", "Stopping after this step…")), gr.update(interactive=False)]
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     begun = start.click(announce, session, outputs, queue=False, trigger_mode="once", **quiet)
     begun.then(race, controls.all | {session}, outputs, concurrency_limit=1, concurrency_id="model", **quiet)
-    stop.click(halt, session, outputs, queue=False, **quiet)
+    stop.click(halt, session, [notice, stop], queue=False, **quiet)
 
 
 def connect_recorded(
@@ -213,12 +227,13 @@ def connect_recorded(
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, Run, Stop."""
+    """View, notice, Run, Stop, methods."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
         gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
+        gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
     ]
 
 

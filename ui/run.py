@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aded.errors import AdedError
+from aded.methods import METHODS
 from aded.trace import Trace
 from ui.models import ModelHolder
+from ui.picker import FEWEST
 from ui.wire import Colours, lane_line, race_line, step_line, verdict_line
 
 UPDATE_SECONDS = 1 / 12
 """Least time between two updates of the page."""
 LONG = 400_000
 """Characters from which on updates become rarer, since every update costs the browser time in proportion."""
-PLAIN = "plain"
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +40,17 @@ class Notice:
 
 @dataclass(frozen=True)
 class Update:
-    """What changes on the page; None leaves a part as it is."""
+    """What changes on the page; None leaves a part as it is.
+
+    Attributes:
+        view: the race as JSON lines; ``notice``: the line under the buttons; ``running``: whether there is something to stop.
+        unavailable: methods that cannot run on the model, and why; known once it is loaded.
+    """
 
     view: str | None = None
     notice: Notice | None = None
     running: bool = True
+    unavailable: Mapping[str, str] | None = None
 
 
 class Session:
@@ -62,10 +69,10 @@ class Form:
     """What the visitor asked for, as typed."""
 
     prompt: str
-    method: str
+    methods: Sequence[str]
     budget: str = "auto"
     numbers: Mapping[str, float | None] = field(default_factory=dict)  # of GenerationSettings
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the method; None stands for its default
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of each method; None stands for its default
 
     def settings(self) -> dict[str, Any]:
         """Arguments of ``GenerationSettings``.
@@ -76,9 +83,14 @@ class Form:
         values = {name: _number(name, value, whole=name in WHOLE) for name, value in self.numbers.items()}
         return {**values, "budget": _budget(self.budget)}
 
-    def method_options(self) -> dict[str, Any]:
-        """The options that were set."""
-        given = {name: value for name, value in self.options.items() if value is not None and str(value).strip()}
+    def method_options(self, method: str) -> dict[str, Any]:
+        """The options that were set for a method.
+
+        Raises:
+            AdedError: one that must be a number is none.
+        """
+        options = self.options.get(method, {}).items()
+        given = {name: value for name, value in options if value is not None and str(value).strip()}
         return {name: _parsed(name, value) if name in NUMERIC else value for name, value in given.items()}
 
 
@@ -123,6 +135,11 @@ class Engine:
 
         return GenerationSettings(**arguments)
 
+    def unavailable(self, model: Any) -> dict[str, str]:
+        """The methods that cannot run on the model as it stands, and why."""
+        reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
+        return {name: reason for name, reason in reasons.items() if reason}
+
     def decoder(self, model: Any, method: str, settings: Any, options: Mapping[str, Any]) -> Any:
         from aded.decode import Decoder
 
@@ -154,31 +171,50 @@ def run(
     except Stopped:
         yield Update(notice=Notice("info", "Stopped before the race began."), running=False)
     except AdedError as error:
-        yield Update(notice=Notice("error", _sentence(str(error))), running=False)
+        yield failed(error)
     except Exception as error:
         log.exception("the run failed")
         text = f"The run failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}. Details are in the terminal."
         yield Update(notice=Notice("error", text), running=False)
 
 
+def failed(error: AdedError) -> Update:
+    """The end of a run that could not be, in words; the picture stays as it was."""
+    return Update(notice=Notice("error", _sentence(str(error))), running=False)
+
+
 def _race(
     form: Form, session: Session, holder: ModelHolder, colours: Colours, engine: Engine, clock: Callable[[], float]
 ) -> Iterator[Update]:
-    arguments, options = form.settings(), form.method_options()
+    arguments, options = form.settings(), {method: form.method_options(method) for method in form.methods}
     yield from _load(session, holder)
+    unavailable = engine.unavailable(holder.model)
+    yield Update(notice=Notice("busy", "Reading the prompt…"), unavailable=unavailable)
+    methods, left_out = _runnable(form.methods, unavailable)
     settings = engine.settings(arguments)
-    methods = [PLAIN, form.method]
-    decoders = [engine.decoder(holder.model, m, settings, options if m == form.method else {}) for m in methods]
-    yield Update(notice=Notice("busy", "Reading the prompt…"))
+    decoders = [engine.decoder(holder.model, method, settings, options[method]) for method in methods]
     started = clock()
     steps = engine.race(decoders, form.prompt)
     with closing(steps):  # type: ignore[type-var]
         text = ""
         for text in _stream(steps, decoders, session, colours, clock):
-            yield Update(view=text, notice=Notice("busy", "Both lanes are running…"))
+            yield Update(view=text, notice=Notice("busy", " ".join([f"{len(decoders)} lanes are running…", *left_out])))
     lanes = [decoder.trace for decoder in decoders]
     text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + verdict_line(lanes, running=False)
-    yield Update(view=text, notice=_farewell(lanes, session, clock() - started), running=False)
+    yield Update(view=text, notice=_farewell(lanes, session, clock() - started, left_out), running=False)
+
+
+def _runnable(methods: Sequence[str], unavailable: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The methods that can run, and a sentence for each that cannot.
+
+    Raises:
+        AdedError: fewer than two can.
+    """
+    left_out = [f"Left out: {unavailable[method].rstrip('.')}." for method in methods if method in unavailable]
+    runnable = [method for method in methods if method not in unavailable]
+    if len(runnable) < FEWEST:
+        raise AdedError(" ".join(["too few of the chosen methods can run here.", *left_out]))
+    return runnable, left_out
 
 
 def _load(session: Session, holder: ModelHolder) -> Iterator[Update]:
@@ -210,13 +246,13 @@ def _stream(
         yield text
 
 
-def _farewell(lanes: Sequence[Trace], session: Session, seconds: float) -> Notice:
+def _farewell(lanes: Sequence[Trace], session: Session, seconds: float, left_out: Sequence[str]) -> Notice:
     if session.stop.is_set():
         return Notice("info", "Stopped. What was written until then can be stepped through.")
     ends = {"context": "The context is full.", "eos": "The model ended its text.", "stop": "A stop string ended the text."}
     reasons = list(dict.fromkeys(ends[t.finish_reason] for t in lanes if t.finish_reason in ends))
-    notices = [trace.header.notice for trace in lanes[1:] if trace.header.notice]
-    words = [f"Done in {seconds:.1f} s, drawing and recording included.", *reasons, *notices]
+    notices = list(dict.fromkeys(trace.header.notice for trace in lanes if trace.header.notice))
+    words = [f"Done in {seconds:.1f} s, drawing and recording included.", *reasons, *notices, *left_out]
     return Notice("done", " ".join(words))
 
 

@@ -14,21 +14,27 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "record", "search", "charts", "tree", "node", "tables"),
-    *("lanes", "strip", "mask", "player", "keys", "header", "notice", "main"),
+    *("dom", "record", "search", "searching", "charts", "agreement", "tree", "node", "tables", "picker"),
+    *("lanes", "times", "strip", "mask", "player", "keys", "header", "notice", "main"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""
-
-SANS = ("-apple-system", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif")
-MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", "Menlo", "Consolas", "monospace")
 
 
 @cache
 def script() -> str:
-    """All modules as one script, whose scope is that of the component that runs it: no globals."""
-    text = "\n".join((ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in MODULES)
-    text = re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"^export ", "", text, flags=re.MULTILINE)
+    """All modules as one script, whose scope is that of the component that runs it: no globals.
+
+    Every module keeps a scope of its own and hands out what it exports, as ``modules.name``.
+    """
+    return "\n".join(["const modules = {};", *map(_module, MODULES)])
+
+
+def _module(name: str) -> str:
+    text = (ASSETS / "js" / f"{name}.js").read_text("utf-8")
+    exports = re.findall(r"^export (?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
+    text = re.sub(r'^import ({[^}]*}) from "\./(\w+)\.js";$', r"const \1 = modules.\2;", text, flags=re.MULTILINE)
+    text = re.sub(r"^export ", "", text, flags=re.MULTILINE)
+    return f"modules.{name} = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
 
 
 @cache
@@ -39,7 +45,7 @@ def template(name: str) -> str:
 
 def head() -> str:
     """The style sheet. (Gradio scopes what it is given as ``css``, which would keep it from the page's own ground.)"""
-    return f"<style>{(ASSETS / 'css' / 'page.css').read_text('utf-8')}</style>"
+    return "".join(f"<style>{(ASSETS / 'css' / f'{name}.css').read_text('utf-8')}</style>" for name in ("tokens", "page"))
 
 
 def plotly_url() -> str:
@@ -50,6 +56,13 @@ def plotly_url() -> str:
 def serve_static() -> None:
     """Let the server hand out the charts' library."""
     gr.set_static_paths([PLOTLY])
+
+
+def _fonts(name: str) -> list[str]:
+    """A family of ``assets/css/tokens.css``, its names in turn."""
+    found = re.search(rf"--ax-{name}: ([^;]+);", (ASSETS / "css" / "tokens.css").read_text("utf-8"))
+    assert found, "the tokens name the families of fonts"
+    return [family.strip(' "') for family in found[1].split(",")]
 
 
 def theme() -> gr.themes.Base:
@@ -101,7 +114,9 @@ def theme() -> gr.themes.Base:
         "button_large_padding": "10px 14px",
         "button_large_text_size": "16px",
     }
-    base = gr.themes.Base(primary_hue="slate", neutral_hue="slate", font=SANS, font_mono=MONO, radius_size="md", text_size="md")
+    base = gr.themes.Base(
+        primary_hue="slate", neutral_hue="slate", font=_fonts("sans"), font_mono=_fonts("mono"), radius_size="md", text_size="md"
+    )
     known = {name for name in vars(base) if not name.startswith("_")}
     both = {key: value for name, value in colours.items() for key in (name, f"{name}_dark") if key in known}
     return base.set(**both)

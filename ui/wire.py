@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aded.errors import AdedError
@@ -91,28 +91,33 @@ def whole(race: Race, colours: Colours, source: str, title: str) -> str:
 
 def verdict(lanes: Sequence[Trace], running: bool = False) -> dict[str, str]:
     """One plain sentence on speed and text, and the small print. Tokens are compared, not texts."""
-    if not lanes or not any(trace.steps for trace in lanes):
-        return {"sentence": "No step yet.", "detail": ""}
-    base = next((t for t in lanes if t.header.method == "plain"), None)
-    others = [t for t in lanes if t is not base]
-    if base is None or not others or not base.steps:
-        return {"sentence": " ".join(_alone(t) for t in lanes if t.steps), "detail": _CLOCKS}
-    stopped = not running and any(t.finish_reason in (None, "cancelled") for t in lanes)
-    speeds = "; ".join(_speed(t, base, running) for t in others if t.steps)
-    if not speeds:
-        return {"sentence": "No step yet.", "detail": ""}
-    sentence = f"{speeds}; {_texts(lanes, running or stopped)}."
-    if stopped:
+    if not any(trace.steps for trace in lanes):
+        return {"sentence": NO_STEP, "detail": ""}
+    midway = running or any(t.finish_reason in (None, "cancelled") for t in lanes)
+    speeds = _speeds(lanes, running)
+    if speeds is None:
+        return {"sentence": NO_STEP, "detail": ""}
+    sentence = "; ".join(filter(None, [speeds, _texts(lanes, midway) if len(lanes) > 1 else ""])) + "."
+    if midway and not running:
         sentence = f"Stopped midway. Until then, {sentence}"
-    return {"sentence": sentence, "detail": " ".join(filter(None, [_sampling_note(lanes), _CLOCKS]))}
+    return {"sentence": sentence, "detail": " ".join(filter(None, [*_notes(lanes), _CLOCKS]))}
 
 
-_CLOCKS = "Each lane on its own clock; prefill, warm-up and drawing are not counted."
+NO_STEP = "No step yet."
+_CLOCKS = (
+    "Lanes take turns on the device, each step having it to itself, and each lane has its own clock; "
+    "prefill, warm-up and drawing are not counted."
+)
+COUNTS = ("no", "one", "two", "three", "four", "five", "six")
 
 
 def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
     """Index of the first token that is not the same in both, None where one is a prefix of the other."""
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
+
+
+def _plain(lanes: Sequence[Trace]) -> Trace | None:
+    return next((t for t in lanes if t.header.method == "plain"), None)
 
 
 def _tokens(trace: Trace) -> list[int]:
@@ -124,45 +129,66 @@ def _rate(trace: Trace) -> float:
     return len(_tokens(trace)) / seconds if seconds > 0 else 0.0
 
 
+def _speeds(lanes: Sequence[Trace], running: bool) -> str | None:
+    """Every lane against plain decoding, fastest first, or each alone where plain decoding is not there; None: too early."""
+    base, started = _plain(lanes), [t for t in lanes if t.steps]
+    if base is None or len(lanes) == 1:
+        return "; ".join(map(_alone, started))
+    others = sorted((t for t in started if t is not base), key=_rate, reverse=True)
+    if not base.steps or not others:
+        return None
+    first, *rest = others
+    return "; ".join([_speed(first, base, f"plain decoding {'so far' if running else 'here'}"), *(_speed(t, base) for t in rest)])
+
+
 def _alone(trace: Trace) -> str:
     tokens = len(_tokens(trace))
-    return f"{trace.header.label}: {_rate(trace):.0f} tokens a second, {tokens / len(trace.steps):.1f} tokens a forward pass."
+    return f"{trace.header.label}: {_rate(trace):.0f} tokens a second, {tokens / len(trace.steps):.1f} tokens a forward pass"
 
 
-def _speed(trace: Trace, base: Trace, running: bool) -> str:
+def _speed(trace: Trace, base: Trace, what: str = "") -> str:
+    """A lane's rate as a multiple of the base's; ``what`` names the base where no clause before has done so."""
     slow, fast = _rate(base), _rate(trace)
-    name, where = trace.header.label, "so far" if running else "here"
+    name = trace.header.label
     if not slow or not fast:
         return f"{name} has no time measured yet"
-    ratio = fast / slow
+    ratio, than = fast / slow, f" {what}" if what else ""
     if abs(ratio - 1) < SAME_SPEED:
-        return f"{name} is as fast as {_name(base)} {where} ({ratio:.2f} times)"
+        return f"{name} is as fast as {what or 'plain'} ({ratio:.2f} times)"
     if ratio < 1:
-        return f"{name} is not faster {where}: {ratio:.2f} times {_name(base)}"
-    return f"{name} is {ratio:.1f} times {_name(base)} {where}"
-
-
-def _name(base: Trace) -> str:
-    return "plain decoding" if base.header.method == "plain" else base.header.label
+        return f"{name} is not faster: {ratio:.2f} times{than}"
+    return f"{name} is {ratio:.1f} times{than}" if what else f"{name} {ratio:.1f} times"
 
 
 def _texts(lanes: Sequence[Trace], midway: bool) -> str:
-    first, *rest = (_tokens(t) for t in lanes)
-    differences = [d for d in (first_difference(first, other) for other in rest) if d is not None]
-    count = "both" if len(lanes) == 2 else f"all {len(lanes)}"
-    if differences:
-        return f"the texts differ from token {min(differences) + 1} on"
+    """Whether the lanes wrote the same, compared with plain decoding where it is one of them."""
+    base = _plain(lanes) or lanes[0]
+    written = [_tokens(t) for t in lanes]
+    differing = {t.header.label: d for t in lanes if (d := first_difference(_tokens(base), _tokens(t))) is not None}
+    if differing:
+        return _differences(differing, len(lanes))
+    common, count = min(map(len, written)), _all(len(lanes))
     if midway:
-        common = min(len(first), *map(len, rest))
         words = "the first token" if common == 1 else f"the first {common} tokens"
-        return (
-            f"{words}, which {count} have written, {'is' if common == 1 else 'are'} identical"
-            if common
-            else "nothing to compare yet"
-        )
-    if any(len(other) != len(first) for other in rest):
-        return f"one text is longer; its first {min(len(first), *map(len, rest))} tokens are identical"
+        verb = "is" if common == 1 else "are"
+        return f"{words}, which {count} have written, {verb} identical" if common else "nothing to compare yet"
+    if common < max(map(len, written)):
+        return f"the texts differ in length; their first {common} tokens are identical"
     return f"{count} texts are identical"
+
+
+def _all(count: int) -> str:
+    return "both" if count == 2 else f"all {COUNTS[count] if count < len(COUNTS) else count}"
+
+
+def _differences(differing: Mapping[str, int], count: int) -> str:
+    """Who wrote something else than the base, and from where on."""
+    if count == 2:
+        return f"the texts differ from token {min(differing.values()) + 1} on"
+    words = [f"that of {name} differs from token {at + 1} on" for name, at in differing.items()]
+    same = count - len(differing)
+    others = f"the other {COUNTS[same] if same < len(COUNTS) else same} texts are identical" if same > 1 else ""
+    return "; ".join(filter(None, [words[0].replace("that", "the text", 1), *words[1:], others]))
 
 
 def _temperature(trace: Trace) -> float:
@@ -170,12 +196,14 @@ def _temperature(trace: Trace) -> float:
     return value if isinstance(value, (int, float)) else 0.0
 
 
-def _sampling_note(lanes: Sequence[Trace]) -> str:
-    """Why texts may differ although nothing is wrong, or because the method allows it."""
+def _notes(lanes: Sequence[Trace]) -> list[str]:
+    """Which method may change the text; and where a lossless one wrote another text, what that means."""
     lossy = [t.header.label for t in lanes if not t.header.lossless]
-    if lossy:
-        return f"{' and '.join(lossy)} may change the text: not a lossless method."
-    if any(first_difference(_tokens(lanes[0]), _tokens(t)) is not None for t in lanes[1:]):
-        sampled = any(_temperature(t) > 0 for t in lanes)
-        return "Sampled texts may differ; what stays the same is the distribution." if sampled else ""
-    return ""
+    notes = [f"{' and '.join(lossy)} may change the text: not {'a lossless method' if len(lossy) == 1 else 'lossless methods'}."]
+    base = _plain(lanes) or lanes[0]
+    others = [t for t in lanes if t.header.lossless and first_difference(_tokens(base), _tokens(t)) is not None]
+    if any(_temperature(t) > 0 for t in others):
+        notes.append("Sampled texts may differ; what stays the same is the distribution.")
+    elif others:
+        notes.append("Greedy texts of lossless methods should not differ: here they did.")
+    return notes if lossy else notes[1:]

@@ -1,12 +1,10 @@
 // Plotly, fetched from this server when first needed, and the one line chart of the race.
 
-import { cssColour } from "./dom.js";
+import { cssToken, svg } from "./dom.js";
 import { duration } from "./record.js";
 
 export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false };
-export const FONT = '-apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif';
-export const MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace';
-const DASHES = ["solid", "dash", "longdash", "dashdot"];
+const DASHES = ["solid", "9px,4px", "16px,4px", "12px,4px,2px,4px", "5px,3px", "16px,3px,3px,3px"];
 
 // Loads once per page; every caller waits for the same promise.
 export function plotly(url) {
@@ -24,7 +22,7 @@ export function plotly(url) {
 }
 
 export function laneColour(lane, dark) {
-  return lane.colours ? lane.colours[dark ? 1 : 0] : cssColour("--ax-muted");
+  return lane.colours ? lane.colours[dark ? 1 : 0] : cssToken("--ax-muted");
 }
 
 // Tokens over time, one line a lane on its own clock, with a line where the clock of the replay stands.
@@ -40,31 +38,39 @@ export function drawRaceChart(Plotly, box, state, dark) {
     hoverinfo: "none",
     line: { width: 2.5, color: laneColour(lane, dark), dash: laneDash(lanes, i) },
   }));
-  Plotly.react(box, data, chartLayout(box, state, dark, most, end), PLOT_CONFIG);
+  const axes = { x: { range: [0, end * 1.02], nticks: 5, title: "seconds, own clock" }, y: { range: [0, most * 1.12], nticks: 5 } };
+  Plotly.react(box, data, lineLayout(box, axes, state.time), PLOT_CONFIG);
 }
 
-function chartLayout(box, state, dark, most, end) {
-  const muted = cssColour("--ax-muted");
-  const axis = { fixedrange: true, zeroline: false, showgrid: false, color: muted, linecolor: cssColour("--ax-line"), showline: true };
+// The layout of a line chart that fills its box: two axes, and an upright line at `now`.
+export function lineLayout(box, { x, y }, now) {
+  const muted = cssToken("--ax-muted");
+  const axis = { fixedrange: true, zeroline: false, showgrid: false, color: muted, linecolor: cssToken("--ax-line"), showline: true };
   return {
     width: box.clientWidth,
     height: box.clientHeight,
-    margin: { l: 36, r: 12, t: 14, b: 34 },
+    margin: { l: 36, r: 12, t: 12, b: 34 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     showlegend: false,
     hovermode: false,
     dragmode: false,
-    font: { family: FONT, size: 12, color: muted },
-    xaxis: { ...axis, range: [0, end * 1.02], nticks: 5, title: { text: "seconds, own clock", font: { size: 12 }, standoff: 6 } },
-    yaxis: { ...axis, range: [0, most * 1.12], nticks: 5 },
-    shapes: [{ type: "line", x0: state.time, x1: state.time, y0: 0, y1: 1, yref: "paper", line: { color: cssColour("--ax-ink"), width: 1 } }],
+    font: { family: cssToken("--ax-sans"), size: 12, color: muted },
+    xaxis: { ...axis, ...x, title: { text: x.title, font: { size: 12 }, standoff: 6 } },
+    yaxis: { ...axis, ...y },
+    shapes: [{ type: "line", x0: now, x1: now, y0: 0, y1: 1, yref: "paper", line: { color: cssToken("--ax-ink"), width: 1 } }],
   };
 }
 
 // Dots for plain decoding, then one kind of line after the other: colour is not the only key.
 export function laneDash(lanes, index) {
-  if (lanes[index].header.method === "plain") return "dot";
+  if (lanes[index].header.method === "plain") return "2px,3px";
   const before = lanes.slice(0, index).filter((lane) => lane.header.method !== "plain").length;
   return DASHES[before % DASHES.length];
+}
+
+// A piece of such a line, for a key.
+export function lineKey(dash) {
+  const line = svg("line", { x1: 1, y1: 4, x2: 25, y2: 4, "stroke-dasharray": dash === "solid" ? null : dash.replaceAll("px", "") });
+  return svg("svg", { class: "ax-line-key", viewBox: "0 0 26 8", "aria-hidden": "true" }, line);
 }

@@ -1,7 +1,14 @@
 // Small helpers: elements, numbers, and tokens made visible. Text enters the page through textContent alone.
 
 export function el(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
+  return furnish(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  return furnish(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function furnish(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "text") node.textContent = value;
@@ -46,6 +53,11 @@ export function plural(count, word) {
   return `${count} ${word}${count === 1 ? "" : "s"}`;
 }
 
+// A sentence whose commands stand between backquotes, as nodes.
+export function withCode(sentence) {
+  return sentence.split("`").map((text, i) => (i % 2 ? el("code", { text }) : text));
+}
+
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
@@ -66,7 +78,8 @@ export function plotText(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("$", "&#36;");
 }
 
-export function cssColour(name) {
+// The value of a token of tokens.css, as it stands in the theme of the moment.
+export function cssToken(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
 }
 

@@ -1,10 +1,10 @@
 // The lanes: what each method has written, who wrote each token, and how fast.
 
 import { BIDI, el, rate, setText, toggleClass } from "./dom.js";
+import { lossyMark } from "./picker.js";
 import { figures, plainLane, plainLast, stepsDone } from "./record.js";
 
 const ORIGINS = { draft: "accepted draft", target: "the target's own" };
-const PARTS = ["draft", "verify", "update"];
 
 export function createLanes(root, { onStep, onLane }) {
   let views = [];
@@ -28,23 +28,25 @@ export function createLanes(root, { onStep, onLane }) {
   return { rebuild, render };
 }
 
+// Gives an element its lane's colour, as the variable --lane.
+export function paintLane(node, lane) {
+  if (!lane.colours) return;
+  node.style.setProperty("--lane-light", lane.colours[0]);
+  node.style.setProperty("--lane-dark", lane.colours[1]);
+}
+
 function createLane(lane, index) {
   const parts = {
-    label: el("h3", { class: "ax-lane-label", text: lane.header.label }),
+    label: el("h3", { class: "ax-lane-label" }, lane.header.label, lossyMark(lane.header)),
     speed: el("p", { class: "ax-speed" }),
     rate: el("p", { class: "ax-figures" }),
-    bar: el("div", { class: "ax-split", role: "img" }, ...PARTS.map((p) => el("i", { class: `ax-${p}` }))),
-    shares: el("p", { class: "ax-shares" }),
     look: el("button", { class: "ax-look", type: "button" }),
     text: el("p", { class: "ax-text", tabindex: "0", "aria-label": `Text of ${lane.header.label}` }),
   };
   const root = el("article", { class: "ax-lane", "data-method": lane.header.method });
-  if (lane.colours) {
-    root.style.setProperty("--lane-light", lane.colours[0]);
-    root.style.setProperty("--lane-dark", lane.colours[1]);
-  }
+  paintLane(root, lane);
   const notice = lane.header.notice ? el("p", { class: "ax-lane-notice", text: lane.header.notice }) : null;
-  const side = el("div", { class: "ax-lane-side" }, parts.label, parts.speed, parts.rate, parts.bar, parts.shares, parts.look);
+  const side = el("div", { class: "ax-lane-side" }, parts.label, parts.speed, parts.rate, parts.look);
   root.append(side, el("div", { class: "ax-lane-main" }, parts.text, notice));
   return { root, index, lane, parts, steps: [] };
 }
@@ -57,7 +59,6 @@ function renderLane(view, state, base) {
   const plain = base ? figures(base, stepsDone(base, state.time)) : null;
   setText(parts.speed, speedText(lane, now, plain, base));
   setText(parts.rate, now.passes ? `${rate(now.rate)} tokens/s · ${now.perPass.toFixed(1)} a pass` : "no step yet");
-  renderSplit(parts, now, lane.header.method !== "plain");
   const focus = state.lane === index;
   toggleClass(view.root, "ax-focus", focus);
   setText(parts.look, focus ? "steps shown below" : "show its steps");
@@ -68,17 +69,6 @@ function renderLane(view, state, base) {
 function speedText(lane, now, plain, base) {
   if (lane === base) return "1×";
   return plain && plain.rate && now.rate ? `${(now.rate / plain.rate).toFixed(now.rate < plain.rate ? 2 : 1)}×` : "–";
-}
-
-function renderSplit({ bar, shares }, now, drafts) {
-  const total = now.draft + now.verify + now.update;
-  const words = PARTS.map((part, i) => {
-    const share = total ? (100 * now[part]) / total : 0;
-    bar.children[i].style.width = `${share}%`;
-    return `${part} ${Math.round(share)}`;
-  });
-  setText(shares, !total ? "" : drafts ? `${words.join(" · ")} %` : "forward passes only");
-  bar.setAttribute("aria-label", `Share of time in percent: ${words.join(", ")}`);
 }
 
 function appendStep(view) {

@@ -1,16 +1,19 @@
 // The view: connects the record, the player and the panels. One state a page, none shared.
 
-import { drawRaceChart, laneDash, plotly } from "./charts.js";
+import { createAgreement } from "./agreement.js";
+import { drawRaceChart, laneDash, lineKey, plotly } from "./charts.js";
 import { el, isDark, milliseconds, plural, setText, visible } from "./dom.js";
 import { listenToKeys } from "./keys.js";
-import { createLanes } from "./lanes.js";
+import { createLanes, paintLane } from "./lanes.js";
 import { renderNode } from "./node.js";
 import { SPEEDS, createPlayer, createState } from "./player.js";
-import { emptyRace, plainLast, readLines, toFile } from "./record.js";
-import { canReplay, searchText, searchedStep } from "./search.js";
+import { PARTS, column, emptyRace, plainLast, readLines, toFile } from "./record.js";
+import { searchedStep } from "./search.js";
+import { createSearch } from "./searching.js";
 import { createStrip, gain } from "./strip.js";
 import { createMatrix, createNodeTable, renderWalk } from "./tables.js";
 import { createMask } from "./mask.js";
+import { createTimes } from "./times.js";
 import { createTree, tallest } from "./tree.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
@@ -31,12 +34,20 @@ export function mountRace(element, props, watch, plotlyUrl) {
     schedule();
   };
   const lanes = createLanes(part("lanes"), { onStep: (lane, step) => player.setLane(lane, step), onLane: (lane) => player.setLane(lane) });
+  const times = createTimes(part("times"));
   const strip = createStrip(part("strip"), { onSeek: player.seek });
   const tree = createTree(part("tree"), { onHover: hover, onPick: pick });
   const table = createNodeTable(part("nodes"), { onHover: hover, onPick: pick });
   const matrix = createMatrix({ key: part("matrix-key"), picker: part("matrix-picker"), list: part("matrix"), more: part("matrix-more") });
   const mask = createMask(part("mask"), part("mask-text"), { onHover: hover, onPick: pick });
-  const drawn = { race: null, step: "", picture: "", chart: "", spokenAt: 0, heavyAt: 0 };
+  const agreement = createAgreement(part, schedule);
+  const search = createSearch(part, {
+    onMoment: (moment) => {
+      state.moment = moment;
+      schedule();
+    },
+  });
+  const drawn = { race: null, step: "", table: "", picture: "", chart: "", spokenAt: 0, heavyAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
@@ -50,10 +61,13 @@ export function mountRace(element, props, watch, plotlyUrl) {
     if (!state.race.lanes.length) return;
     if (drawn.race !== state.race) {
       lanes.rebuild(state.race);
+      times.rebuild(state.race);
+      part("race-body").dataset.many = String(state.race.lanes.length > 3);
       drawn.race = state.race;
       renderHead();
     }
     lanes.render(state);
+    times.render(state);
     strip.render(state);
     renderBar();
     setText(part("sentence"), state.race.verdict.sentence);
@@ -79,33 +93,29 @@ export function mountRace(element, props, watch, plotlyUrl) {
     const key = `${state.race.id}/${state.lane}/${state.step}`;
     if (drawn.step !== key) renderStep(step, layout, key);
     const shown = state.hover === null ? state.node : state.hover;
-    const picture = `${key}/${state.simulation}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
+    const picture = `${key}/${state.moment}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
     if (drawn.picture !== picture) {
       drawn.picture = picture;
       renderPicture(lane, step, layout, shown);
     }
+    search.render(step, lane.header, state.moment);
+    setText(part("visits-key"), visitsKey(step, state.moment));
+    part("tree-card").dataset.searching = String(state.moment !== null);
+    agreement.render(Plotly, state.race, lane, state.step, isDark());
     drawChart();
     speak(step);
   }
 
   function renderPicture(lane, step, layout, shown) {
-    const seen = state.simulation === null ? step : searchedStep(step, state.simulation);
+    const seen = state.moment === null ? step : searchedStep(step, state.moment, lane.header.method_settings);
     const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
     renderNode(part("node"), seen, node, lane.header);
     mask.draw(step, layout, shown);
-    table.select(shown);
+    if (drawn.table !== `${drawn.step}/${state.moment}`) table.render(seen, layout);
+    drawn.table = `${drawn.step}/${state.moment}`;
+    table.select(node);
     tree.show(node);
-    setText(part("search-text"), searchText(step, state.simulation));
     if (Plotly) tree.draw(Plotly, seen, layout, node);
-  }
-
-  function renderSearch(step) {
-    const counted = (step.tree.columns.visits || []).some((visits) => visits !== null);
-    setText(part("visits-key"), counted ? "size and small number: visits" : "");
-    const total = step.simulations.length;
-    part("search-row").hidden = !canReplay(step);
-    part("search").max = String(total);
-    part("search").value = String(total);
   }
 
   function drawChart() {
@@ -118,7 +128,7 @@ export function mountRace(element, props, watch, plotlyUrl) {
 
   function renderStep(step, layout, key) {
     drawn.step = key;
-    setText(part("step-title"), `Draft tree of step ${step.index + 1}`);
+    setText(part("step-title"), `${state.race.lanes[state.lane].header.label}: draft tree of step ${step.index + 1}`);
     setText(part("step-sentence"), sentence(step));
     setText(part("step-note"), step.note || "");
     setText(part("step-budget"), `${plural(step.budget.nodes, "node")} allowed (${step.budget.why}), ${step.tree.tokens.length} used.`);
@@ -127,9 +137,9 @@ export function mountRace(element, props, watch, plotlyUrl) {
     part("tree").style.minHeight = `${Math.min(400, tallest(state.race.lanes[state.lane]))}px`;
     renderWalk(part("walk"), step);
     matrix.render(step);
-    renderSearch(step);
+    part("search-slot").dataset.kept = String(state.race.lanes[state.lane].steps.some((other) => other.simulations.length));
+    part("matrix-card").hidden = !state.race.lanes[state.lane].steps.some((other) => other.rows.length);
     part("mask-card").hidden = step.tree.tokens.length < 2;
-    table.render(step, layout);
     part("walk").closest("section").hidden = step.choices.length === 0;
   }
 
@@ -190,11 +200,6 @@ export function mountRace(element, props, watch, plotlyUrl) {
     part("back").addEventListener("click", () => player.play(-1));
     part("previous").addEventListener("click", () => player.by(-1));
     part("next").addEventListener("click", () => player.by(1));
-    part("search").addEventListener("input", (event) => {
-      const k = Number(event.target.value);
-      state.simulation = k >= Number(event.target.max) ? null : k;
-      schedule();
-    });
     part("save").addEventListener("click", save);
     part("walk").addEventListener("click", (event) => {
       const row = event.target.closest("tr");
@@ -219,12 +224,14 @@ export function mountRace(element, props, watch, plotlyUrl) {
 }
 
 function chartKey(lane, index, lanes) {
-  const key = el("span", { class: "ax-key" }, el("i", { class: `ax-line-${laneDash(lanes, index)}` }), lane.header.label);
-  if (lane.colours) {
-    key.style.setProperty("--lane-light", lane.colours[0]);
-    key.style.setProperty("--lane-dark", lane.colours[1]);
-  }
+  const key = el("span", { class: "ax-key" }, lineKey(laneDash(lanes, index)), lane.header.label);
+  paintLane(key, lane);
   return key;
+}
+
+function visitsKey(step, moment) {
+  if (moment !== null) return "size and small numbers: visits · PUCT";
+  return column(step.tree, "visits").some((visits) => visits !== null) ? "size and small number: visits" : "";
 }
 
 function sentence(step) {
@@ -235,7 +242,8 @@ function sentence(step) {
   return drafted ? `${drafted} drafted, ${accepted} accepted, then ${end}.` : `Nothing drafted; ${end}.`;
 }
 
-function secondsText({ draft, verify, commit, update }) {
-  const parts = [["draft", draft], ["verify", verify], ["commit", commit], ["update", update]].filter(([, s]) => s > 0);
-  return parts.map(([name, s]) => `${name} ${milliseconds(s)}`).join(" · ");
+function secondsText(seconds) {
+  return PARTS.filter((name) => seconds[name] > 0)
+    .map((name) => `${name} ${milliseconds(seconds[name])}`)
+    .join(" · ");
 }

@@ -1,7 +1,9 @@
 // Tree attention: which nodes a node sees in the one pass that verifies them all. A row sees the text and its ancestors.
 
-import { cssColour, setText, visible } from "./dom.js";
+import { cssToken, setText, visible } from "./dom.js";
 
+const CELL = 34; // pixels of a cell at most
+const WIDEST = 360;
 const TEXT = 0.12; // share of the width that stands for the text so far
 
 export function createMask(canvas, caption, { onHover, onPick }) {
@@ -16,6 +18,7 @@ export function createMask(canvas, caption, { onHover, onPick }) {
 
   function draw(step, layout, selected) {
     order = layout.nodes;
+    canvas.style.maxWidth = `${Math.min(WIDEST, CELL * order.length)}px`;
     const size = canvas.clientWidth;
     const dots = window.devicePixelRatio || 1;
     canvas.width = canvas.height = Math.round(size * dots);
@@ -39,8 +42,8 @@ function paint(pen, size, tree, order, selected) {
   const gap = cell.h > 5 ? 1 : 0;
   const place = new Map(order.map((node, i) => [node, i]));
   const fill = { accepted: "--ax-accept", root: "--ax-ink", rejected: "--ax-reject", unreached: "--ax-faint" };
-  const colours = Object.fromEntries(Object.entries(fill).map(([verdict, name]) => [verdict, cssColour(name)]));
-  const [soft, own] = [cssColour("--ax-soft"), cssColour("--ax-own")];
+  const colours = Object.fromEntries(Object.entries(fill).map(([verdict, name]) => [verdict, cssToken(name)]));
+  const [soft, own] = [cssToken("--ax-soft"), cssToken("--ax-own")];
   order.forEach((node, row) => {
     const chosen = node === selected;
     const y = row * cell.h;

@@ -1,7 +1,9 @@
 // One node in full: its numbers, the formula that chose it with the numbers in place, and why it stands or fell.
 
 import { el, number, probability, small, visible } from "./dom.js";
-import { OWN, column } from "./tree.js";
+import { column } from "./record.js";
+import { puctOf, scoreText } from "./search.js";
+import { OWN } from "./tree.js";
 
 export const VERDICTS = {
   root: "root",
@@ -23,30 +25,22 @@ export function renderNode(root, step, node, header) {
     el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: VERDICTS[facts.verdict] }),
     el("code", { text: visible(facts.text, 40) }),
   );
-  const formula = node > 0 ? puct(step.tree, node, header.method_settings) : null;
-  root.replaceChildren(...[head, list, formula, el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
+  const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
+  root.replaceChildren(...[head, list, score, el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
 function nodeFacts(step, node, settings) {
   const { tree } = step;
   const rank = tree.rank[node];
   const rows = [
-    ["visits N", number(column(tree, "visits", node), 0)],
-    ["value Q", small(column(tree, "value", node))],
-    ["prior P", probability(column(tree, "prior", node))],
-    ["PUCT", small(scoreOf(tree, node, settings))],
+    ["visits N", number(column(tree, "visits")[node], 0)],
+    ["value Q", small(column(tree, "value")[node])],
+    ["prior P", probability(column(tree, "prior")[node])],
+    ["PUCT", scoreText(column(tree, "score")[node])],
     ["target's p", step.exists ? "–" : probability(tree.probability[node])],
     ["rank", rank && !step.exists ? String(rank) : "–"],
   ];
   return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
-}
-
-// As recorded; while the search is replayed, as the formula gives it.
-function scoreOf(tree, node, settings) {
-  const recorded = column(tree, "score", node);
-  if (recorded !== null || !node) return recorded;
-  const f = puctOf(tree, node, settings);
-  return f ? f.score : null;
 }
 
 function ownFacts(step) {
@@ -73,19 +67,9 @@ function why(step, node) {
   }[tree.reason[node]];
 }
 
-// PUCT = Q + (c1 + ln((Np + c2 + 1) / c2)) · P · √Np / (1 + N); Np is the parent's visits.
-export function puctOf(tree, node, settings) {
-  const parent = column(tree, "visits", tree.parents[node]);
-  const [n, q, p] = ["visits", "value", "prior"].map((name) => column(tree, name, node));
-  const { c1, c2 } = settings;
-  if ([parent, n, p, c1, c2].some((v) => typeof v !== "number")) return null;
-  const pull = c1 + Math.log((parent + c2 + 1) / c2);
-  const explore = (pull * p * Math.sqrt(parent)) / (1 + n);
-  return { parent, n, q: q || 0, p, c1, log: pull - c1, explore, score: (q || 0) + explore };
-}
-
 function puct(tree, node, settings) {
-  const recorded = column(tree, "score", node);
+  const recorded = column(tree, "score")[node];
+  if (recorded === Infinity) return formula("PUCT = ∞: the published search visits every child once first");
   const f = puctOf(tree, node, settings);
   const fits = f && (recorded === null || Math.abs(recorded - f.score) < 0.005 * Math.max(1, Math.abs(f.score)));
   if (!fits) return plainScore(tree, node, recorded);
@@ -100,8 +84,12 @@ function puct(tree, node, settings) {
 }
 
 function plainScore(tree, node, recorded) {
-  const explore = column(tree, "exploration", node);
+  const explore = column(tree, "exploration")[node];
   if (recorded === null) return null;
-  const text = explore === null ? `score ${small(recorded)}` : `score = Q + U = ${small(column(tree, "value", node))} + ${small(explore)} = ${small(recorded)}`;
+  const text = explore === null ? `score ${small(recorded)}` : `score = Q + U = ${small(column(tree, "value")[node])} + ${small(explore)} = ${small(recorded)}`;
+  return formula(text);
+}
+
+function formula(text) {
   return el("div", { class: "ax-formula" }, el("p", { class: "ax-sum", text }));
 }

@@ -1,6 +1,6 @@
 // The line under the buttons: progress, and what went wrong, in words.
 
-import { setText, toggleClass } from "./dom.js";
+import { toggleClass, withCode } from "./dom.js";
 
 export function mountNotice(element, props, watch) {
   const box = element.querySelector(".ax-notice");
@@ -9,7 +9,7 @@ export function mountNotice(element, props, watch) {
   const show = () => {
     const notice = props.value ? JSON.parse(props.value) : { kind: "", text: "", fraction: null };
     box.dataset.kind = notice.kind;
-    setText(text, notice.text);
+    text.replaceChildren(...withCode(notice.text));
     box.hidden = !notice.text;
     meter.hidden = notice.kind !== "busy";
     toggleClass(meter, "ax-unknown", notice.fraction === null);

@@ -6,7 +6,7 @@ export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const PLEASANT = 14; // seconds a replay should last
 
 export function createState(race) {
-  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, hover: null, following: false, simulation: null };
+  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, hover: null, following: false, moment: null };
 }
 
 export function createPlayer(state, changed) {
@@ -52,7 +52,7 @@ export function createPlayer(state, changed) {
   function selectStep(index) {
     state.step = index;
     state.hover = null;
-    state.simulation = null;
+    state.moment = null;
     const step = lane() && lane().steps[index];
     state.node = step && step.path.length > 1 ? step.path[step.path.length - 1] : 0;
   }

@@ -47,6 +47,11 @@ function emptyLane({ header, colours }) {
   return { header, colours, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
 }
 
+// A column of a tree, an entry a node; nothing but nulls where the method does not fill it.
+export function column(tree, name) {
+  return tree.columns[name] || new Array(tree.tokens.length).fill(null);
+}
+
 export function last(list, otherwise) {
   return list.length ? list[list.length - 1] : otherwise;
 }
@@ -67,14 +72,13 @@ export function stepsDone(lane, time) {
   return low;
 }
 
-// A lane's figures after its first `done` steps.
+// What the time of a step is made of, in the order in which it passes.
+export const PARTS = ["draft", "verify", "commit", "update"];
+
+// A lane's figures after its first `done` steps; each part in seconds.
 export function figures(lane, done) {
-  const sum = { draft: 0, verify: 0, update: 0 };
-  for (const { seconds } of lane.steps.slice(0, done)) {
-    sum.draft += seconds.draft;
-    sum.verify += seconds.verify + seconds.commit;
-    sum.update += seconds.update;
-  }
+  const sum = { draft: 0, verify: 0, commit: 0, update: 0 };
+  for (const { seconds } of lane.steps.slice(0, done)) for (const part of PARTS) sum[part] += seconds[part];
   const tokens = done ? lane.counts[done - 1] : 0;
   const seconds = done ? lane.ends[done - 1] : 0;
   return { tokens, seconds, passes: done, rate: seconds ? tokens / seconds : 0, perPass: done ? tokens / done : 0, ...sum };

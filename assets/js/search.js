@@ -1,46 +1,138 @@
-// The search that made a draft, simulation by simulation: what had been visited after the first k of them.
+// The search that made a draft, simulation by simulation, each in four phases. A moment counts phases from the first on.
 
-import { visible } from "./dom.js";
+import { column } from "./record.js";
+import { small, visible } from "./dom.js";
 
-// A copy of the step as the search saw it after `k` simulations: its own counts and means, no verdicts yet.
-export function searchedStep(step, k) {
-  const n = step.tree.tokens.length;
-  const visits = new Array(n).fill(0);
-  const rewards = new Array(n).fill(0);
-  const open = new Set([0]);
-  for (const simulation of step.simulations.slice(0, k)) {
-    for (const node of trail(simulation)) {
+export const PHASES = ["selection", "expansion", "reward", "backup"];
+
+export function moments(step) {
+  return PHASES.length * step.simulations.length;
+}
+
+// Which simulation a moment belongs to (0: none has begun) and which of its phases it is.
+export function phaseAt(moment) {
+  const k = Math.ceil(moment / PHASES.length);
+  return { k, phase: k ? moment - PHASES.length * (k - 1) - 1 : -1 };
+}
+
+// A copy of the step as the search stood at a moment: its own counts, means and scores, no verdicts yet.
+export function searchedStep(step, moment, settings) {
+  const { k, phase } = phaseAt(moment);
+  const counted = phase === PHASES.length - 1 ? k : Math.max(0, k - 1);
+  const visited = (simulation) => trail(simulation, step, settings);
+  const { visits, rewards } = tally(step, counted, visited);
+  const open = new Set(step.simulations.slice(0, phase > 0 ? k : counted).map((s) => s.expanded));
+  const value = visits.map((count, i) => (count ? rewards[i] / count : null));
+  const columns = { prior: column(step.tree, "prior"), visits, value };
+  const exists = step.tree.parents.map((parent, node) => node === 0 || open.has(parent));
+  const verdict = visits.map((count, node) => (node ? (count ? "searched" : "opened") : "root"));
+  const now = k ? step.simulations[k - 1] : null;
+  const shown = now ? (phase < 2 ? kept(now.selected) : visited(now)) : [];
+  const tree = { ...step.tree, columns, verdict };
+  columns.score = scores(tree, exists, settings);
+  return { ...step, tree, exists, trail: new Set(shown), scores: decisive(columns.score, tree, shown) };
+}
+
+function tally(step, count, visited) {
+  const visits = new Array(step.tree.tokens.length).fill(0);
+  const rewards = [...visits];
+  for (const simulation of step.simulations.slice(0, count)) {
+    for (const node of visited(simulation)) {
       visits[node] += 1;
       rewards[node] += simulation.reward;
     }
-    if (simulation.expanded >= 0) open.add(simulation.expanded);
   }
-  const value = visits.map((count, i) => (count ? rewards[i] / count : null));
-  const exists = step.tree.parents.map((parent, node) => node === 0 || (k > 0 && open.has(parent) && parent >= 0));
-  const columns = { prior: step.tree.columns.prior || new Array(n).fill(null), visits, value };
-  const tree = { ...step.tree, columns, verdict: visits.map((count, node) => (node ? (count ? "searched" : "opened") : "root")) };
-  return { ...step, tree, exists, trail: new Set(k ? trail(step.simulations[k - 1]) : []) };
+  return { visits, rewards };
 }
 
-// Whether the simulations account for every visit on record; a draft that was cut afterwards has lost some.
-export function canReplay(step) {
-  const recorded = step.tree.columns.visits;
-  if (!step.simulations.length || !recorded) return false;
-  const counted = searchedStep(step, step.simulations.length).tree.columns.visits;
-  return counted.length === recorded.length && counted.every((count, i) => count === (recorded[i] || 0));
+// Whether the simulations account for every visit on record; a draft that was cut afterwards may have lost some.
+export function canReplay(step, settings) {
+  const recorded = column(step.tree, "visits");
+  if (!step.simulations.length) return false;
+  const { visits } = tally(step, step.simulations.length, (simulation) => trail(simulation, step, settings));
+  return visits.every((count, node) => count === (recorded[node] || 0));
 }
 
-// The nodes of one simulation that are part of the draft, each once.
-function trail({ selected, expanded }) {
-  return [...new Set([...selected, expanded])].filter((node) => node >= 0);
+// The nodes of the draft whose counts a simulation raises, each once. The published search samples on from the first
+// child of the node it expands, so that this child is counted too.
+function trail({ selected, expanded }, step, settings) {
+  const nodes = [...new Set([...kept(selected), ...kept([expanded])])];
+  const { parents } = step.tree;
+  if (settings.preset !== "paper" || expanded < 0 || depthOf(parents, expanded) >= settings.depth - 1) return nodes;
+  const first = parents.indexOf(expanded);
+  return first < 0 ? nodes : [...nodes, first];
 }
 
-export function searchText(step, k) {
+function kept(nodes) {
+  return nodes.filter((node) => node >= 0);
+}
+
+function depthOf(parents, node) {
+  return node > 0 ? 1 + depthOf(parents, parents[node]) : 0;
+}
+
+// PUCT = Q + (c1 + ln((Np + c2 + 1) / c2)) · P · √Np / (1 + N); Np is the parent's visits.
+export function puctOf(tree, node, settings) {
+  const parent = column(tree, "visits")[tree.parents[node]];
+  const [n, q, p] = ["visits", "value", "prior"].map((name) => column(tree, name)[node]);
+  const { c1, c2 } = settings;
+  if ([parent, n, p, c1, c2].some((v) => typeof v !== "number")) return null;
+  const pull = c1 + Math.log((parent + c2 + 1) / c2);
+  const explore = (pull * p * Math.sqrt(parent)) / (1 + n);
+  return { parent, n, q: q || 0, p, c1, log: pull - c1, explore, score: (q || 0) + explore };
+}
+
+// Every node's score as the selection would see it. The published search takes every child once before any twice, as if
+// the score of one that was not visited yet had no bound.
+function scores(tree, exists, settings) {
+  return tree.parents.map((_, node) => {
+    const known = node && exists[node] ? puctOf(tree, node, settings) : null;
+    return known && settings.preset === "paper" && !known.n ? Infinity : known && known.score;
+  });
+}
+
+// The scores between which the selection decides: those of the children of the nodes it goes through.
+function decisive(all, tree, shown) {
+  return new Map([...all.entries()].filter(([node, score]) => score !== null && shown.includes(tree.parents[node])));
+}
+
+export function scoreText(score) {
+  return score === Infinity ? "∞" : small(score);
+}
+
+// What happens at a moment, in words.
+export function searchText(step, moment, settings) {
   const total = step.simulations.length;
-  if (k === null || k >= total) return `all ${total} simulations; then the target's verdict`;
-  if (k === 0) return "before the first simulation: the root alone";
-  const simulation = step.simulations[k - 1];
-  const names = trail(simulation).map((node) => visible(step.tree.texts[node], 12));
-  const outside = simulation.selected.includes(-1) || simulation.expanded < 0 ? " › one outside the draft" : "";
-  return `simulation ${k} of ${total}: ${names.join(" › ")}${outside}, reward ${simulation.reward.toFixed(3)}`;
+  if (moment === null) return `${total} simulations are over; the picture shows the target's verdict.`;
+  const { k, phase } = phaseAt(moment);
+  if (!k) return "Before the first simulation there is the root alone.";
+  return `Simulation ${k} of ${total}: ${phaseText(step, step.simulations[k - 1], PHASES[phase], settings)}`;
+}
+
+function phaseText(step, simulation, phase, settings) {
+  const name = (node) => (node < 0 ? "a node outside the draft" : `“${visible(step.tree.texts[node], 12)}”`);
+  const { selected, expanded, reward } = simulation;
+  const published = settings.preset === "paper";
+  return {
+    selection: selected.length > 1 ? `down to the child of the highest PUCT: ${selected.map(name).join(" › ")}.` : `it stops at the root, ${name(0)}.`,
+    expansion: `${name(expanded)} opens: its successors in the matrix become its children.`,
+    reward: published
+      ? `reward ${small(reward)}: 1 and the probabilities along a path sampled on from there.`
+      : `reward ${small(reward)}: the probability of ${name(expanded)}, multiplied along its path.`,
+    backup: `every node on the path counts one visit more and takes ${small(reward)} into its mean Q.`,
+  }[phase];
+}
+
+// Why there is no search to replay; an empty text where there is.
+export function searchNote(step, header) {
+  const { search } = header.method_settings;
+  if (step.tree.tokens.length < 2 || header.method === "plain") return "";
+  if (!step.simulations.length) return withoutSimulations(search, header.label);
+  return canReplay(step, header.method_settings) ? "" : "This draft lost a part of its search tree, so that its simulations cannot be counted again.";
+}
+
+function withoutSimulations(search, label) {
+  if (search === "mcts") return "This record holds no simulations of the search.";
+  if (search) return `The search was ${search}: it makes the draft in one sweep, without simulations.`;
+  return `${label} drafts without a search: there are no simulations to replay.`;
 }

@@ -2,7 +2,9 @@
 
 import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
 import { VERDICTS } from "./node.js";
-import { OWN, column, treeNodes } from "./tree.js";
+import { column } from "./record.js";
+import { scoreText } from "./search.js";
+import { OWN, treeNodes } from "./tree.js";
 
 export function renderWalk(body, step) {
   body.replaceChildren(...step.choices.map((choice, i) => walkRow(step, choice, i)));
@@ -131,11 +133,12 @@ function nodeRow(step, node) {
   const own = node.id === OWN;
   const choice = step.choices[step.choices.length - 1];
   const cell = (text) => el("td", { class: "ax-num", text });
-  const value = (name, format) => cell(own ? "–" : format(column(tree, name, node.id)));
+  const value = (name, format) => cell(own ? "–" : format(column(tree, name)[node.id]));
   const token = el("td", {}, el("code", { text: visible(node.text, 15) }));
   token.style.paddingLeft = `${6 + 7 * node.x}px`;
-  const p = own ? choice && choice.probability : tree.probability[node.id];
-  const rank = own ? choice && choice.rank : tree.rank[node.id];
+  const spoken = !step.exists;
+  const p = own ? choice && choice.probability : spoken ? tree.probability[node.id] : null;
+  const rank = own ? choice && choice.rank : spoken && tree.rank[node.id];
   return el(
     "tr",
     { "data-node": node.id, tabindex: -1 },
@@ -145,7 +148,7 @@ function nodeRow(step, node) {
     value("prior", probability),
     value("visits", (count) => number(count, 0)),
     value("value", small),
-    value("score", small),
+    value("score", scoreText),
     cell(probability(p)),
     cell(rank ? String(rank) : "–"),
   );

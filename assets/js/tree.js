@@ -1,7 +1,9 @@
 // The draft tree, drawn by Plotly at positions that came with the step. Colour, shape and text tell verdicts apart.
 
-import { cssColour, el, plotText, plural, visible } from "./dom.js";
-import { FONT, MONO, PLOT_CONFIG } from "./charts.js";
+import { cssToken, el, plotText, plural, visible } from "./dom.js";
+import { PLOT_CONFIG } from "./charts.js";
+import { column } from "./record.js";
+import { scoreText } from "./search.js";
 
 const ROWS = { roomy: 30, tight: 25, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
 const COLUMN = { least: 92, most: 168 };
@@ -30,18 +32,15 @@ export function treeNodes(step, layout) {
     y: layout.y[i],
     text: tree.texts[n],
     verdict: tree.verdict[n],
-    visits: column(tree, "visits", n),
+    visits: column(tree, "visits")[n],
+    score: step.scores && step.scores.has(n) ? scoreText(step.scores.get(n)) : null,
   }));
   if (layout.own && !step.exists) {
     const [x, y] = layout.own;
     const text = step.texts[step.texts.length - 1];
-    nodes.push({ id: OWN, parent: step.path[step.path.length - 1], x, y, text, verdict: "own", visits: null });
+    nodes.push({ id: OWN, parent: step.path[step.path.length - 1], x, y, text, verdict: "own", visits: null, score: null });
   }
   return nodes.filter((node) => !node.hidden);
-}
-
-export function column(tree, name, node) {
-  return tree.columns[name] ? tree.columns[name][node] : null;
 }
 
 export function createTree(root, { onHover, onPick }) {
@@ -133,14 +132,14 @@ function plotLayout({ width, height }) {
     hovermode: "closest",
     hoverdistance: 24,
     dragmode: false,
-    font: { family: MONO, size: 12 },
+    font: { family: cssToken("--ax-mono"), size: 12 },
     xaxis: { ...axis, range: [0, width] },
     yaxis: { ...axis, range: [height, 0] },
   };
 }
 
 function styles() {
-  const c = (name) => cssColour(`--ax-${name}`);
+  const c = (name) => cssToken(`--ax-${name}`);
   return {
     root: { colour: c("ink"), symbol: "circle", dash: "solid", text: c("ink") },
     accepted: { colour: c("accept"), symbol: "circle", dash: "solid", text: c("ink") },
@@ -206,11 +205,12 @@ function diameter(node, most) {
 
 function nodeTrace(nodes, place, kind, style, most, letters) {
   const mine = nodes.filter((n) => n.verdict === kind);
-  const muted = cssColour("--ax-muted");
+  const muted = cssToken("--ax-muted");
   const label = (n) => {
     const text = plotText(visible(n.text, letters));
-    const visits = n.visits === null ? "" : ` <span style="font-size:10px;color:${muted}">${Math.round(n.visits)}</span>`;
-    return kind === "accepted" || kind === "own" ? `<b>${text}</b>${visits}` : text + visits;
+    const numbers = [n.visits === null ? null : Math.round(n.visits), n.score].filter((value) => value !== null).join(" · ");
+    const suffix = numbers ? ` <span style="font-size:10px;color:${muted}">${numbers}</span>` : "";
+    return n.onTrail || kind === "accepted" || kind === "own" ? `<b>${text}</b>${suffix}` : text + suffix;
   };
   return {
     type: "scatter",
@@ -221,12 +221,12 @@ function nodeTrace(nodes, place, kind, style, most, letters) {
     hoverinfo: "none",
     text: mine.map(label),
     textposition: "top right",
-    textfont: { family: MONO, size: 12, color: style.text },
+    textfont: { family: cssToken("--ax-mono"), size: 12, color: style.text },
     cliponaxis: false,
     marker: {
       symbol: style.symbol,
       size: mine.map((n) => diameter(n, most)),
-      color: style.symbol.endsWith("open") ? cssColour("--ax-card") : style.colour,
+      color: style.symbol.endsWith("open") ? cssToken("--ax-card") : style.colour,
       line: { color: style.colour, width: 1.5 },
       opacity: 1,
       ...(style.symbol.endsWith("open") ? { color: style.colour } : {}),
@@ -242,7 +242,7 @@ function tickTrace(nodes, place, most) {
     x: mine.map((n) => place(n)[0]),
     y: mine.map((n) => place(n)[1]),
     text: mine.map(() => "<b>✓</b>"),
-    textfont: { family: FONT, size: 11, color: cssColour("--ax-on-accept") },
+    textfont: { family: cssToken("--ax-sans"), size: 11, color: cssToken("--ax-on-accept") },
     textposition: "middle center",
     hoverinfo: "skip",
   };
@@ -257,7 +257,7 @@ function ringTrace(node, place, most) {
     x: [x],
     y: [y],
     hoverinfo: "skip",
-    marker: { ...marker, color: cssColour("--ax-ink"), line: { color: cssColour("--ax-ink"), width: 2 } },
+    marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } },
   };
 }
 

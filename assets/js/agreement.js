@@ -1,0 +1,110 @@
+// How near the matrix is to the model at each step's root: a curve over the run for each of its parts, and a table.
+
+import { PLOT_CONFIG, lineKey, lineLayout } from "./charts.js";
+import { cssToken, el, setText, small } from "./dom.js";
+
+const WINDOW = 8; // steps that a point of the curve is the mean of
+
+export const MEASURES = {
+  total_variation: "Total variation",
+  top_1: "Overlap of the most probable token",
+  top_4: "Overlap of the 4 most probable",
+  top_12: "Overlap of the 12 most probable",
+};
+const MEANING = {
+  total_variation: "The share of probability that would have to move for the two to agree: 0 is the model itself, 1 has nothing in common with it.",
+  top_1: "How often the model's most probable token is also the matrix's most probable.",
+  top_4: "The share of the model's 4 most probable tokens that are among the matrix's 4.",
+  top_12: "The share of the model's 12 most probable tokens that are among the matrix's 12.",
+};
+export const PARTS_OF_MATRIX = {
+  base: { label: "base, as shipped", dash: "2px,3px", colour: "--ax-muted" },
+  overlay: { label: "overlay, learned in this session", dash: "9px,4px", colour: "--ax-accept" },
+  session: { label: "session: both, what drafts", dash: "solid", colour: "--ax-aded" },
+};
+
+// One part's values, an entry a step; null where the step has none.
+export function values(steps, who, measure) {
+  return steps.map((step) => {
+    const found = step.agreement.find((agreement) => agreement.who === who);
+    return found ? found[measure] : null;
+  });
+}
+
+// The mean of the last `size` known values at each place.
+export function movingMean(list, size) {
+  return list.map((_, i) => mean(list.slice(Math.max(0, i - size + 1), i + 1)));
+}
+
+export function mean(list) {
+  const known = list.filter((value) => value !== null);
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
+
+export function createAgreement(part, changed) {
+  const picker = part("agreement-measure");
+  picker.append(...Object.entries(MEASURES).map(([value, text]) => el("option", { value, text })));
+  picker.addEventListener("change", changed);
+  part("agreement-every").addEventListener("toggle", changed);
+  part("agreement-key").replaceChildren(...Object.values(PARTS_OF_MATRIX).map(partKey));
+  let drawn = "";
+
+  function render(Plotly, race, lane, index, look) {
+    const known = lane.steps.some((step) => step.agreement.length);
+    part("agreement-card").hidden = !known;
+    if (!known) return;
+    const measure = picker.value;
+    const key = [race.id, race.lanes.indexOf(lane), lane.steps.length, index, measure, part("agreement-every").open, look, part("agreement").clientWidth].join("/");
+    if (!Plotly || key === drawn) return;
+    drawn = key;
+    setText(part("agreement-meaning"), MEANING[measure]);
+    Plotly.react(part("agreement"), traces(lane.steps, measure), lineLayout(part("agreement"), axes(lane.steps.length), index + 1), PLOT_CONFIG);
+    part("agreement-now").replaceChildren(...nowRows(lane.steps, index, measure));
+    part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(lane.steps, index, measure) : []));
+  }
+  return { render };
+}
+
+function partKey({ label, dash, colour }) {
+  const key = el("span", { class: "ax-key" }, lineKey(dash), label);
+  key.style.setProperty("--lane", `var(${colour})`);
+  return key;
+}
+
+function traces(steps, measure) {
+  const x = steps.map((_, i) => i + 1);
+  return Object.entries(PARTS_OF_MATRIX).flatMap(([who, { dash, colour }]) => {
+    const all = values(steps, who, measure);
+    const common = { type: "scatter", x, hoverinfo: "none" };
+    const curve = { ...common, mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
+    const dots = { ...common, mode: "markers", y: all, opacity: 0.35, marker: { color: cssToken(colour), size: 4 } };
+    return who === "session" ? [dots, curve] : [curve];
+  });
+}
+
+function axes(count) {
+  return {
+    x: { range: [0.5, count + 0.5], nticks: 6, tickformat: "d", title: "step" },
+    y: { range: [-0.02, 1.02], tickvals: [0, 0.5, 1] },
+  };
+}
+
+function nowRows(steps, index, measure) {
+  return Object.entries(PARTS_OF_MATRIX).map(([who, { label }]) => {
+    const seen = steps.flatMap((step) => step.agreement.filter((agreement) => agreement.who === who));
+    const cells = [values(steps.slice(index, index + 1), who, measure)[0], mean(values(steps, who, measure))];
+    const unseen = seen.filter((agreement) => agreement.unseen).length;
+    return el("tr", {}, el("th", { scope: "row", text: label }), ...cells.map(cell), el("td", { class: "ax-num", text: `${unseen} of ${seen.length}` }));
+  });
+}
+
+function stepRows(steps, index, measure) {
+  const columns = Object.keys(PARTS_OF_MATRIX).map((who) => values(steps, who, measure));
+  return steps.map((_, i) =>
+    el("tr", { class: i === index ? "ax-picked" : null }, el("th", { scope: "row", text: String(i + 1) }), ...columns.map((list) => cell(list[i]))),
+  );
+}
+
+function cell(value) {
+  return el("td", { class: "ax-num", text: small(value) });
+}

@@ -1,0 +1,56 @@
+// Where each lane's time goes: one stacked bar a lane, milliseconds for one token, all bars on one scale.
+
+import { el, milliseconds, setText } from "./dom.js";
+import { paintLane } from "./lanes.js";
+import { PARTS, figures, plainLast, stepsDone } from "./record.js";
+
+export function createTimes(root) {
+  let views = [];
+
+  function rebuild(race) {
+    views = race.lanes.map(createRow);
+    root.replaceChildren(...plainLast(views, race.lanes).map((view) => view.row));
+  }
+
+  function render(state) {
+    const costs = views.map(({ lane }) => perToken(figures(lane, stepsDone(lane, state.time))));
+    const most = Math.max(...costs.map((cost) => cost.total));
+    views.forEach((view, i) => renderRow(view, costs[i], most));
+  }
+  return { rebuild, render };
+}
+
+// Seconds for one token, by part, from a lane's figures.
+export function perToken(now) {
+  const cost = Object.fromEntries(PARTS.map((part) => [part, now.tokens ? now[part] / now.tokens : 0]));
+  return { ...cost, total: PARTS.reduce((sum, part) => sum + cost[part], 0) };
+}
+
+function createRow(lane) {
+  const view = {
+    lane,
+    value: el("span", { class: "ax-times-value" }),
+    bar: el("div", { class: "ax-split", "aria-hidden": "true" }, ...PARTS.map((part) => el("i", { class: `ax-${part}` }))),
+    shares: el("span", { class: "ax-shares" }),
+  };
+  const label = el("span", { class: "ax-times-label", text: lane.header.label });
+  view.row = el("li", {}, label, view.value, view.bar, view.shares);
+  paintLane(view.row, lane);
+  return view;
+}
+
+function renderRow({ bar, value, shares }, cost, most) {
+  PARTS.forEach((part, i) => (bar.children[i].style.width = most ? `${(100 * cost[part]) / most}%` : "0"));
+  setText(value, cost.total ? milliseconds(cost.total) : "–");
+  setText(shares, sharesText(cost));
+}
+
+// The parts that took any time, in percent; a forward pass alone needs no words.
+export function sharesText(cost) {
+  const words = PARTS.filter((part) => cost[part] > 0).map((part) => `${part} ${percent(cost[part] / cost.total)}`);
+  return words.length ? `${words.join(" · ")} %` : "";
+}
+
+function percent(share) {
+  return share < 0.01 ? "<1" : String(Math.round(100 * share));
+}

@@ -1,0 +1,44 @@
+// The record on the page: figures, clocks and the file it saves.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { PARTS, emptyRace, figures, plainLast, readLines, stepsDone, toFile } from "../../assets/js/record.js";
+import { perToken, sharesText } from "../../assets/js/times.js";
+
+const seconds = { draft: 0.1, verify: 0.6, commit: 0.1, update: 0.2 };
+const step = (emitted) => ({ emitted, seconds, tree: { tokens: [0], columns: {} } });
+const line = (event) => `${JSON.stringify(event)}\n`;
+const head = line({ t: "race", id: 7, source: "run", title: "", lanes: ["plain", "aded"].map((method) => ({ header: { method } })) });
+const first = head + line({ t: "step", lane: 1, step: step([5, 6]), layout: {} });
+
+test("a growing string is read once, a new race starts over", () => {
+  const race = readLines(emptyRace(), first);
+  assert.equal(readLines(race, first + line({ t: "step", lane: 1, step: step([7]), layout: {} })), race);
+  assert.deepEqual(race.lanes[1].counts, [2, 3]);
+  assert.notEqual(readLines(race, head.replace('"id":7', '"id":8')), race);
+});
+
+test("a lane's figures are sums over its finished steps", () => {
+  const lane = readLines(emptyRace(), first + line({ t: "step", lane: 1, step: step([7]), layout: {} })).lanes[1];
+  const now = figures(lane, 2);
+  assert.equal(now.tokens, 3);
+  assert.equal(now.perPass, 1.5);
+  for (const part of PARTS) assert.ok(Math.abs(now[part] - 2 * seconds[part]) < 1e-12);
+  assert.equal(stepsDone(lane, 1), 1);
+  assert.equal(stepsDone(lane, 0.99), 0);
+});
+
+test("the parts of a token's time add up to its time", () => {
+  const lane = readLines(emptyRace(), first).lanes[1];
+  const cost = perToken(figures(lane, 1));
+  assert.ok(Math.abs(cost.total - 0.5) < 1e-12);
+  assert.equal(sharesText(cost), "draft 10 · verify 60 · commit 10 · update 20 %");
+  assert.equal(sharesText(perToken(figures(lane, 0))), "");
+});
+
+test("plain decoding comes last on the page and stays where it was in the file", () => {
+  const { lanes } = readLines(emptyRace(), first);
+  assert.deepEqual(plainLast(["p", "a"], lanes), ["a", "p"]);
+  assert.equal(JSON.parse(toFile({ lanes })).lanes[0].header.method, "plain");
+});

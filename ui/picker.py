@@ -1,0 +1,48 @@
+"""Which methods race: the list behind the picker of methods, and what the visitor chose of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aded.errors import AdedError
+from aded.methods import METHODS
+
+FEWEST, MOST = 2, 6
+"""Methods in a race."""
+DEFAULT = ("plain", "aded", "prompt-lookup")
+
+
+def encode(chosen: Sequence[str] | None, unavailable: Mapping[str, str] | None = None) -> str:
+    """The picker's value: a row for each method, why it cannot run where that is known, and the names that are ticked.
+
+    Args:
+        chosen: names; None keeps what the visitor has ticked meanwhile.
+        unavailable: name to a sentence that ends with the command that mends it; None while no model has been asked.
+    """
+    lacks = unavailable or {}
+    names = ("name", "label", "colour", "colour_dark", "lossless", "description")
+    rows = [{**{n: getattr(method, n) for n in names}, "unavailable": lacks.get(method.name)} for method in METHODS.values()]
+    return json.dumps({"methods": rows, "chosen": None if chosen is None else list(chosen), "fewest": FEWEST, "most": MOST})
+
+
+def decode(value: str | None) -> tuple[str, ...]:
+    """The chosen names in the registry's order, from what a browser sent.
+
+    Raises:
+        AdedError: fewer than two or more than six of them are methods.
+    """
+    names = _chosen(value)
+    chosen = tuple(name for name in METHODS if name in names)
+    if not FEWEST <= len(chosen) <= MOST:
+        raise AdedError(f"{len(chosen)} methods are chosen; choose two to six")
+    return chosen
+
+
+def _chosen(value: str | None) -> list[Any]:
+    try:
+        names = json.loads(value or "{}").get("chosen")
+    except (ValueError, AttributeError, RecursionError):
+        return []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
