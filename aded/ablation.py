@@ -6,10 +6,8 @@ with each other: same texts, same machine.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Outcome
 from aded.errors import AdedError
 from aded.replay import Record, Report, Tally, replay
-from aded.trace import write_atomically
 from aded.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -40,7 +37,6 @@ SWEEPS: Mapping[str, Sequence[Any]] = {
 """What is changed, and to what."""
 NEEDS_MODEL = "text and rejected nodes"
 COLUMNS = ("tokens_per_step", "drafted_per_step", "draft_ms", "update_ms")
-TITLES = ("tokens a step", "drafted a step", "draft, ms", "update, ms")
 
 
 @dataclass(frozen=True)
@@ -176,73 +172,11 @@ def _run(rows: Sequence[Variant], progress: Any, measure: Callable[[Variant], Re
         figures = {name: round(getattr(report.all, name), 4) for name in COLUMNS}
         by_category = {name: round(tally.tokens_per_step, 4) for name, tally in sorted(report.categories.items())}
         found.append({"setting": row.axis, "value": row.value, "tuned": row.tuned, **figures, "categories": by_category})
+    tuned = {row["setting"]: row["tokens_per_step"] for row in found if row["tuned"]}
+    for line in found:
+        base = tuned.get(line["setting"])
+        line["change"] = line["tokens_per_step"] / base - 1 if base else None
     return found
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The results as a Markdown table; what is tuned is set in bold, and each row's change is against it."""
-    lines = [f"| setting | value | {' | '.join(TITLES)} | change |", "|---|---|" + "---|" * (len(TITLES) + 1)]
-    tuned = {row["setting"]: row["tokens_per_step"] for row in rows if row["tuned"]}
-    for row in rows:
-        value = f"**{row['value']}**" if row["tuned"] else str(row["value"])
-        base = tuned.get(row["setting"])
-        change = "" if row["tuned"] or not base else f"{row['tokens_per_step'] / base - 1:+.1%}"
-        figures = (f"{row[name]:.{digits}f}" for name, digits in zip(COLUMNS, (3, 1, 3, 3)))
-        lines.append(f"| {row['setting']} | {value} | {' | '.join(figures)} | {change} |")
-    return "\n".join(lines)
-
-
-def page(rows: Sequence[Mapping[str, Any]], title: str) -> str | None:
-    """The results as one page of charts that needs no network, or None where Plotly is not installed."""
-    try:
-        import plotly.graph_objects as go
-        from plotly.io import to_html
-    except ImportError:
-        return None
-    charts: list[str] = []
-    for axis in dict.fromkeys(row["setting"] for row in rows):
-        part = [row for row in rows if row["setting"] == axis]
-        names = [str(row["value"]) for row in part]
-        figure = go.Figure(layout={"title": {"text": axis}, "template": "plotly_white", "height": 340})
-        colours = ["#7a3fb0" if row["tuned"] else "#b9a3d3" for row in part]
-        figure.add_trace(
-            go.Bar(
-                x=names,
-                y=[row["tokens_per_step"] for row in part],
-                marker_color=colours,
-                text=[f"{row['tokens_per_step']:.2f}" for row in part],
-                customdata=[row["draft_ms"] for row in part],
-                hovertemplate="%{x}: %{y:.3f} tokens a step, draft %{customdata:.3f} ms<extra></extra>",
-            )
-        )
-        figure.update_xaxes(type="category")
-        figure.update_yaxes(title="tokens a step")
-        charts.append(to_html(figure, full_html=False, include_plotlyjs=not charts, div_id=f"ablation-{axis}"))
-    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>'
-    said = f"<h1>{escape(title)}</h1>{''.join(charts)}"
-    return f'{head}<body style="font-family: system-ui, sans-serif; margin: 2rem">{said}</body></html>'
-
-
-def write(results: Mapping[str, Any], folder: Path) -> None:
-    """Write ``ablation.json``, ``ablation.md`` and, where Plotly is installed, ``ablation.html``.
-
-    Raises:
-        AdedError: the folder cannot be made or written to.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AdedError(f"cannot make the folder {folder}: {error.strerror}; choose another --out") from None
-    write_atomically(folder / "ablation.json", (dumps(results) + "\n").encode())
-    write_atomically(folder / "ablation.md", (table(results["rows"]) + "\n").encode())
-    html = page(results["rows"], f"ADED, one setting changed at a time: {results['source']}")
-    if html is not None:
-        write_atomically(folder / "ablation.html", html.encode())
-
-
-def dumps(results: Mapping[str, Any]) -> str:
-    """The results as one JSON object."""
-    return json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def named_matrices(arguments: Sequence[str], fingerprint: str, vocab_size: int) -> dict[str, TrigramMatrix | None]:
@@ -287,8 +221,8 @@ def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[s
     others = named_matrices(options.matrix, full.fingerprint, full.vocab_size)
     rows = variants(list(others), axes, model=False)
     found = on_records(rows, {"full": full, **others}, full.vocab_size, records, progress)
-    about = {"kind": "recorded", "source": Path(options.recorded).name, "texts": len(records)}
-    return {**about, **results.background(), "command": results.command(), "rows": found}
+    settings = {"source": Path(options.recorded).name, "texts": len(records)}
+    return results.assemble("ablation", None, settings, found, results.background())
 
 
 def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
@@ -311,14 +245,11 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
     rows = variants(list(others), axes, model=True)
     matrices = {"full": matrix_for(model), **others}
     found = on_questions(rows, matrices, model, questions, settings, progress)
-    return {
-        "kind": "live",
+    about = {
         "source": Path(options.questions).name,
         "texts": len(questions),
-        **results.background(model),
-        "command": results.command(),
         "temperature": options.temperature,
         "top_p": options.top_p,
         "max_new_tokens": options.max_new_tokens,
-        "rows": found,
     }
+    return results.assemble("ablation", model, about, found, results.background(model))

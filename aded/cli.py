@@ -122,6 +122,9 @@ def _add_method_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix made with `matrix build`")
     group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
     group.add_argument("--draft-length", type=int, metavar="N", help="most tokens copied; speculative: drafted")
+    group.add_argument(
+        "--feedback", action=argparse.BooleanOptionalAction, default=None, help="aded: learn the target's likeliest tokens too"
+    )
     _add_training_free_options(group)
     _add_trained_options(group)
 
@@ -139,7 +142,7 @@ def _add_training_free_options(group: Any) -> None:
     group.add_argument("--factor", type=float, metavar="X", help="suffix: most nodes by tokens of the end that was found")
     group.add_argument("--least", type=float, metavar="P", help="suffix: smallest probability of a node")
     group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: begin with a corpus of the model's")
-    group.add_argument("--keep", action=either, default=None, help="token-recycling, suffix: remember a session's earlier texts")
+    group.add_argument("--keep", action=either, default=None, help="aded, token-recycling, suffix: remember earlier texts")
 
 
 def _add_trained_options(group: Any) -> None:
@@ -487,20 +490,24 @@ def _matrix_show(options: argparse.Namespace) -> None:
 
 def _matrix_compare(options: argparse.Namespace) -> None:
     from aded import fidelity, terminal
-    from aded.bench import results, tables
 
     with terminal.Progress() as progress:
         found = fidelity.run(options, progress)
-    if options.out:
-        results.write(found, Path(options.out), html=True)
-    print(results.dumps(found, indent=1) if options.json else tables.markdown(found))
+    _tell(found, options)
 
 
 def _ablate(options: argparse.Namespace) -> None:
     from aded import ablation, terminal
 
     with terminal.Progress() as progress:
-        results = ablation.run(options, progress)
+        found = ablation.run(options, progress)
+    _tell(found, options)
+
+
+def _tell(found: dict[str, Any], options: argparse.Namespace) -> None:
+    """Write results where they are wanted, and print them."""
+    from aded.bench import results, tables
+
     if options.out:
-        ablation.write(results, Path(options.out))
-    print(ablation.dumps(results) if options.json else ablation.table(results["rows"]))
+        results.write(found, Path(options.out), html=True)
+    print(results.dumps(found, indent=1) if options.json else tables.markdown(found))

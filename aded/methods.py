@@ -216,7 +216,7 @@ def _trained(name: str) -> Any:
     return call
 
 
-ADED_OPTIONS = ("matrix", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback")
+ADED_OPTIONS = ("matrix", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback", "keep")
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -348,7 +348,7 @@ METHODS: dict[str, Method] = {
             True,
             "One tree from two opinions: Medusa's heads on what comes next, ADED's matrix on what follows from that.",
             _trained("aded_medusa"),
-            ("heads", "matrix", "depth", "successors", "feedback"),
+            ("heads", "matrix", "depth", "successors", "feedback", "keep"),
             missing=_trained("no_heads"),
             sources=("heads",),
         ),

@@ -123,12 +123,12 @@ def test_the_command_prints_a_table_and_writes_results(tmp_path: Path, capsys) -
     arguments = ["ablate", "--recorded", str(tmp_path / "r.jsonl"), "--settings", "corpus,search", "--out", str(out)]
     assert cli.main([*arguments, "--matrix", f"small={tmp_path / 'small'}"]) == 0
     printed = capsys.readouterr().out
-    assert printed == (out / "ablation.md").read_text()
+    assert printed == (out / "table.md").read_text() + "\n"
     assert "| corpus | **full** |" in printed and "| corpus | small |" in printed and "| search | full |" in printed
-    body = json.loads((out / "ablation.json").read_text())
+    body = json.loads((out / "results.json").read_text())
     assert len(body["rows"]) == 3 + len(SWEEPS["search"])
-    if (out / "ablation.html").exists():
-        assert "tokens a step" in (out / "ablation.html").read_text()
+    if (out / "results.html").exists():
+        assert "tokens a step" in (out / "results.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def page(results: Results) -> str | None:
         from plotly.io import to_html
     except ImportError:
         return None
-    figures = {"shape": _curve, "fidelity": _distances}.get(results["kind"], _bars)(go, results)
+    figures = {"shape": _curve, "fidelity": _distances, "ablation": _sweeps}.get(results["kind"], _bars)(go, results)
     charts = [to_html(figure, full_html=False, include_plotlyjs=i == 0) for i, figure in enumerate(figures)]
     title = escape(f"{results['model'] or 'recorded text'}, {results['device']}")
     head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
@@ -79,6 +79,26 @@ def _distances(go: Any, results: Results) -> list[Any]:
             x, y = [r["where"] for r in rows], [r["total_variation"] for r in rows]
             figure.add_trace(go.Scatter(x=x, y=y, name=who, mode="lines+markers"))
         figures += [figure] if any(len(line.x or ()) for line in figure.data) else []
+    return figures
+
+
+def _sweeps(go: Any, results: Results) -> list[Any]:
+    """A chart a setting: tokens a step by its value."""
+    figures = []
+    for setting in dict.fromkeys(row["setting"] for row in results["rows"]):
+        rows = [row for row in results["rows"] if row["setting"] == setting]
+        bar = go.Bar(
+            x=[str(row["value"]) for row in rows],
+            y=[row["tokens_per_step"] for row in rows],
+            marker_color=[METHODS["aded"].colour if row["tuned"] else METHODS["aded"].colour_dark for row in rows],
+            text=[f"{row['tokens_per_step']:.2f}" for row in rows],
+            customdata=[row["draft_ms"] for row in rows],
+            hovertemplate="%{x}: %{y:.3f} tokens a step, draft %{customdata:.3f} ms<extra></extra>",
+        )
+        figure = go.Figure(
+            bar, layout={"title": {"text": f"{setting}: tokens a step"}, "template": "plotly_white", "height": 340}
+        )
+        figures.append(figure.update_xaxes(type="category"))
     return figures
 
 

@@ -23,6 +23,8 @@ def markdown(results: Results) -> str:
         return _shape(results)
     if results["kind"] == "fidelity":
         return "\n\n".join([_headline(results), _fidelity_note(results), table(FIDELITY, results["rows"])]) + "\n"
+    if results["kind"] == "ablation":
+        return "\n\n".join([_headline(results), _ablation_note(results), table(ABLATION, results["rows"])]) + "\n"
     total = [row for row in results["rows"] if row["category"] == ALL]
     columns = LIVE if results["kind"] == "live" else RECORDED
     parts = [_headline(results), table(columns, total), *_notes(results, total)]
@@ -154,6 +156,17 @@ FIDELITY: tuple[Column, ...] = (
 )
 
 
+ABLATION: tuple[Column, ...] = (
+    ("setting", lambda row: row["setting"]),
+    ("value", lambda row: f"**{row['value']}**" if row["tuned"] else str(row["value"])),
+    ("tokens a step", lambda row: number(row["tokens_per_step"], 3)),
+    ("drafted a step", lambda row: number(row["drafted_per_step"], 1)),
+    ("draft ms", lambda row: number(row["draft_ms"], 3)),
+    ("update ms", lambda row: number(row["update_ms"], 3)),
+    ("change", lambda row: "" if row["tuned"] or row["change"] is None else f"{row['change']:+.1%}"),
+)
+
+
 def _times(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}×"
 
@@ -229,6 +242,16 @@ def _fidelity_note(results: Results) -> str:
         f"{results['settings']['texts']} texts of the model, {kept}. Total variation: half the sum of differences of two "
         "distributions, 0 where they are the same. Top k: the share of the model's k most probable tokens that are among the "
         "representative's first k."
+    )
+
+
+def _ablation_note(results: Results) -> str:
+    settings = results["settings"]
+    sampled = f", temperature {settings['temperature']}, top-p {settings['top_p']}" if settings.get("temperature") else ", greedy"
+    how = f"put to the model{sampled}" if results["model"] else "replayed with no model in the loop"
+    return (
+        f"ADED on {settings['texts']} texts, {how}: one setting is changed at a time, everything else stays as tuned (in bold). "
+        "Change: of tokens a step, against the tuned value."
     )
 
 
