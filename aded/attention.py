@@ -53,8 +53,11 @@ def _forward(
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
-    """Whether this is a pass over a few tokens of one text, with an additive mask that all heads share."""
-    if mask is None or mask.dtype != query.dtype or value.shape != key.shape:
+    """Whether this is a pass of fixed shape over a few tokens of one text, with an additive mask that all heads share.
+
+    Keys come in whole parts there. Passes that grow have a new number of them every time, which would mean a new kernel.
+    """
+    if mask is None or mask.dtype != query.dtype or value.shape != key.shape or key.shape[2] % SPLIT:
         return False
     return query.shape[0] == 1 and mask.shape[:2] == (1, 1) and query.shape[2] <= MOST_QUERIES
 

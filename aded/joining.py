@@ -58,6 +58,9 @@ class JoinedLinear(nn.Linear):
         self.joint, self.place = joint, place
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
+        joined = self.joint.weight
+        if self.weight.device != joined.device or self.weight.dtype != joined.dtype:  # a copy that was moved elsewhere
+            return F.linear(input, self.weight, self.bias)
         return self.joint.output(self.place, input)
 
 

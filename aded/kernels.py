@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "seen"])
 def partial(
     query, key, value, mask, sums, stats, scaling, n, seen, q_head, q_row, k_head, k_row, v_head, v_row, m_row,
     GROUP: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr, SPLIT: tl.constexpr, DIM: tl.constexpr,
@@ -28,7 +28,7 @@ def partial(
     tl.store(stats + places * 2 + 1, tl.sum(weights, 1), mask=rows < n)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def combine(sums, stats, out, n, heads, SPLITS: tl.constexpr, ROOM: tl.constexpr, DIM: tl.constexpr):
     """The parts of one query of one head, put together."""
     row, head = tl.program_id(0), tl.program_id(1)

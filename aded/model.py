@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 import aded
-from aded import budget, parallel, selftest, weights
+from aded import attention, budget, parallel, selftest, weights
 from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
 from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool
@@ -77,8 +77,9 @@ class TargetModel:
         on_one_card = self.device.type == "cuda" and not (self.shared or self.spread)
         if on_one_card:
             join_projections(model)
-        self._find_mode(on_one_card)
+        self._find_mode()
         if on_one_card and self.mode == "tree":
+            self.attention = attention.NAME if attention.attach(model) else "stock"
             self.fix_steps(capture=True)
 
     @classmethod
@@ -134,9 +135,15 @@ class TargetModel:
     def fix_steps(self, capture: bool) -> None:
         """Run steps in fixed shapes from now on, captured as CUDA graphs if ``capture``; stay as it is where that goes wrong."""
         self.pool = StepPool(self, capture)
-        if not selftest.fixed_steps_pass(self):
-            self.pool = None
-            self._add_notice("steps of this model cannot be captured: they run one operation at a time")
+        if selftest.fixed_steps_pass(self):
+            return
+        if self.attention != "stock":
+            attention.detach(self.model)
+            self.attention = "stock"
+            self.fix_steps(capture)
+            return
+        self.pool = None
+        self._add_notice("steps of this model cannot be captured: they run one operation at a time")
 
     @property
     def captures(self) -> bool:
@@ -284,10 +291,12 @@ class TargetModel:
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
         return self._forward(**arguments)
 
-    def _find_mode(self, on_one_card: bool) -> None:
+    def _find_mode(self) -> None:
         """Try trees, then chains, then single tokens on this very model, and keep the first that is right."""
-        if (on_one_card and self._attach_attention()) or self._verifies_trees():
-            return
+        for kind in self.masks.candidates():
+            self.mode, self.masks.kind = "tree", kind
+            if selftest.passes(self, selftest.TREE):
+                return
         steps: tuple[tuple[Mode, tuple[int, ...]], ...] = (("chain", selftest.CHAIN), ("plain", selftest.SINGLE))
         for mode, draft in steps:
             self.mode, self.masks.kind = mode, "none"
@@ -300,26 +309,6 @@ class TargetModel:
                 self._add_notice(f"this model verifies {what}")
                 return
         raise AdedError(f"{self.label} cannot be decoded with a cache; use another model")
-
-    def _verifies_trees(self) -> bool:
-        for kind in self.masks.candidates():
-            self.mode, self.masks.kind = "tree", kind
-            if selftest.passes(self, selftest.TREE):
-                return True
-        return False
-
-    def _attach_attention(self) -> bool:
-        """Use our own attention for trees where it applies and is right."""
-        from aded import attention
-
-        if not attention.attach(self.model):
-            return False
-        self.attention = attention.NAME
-        if self._verifies_trees():
-            return True
-        attention.detach(self.model)
-        self.attention = "stock"
-        return False
 
     def _add_notice(self, text: str) -> None:
         self.notice = f"{self.notice}; {text}" if self.notice else text

@@ -48,6 +48,16 @@ def test_separated_layers_of_a_copy_have_weights_of_their_own(family):
         assert torch.equal(model(ids).logits, before)
 
 
+def test_a_copy_in_another_precision_computes_with_its_own_weights():
+    model = tiny_model("llama")
+    ids = torch.tensor([[3, 5, 8, 2]])
+    with torch.inference_mode():
+        before = model(ids).logits
+    join_projections(model)
+    with torch.inference_mode():
+        assert torch.allclose(copy.deepcopy(model).double()(ids).logits.float(), before, atol=1e-5)
+
+
 def test_members_that_are_given_different_inputs_each_use_their_own():
     class Layer(nn.Module):
         def __init__(self):

@@ -116,10 +116,12 @@ def command(arguments: Sequence[str] | None = None) -> str:
 
 
 def commit() -> str | None:
-    """The revision of this code, with a mark where files were changed since; outside a checkout what ``ADED_COMMIT`` says."""
+    """The revision of this code, with a mark where files were changed since; what ``ADED_COMMIT`` says goes before."""
     root = Path(aded.__file__).resolve().parents[1]
+    if said := os.environ.get("ADED_COMMIT"):
+        return said
     if not (root / ".git").exists():
-        return os.environ.get("ADED_COMMIT") or None
+        return None
     revision = _git(root, "rev-parse", "--short=12", "HEAD")
     changed = revision and _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", "aded")
     return f"{revision}, with changes" if changed else revision or None

@@ -1,0 +1,59 @@
+"""Our attention for trees is attention: against the library's own, in Triton's interpreter and on a card."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+from conftest import ROOT
+from torch.nn.functional import scaled_dot_product_attention
+
+from aded import attention
+
+SHAPES = [(9, 3, 1, 256, 64), (9, 3, 64, 384, 64), (4, 4, 33, 384, 32), (8, 2, 128, 128, 128)]
+"""Heads, key heads, queries, keys seen, size of a head."""
+
+
+def largest_difference(heads, key_heads, n, seen, dim, device, dtype):
+    """From float32 attention, for random inputs; keys and values are views of a longer cache, and some parts are masked whole."""
+    torch.manual_seed(n)
+    key, value = (torch.randn(1, key_heads, seen + 128, dim, device=device).to(dtype)[:, :, :seen] for _ in range(2))
+    query = torch.randn(1, n, heads, dim, device=device).to(dtype).transpose(1, 2)
+    visible = torch.rand(n, seen, device=device) < 0.3
+    visible[:, 5], visible[:, 64:120] = True, False
+    mask = torch.zeros(n, seen, dtype=dtype, device=device).masked_fill(~visible, torch.finfo(dtype).min)[None, None]
+    found = attention.tree_attention(query, key, value, mask, 0.125)
+    wide = [t.float().repeat_interleave(heads // key_heads, 1) for t in (key, value)]
+    expected = scaled_dot_product_attention(query.float(), *wide, mask.float(), scale=0.125).transpose(1, 2)
+    return float((found.float() - expected).abs().max())
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with builds of PyTorch for CUDA")
+def test_it_is_attention_in_the_interpreter():
+    program = (
+        "import torch, test_attention as t\n"
+        "assert all(t.largest_difference(*shape, 'cpu', torch.float16) < 2e-3 for shape in t.SHAPES)"
+    )
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", attention.DTYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_it_is_attention_on_a_card(shape, dtype):
+    assert largest_difference(*shape, "cuda", dtype) < (2e-3 if dtype == torch.float16 else 2e-2)
+
+
+def test_it_takes_passes_of_fixed_shape_alone():
+    query, key = torch.zeros(1, 4, 8, 32, dtype=torch.bfloat16), torch.zeros(1, 2, 256, 32, dtype=torch.bfloat16)
+    mask = torch.zeros(1, 1, 8, 256, dtype=torch.bfloat16)
+    assert attention._is_ours(query, key, key, mask)
+    assert not attention._is_ours(query, key, key, None)
+    assert not attention._is_ours(query, key, key, mask.bool())
+    assert not attention._is_ours(query.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), mask)
+    assert not attention._is_ours(query, key[:, :, :200], key[:, :, :200], mask[..., :200])
