@@ -1,11 +1,10 @@
-"""The page as a table of contents: one ``create_*`` a panel, and the events that connect them."""
+"""The page as a table of contents: its panels, and the events that connect them."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,99 +15,36 @@ from aded.errors import AdedError
 from aded.methods import METHODS
 from aded.trace import Race
 from ui import picker, theme
+from ui.controls import Controls, Wording, create_controls
 from ui.models import ModelHolder
-from ui.run import Engine, Form, Notice, Session, Update, failed, run
+from ui.run import Engine, Notice, Session, Update, failed, run
 from ui.wire import Colours, check_drawable, whole
 
 COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
-PRESET_DEFAULT = "as the preset"
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+NOTHING = Notice("", [])
 
 log = logging.getLogger(__name__)
 
 
-def create_panel(name: str, mount: str, value: str | None = None, **settings: Any) -> gr.HTML:
-    """Static markup whose script draws the value, a JSON string: no token ever passes through a template.
-
-    (Not a subclass of ``gr.HTML``: Gradio would write an interface file beside the source of one.)
-    """
-    return gr.HTML(
-        value=value,
-        html_template=theme.template(name),
-        js_on_load=f"{theme.script()}\nmodules.{mount}",
-        apply_default_css=False,
-        elem_id=f"ax-{name}",
-        **settings,
-    )
-
-
-@dataclass(frozen=True)
-class Controls:
-    """The widgets whose values make a ``Form``."""
-
-    prompt: gr.Textbox
-    methods: gr.HTML
-    budget: gr.Textbox
-    numbers: dict[str, gr.Number | gr.Slider]
-    search: dict[str, Any]
-
-    @property
-    def all(self) -> set[Any]:
-        return {self.prompt, self.methods, self.budget, *self.numbers.values(), *self.search.values()}
-
-    def form(self, values: dict[Any, Any]) -> Form:
-        """What the visitor asked for.
-
-        Raises:
-            AdedError: too few or too many methods.
-        """
-        search = {name: values[widget] for name, widget in self.search.items() if values[widget] != PRESET_DEFAULT}
-        return Form(
-            prompt=values[self.prompt] or "",
-            methods=picker.decode(values[self.methods]),
-            budget=values[self.budget] or "auto",
-            numbers={name: values[widget] for name, widget in self.numbers.items()},
-            options={"aded": search},
-        )
-
-
 def build(holder: ModelHolder) -> gr.Blocks:
     """The whole page; nothing of the engine is imported until Run is pressed."""
-    recorded = load_recorded(theme.ASSETS / "traces")
+    recorded, wording = load_recorded(theme.ASSETS / "traces"), Wording()
     with gr.Blocks(title="ADED Explorer", analytics_enabled=False, fill_width=True) as page:
         session = gr.State(Session())
-        create_header()
+        header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
-                prompt = create_prompt()
-                methods = create_methods()
-                start, stop, notice = create_run()
-                numbers, budget = create_settings()
-                search = create_search()
-                choice, upload = create_recorded(recorded)
+                controls, start, stop, notice = create_controls(wording)
+                choice, upload = create_recorded(recorded, wording)
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
-        controls = Controls(prompt, methods, budget, numbers, search)
         connect_run(controls, session, holder, start, stop, view, notice)
         connect_recorded(recorded, choice, upload, view, notice)
-        page.load(lambda: known(holder), None, methods, queue=False, show_progress="hidden", api_visibility="private")
+        connect_link(controls, recorded, header, choice, view, notice)
+        connect_language(header, wording)
+        page.load(lambda: known(holder), None, controls.widgets["methods"], queue=False, **QUIET)
     return page
-
-
-def create_header() -> None:
-    create_panel("header", "header.mountHeader(element);")
-
-
-def create_prompt() -> gr.Textbox:
-    examples = json.loads((theme.ASSETS / "prompts" / "examples.json").read_text("utf-8"))
-    by_name = {example["name"]: example["prompt"] for example in examples}
-    prompt = gr.Textbox(examples[0]["prompt"], label="Prompt", lines=4, max_lines=14, elem_id="ax-prompt")
-    pick = gr.Dropdown(list(by_name), value=examples[0]["name"], label="Example prompts", elem_id="ax-examples")
-    pick.input(lambda name: by_name[name], pick, prompt, queue=False, show_progress="hidden", api_visibility="private")
-    return prompt
-
-
-def create_methods() -> gr.HTML:
-    return create_panel("picker", "picker.mountPicker(element, props, watch);", picker.encode(picker.DEFAULT))
 
 
 def known(holder: ModelHolder) -> Any:
@@ -116,49 +52,20 @@ def known(holder: ModelHolder) -> Any:
     return picker.encode(None, Engine().unavailable(holder.model)) if holder.loaded else gr.skip()
 
 
-def create_run() -> tuple[gr.Button, gr.Button, gr.HTML]:
-    with gr.Row(elem_id="ax-run-row"):
-        start = gr.Button("Run", variant="primary", elem_id="ax-run", min_width=0)
-        stop = gr.Button("Stop", interactive=False, elem_id="ax-stop", min_width=0)
-    return start, stop, create_panel("notice", "notice.mountNotice(element, props, watch);")
-
-
-def create_settings() -> tuple[dict[str, gr.Number | gr.Slider], gr.Textbox]:
-    tokens = gr.Number(96, label="New tokens, at most", precision=None, elem_id="ax-max-new-tokens")
-    budget = gr.Textbox("auto", label="Draft budget in nodes", max_lines=1, elem_id="ax-budget")
-    temperature = gr.Slider(0, 2, value=0, step=0.05, label="Temperature", elem_id="ax-temperature")
-    with gr.Accordion("Sampling", open=False):
-        numbers: dict[str, gr.Number | gr.Slider] = {
-            "max_new_tokens": tokens,
-            "temperature": temperature,
-            "top_p": gr.Slider(0.05, 1, value=1, step=0.05, label="Top-p (1: off)"),
-            "top_k": gr.Number(0, label="Top-k (0: off)", precision=None),
-            "seed": gr.Number(0, label="Seed", precision=None),
-        }
-    return numbers, budget
-
-
-def create_search() -> dict[str, Any]:
-    with gr.Accordion("ADED's search", open=False):
-        return {
-            "preset": gr.Dropdown([("tuned", "tuned"), ("as published", "paper")], value="tuned", label="Preset"),
-            "search": gr.Dropdown([PRESET_DEFAULT, "mcts", "best-first", "greedy", "full"], value=PRESET_DEFAULT, label="Search"),
-            "simulations": gr.Textbox("", label="Simulations", placeholder=PRESET_DEFAULT, max_lines=1),
-            "c1": gr.Textbox("", label="c₁, weight of the prior", placeholder=PRESET_DEFAULT, max_lines=1),
-        }
-
-
-def create_recorded(recorded: dict[str, Race]) -> tuple[gr.Dropdown, gr.UploadButton]:
+def create_recorded(recorded: dict[str, Race], wording: Wording) -> tuple[gr.Dropdown, gr.UploadButton]:
     names = list(recorded)
-    choice = gr.Dropdown(names, value=names[0] if names else None, label="Recorded races", elem_id="ax-recorded")
-    return choice, gr.UploadButton("Open a saved race", file_types=[".json"], file_count="single", elem_id="ax-open")
+    choice = wording.label(
+        gr.Dropdown, "control.recorded", choices=names, value=names[0] if names else None, elem_id="ax-recorded"
+    )
+    upload = wording.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
+    return choice, upload
 
 
 def create_view(recorded: dict[str, Race]) -> gr.HTML:
     first = next(iter(recorded.items()), None)
     value = whole(first[1], COLOURS, "recorded", first[0]) if first else None
-    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())});"
-    return create_panel("race", mount, value, min_height=600)
+    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, window.AdedExplorer.standalone.standalone);"
+    return theme.panel("race", mount, value, min_height=600)
 
 
 def load_recorded(folder: Path) -> dict[str, Race]:
@@ -181,12 +88,11 @@ def title_of(file: Path) -> str:
 def connect_run(
     controls: Controls, session: gr.State, holder: ModelHolder, start: gr.Button, stop: gr.Button, view: gr.HTML, notice: gr.HTML
 ) -> None:
-    outputs = [view, notice, start, stop, controls.methods]
+    outputs = [view, notice, start, stop, controls.widgets["methods"]]
 
     def announce(state: Session) -> list[Any]:
         state.stop.clear()
-        waiting = "Waiting for the model: one race runs at a time."
-        return to_page(Update(notice=Notice("busy", waiting)))
+        return to_page(Update(notice=Notice("busy", [("notice.waiting", {})])))
 
     def race(values: dict[Any, Any]) -> Iterator[list[Any]]:
         try:
@@ -199,31 +105,63 @@ def connect_run(
 
     def halt(state: Session) -> list[Any]:
         state.stop.set()
-        return [encode(Notice("busy", "Stopping after this step…")), gr.update(interactive=False)]
+        return [encode(Notice("busy", [("notice.stopping", {})])), gr.update(interactive=False)]
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    begun = start.click(announce, session, outputs, queue=False, trigger_mode="once", **quiet)
-    begun.then(race, controls.all | {session}, outputs, concurrency_limit=1, concurrency_id="model", **quiet)
-    stop.click(halt, session, [notice, stop], queue=False, **quiet)
+    begun = start.click(announce, session, outputs, queue=False, trigger_mode="once", **QUIET)
+    inputs = {*controls.widgets.values(), session}
+    begun.then(race, inputs, outputs, concurrency_limit=1, concurrency_id="model", **QUIET)
+    stop.click(halt, session, [notice, stop], queue=False, **QUIET)
 
 
 def connect_recorded(
     recorded: dict[str, Race], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
 ) -> None:
     def show(name: str) -> list[Any]:
-        return [whole(recorded[name], COLOURS, "recorded", name), encode(Notice("", ""))]
+        return [whole(recorded[name], COLOURS, "recorded", name), encode(NOTHING)]
 
     def open_file(path: str) -> list[Any]:
         try:
             race = trace.load(path)
             check_drawable(race)
-            return [whole(race, COLOURS, "file", Path(path).name), encode(Notice("", ""))]
+            return [whole(race, COLOURS, "file", Path(path).name), encode(NOTHING)]
         except AdedError as error:
-            return [gr.skip(), encode(Notice("error", f"{Path(path).name}: {error}"))]
+            return [gr.skip(), encode(Notice("error", [("notice.text", {"text": f"{Path(path).name}: {error}"})]))]
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    choice.input(show, choice, [view, notice], **quiet)
-    upload.upload(open_file, upload, [view, notice], **quiet)
+    choice.input(show, choice, [view, notice], **QUIET)
+    upload.upload(open_file, upload, [view, notice], **QUIET)
+
+
+def connect_link(
+    controls: Controls, recorded: dict[str, Race], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML, notice: gr.HTML
+) -> None:
+    """Settings go into the address as they change; an opened link fills them in and shows its race, and runs nothing."""
+    widgets = list(controls.widgets.values())
+
+    def follow(*values: Any) -> str:
+        return json.dumps(controls.link(values))
+
+    def open_link(event: gr.EventData) -> list[Any]:
+        asked = sent(event, "link")
+        title = asked.get("race") if isinstance(asked, dict) else None
+        if isinstance(title, str) and title in recorded:
+            return [*controls.opened(asked), title, whole(recorded[title], COLOURS, "recorded", title), encode(NOTHING)]
+        return [*controls.opened(asked), gr.skip(), gr.skip(), encode(Notice("info", [("notice.link", {})]))]
+
+    gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
+    header.submit(open_link, None, [*widgets, controls.examples, choice, view, notice], queue=False, **QUIET)
+
+
+def connect_language(header: gr.HTML, wording: Wording) -> None:
+    def speak(event: gr.EventData) -> list[Any]:
+        return wording.updates(str(sent(event, "language")))
+
+    header.select(speak, None, wording.widgets, queue=False, **QUIET)
+
+
+def sent(event: gr.EventData, name: str) -> object:
+    """What a browser sent with an event: anything at all."""
+    data = event._data
+    return data.get(name) if isinstance(data, dict) else None
 
 
 def to_page(update: Update) -> list[Any]:
@@ -238,4 +176,4 @@ def to_page(update: Update) -> list[Any]:
 
 
 def encode(notice: Notice) -> str:
-    return json.dumps({"kind": notice.kind, "text": notice.text, "fraction": notice.fraction})
+    return json.dumps({"kind": notice.kind, "sayings": list(notice.sayings), "fraction": notice.fraction})

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aded.errors import AdedError
 from aded.methods import METHODS
+from ui.words import Refused
 
 FEWEST, MOST = 2, 6
 """Methods in a race."""
@@ -31,16 +31,21 @@ def decode(value: str | None) -> tuple[str, ...]:
     """The chosen names in the registry's order, from what a browser sent.
 
     Raises:
-        AdedError: fewer than two or more than six of them are methods.
+        Refused: fewer than two or more than six of them are methods.
     """
-    names = _chosen(value)
-    chosen = tuple(name for name in METHODS if name in names)
-    if not FEWEST <= len(chosen) <= MOST:
-        raise AdedError(f"{len(chosen)} methods are chosen; choose two to six")
-    return chosen
+    names = chosen(value)
+    if not FEWEST <= len(names) <= MOST:
+        raise Refused("notice.methods", count=len(names))
+    return names
 
 
-def _chosen(value: str | None) -> list[Any]:
+def chosen(value: str | None) -> tuple[str, ...]:
+    """The chosen names in the registry's order, however many."""
+    names = _sent(value)
+    return tuple(name for name in METHODS if name in names)
+
+
+def _sent(value: str | None) -> list[Any]:
     try:
         names = json.loads(value or "{}").get("chosen")
     except (ValueError, AttributeError, RecursionError):

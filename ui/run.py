@@ -19,7 +19,8 @@ from aded.methods import METHODS
 from aded.trace import Trace
 from ui.models import ModelHolder
 from ui.picker import FEWEST
-from ui.wire import Colours, lane_line, race_line, step_line, verdict_line
+from ui.wire import Colours, lane_line, race_line, status_line, step_line
+from ui.words import Refused, Saying, say
 
 UPDATE_SECONDS = 1 / 12
 """Least time between two updates of the page."""
@@ -31,11 +32,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Notice:
-    """A line for the user: ``info``, ``busy`` (with a meter), ``done`` or ``error``."""
+    """A line for the user: ``info``, ``busy`` (with a meter), ``done`` or ``error``; its sentences in no language yet."""
 
     kind: str
-    text: str
+    sayings: Sequence[Saying]
     fraction: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The sentences in the fallback language."""
+        return " ".join(say(key, **values) for key, values in self.sayings)
 
 
 @dataclass(frozen=True)
@@ -166,21 +172,26 @@ def run(
     """One run from press to end. Never raises: what goes wrong becomes a notice, and the picture stays as it was."""
     try:
         if not form.prompt.strip():
-            raise AdedError("the prompt is empty; write one, or choose an example")
+            raise Refused("notice.prompt")
         yield from _race(form, session, holder, colours, engine or Engine(), clock)
     except Stopped:
-        yield Update(notice=Notice("info", "Stopped before the race began."), running=False)
+        yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
     except AdedError as error:
         yield failed(error)
     except Exception as error:
         log.exception("the run failed")
-        text = f"The run failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}. Details are in the terminal."
-        yield Update(notice=Notice("error", text), running=False)
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        yield Update(notice=Notice("error", [("notice.failed", {"reason": reason})]), running=False)
 
 
 def failed(error: AdedError) -> Update:
     """The end of a run that could not be, in words; the picture stays as it was."""
-    return Update(notice=Notice("error", _sentence(str(error))), running=False)
+    return Update(notice=refusal(error), running=False)
+
+
+def refusal(error: AdedError) -> Notice:
+    """What went wrong, in words; the engine's own errors are said as they are."""
+    return Notice("error", error.sayings if isinstance(error, Refused) else [_engine(str(error))])
 
 
 def _race(
@@ -189,7 +200,7 @@ def _race(
     arguments, options = form.settings(), {method: form.method_options(method) for method in form.methods}
     yield from _load(session, holder)
     unavailable = engine.unavailable(holder.model)
-    yield Update(notice=Notice("busy", "Reading the prompt…"), unavailable=unavailable)
+    yield Update(notice=Notice("busy", [("notice.reading", {})]), unavailable=unavailable)
     methods, left_out = _runnable(form.methods, unavailable)
     settings = engine.settings(arguments)
     decoders = [engine.decoder(holder.model, method, settings, options[method]) for method in methods]
@@ -198,22 +209,22 @@ def _race(
     with closing(steps):  # type: ignore[type-var]
         text = ""
         for text in _stream(steps, decoders, session, colours, clock):
-            yield Update(view=text, notice=Notice("busy", " ".join([f"{len(decoders)} lanes are running…", *left_out])))
+            yield Update(view=text, notice=Notice("busy", [("notice.running", {"count": len(decoders)}), *left_out]))
     lanes = [decoder.trace for decoder in decoders]
-    text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + verdict_line(lanes, running=False)
+    text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + status_line(running=False)
     yield Update(view=text, notice=_farewell(lanes, session, clock() - started, left_out), running=False)
 
 
-def _runnable(methods: Sequence[str], unavailable: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _runnable(methods: Sequence[str], unavailable: Mapping[str, str]) -> tuple[list[str], list[Saying]]:
     """The methods that can run, and a sentence for each that cannot.
 
     Raises:
         AdedError: fewer than two can.
     """
-    left_out = [f"Left out: {unavailable[method].rstrip('.')}." for method in methods if method in unavailable]
+    left_out = [("notice.left", {"reason": unavailable[method].rstrip(".")}) for method in methods if method in unavailable]
     runnable = [method for method in methods if method not in unavailable]
     if len(runnable) < FEWEST:
-        raise AdedError(" ".join(["too few of the chosen methods can run here.", *left_out]))
+        raise Refused("notice.few", and_then=left_out)
     return runnable, left_out
 
 
@@ -222,7 +233,7 @@ def _load(session: Session, holder: ModelHolder) -> Iterator[Update]:
     for state in holder.loading():
         if session.stop.is_set():
             raise Stopped
-        yield Update(notice=Notice("busy", _sentence(state.text, "…"), state.fraction))
+        yield Update(notice=Notice("busy", [_engine(state.text, "…")], state.fraction))
     if session.stop.is_set():
         raise Stopped
 
@@ -239,24 +250,28 @@ def _stream(
         if session.stop.is_set():
             break
         if clock() >= due:
-            sent = text = text + verdict_line([d.trace for d in decoders], running=True)
+            sent = text = text + status_line(running=True)
             yield sent
             due = clock() + UPDATE_SECONDS * max(1.0, len(text) / LONG)
     if text != sent:
         yield text
 
 
-def _farewell(lanes: Sequence[Trace], session: Session, seconds: float, left_out: Sequence[str]) -> Notice:
+def _farewell(lanes: Sequence[Trace], session: Session, seconds: float, left_out: Sequence[Saying]) -> Notice:
     if session.stop.is_set():
-        return Notice("info", "Stopped. What was written until then can be stepped through.")
-    ends = {"context": "The context is full.", "eos": "The model ended its text.", "stop": "A stop string ended the text."}
-    reasons = list(dict.fromkeys(ends[t.finish_reason] for t in lanes if t.finish_reason in ends))
-    notices = list(dict.fromkeys(trace.header.notice for trace in lanes if trace.header.notice))
-    words = [f"Done in {seconds:.1f} s, drawing and recording included.", *reasons, *notices, *left_out]
-    return Notice("done", " ".join(words))
+        return Notice("info", [("notice.stopped", {})])
+    reasons: list[Saying] = [(f"notice.{t.finish_reason}", {}) for t in lanes if t.finish_reason in ENDS]
+    notices = [_engine(trace.header.notice) for trace in lanes if trace.header.notice]
+    done: Saying = ("notice.done", {"seconds": f"{seconds:.1f}"})
+    said = [*reasons, *notices, *left_out]
+    return Notice("done", [done, *(saying for i, saying in enumerate(said) if saying not in said[:i])])
 
 
-def _sentence(text: str, end: str = ".") -> str:
-    """An engine message as a sentence."""
+ENDS = ("context", "eos", "stop")
+"""Reasons for the end of a text that are worth a sentence."""
+
+
+def _engine(text: str, end: str = ".") -> Saying:
+    """An engine message as a sentence, in the engine's language."""
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "!", "?")) else end)
+    return "notice.text", {"text": text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "!", "?")) else end)}

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import gradio as gr
 import plotly
 
+from ui import words
+
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "record", "search", "searching", "charts", "agreement", "tree", "node", "tables", "picker"),
-    *("lanes", "times", "strip", "mask", "player", "keys", "header", "notice", "main"),
+    *("dom", "words", "bus", "memory", "panels", "record", "verdict", "search", "searching", "charts", "agreement", "tree"),
+    *("node", "tables", "picker", "lanes", "times", "strip", "mask", "player", "guess", "step", "keys", "csv", "save", "link"),
+    *("glossary", "tour", "learn", "header", "notice", "main", "standalone"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""
+STYLES = ("tokens", "page", "learn", "file")
+"""Sheets of ``assets/css`` in the order in which they apply."""
 
 
 @cache
 def script() -> str:
-    """All modules as one script, whose scope is that of the component that runs it: no globals.
+    """All modules and the words as one script, with one global: ``AdedExplorer``, which holds the modules by name.
 
-    Every module keeps a scope of its own and hands out what it exports, as ``modules.name``.
+    Every module keeps a scope of its own and hands out what it exports.
     """
-    return "\n".join(["const modules = {};", *map(_module, MODULES)])
+    tables = json.dumps(words.tables(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = ["const modules = {};", *map(_module, MODULES), f"modules.words.setTables({tables});", "return modules;"]
+    return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
 
 
 def _module(name: str) -> str:
     text = (ASSETS / "js" / f"{name}.js").read_text("utf-8")
     exports = re.findall(r"^export (?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
     text = re.sub(r'^import ({[^}]*}) from "\./(\w+)\.js";$', r"const \1 = modules.\2;", text, flags=re.MULTILINE)
+    assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own element"
     text = re.sub(r"^export ", "", text, flags=re.MULTILINE)
     return f"modules.{name} = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
 
@@ -43,9 +53,28 @@ def template(name: str) -> str:
     return (ASSETS / "html" / f"{name}.html").read_text("utf-8")
 
 
+def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> gr.HTML:
+    """Static markup whose script draws the value, a JSON string: no token ever passes through a template.
+
+    (Not a subclass of ``gr.HTML``: Gradio would write an interface file beside the source of one.)
+    """
+    return gr.HTML(
+        value=value,
+        html_template=template(name),
+        js_on_load=f"window.AdedExplorer.{mount}",
+        apply_default_css=False,
+        elem_id=f"ax-{name}",
+        **settings,
+    )
+
+
 def head() -> str:
-    """The style sheet. (Gradio scopes what it is given as ``css``, which would keep it from the page's own ground.)"""
-    return "".join(f"<style>{(ASSETS / 'css' / f'{name}.css').read_text('utf-8')}</style>" for name in ("tokens", "page"))
+    """The style sheets and the script, once for the whole page; both are there before any panel is.
+
+    (Gradio scopes what it is given as ``css``, which would keep it from the page's own ground.)
+    """
+    styles = [f"<style data-ax>{(ASSETS / 'css' / f'{name}.css').read_text('utf-8')}</style>" for name in STYLES]
+    return "".join([*styles, f"<script data-ax-script>{script()}</script>"])
 
 
 def plotly_url() -> str:

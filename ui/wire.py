@@ -1,6 +1,6 @@
 """What goes to the browser: the record itself, one JSON line an event, so that a growing race ships only its tail.
 
-Line kinds, in order: one ``race``, then any number of ``step``, ``lane`` and ``verdict``. The browser rebuilds the whole
+Line kinds, in order: one ``race``, then any number of ``step``, ``lane`` and ``status``. The browser rebuilds the whole
 ``aded.trace.Race`` from them, which is why saving a race needs no server.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aded.errors import AdedError
@@ -18,9 +18,6 @@ from ui.layout import layout
 
 Colours = dict[str, tuple[str, str]]
 """Method name to its colour on paper and its colour in the dark."""
-
-SAME_SPEED = 0.05
-"""Ratios this close to 1 are called equal."""
 
 _identities = itertools.count(1)
 
@@ -48,9 +45,9 @@ def lane_line(lane: int, trace: Trace) -> str:
     return line("lane", lane=lane, **fields)
 
 
-def verdict_line(lanes: Sequence[Trace], running: bool) -> str:
-    """The verdict in words."""
-    return line("verdict", running=running, **verdict(lanes, running))
+def status_line(running: bool) -> str:
+    """Whether more steps will come."""
+    return line("status", running=running)
 
 
 def check_drawable(race: Race) -> None:
@@ -86,124 +83,4 @@ def whole(race: Race, colours: Colours, source: str, title: str) -> str:
     parts = [race_line(race.lanes, colours, source, title)]
     parts += [step_line(i, step) for i, trace in enumerate(race.lanes) for step in trace.steps]
     parts += [lane_line(i, trace) for i, trace in enumerate(race.lanes)]
-    return "".join(parts) + verdict_line(race.lanes, running=False)
-
-
-def verdict(lanes: Sequence[Trace], running: bool = False) -> dict[str, str]:
-    """One plain sentence on speed and text, and the small print. Tokens are compared, not texts."""
-    if not any(trace.steps for trace in lanes):
-        return {"sentence": NO_STEP, "detail": ""}
-    midway = running or any(t.finish_reason in (None, "cancelled") for t in lanes)
-    speeds = _speeds(lanes, running)
-    if speeds is None:
-        return {"sentence": NO_STEP, "detail": ""}
-    sentence = "; ".join(filter(None, [speeds, _texts(lanes, midway) if len(lanes) > 1 else ""])) + "."
-    if midway and not running:
-        sentence = f"Stopped midway. Until then, {sentence}"
-    return {"sentence": sentence, "detail": " ".join(filter(None, [*_notes(lanes), _CLOCKS]))}
-
-
-NO_STEP = "No step yet."
-_CLOCKS = (
-    "Lanes take turns on the device, each step having it to itself, and each lane has its own clock; "
-    "prefill, warm-up and drawing are not counted."
-)
-COUNTS = ("no", "one", "two", "three", "four", "five", "six")
-
-
-def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
-    """Index of the first token that is not the same in both, None where one is a prefix of the other."""
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
-
-
-def _plain(lanes: Sequence[Trace]) -> Trace | None:
-    return next((t for t in lanes if t.header.method == "plain"), None)
-
-
-def _tokens(trace: Trace) -> list[int]:
-    return [t for step in trace.steps for t in step.emitted]
-
-
-def _rate(trace: Trace) -> float:
-    seconds = trace.decode_seconds
-    return len(_tokens(trace)) / seconds if seconds > 0 else 0.0
-
-
-def _speeds(lanes: Sequence[Trace], running: bool) -> str | None:
-    """Every lane against plain decoding, fastest first, or each alone where plain decoding is not there; None: too early."""
-    base, started = _plain(lanes), [t for t in lanes if t.steps]
-    if base is None or len(lanes) == 1:
-        return "; ".join(map(_alone, started))
-    others = sorted((t for t in started if t is not base), key=_rate, reverse=True)
-    if not base.steps or not others:
-        return None
-    first, *rest = others
-    return "; ".join([_speed(first, base, f"plain decoding {'so far' if running else 'here'}"), *(_speed(t, base) for t in rest)])
-
-
-def _alone(trace: Trace) -> str:
-    tokens = len(_tokens(trace))
-    return f"{trace.header.label}: {_rate(trace):.0f} tokens a second, {tokens / len(trace.steps):.1f} tokens a forward pass"
-
-
-def _speed(trace: Trace, base: Trace, what: str = "") -> str:
-    """A lane's rate as a multiple of the base's; ``what`` names the base where no clause before has done so."""
-    slow, fast = _rate(base), _rate(trace)
-    name = trace.header.label
-    if not slow or not fast:
-        return f"{name} has no time measured yet"
-    ratio, than = fast / slow, f" {what}" if what else ""
-    if abs(ratio - 1) < SAME_SPEED:
-        return f"{name} is as fast as {what or 'plain'} ({ratio:.2f} times)"
-    if ratio < 1:
-        return f"{name} is not faster: {ratio:.2f} times{than}"
-    return f"{name} is {ratio:.1f} times{than}" if what else f"{name} {ratio:.1f} times"
-
-
-def _texts(lanes: Sequence[Trace], midway: bool) -> str:
-    """Whether the lanes wrote the same, compared with plain decoding where it is one of them."""
-    base = _plain(lanes) or lanes[0]
-    written = [_tokens(t) for t in lanes]
-    differing = {t.header.label: d for t in lanes if (d := first_difference(_tokens(base), _tokens(t))) is not None}
-    if differing:
-        return _differences(differing, len(lanes))
-    common, count = min(map(len, written)), _all(len(lanes))
-    if midway:
-        words = "the first token" if common == 1 else f"the first {common} tokens"
-        verb = "is" if common == 1 else "are"
-        return f"{words}, which {count} have written, {verb} identical" if common else "nothing to compare yet"
-    if common < max(map(len, written)):
-        return f"the texts differ in length; their first {common} tokens are identical"
-    return f"{count} texts are identical"
-
-
-def _all(count: int) -> str:
-    return "both" if count == 2 else f"all {COUNTS[count] if count < len(COUNTS) else count}"
-
-
-def _differences(differing: Mapping[str, int], count: int) -> str:
-    """Who wrote something else than the base, and from where on."""
-    if count == 2:
-        return f"the texts differ from token {min(differing.values()) + 1} on"
-    words = [f"that of {name} differs from token {at + 1} on" for name, at in differing.items()]
-    same = count - len(differing)
-    others = f"the other {COUNTS[same] if same < len(COUNTS) else same} texts are identical" if same > 1 else ""
-    return "; ".join(filter(None, [words[0].replace("that", "the text", 1), *words[1:], others]))
-
-
-def _temperature(trace: Trace) -> float:
-    value = trace.header.settings.get("temperature")  # settings of an opened file may be anything
-    return value if isinstance(value, (int, float)) else 0.0
-
-
-def _notes(lanes: Sequence[Trace]) -> list[str]:
-    """Which method may change the text; and where a lossless one wrote another text, what that means."""
-    lossy = [t.header.label for t in lanes if not t.header.lossless]
-    notes = [f"{' and '.join(lossy)} may change the text: not {'a lossless method' if len(lossy) == 1 else 'lossless methods'}."]
-    base = _plain(lanes) or lanes[0]
-    others = [t for t in lanes if t.header.lossless and first_difference(_tokens(base), _tokens(t)) is not None]
-    if any(_temperature(t) > 0 for t in others):
-        notes.append("Sampled texts may differ; what stays the same is the distribution.")
-    elif others:
-        notes.append("Greedy texts of lossless methods should not differ: here they did.")
-    return notes if lossy else notes[1:]
+    return "".join(parts) + status_line(running=False)

@@ -2,25 +2,15 @@
 
 import { PLOT_CONFIG, lineKey, lineLayout } from "./charts.js";
 import { cssToken, el, setText, small } from "./dom.js";
+import { language, say } from "./words.js";
 
 const WINDOW = 8; // steps that a point of the curve is the mean of
 
-export const MEASURES = {
-  total_variation: "Total variation",
-  top_1: "Overlap of the most probable token",
-  top_4: "Overlap of the 4 most probable",
-  top_12: "Overlap of the 12 most probable",
-};
-const MEANING = {
-  total_variation: "The share of probability that would have to move for the two to agree: 0 is the model itself, 1 has nothing in common with it.",
-  top_1: "How often the model's most probable token is also the matrix's most probable.",
-  top_4: "The share of the model's 4 most probable tokens that are among the matrix's 4.",
-  top_12: "The share of the model's 12 most probable tokens that are among the matrix's 12.",
-};
+export const MEASURES = ["total_variation", "top_1", "top_4", "top_12"];
 export const PARTS_OF_MATRIX = {
-  base: { label: "base, as shipped", dash: "2px,3px", colour: "--ax-muted" },
-  overlay: { label: "overlay, learned in this session", dash: "9px,4px", colour: "--ax-accept" },
-  session: { label: "session: both, what drafts", dash: "solid", colour: "--ax-aded" },
+  base: { dash: "2px,3px", colour: "--ax-muted" },
+  overlay: { dash: "9px,4px", colour: "--ax-accept" },
+  session: { dash: "solid", colour: "--ax-aded" },
 };
 
 // One part's values, an entry a step; null where the step has none.
@@ -43,10 +33,10 @@ export function mean(list) {
 
 export function createAgreement(part, changed) {
   const picker = part("agreement-measure");
-  picker.append(...Object.entries(MEASURES).map(([value, text]) => el("option", { value, text })));
+  picker.append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
   picker.addEventListener("change", changed);
   part("agreement-every").addEventListener("toggle", changed);
-  part("agreement-key").replaceChildren(...Object.values(PARTS_OF_MATRIX).map(partKey));
+  part("agreement-key").replaceChildren(...Object.entries(PARTS_OF_MATRIX).map(partKey));
   let drawn = "";
 
   function render(Plotly, race, lane, index, look) {
@@ -54,10 +44,10 @@ export function createAgreement(part, changed) {
     part("agreement-card").hidden = !known;
     if (!known) return;
     const measure = picker.value;
-    const key = [race.id, race.lanes.indexOf(lane), lane.steps.length, index, measure, part("agreement-every").open, look, part("agreement").clientWidth].join("/");
+    const key = [race.id, race.lanes.indexOf(lane), lane.steps.length, index, measure, part("agreement-every").open, look, part("agreement").clientWidth, language()].join("/");
     if (!Plotly || key === drawn) return;
     drawn = key;
-    setText(part("agreement-meaning"), MEANING[measure]);
+    setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
     Plotly.react(part("agreement"), traces(lane.steps, measure), lineLayout(part("agreement"), axes(lane.steps.length), index + 1), PLOT_CONFIG);
     part("agreement-now").replaceChildren(...nowRows(lane.steps, index, measure));
     part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(lane.steps, index, measure) : []));
@@ -65,8 +55,8 @@ export function createAgreement(part, changed) {
   return { render };
 }
 
-function partKey({ label, dash, colour }) {
-  const key = el("span", { class: "ax-key" }, lineKey(dash), label);
+function partKey([who, { dash, colour }]) {
+  const key = el("span", { class: "ax-key" }, lineKey(dash), el("span", { "data-say": `matrix.${who}` }));
   key.style.setProperty("--lane", `var(${colour})`);
   return key;
 }
@@ -84,17 +74,17 @@ function traces(steps, measure) {
 
 function axes(count) {
   return {
-    x: { range: [0.5, count + 0.5], nticks: 6, tickformat: "d", title: "step" },
+    x: { range: [0.5, count + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") },
     y: { range: [-0.02, 1.02], tickvals: [0, 0.5, 1] },
   };
 }
 
 function nowRows(steps, index, measure) {
-  return Object.entries(PARTS_OF_MATRIX).map(([who, { label }]) => {
+  return Object.keys(PARTS_OF_MATRIX).map((who) => {
     const seen = steps.flatMap((step) => step.agreement.filter((agreement) => agreement.who === who));
     const cells = [values(steps.slice(index, index + 1), who, measure)[0], mean(values(steps, who, measure))];
     const unseen = seen.filter((agreement) => agreement.unseen).length;
-    return el("tr", {}, el("th", { scope: "row", text: label }), ...cells.map(cell), el("td", { class: "ax-num", text: `${unseen} of ${seen.length}` }));
+    return el("tr", {}, el("th", { scope: "row", text: say(`matrix.${who}`) }), ...cells.map(cell), el("td", { class: "ax-num", text: say("count.of", { part: unseen, whole: seen.length }) }));
   });
 }
 

@@ -2,6 +2,7 @@
 
 import { cssToken, svg } from "./dom.js";
 import { duration } from "./record.js";
+import { say } from "./words.js";
 
 export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false };
 const DASHES = ["solid", "9px,4px", "16px,4px", "12px,4px,2px,4px", "5px,3px", "16px,3px,3px,3px"];
@@ -13,7 +14,7 @@ export function plotly(url) {
   const script = known || document.createElement("script");
   return new Promise((resolve, reject) => {
     script.addEventListener("load", () => resolve(window.Plotly));
-    script.addEventListener("error", () => reject(new Error("the charts' library did not load")));
+    script.addEventListener("error", () => reject(new Error(say("error.charts"))));
     if (known) return;
     script.dataset.axPlotly = "";
     script.src = url;
@@ -38,7 +39,7 @@ export function drawRaceChart(Plotly, box, state, dark) {
     hoverinfo: "none",
     line: { width: 2.5, color: laneColour(lane, dark), dash: laneDash(lanes, i) },
   }));
-  const axes = { x: { range: [0, end * 1.02], nticks: 5, title: "seconds, own clock" }, y: { range: [0, most * 1.12], nticks: 5 } };
+  const axes = { x: { range: [0, end * 1.02], nticks: 5, title: say("axis.seconds") }, y: { range: [0, most * 1.12], nticks: 5 } };
   Plotly.react(box, data, lineLayout(box, axes, state.time), PLOT_CONFIG);
 }
 

@@ -49,10 +49,6 @@ export function rate(value) {
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
 
-export function plural(count, word) {
-  return `${count} ${word}${count === 1 ? "" : "s"}`;
-}
-
 // A sentence whose commands stand between backquotes, as nodes.
 export function withCode(sentence) {
   return sentence.split("`").map((text, i) => (i % 2 ? el("code", { text }) : text));

@@ -1,15 +1,9 @@
 // The keyboard: Space plays, arrows step, Home and End jump. Keys that belong to a field are left alone.
 
-const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio']";
+const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], dialog";
 
-export function listenToKeys(player) {
-  const actions = {
-    " ": () => player.play(1),
-    ArrowLeft: () => player.by(-1),
-    ArrowRight: () => player.by(1),
-    Home: () => player.home(),
-    End: () => player.end(),
-  };
+export function listenToKeys({ play, previous, next, home, end }) {
+  const actions = { " ": play, ArrowLeft: previous, ArrowRight: next, Home: home, End: end };
   const onKey = (event) => {
     const action = actions[event.key];
     if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;

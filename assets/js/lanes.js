@@ -3,10 +3,9 @@
 import { BIDI, el, rate, setText, toggleClass } from "./dom.js";
 import { lossyMark } from "./picker.js";
 import { figures, plainLane, plainLast, stepsDone } from "./record.js";
+import { say } from "./words.js";
 
-const ORIGINS = { draft: "accepted draft", target: "the target's own" };
-
-export function createLanes(root, { onStep, onLane }) {
+export function createLanes(root, { onStep, onLane, onAbout }) {
   let views = [];
   root.addEventListener("click", (event) => {
     const view = views.find((v) => v.root.contains(event.target));
@@ -14,6 +13,7 @@ export function createLanes(root, { onStep, onLane }) {
     const step = event.target.closest(".ax-step");
     if (step) onStep(view.index, Number(step.dataset.step));
     else if (event.target.closest(".ax-look")) onLane(view.index);
+    else if (event.target.closest(".ax-about")) onAbout(view.index);
   });
 
   function rebuild(race) {
@@ -41,12 +41,13 @@ function createLane(lane, index) {
     speed: el("p", { class: "ax-speed" }),
     rate: el("p", { class: "ax-figures" }),
     look: el("button", { class: "ax-look", type: "button" }),
-    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": `Text of ${lane.header.label}` }),
+    about: el("button", { class: "ax-about", type: "button", "aria-label": say("lane.about", { name: lane.header.label }), text: say("lane.how") }),
+    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("lane.text", { name: lane.header.label }) }),
   };
   const root = el("article", { class: "ax-lane", "data-method": lane.header.method });
   paintLane(root, lane);
   const notice = lane.header.notice ? el("p", { class: "ax-lane-notice", text: lane.header.notice }) : null;
-  const side = el("div", { class: "ax-lane-side" }, parts.label, parts.speed, parts.rate, parts.look);
+  const side = el("div", { class: "ax-lane-side" }, parts.label, parts.speed, parts.rate, parts.look, parts.about);
   root.append(side, el("div", { class: "ax-lane-main" }, parts.text, notice));
   return { root, index, lane, parts, steps: [] };
 }
@@ -58,10 +59,10 @@ function renderLane(view, state, base) {
   const now = figures(lane, done);
   const plain = base ? figures(base, stepsDone(base, state.time)) : null;
   setText(parts.speed, speedText(lane, now, plain, base));
-  setText(parts.rate, now.passes ? `${rate(now.rate)} tokens/s · ${now.perPass.toFixed(1)} a pass` : "no step yet");
+  setText(parts.rate, now.passes ? say("lane.figures", { rate: rate(now.rate), perPass: now.perPass.toFixed(1) }) : say("step.none"));
   const focus = state.lane === index;
   toggleClass(view.root, "ax-focus", focus);
-  setText(parts.look, focus ? "steps shown below" : "show its steps");
+  setText(parts.look, say(focus ? "lane.shown" : "lane.show"));
   parts.look.setAttribute("aria-pressed", String(focus));
   renderSteps(view, state, done);
 }
@@ -84,7 +85,7 @@ function token(text, origin, id) {
   const name = ["ax-tok", `ax-${origin}`];
   if (text.includes("\n") && !text.trim()) name.push("ax-nl");
   if (BIDI.test(text)) name.push("ax-iso");
-  return el("span", { class: name.join(" "), text, "data-id": id, title: ORIGINS[origin] });
+  return el("span", { class: name.join(" "), text, "data-id": id, title: say(`origin.${origin}`) });
 }
 
 function renderSteps(view, state, done) {

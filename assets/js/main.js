@@ -1,31 +1,40 @@
 // The view: connects the record, the player and the panels. One state a page, none shared.
 
 import { createAgreement } from "./agreement.js";
+import { emit, on } from "./bus.js";
 import { drawRaceChart, laneDash, lineKey, plotly } from "./charts.js";
-import { el, isDark, milliseconds, plural, setText, visible } from "./dom.js";
+import { el, isDark, setText } from "./dom.js";
+import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
 import { listenToKeys } from "./keys.js";
 import { createLanes, paintLane } from "./lanes.js";
+import { createMask } from "./mask.js";
 import { renderNode } from "./node.js";
-import { SPEEDS, createPlayer, createState } from "./player.js";
-import { PARTS, column, emptyRace, plainLast, readLines, toFile } from "./record.js";
+import { keepMarkup } from "./panels.js";
+import { SPEEDS, covered, createPlayer, createState } from "./player.js";
+import { emptyRace, plainLast, readLines } from "./record.js";
+import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
+import { renderStep, sentence, visitsKey } from "./step.js";
 import { createStrip, gain } from "./strip.js";
-import { createMatrix, createNodeTable, renderWalk } from "./tables.js";
-import { createMask } from "./mask.js";
+import { createMatrix, createNodeTable } from "./tables.js";
 import { createTimes } from "./times.js";
-import { createTree, tallest } from "./tree.js";
+import { createTree } from "./tree.js";
+import { verdict } from "./verdict.js";
+import { keepWorded, language, say } from "./words.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
 const SPOKEN = 1500; // milliseconds between spoken sentences
 
-export function mountRace(element, props, watch, plotlyUrl) {
+export function mountRace(element, props, watch, plotlyUrl, standalone) {
+  keepMarkup("race", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const state = createState(emptyRace());
   const player = createPlayer(state, schedule);
   const pick = (node) => {
     state.node = node;
     state.hover = null;
+    emit("did", "node");
     schedule();
   };
   const hover = (node) => {
@@ -33,21 +42,8 @@ export function mountRace(element, props, watch, plotlyUrl) {
     state.hover = node;
     schedule();
   };
-  const lanes = createLanes(part("lanes"), { onStep: (lane, step) => player.setLane(lane, step), onLane: (lane) => player.setLane(lane) });
-  const times = createTimes(part("times"));
-  const strip = createStrip(part("strip"), { onSeek: player.seek });
-  const tree = createTree(part("tree"), { onHover: hover, onPick: pick });
-  const table = createNodeTable(part("nodes"), { onHover: hover, onPick: pick });
-  const matrix = createMatrix({ key: part("matrix-key"), picker: part("matrix-picker"), list: part("matrix"), more: part("matrix-more") });
-  const mask = createMask(part("mask"), part("mask-text"), { onHover: hover, onPick: pick });
-  const agreement = createAgreement(part, schedule);
-  const search = createSearch(part, {
-    onMoment: (moment) => {
-      state.moment = moment;
-      schedule();
-    },
-  });
-  const drawn = { race: null, step: "", table: "", picture: "", chart: "", spokenAt: 0, heavyAt: 0 };
+  const panels = createPanels(part, state, player, { pick, hover, schedule });
+  const drawn = { race: null, step: "", table: "", picture: "", chart: "", view: "", spokenAt: 0, heavyAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
@@ -60,18 +56,19 @@ export function mountRace(element, props, watch, plotlyUrl) {
     waiting = 0;
     if (!state.race.lanes.length) return;
     if (drawn.race !== state.race) {
-      lanes.rebuild(state.race);
-      times.rebuild(state.race);
+      panels.lanes.rebuild(state.race);
+      panels.times.rebuild(state.race);
       part("race-body").dataset.many = String(state.race.lanes.length > 3);
       drawn.race = state.race;
-      renderHead();
+      renderHead(part, state.race);
     }
-    lanes.render(state);
-    times.render(state);
-    strip.render(state);
-    renderBar();
-    setText(part("sentence"), state.race.verdict.sentence);
-    setText(part("detail"), state.race.verdict.detail);
+    panels.lanes.render(state);
+    panels.times.render(state);
+    panels.strip.render(state);
+    renderBar(part, state);
+    const words = verdict(state.race);
+    setText(part("sentence"), words.sentence);
+    setText(part("detail"), words.detail);
     heavySoon();
   }
 
@@ -89,103 +86,68 @@ export function mountRace(element, props, watch, plotlyUrl) {
     const lane = state.race.lanes[state.lane];
     const step = lane.steps[state.step];
     if (!step) return;
-    const layout = lane.layouts[state.step];
-    const key = `${state.race.id}/${state.lane}/${state.step}`;
-    if (drawn.step !== key) renderStep(step, layout, key);
+    const key = `${state.race.id}/${state.lane}/${state.step}/${covered(state)}/${language()}`;
+    if (drawn.step !== key) {
+      drawn.step = key;
+      renderStep(part, state);
+      panels.matrix.render(step);
+    }
     const shown = state.hover === null ? state.node : state.hover;
     const picture = `${key}/${state.moment}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
     if (drawn.picture !== picture) {
       drawn.picture = picture;
-      renderPicture(lane, step, layout, shown);
+      renderPicture(lane, step, shown);
     }
-    search.render(step, lane.header, state.moment);
+    panels.search.render(step, lane.header, state.moment);
+    panels.guess.render(state, step);
     setText(part("visits-key"), visitsKey(step, state.moment));
     part("tree-card").dataset.searching = String(state.moment !== null);
-    agreement.render(Plotly, state.race, lane, state.step, isDark());
+    panels.agreement.render(Plotly, state.race, lane, state.step, isDark());
     drawChart();
     speak(step);
+    tell(lane);
   }
 
-  function renderPicture(lane, step, layout, shown) {
-    const seen = state.moment === null ? step : searchedStep(step, state.moment, lane.header.method_settings);
+  function renderPicture(lane, step, shown) {
+    const hidden = covered(state);
+    const calm = hidden ? unjudged(step) : step;
+    const layout = hidden ? unjudgedLayout(step, lane.layouts[state.step]) : lane.layouts[state.step];
+    const seen = state.moment === null ? calm : searchedStep(step, state.moment, lane.header.method_settings);
     const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
     renderNode(part("node"), seen, node, lane.header);
-    mask.draw(step, layout, shown);
-    if (drawn.table !== `${drawn.step}/${state.moment}`) table.render(seen, layout);
+    panels.mask.draw(calm, layout, shown);
+    if (drawn.table !== `${drawn.step}/${state.moment}`) panels.table.render(seen, layout);
     drawn.table = `${drawn.step}/${state.moment}`;
-    table.select(node);
-    tree.show(node);
-    if (Plotly) tree.draw(Plotly, seen, layout, node);
+    panels.table.select(node);
+    panels.tree.show(node);
+    if (Plotly) panels.tree.draw(Plotly, seen, layout, node);
   }
 
   function drawChart() {
     const { race } = state;
-    const key = `${race.id}/${race.lanes.map((lane) => lane.steps.length)}/${state.time}/${isDark()}/${part("chart").clientWidth}`;
+    const key = [race.id, race.lanes.map((lane) => lane.steps.length), state.time, isDark(), part("chart").clientWidth, language()].join("/");
     if (!Plotly || drawn.chart === key) return;
     drawn.chart = key;
     drawRaceChart(Plotly, part("chart"), state, isDark());
   }
 
-  function renderStep(step, layout, key) {
-    drawn.step = key;
-    setText(part("step-title"), `${state.race.lanes[state.lane].header.label}: draft tree of step ${step.index + 1}`);
-    setText(part("step-sentence"), sentence(step));
-    setText(part("step-note"), step.note || "");
-    setText(part("step-budget"), `${plural(step.budget.nodes, "node")} allowed (${step.budget.why}), ${step.tree.tokens.length} used.`);
-    setText(part("hidden"), layout.hidden ? `${layout.hidden} of ${step.tree.tokens.length} nodes are not drawn: the least visited.` : "");
-    setText(part("step-seconds"), secondsText(step.seconds));
-    part("tree").style.minHeight = `${Math.min(400, tallest(state.race.lanes[state.lane]))}px`;
-    renderWalk(part("walk"), step);
-    matrix.render(step);
-    part("search-slot").dataset.kept = String(state.race.lanes[state.lane].steps.some((other) => other.simulations.length));
-    part("matrix-card").hidden = !state.race.lanes[state.lane].steps.some((other) => other.rows.length);
-    part("mask-card").hidden = step.tree.tokens.length < 2;
-    part("walk").closest("section").hidden = step.choices.length === 0;
-  }
-
-  function renderHead() {
-    const { header } = state.race.lanes[0];
-    setText(part("prompt"), header.prompt);
-    part("prompt").title = header.prompt;
-    part("chart-key").replaceChildren(...plainLast(state.race.lanes.map(chartKey), state.race.lanes));
-    const chip = document.querySelector("[data-part='machine']");
-    if (chip) setText(chip, [header.model, header.device, header.dtype].join(" · "));
-    setText(part("source"), { run: "live run", recorded: "recorded", file: "from a file" }[state.race.source] || "");
-    setText(part("race-title"), state.race.title);
-  }
-
-  function renderBar() {
-    const lane = state.race.lanes[state.lane];
-    const step = lane.steps[state.step];
-    const play = part("play");
-    play.dataset.on = String(state.playing > 0);
-    play.setAttribute("aria-label", state.playing > 0 ? "Pause" : "Play");
-    part("back").dataset.on = String(state.playing < 0);
-    part("back").setAttribute("aria-label", state.playing < 0 ? "Pause" : "Play backwards");
-    for (const name of ["play", "back"]) part(name).disabled = state.race.running;
-    part("speed").value = String(state.speed);
-    setText(part("where"), step ? `step ${state.step + 1} of ${lane.steps.length}` : "no step yet");
-    setText(part("gain"), step ? gain(step) : "");
-    setText(part("clock"), `${state.time.toFixed(2)} s`);
-    element.firstElementChild.dataset.running = String(state.race.running);
-  }
-
   function speak(step) {
     const now = performance.now();
     if (state.playing !== 0 || now - drawn.spokenAt < SPOKEN) return;
-    const words = `Step ${step.index + 1}: ${sentence(step)}`;
+    const words = say("live.step", { step: step.index + 1, sentence: covered(state) ? say("guess.covered", { count: step.tree.tokens.length - 1 }) : sentence(step) });
     if (part("live").textContent !== words) drawn.spokenAt = now;
     setText(part("live"), words);
   }
 
-  function save() {
-    if (!state.race.lanes.length) return;
-    const url = URL.createObjectURL(new Blob([toFile(state.race)], { type: "application/json" }));
-    const link = el("a", { href: url, download: "race.json" });
-    document.body.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  // Says what is on screen, for the address.
+  function tell(lane) {
+    if (state.playing !== 0 || state.following) return;
+    const { source, title } = state.race;
+    const view = { race: source === "recorded" ? title : null, run: source === "run" ? "1" : null, lane: lane.header.method, step: state.step + 1, node: state.node };
+    const key = JSON.stringify(view);
+    if (drawn.view === key) return;
+    drawn.view = key;
+    emit("view", view);
   }
 
   function redraw() {
@@ -193,25 +155,27 @@ export function mountRace(element, props, watch, plotlyUrl) {
     schedule();
   }
 
+  function reword() {
+    drawn.race = null;
+    redraw();
+  }
+
   function wire() {
     part("speed").append(...SPEEDS.map((s) => el("option", { value: s, text: `${s}×` })));
-    part("speed").addEventListener("change", (event) => (state.speed = Number(event.target.value)));
-    part("play").addEventListener("click", () => player.play(1));
-    part("back").addEventListener("click", () => player.play(-1));
-    part("previous").addEventListener("click", () => player.by(-1));
-    part("next").addEventListener("click", () => player.by(1));
-    part("save").addEventListener("click", save);
     part("walk").addEventListener("click", (event) => {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
-    listenToKeys(player);
+    wireTime(part, state, player);
+    createSave(part, () => ({ race: state.race, step: state.race.lanes[state.lane].steps[state.step], Plotly, standalone: () => standalone(props.value) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    on("show", player.show);
   }
 
   const open = () => player.open(readLines(state.race, props.value));
   wire();
+  keepWorded(element, reword);
   watch("value", open);
   open();
   plotly(plotlyUrl).then(
@@ -219,8 +183,64 @@ export function mountRace(element, props, watch, plotlyUrl) {
       Plotly = library;
       redraw();
     },
-    (error) => setText(part("hidden"), `No picture: ${error.message}. The table below has every node.`),
+    (error) => setText(part("hidden"), say("error.picture", { reason: error.message })),
   );
+}
+
+function createPanels(part, state, player, { pick, hover, schedule }) {
+  const both = { onHover: hover, onPick: pick };
+  const lanes = { onStep: player.setLane, onLane: player.setLane, onAbout: (lane) => emit("article", state.race.lanes[lane].header.method) };
+  const onMoment = (moment) => {
+    state.moment = moment;
+    emit("did", "search");
+    schedule();
+  };
+  const answer = (node) => {
+    player.answer(node);
+    emit("did", "guess");
+  };
+  return {
+    lanes: createLanes(part("lanes"), lanes),
+    times: createTimes(part("times")),
+    strip: createStrip(part("strip"), { onSeek: (index) => act(() => player.seek(index), "step") }),
+    tree: createTree(part("tree"), both),
+    table: createNodeTable(part("nodes"), both),
+    matrix: createMatrix({ key: part("matrix-key"), picker: part("matrix-picker"), list: part("matrix"), more: part("matrix-more") }),
+    mask: createMask(part("mask"), part("mask-text"), both),
+    agreement: createAgreement(part, schedule),
+    search: createSearch(part, { onMoment }),
+    guess: createGuess(part, { onToggle: player.toggleGuess, onAnswer: answer, onNext: () => player.by(1) }),
+  };
+}
+
+function act(action, name) {
+  action();
+  emit("did", name);
+}
+
+function wireTime(part, state, player) {
+  const actions = {
+    play: () => act(() => player.play(1), "play"),
+    back: () => act(() => player.play(-1), "play"),
+    previous: () => act(() => player.by(-1), "step"),
+    next: () => act(() => player.by(1), "step"),
+    home: () => act(player.home, "step"),
+    end: () => act(player.end, "step"),
+  };
+  for (const name of ["play", "back", "previous", "next"]) part(name).addEventListener("click", actions[name]);
+  part("speed").addEventListener("change", (event) => (state.speed = Number(event.target.value)));
+  listenToKeys(actions);
+}
+
+function renderHead(part, race) {
+  const { header } = race.lanes[0];
+  setText(part("prompt"), header.prompt);
+  part("prompt").title = header.prompt;
+  part("chart-key").replaceChildren(...plainLast(race.lanes.map(chartKey), race.lanes));
+  const chip = document.querySelector("[data-part='machine']");
+  if (chip) setText(chip, [header.model, header.device, header.dtype].join(" · "));
+  setText(part("source"), race.source ? say(`source.${race.source}`) : "");
+  setText(part("race-title"), race.title);
 }
 
 function chartKey(lane, index, lanes) {
@@ -229,21 +249,18 @@ function chartKey(lane, index, lanes) {
   return key;
 }
 
-function visitsKey(step, moment) {
-  if (moment !== null) return "size and small numbers: visits · PUCT";
-  return column(step.tree, "visits").some((visits) => visits !== null) ? "size and small number: visits" : "";
-}
-
-function sentence(step) {
-  const drafted = step.tree.tokens.length - 1;
-  const accepted = step.origins.filter((o) => o === "draft").length;
-  const own = step.origins[step.origins.length - 1] === "target";
-  const end = own ? `the target wrote “${visible(step.texts[step.texts.length - 1])}”` : "the text ended";
-  return drafted ? `${drafted} drafted, ${accepted} accepted, then ${end}.` : `Nothing drafted; ${end}.`;
-}
-
-function secondsText(seconds) {
-  return PARTS.filter((name) => seconds[name] > 0)
-    .map((name) => `${name} ${milliseconds(seconds[name])}`)
-    .join(" · ");
+function renderBar(part, state) {
+  const lane = state.race.lanes[state.lane];
+  const step = lane.steps[state.step];
+  const play = part("play");
+  play.dataset.on = String(state.playing > 0);
+  play.setAttribute("aria-label", say(state.playing > 0 ? "time.pause" : "time.play"));
+  part("back").dataset.on = String(state.playing < 0);
+  part("back").setAttribute("aria-label", say(state.playing < 0 ? "time.pause" : "time.backwards"));
+  for (const name of ["play", "back"]) part(name).disabled = state.race.running;
+  part("speed").value = String(state.speed);
+  setText(part("where"), step ? say("step.where", { step: state.step + 1, steps: lane.steps.length }) : say("step.none"));
+  setText(part("gain"), step && !covered(state) ? gain(step) : "");
+  setText(part("clock"), say("time.clock", { seconds: state.time.toFixed(2) }));
+  Object.assign(part("view-root").dataset, { running: String(state.race.running), covered: String(covered(state)) });
 }

@@ -1,6 +1,7 @@
 // Tree attention: which nodes a node sees in the one pass that verifies them all. A row sees the text and its ancestors.
 
 import { cssToken, setText, visible } from "./dom.js";
+import { say } from "./words.js";
 
 const CELL = 34; // pixels of a cell at most
 const WIDEST = 360;
@@ -41,7 +42,7 @@ function paint(pen, size, tree, order, selected) {
   const cell = { w: (size - left) / order.length, h: size / order.length };
   const gap = cell.h > 5 ? 1 : 0;
   const place = new Map(order.map((node, i) => [node, i]));
-  const fill = { accepted: "--ax-accept", root: "--ax-ink", rejected: "--ax-reject", unreached: "--ax-faint" };
+  const fill = { accepted: "--ax-accept", root: "--ax-ink", rejected: "--ax-reject", unreached: "--ax-faint", unjudged: "--ax-muted" };
   const colours = Object.fromEntries(Object.entries(fill).map(([verdict, name]) => [verdict, cssToken(name)]));
   const [soft, own] = [cssToken("--ax-soft"), cssToken("--ax-own")];
   order.forEach((node, row) => {
@@ -62,8 +63,8 @@ function paint(pen, size, tree, order, selected) {
 }
 
 function describe(tree, node) {
-  if (node < 0) return "A row sees the text so far (green) and its own ancestors only.";
+  if (node < 0) return say("mask.row");
   const line = ancestors(tree, node).slice(1).reverse();
   const seen = line.map((n) => visible(tree.texts[n])).join(" › ");
-  return `${visible(tree.texts[node])} sees the text so far (green)${seen ? `, ${seen},` : ""} and itself.`;
+  return say(seen ? "mask.ancestors" : "mask.root", { token: visible(tree.texts[node]), seen });
 }

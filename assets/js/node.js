@@ -4,16 +4,7 @@ import { el, number, probability, small, visible } from "./dom.js";
 import { column } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
 import { OWN } from "./tree.js";
-
-export const VERDICTS = {
-  root: "root",
-  accepted: "accepted ✓",
-  rejected: "rejected ×",
-  unreached: "not reached",
-  own: "the target's own ■",
-  searched: "visited",
-  opened: "not visited yet",
-};
+import { say } from "./words.js";
 
 export function renderNode(root, step, node, header) {
   const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node, header.method_settings);
@@ -22,7 +13,7 @@ export function renderNode(root, step, node, header) {
   const head = el(
     "p",
     { class: "ax-node-head" },
-    el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: VERDICTS[facts.verdict] }),
+    el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: say(`chip.${facts.verdict}`) }),
     el("code", { text: visible(facts.text, 40) }),
   );
   const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
@@ -33,12 +24,12 @@ function nodeFacts(step, node, settings) {
   const { tree } = step;
   const rank = tree.rank[node];
   const rows = [
-    ["visits N", number(column(tree, "visits")[node], 0)],
-    ["value Q", small(column(tree, "value")[node])],
-    ["prior P", probability(column(tree, "prior")[node])],
+    [say("fact.visits"), number(column(tree, "visits")[node], 0)],
+    [say("fact.value"), small(column(tree, "value")[node])],
+    [say("fact.prior"), probability(column(tree, "prior")[node])],
     ["PUCT", scoreText(column(tree, "score")[node])],
-    ["target's p", step.exists ? "–" : probability(tree.probability[node])],
-    ["rank", rank && !step.exists ? String(rank) : "–"],
+    [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
+    [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
   ];
   return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
 }
@@ -46,30 +37,23 @@ function nodeFacts(step, node, settings) {
 function ownFacts(step) {
   const choice = step.choices[step.choices.length - 1];
   const text = step.texts[step.texts.length - 1];
-  const rows = choice ? [["target's p", probability(choice.probability)], ["rank", String(choice.rank)]] : [];
+  const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
-  return { rows, verdict: "own", text, why: `No drafted token after “${after}” was the target's choice, so it writes this one itself. Every step ends so.` };
+  return { rows, verdict: "own", text, why: say("why.own", { after }) };
 }
 
 function why(step, node) {
   const { tree } = step;
-  if (step.exists) return "As the search saw it then; the target has not spoken yet.";
+  if (step.exists) return say("why.before");
   const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
   const choice = step.choices.find((c) => c.node === tree.parents[node]);
-  const chosen = choice ? `“${visible(choice.text)}”` : "another token";
-  return {
-    root: "The newest token of the text. The draft continues from here.",
-    "target chose it": `After “${parent}” the target's choice is this token, so the walk goes on to its children.`,
-    "target chose a sibling": `After “${parent}” the target chose ${chosen}, another drafted token.`,
-    "target chose an undrafted token": `After “${parent}” the target chose ${chosen}, which the draft did not hold.`,
-    "parent not accepted": "Its parent was not accepted, so the walk never came here.",
-    "cut at the end": "The target chose it, but the text ended before it.",
-  }[tree.reason[node]];
+  const chosen = choice ? say("quoted", { text: visible(choice.text) }) : say("why.another");
+  return say(`why.${tree.reason[node]}`, { parent, chosen });
 }
 
 function puct(tree, node, settings) {
   const recorded = column(tree, "score")[node];
-  if (recorded === Infinity) return formula("PUCT = ∞: the published search visits every child once first");
+  if (recorded === Infinity) return formula(say("formula.infinite"));
   const f = puctOf(tree, node, settings);
   const fits = f && (recorded === null || Math.abs(recorded - f.score) < 0.005 * Math.max(1, Math.abs(f.score)));
   if (!fits) return plainScore(tree, node, recorded);
@@ -80,13 +64,13 @@ function puct(tree, node, settings) {
     el("p", { text: `U = (${f.c1}+${f.log.toFixed(2)}) · ${small(f.p)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)}` }),
     el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
   ];
-  return el("div", { class: "ax-formula", title: "Nₚ: visits of the parent" }, ...lines);
+  return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);
 }
 
 function plainScore(tree, node, recorded) {
   const explore = column(tree, "exploration")[node];
   if (recorded === null) return null;
-  const text = explore === null ? `score ${small(recorded)}` : `score = Q + U = ${small(column(tree, "value")[node])} + ${small(explore)} = ${small(recorded)}`;
+  const text = explore === null ? `${say("formula.score")} ${small(recorded)}` : `${say("formula.score")} = Q + U = ${small(column(tree, "value")[node])} + ${small(explore)} = ${small(recorded)}`;
   return formula(text);
 }
 

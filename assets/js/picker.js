@@ -1,6 +1,7 @@
 // The picker of methods: which of them race, which lack a part, which may change the text.
 
-import { el, plural, setText, withCode } from "./dom.js";
+import { el, setText, withCode } from "./dom.js";
+import { keepWorded, say } from "./words.js";
 
 const NARROW = 860; // width in pixels below which the list begins folded
 
@@ -41,7 +42,7 @@ export function mountPicker(element, props, watch) {
     fill(part("list"), picks.methods.filter((m) => !m.unavailable).map((m) => methodRow(m, picks)));
     fill(part("lacking-list"), lacking.map(lackingRow));
     part("lacking").hidden = !lacking.length;
-    setText(part("lacking-title"), `${plural(lacking.length, "method")} cannot run here`);
+    setText(part("lacking-title"), say("picker.lacking", { count: lacking.length }));
     setText(part("count"), countText(picks));
   }
 
@@ -54,6 +55,7 @@ export function mountPicker(element, props, watch) {
   });
   if (window.innerWidth <= NARROW) part("box").open = false;
   watch("value", take);
+  keepWorded(element, draw);
   take();
 }
 
@@ -62,8 +64,8 @@ function fill(list, rows) {
 }
 
 export function countText({ chosen, fewest, most }) {
-  if (chosen.length < fewest) return `${chosen.length}: choose ${fewest} to ${most}`;
-  return chosen.length === most ? `${most}, the most that race` : `${chosen.length} of up to ${most}`;
+  const kind = chosen.length < fewest ? "few" : chosen.length === most ? "full" : "some";
+  return say(`picker.${kind}`, { chosen: chosen.length, fewest, most });
 }
 
 function methodRow(method, { chosen, most }) {
@@ -79,7 +81,7 @@ function lackingRow(method) {
 }
 
 export function lossyMark({ lossless }) {
-  return lossless ? null : el("span", { class: "ax-lossy", title: "may change the text", text: "lossy" });
+  return lossless ? null : el("span", { class: "ax-lossy", title: say("lossy.meaning"), text: say("lossy") });
 }
 
 function swatch(method) {

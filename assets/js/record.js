@@ -1,7 +1,7 @@
 // The record on the page: rebuilt from JSON lines, with each lane's own clock. Knows nothing of drawing.
 
 export function emptyRace() {
-  return { id: null, source: "", title: "", lanes: [], verdict: { sentence: "", detail: "" }, running: false, read: 0 };
+  return { id: null, source: "", title: "", lanes: [], running: false, read: 0 };
 }
 
 // Reads what is new in a growing string of JSON lines; another race starts over. Returns the race.
@@ -33,8 +33,7 @@ const READERS = {
     const { lane, prefill_seconds, text, finish_reason } = event;
     Object.assign(race.lanes[lane], { prefill_seconds, text, finish_reason });
   },
-  verdict(race, event) {
-    race.verdict = { sentence: event.sentence, detail: event.detail };
+  status(race, event) {
     race.running = event.running;
   },
 };

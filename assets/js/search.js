@@ -2,6 +2,7 @@
 
 import { column } from "./record.js";
 import { small, visible } from "./dom.js";
+import { say } from "./words.js";
 
 export const PHASES = ["selection", "expansion", "reward", "backup"];
 
@@ -103,24 +104,19 @@ export function scoreText(score) {
 // What happens at a moment, in words.
 export function searchText(step, moment, settings) {
   const total = step.simulations.length;
-  if (moment === null) return `${total} simulations are over; the picture shows the target's verdict.`;
+  if (moment === null) return say("search.over", { count: total });
   const { k, phase } = phaseAt(moment);
-  if (!k) return "Before the first simulation there is the root alone.";
-  return `Simulation ${k} of ${total}: ${phaseText(step, step.simulations[k - 1], PHASES[phase], settings)}`;
+  if (!k) return say("search.before");
+  return say("search.moment", { k, total, phase: phaseText(step, step.simulations[k - 1], PHASES[phase], settings) });
 }
 
 function phaseText(step, simulation, phase, settings) {
-  const name = (node) => (node < 0 ? "a node outside the draft" : `“${visible(step.tree.texts[node], 12)}”`);
+  const name = (node) => (node < 0 ? say("search.outside") : say("quoted", { text: visible(step.tree.texts[node], 12) }));
   const { selected, expanded, reward } = simulation;
   const published = settings.preset === "paper";
-  return {
-    selection: selected.length > 1 ? `down to the child of the highest PUCT: ${selected.map(name).join(" › ")}.` : `it stops at the root, ${name(0)}.`,
-    expansion: `${name(expanded)} opens: its successors in the matrix become its children.`,
-    reward: published
-      ? `reward ${small(reward)}: 1 and the probabilities along a path sampled on from there.`
-      : `reward ${small(reward)}: the probability of ${name(expanded)}, multiplied along its path.`,
-    backup: `every node on the path counts one visit more and takes ${small(reward)} into its mean Q.`,
-  }[phase];
+  const values = { path: selected.map(name).join(" › "), node: name(expanded), reward: small(reward) };
+  const variant = { selection: selected.length > 1 ? "" : ".root", reward: published ? ".published" : "" }[phase] || "";
+  return say(`search.${phase}${variant}`, values);
 }
 
 // Why there is no search to replay; an empty text where there is.
@@ -128,11 +124,11 @@ export function searchNote(step, header) {
   const { search } = header.method_settings;
   if (step.tree.tokens.length < 2 || header.method === "plain") return "";
   if (!step.simulations.length) return withoutSimulations(search, header.label);
-  return canReplay(step, header.method_settings) ? "" : "This draft lost a part of its search tree, so that its simulations cannot be counted again.";
+  return canReplay(step, header.method_settings) ? "" : say("search.lost");
 }
 
 function withoutSimulations(search, label) {
-  if (search === "mcts") return "This record holds no simulations of the search.";
-  if (search) return `The search was ${search}: it makes the draft in one sweep, without simulations.`;
-  return `${label} drafts without a search: there are no simulations to replay.`;
+  if (search === "mcts") return say("search.unrecorded");
+  if (search) return say("search.sweep", { search });
+  return say("search.without", { label });
 }

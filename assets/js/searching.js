@@ -1,7 +1,8 @@
 // The controls of the search's replay: phase by phase, forwards and back, or on its own.
 
-import { plural, setText, toggleClass } from "./dom.js";
+import { setText, toggleClass } from "./dom.js";
 import { moments, phaseAt, searchNote, searchText } from "./search.js";
+import { say } from "./words.js";
 
 const LONGEST = 36000; // milliseconds that a replay may last
 const TICK = { least: 60, most: 700 }; // milliseconds between two phases
@@ -73,7 +74,7 @@ function renderRow(part, phases, { step, header, moment }, playing) {
   const words = searchText(step, moment, header.method_settings);
   slider.setAttribute("aria-valuetext", words);
   setText(part("search-text"), words);
-  setText(part("search-count"), plural(step.simulations.length, "simulation"));
+  setText(part("search-count"), say("search.count", { count: step.simulations.length }));
   const { phase } = moment === null ? { phase: -1 } : phaseAt(moment);
   phases.forEach((item, i) => {
     toggleClass(item, "ax-phase-now", i === phase);
@@ -82,5 +83,5 @@ function renderRow(part, phases, { step, header, moment }, playing) {
   part("search-back").disabled = moment === 0;
   part("search-on").disabled = moment === null;
   part("search-play").dataset.on = String(playing);
-  part("search-play").setAttribute("aria-label", playing ? "Pause the search" : "Play the search");
+  part("search-play").setAttribute("aria-label", say(playing ? "search.pause" : "search.play"));
 }

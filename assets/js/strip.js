@@ -1,6 +1,7 @@
 // The time strip: one bar a step, its height the tokens gained; it is the scrubber too.
 
-import { el, milliseconds, plural, toggleClass } from "./dom.js";
+import { el, milliseconds, toggleClass } from "./dom.js";
+import { say } from "./words.js";
 
 export function createStrip(root, { onSeek }) {
   let bars = [];
@@ -62,12 +63,12 @@ export function createStrip(root, { onSeek }) {
     const step = steps[state.step];
     root.setAttribute("aria-valuemax", String(Math.max(1, steps.length)));
     root.setAttribute("aria-valuenow", String(step ? state.step + 1 : 0));
-    root.setAttribute("aria-valuetext", step ? `step ${state.step + 1} of ${steps.length}, ${gain(step)}` : "no step yet");
+    root.setAttribute("aria-valuetext", step ? say("strip.value", { step: state.step + 1, steps: steps.length, gain: gain(step) }) : say("step.none"));
   }
   return { render };
 }
 
 export function gain(step) {
   const s = step.seconds;
-  return `${plural(step.emitted.length, "token")} in ${milliseconds(s.draft + s.verify + s.commit + s.update)}`;
+  return say("step.gain", { count: step.emitted.length, time: milliseconds(s.draft + s.verify + s.commit + s.update) });
 }

@@ -1,10 +1,10 @@
 // The step in tables: the verification walk, the matrix row that learned, and every node (the picture's equal in text).
 
 import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
-import { VERDICTS } from "./node.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
 import { OWN, treeNodes } from "./tree.js";
+import { say } from "./words.js";
 
 export function renderWalk(body, step) {
   body.replaceChildren(...step.choices.map((choice, i) => walkRow(step, choice, i)));
@@ -13,14 +13,14 @@ export function renderWalk(body, step) {
 function walkRow(step, choice, i) {
   const cut = step.tree.reason.includes("cut at the end") && i === step.choices.length - 1 && choice.drafted;
   const verdict = !choice.drafted
-    ? el("span", { class: "ax-own-word", text: step.tree.tokens.length > 1 ? "not in the draft ■" : "nothing drafted ■" })
-    : el("span", { class: "ax-chip ax-chip-accepted", text: cut ? "in the draft, cut at the end" : "in the draft ✓" });
+    ? el("span", { class: "ax-own-word", text: say(step.tree.tokens.length > 1 ? "walk.undrafted" : "walk.nothing") })
+    : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
   const others = choice.top_tokens
     .map((token, k) => (token === choice.token ? null : `${visible(choice.top_texts[k])} ${probability(choice.top_probabilities[k])}`))
     .filter(Boolean)
     .slice(0, 2);
   const chosen = el("td", {}, el("code", { text: visible(choice.text) }), el("span", { class: "ax-num", text: ` ${probability(choice.probability)}` }));
-  if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` draw ${number(choice.draw)}` }));
+  if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${say("walk.draw", { draw: number(choice.draw) })}` }));
   return el(
     "tr",
     { "data-node": choice.node },
@@ -49,19 +49,19 @@ export function createMatrix({ key, picker, list, more }) {
   }
 
   function clear() {
-    setText(key, "No row changed in this step.");
+    setText(key, say("matrix.unchanged"));
     list.replaceChildren();
     setText(more, "");
   }
 
   function show(row) {
-    setText(key, `After ${row.key_texts.map((t) => visible(t)).join(" ")}: before (bar), after (line).`);
+    setText(key, say("matrix.after", { pair: row.key_texts.map((t) => visible(t)).join(" ") }));
     const top = Math.max(0.01, ...row.before, ...row.after);
     const shown = Math.min(8, row.tokens.length);
     list.replaceChildren(...row.texts.slice(0, shown).map((text, i) => matrixRow(text, row.before[i], row.after[i], top)));
     const hidden = row.tokens.length - shown;
     const count = step.rows.length;
-    setText(more, [hidden ? `${hidden} more successors.` : "", count > 1 ? `${count} rows changed in this step.` : ""].join(" ").trim());
+    setText(more, [hidden ? say("matrix.hidden", { count: hidden }) : "", count > 1 ? say("matrix.rows", { count }) : ""].join(" ").trim());
   }
   return { render };
 }
@@ -143,7 +143,7 @@ function nodeRow(step, node) {
     "tr",
     { "data-node": node.id, tabindex: -1 },
     token,
-    el("td", {}, el("span", { class: `ax-chip ax-chip-${node.verdict}`, text: VERDICTS[node.verdict] })),
+    el("td", {}, el("span", { class: `ax-chip ax-chip-${node.verdict}`, text: say(`chip.${node.verdict}`) })),
     cell(String(node.x)),
     value("prior", probability),
     value("visits", (count) => number(count, 0)),

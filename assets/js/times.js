@@ -3,6 +3,7 @@
 import { el, milliseconds, setText } from "./dom.js";
 import { paintLane } from "./lanes.js";
 import { PARTS, figures, plainLast, stepsDone } from "./record.js";
+import { say } from "./words.js";
 
 export function createTimes(root) {
   let views = [];
@@ -47,7 +48,7 @@ function renderRow({ bar, value, shares }, cost, most) {
 
 // The parts that took any time, in percent; a forward pass alone needs no words.
 export function sharesText(cost) {
-  const words = PARTS.filter((part) => cost[part] > 0).map((part) => `${part} ${percent(cost[part] / cost.total)}`);
+  const words = PARTS.filter((part) => cost[part] > 0).map((part) => `${say(`part.${part}`)} ${percent(cost[part] / cost.total)}`);
   return words.length ? `${words.join(" · ")} %` : "";
 }
 

@@ -1,9 +1,10 @@
 // The draft tree, drawn by Plotly at positions that came with the step. Colour, shape and text tell verdicts apart.
 
-import { cssToken, el, plotText, plural, visible } from "./dom.js";
+import { cssToken, el, plotText, visible } from "./dom.js";
 import { PLOT_CONFIG } from "./charts.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
+import { say } from "./words.js";
 
 const ROWS = { roomy: 30, tight: 25, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
 const COLUMN = { least: 92, most: 168 };
@@ -13,6 +14,7 @@ const WIDTHS = {
   searched: [1.2, 1.6, 2],
   trail: [3.4, 3.4, 3.4],
   opened: [1, 1, 1],
+  unjudged: [1, 1.6, 2.4],
   unreached: [1, 1, 1], 
   rejected: [1, 1.4, 1.9],
   accepted: [3.4, 3.4, 3.4],
@@ -147,6 +149,7 @@ function styles() {
     unreached: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
     searched: { colour: c("aded"), symbol: "circle", dash: "solid", text: c("ink"), pale: 0.55 },
     opened: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    unjudged: { colour: c("muted"), symbol: "circle-open", dash: "solid", text: c("ink"), pale: 0.7 },
     trail: { colour: c("aded"), symbol: "circle", dash: "solid", text: c("ink") },
     own: { colour: c("own"), symbol: "square", dash: "solid", text: c("own") },
   };
@@ -157,7 +160,7 @@ function traces(nodes, grid, selected) {
   const { place } = grid;
   const byId = new Map(nodes.map((n) => [n.id, n]));
   const most = Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
-  const edges = ["opened", "searched", "unreached", "rejected", "accepted", "trail", "own"].flatMap((kind) =>
+  const edges = ["opened", "unjudged", "searched", "unreached", "rejected", "accepted", "trail", "own"].flatMap((kind) =>
     WIDTHS[kind].map((width, bucket) => edgeTrace(nodes, byId, place, kind, style[kind], width, bucket, most)),
   );
   const letters = Math.max(7, Math.min(14, Math.floor((grid.wide - 30) / LETTER)));
@@ -264,6 +267,6 @@ function ringTrace(node, place, most) {
 function summary(step, nodes) {
   const drafted = step.tree.tokens.length - 1;
   const own = nodes.find((n) => n.id === OWN);
-  const end = own ? ` Then the target wrote ${visible(own.text)}.` : "";
-  return `Draft tree: ${plural(drafted, "drafted token")}, ${step.path.length - 1} accepted.${end} Arrow keys move between nodes.`;
+  const end = own ? say("tree.own", { token: visible(own.text) }) : "";
+  return [say("tree.summary", { count: drafted, accepted: step.path.length - 1 }), end, say("tree.keys")].filter(Boolean).join(" ");
 }

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { countText, merged, toggled } from "../../assets/js/picker.js";
+import "./words.js";
 
 const methods = ["a", "b", "c", "d"].map((name) => ({ name, unavailable: null }));
 const picks = { methods, chosen: ["b", "c"], fewest: 2, most: 3 };

@@ -5,6 +5,7 @@ import test from "node:test";
 
 import { PARTS, emptyRace, figures, plainLast, readLines, stepsDone, toFile } from "../../assets/js/record.js";
 import { perToken, sharesText } from "../../assets/js/times.js";
+import "./words.js";
 
 const seconds = { draft: 0.1, verify: 0.6, commit: 0.1, update: 0.2 };
 const step = (emitted) => ({ emitted, seconds, tree: { tokens: [0], columns: {} } });

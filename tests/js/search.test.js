@@ -5,6 +5,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
 import { PHASES, canReplay, moments, phaseAt, scoreText, searchNote, searchText, searchedStep } from "../../assets/js/search.js";
+import "./words.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);
 const lanes = readdirSync(folder)

@@ -1,0 +1,17 @@
+// What the panels tell each other: names and listeners, nothing else.
+//   view (race, lane, step, node as a link names them): what is on screen;  show (the same): what shall be
+//   did (step, play, node, search, guess): what the visitor has just done;  article (method): what shall be explained
+
+const listeners = new Map();
+const latest = new Map();
+
+// Listens from now on; whoever comes late is told what was said last.
+export function on(name, listener) {
+  listeners.set(name, [...(listeners.get(name) || []), listener]);
+  if (latest.has(name)) listener(latest.get(name));
+}
+
+export function emit(name, detail) {
+  latest.set(name, detail);
+  for (const listener of listeners.get(name) || []) listener(detail);
+}

@@ -1,0 +1,50 @@
+// One HTML file that plays a race with no server and no network: this page's own renderer, its style, the charts' library.
+
+import { mountHeader } from "./header.js";
+import { mountRace } from "./main.js";
+import { keptMarkup } from "./panels.js";
+
+const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; font-src data:";
+
+// The file's text; `lines` is the race as JSON lines.
+export async function standalone(lines) {
+  const made = document.implementation.createHTMLDocument("ADED Explorer");
+  const add = (parent, tag, attributes, text = "") => {
+    const node = made.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.textContent = text;
+    parent.append(node);
+    return node;
+  };
+  made.documentElement.lang = document.documentElement.lang;
+  made.body.className = document.body.classList.contains("dark") ? "ax-file dark" : "ax-file";
+  add(made.head, "meta", { charset: "utf-8" });
+  add(made.head, "meta", { name: "viewport", content: "width=device-width, initial-scale=1" });
+  add(made.head, "meta", { "http-equiv": "Content-Security-Policy", content: POLICY });
+  for (const style of document.querySelectorAll("style[data-ax]")) add(made.head, "style", { "data-ax": "" }, style.textContent);
+  for (const [name, panel] of Object.entries(keptMarkup())) add(made.body, "div", { id: `ax-${name}` }).append(made.importNode(panel, true));
+  add(made.body, "script", { type: "application/json", "data-ax-race": "" }, lines.replaceAll("<", "\\u003c"));
+  add(made.body, "script", { "data-ax-plotly": "" }, closed(await textOf("script[data-ax-plotly]")));
+  add(made.body, "script", { "data-ax-script": "" }, closed(await textOf("script[data-ax-script]")));
+  add(made.body, "script", {}, "window.AdedExplorer.standalone.openFile();");
+  return `<!doctype html>\n${made.documentElement.outerHTML}\n`;
+}
+
+// What such a file does when it is opened.
+export function openFile() {
+  const still = () => {};
+  const panel = (name) => document.getElementById(`ax-${name}`);
+  const lines = document.querySelector("script[data-ax-race]").textContent;
+  mountRace(panel("race"), { value: lines }, still, null, standalone);
+  mountHeader(panel("header"), { value: null }, still, still);
+}
+
+async function textOf(selector) {
+  const script = document.querySelector(selector);
+  return script.src ? (await fetch(script.src)).text() : script.textContent;
+}
+
+// Script text that cannot end its own element.
+function closed(text) {
+  return text.replace(/<(?=\/script|script|!--)/gi, "\\x3c");
+}

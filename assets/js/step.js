@@ -1,0 +1,46 @@
+// A step in sentences, and its cards' headings.
+
+import { milliseconds, setText, visible } from "./dom.js";
+import { covered } from "./player.js";
+import { PARTS, column } from "./record.js";
+import { renderWalk } from "./tables.js";
+import { tallest } from "./tree.js";
+import { say } from "./words.js";
+
+export function renderStep(part, state) {
+  const lane = state.race.lanes[state.lane];
+  const step = lane.steps[state.step];
+  const { hidden } = lane.layouts[state.step];
+  const total = step.tree.tokens.length;
+  setText(part("step-title"), say("step.title", { name: lane.header.label, step: step.index + 1 }));
+  setText(part("step-sentence"), covered(state) ? say("guess.covered", { count: total - 1 }) : sentence(step));
+  setText(part("step-note"), step.note || "");
+  setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: step.budget.why, used: total }));
+  setText(part("hidden"), hidden ? say("step.hidden", { count: hidden, total }) : "");
+  setText(part("step-seconds"), secondsText(step.seconds));
+  part("tree").style.minHeight = `${Math.min(400, tallest(lane))}px`;
+  renderWalk(part("walk"), step);
+  part("search-slot").dataset.kept = String(lane.steps.some((other) => other.simulations.length));
+  part("matrix-card").hidden = !lane.steps.some((other) => other.rows.length);
+  part("mask-card").hidden = total < 2;
+  part("walk-card").hidden = step.choices.length === 0;
+}
+
+export function sentence(step) {
+  const count = step.tree.tokens.length - 1;
+  const accepted = step.origins.filter((o) => o === "draft").length;
+  const own = step.origins[step.origins.length - 1] === "target";
+  const end = own ? say("step.own", { token: visible(step.texts[step.texts.length - 1]) }) : say("step.ended");
+  return count ? say("step.drafted", { count, accepted, end }) : say("step.undrafted", { end });
+}
+
+export function visitsKey(step, moment) {
+  if (moment !== null) return say("tree.visits.puct");
+  return column(step.tree, "visits").some((visits) => visits !== null) ? say("tree.visits") : "";
+}
+
+function secondsText(seconds) {
+  return PARTS.filter((name) => seconds[name] > 0)
+    .map((name) => `${say(`part.${name}`)} ${milliseconds(seconds[name])}`)
+    .join(" · ");
+}

@@ -1,0 +1,125 @@
+"""Learning on the page: the tour, guessing, the words of the trade, the languages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from browsing import open_race, part, sync_api
+from ui_fakes import make_race
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+def stop(page: sync_api.Page) -> str:
+    return page.locator(".ax-tour h2").inner_text()
+
+
+def test_the_tour_waits_for_the_learner_can_be_left_and_goes_on(page: sync_api.Page):
+    following, task = part(page, "tour-next"), page.locator(".ax-task")
+    part(page, "tour").click()
+    for _ in range(3):
+        following.click()
+    sync_api.expect(page.locator(".ax-time.ax-toured")).to_be_visible()
+    sync_api.expect(following).to_have_text("Skip this")
+    part(page, "previous").click()
+    sync_api.expect(task).to_have_attribute("data-done", "true")
+    sync_api.expect(following).to_have_text("Next")
+    following.click()
+    part(page, "play").click()
+    sync_api.expect(task).to_have_attribute("data-done", "true")
+    left = stop(page)
+    page.locator(".ax-tour").press("Escape")
+    sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
+    assert page.locator(".ax-toured").count() == 0
+    page.reload()
+    page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
+    part(page, "tour").click()
+    assert stop(page) == left
+    part(page, "tour-again").click()
+    sync_api.expect(page.locator(".ax-tour .ax-dim")).to_have_text("1 of 12")
+
+
+def test_the_tour_goes_through_all_its_stops(page: sync_api.Page):
+    part(page, "tour").click()
+    seen = [stop(page)]
+    while part(page, "tour-next").inner_text() != "Finish":
+        part(page, "tour-next").click()
+        seen.append(stop(page))
+        assert page.locator(".ax-toured").count() == 1
+    part(page, "tour-next").click()
+    assert len(set(seen)) == 12
+    sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
+
+
+def test_the_verdict_is_covered_until_the_learner_has_guessed(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    steps = race.lanes[1].steps
+    index = next(i for i, step in enumerate(steps) if len(step.path) > 2)
+    page.locator(".ax-lane[data-method='aded'] .ax-step").nth(index).click()
+    part(page, "guess-toggle").click()
+    sync_api.expect(part(page, "guess-question")).to_be_visible()
+    sync_api.expect(page.locator(".ax-walk")).to_be_hidden()
+    sync_api.expect(page.locator(".ax-lane[data-method='aded'] .ax-step").nth(index)).to_be_hidden()
+    chips = page.locator(".ax-nodes .ax-chip").all_inner_texts()
+    assert set(chips) == {"root", "not judged yet"}
+    choices = page.locator(".ax-choice")
+    assert choices.count() >= 2
+    page.locator(f".ax-choice[data-node='{steps[index].path[1]}']").click()
+    sync_api.expect(part(page, "guess-answer")).to_contain_text("Right: the model wrote")
+    sync_api.expect(part(page, "guess-score")).to_have_text("1 of 1 guess right")
+    sync_api.expect(page.locator(".ax-walk")).to_be_visible()
+    assert "accepted ✓" in page.locator(".ax-nodes .ax-chip").all_inner_texts()
+    part(page, "guess-next").click()
+    sync_api.expect(page.locator(".ax-walk")).to_be_hidden()
+    part(page, "guess-toggle").click()
+    sync_api.expect(page.locator(".ax-walk")).to_be_visible()
+
+
+def test_a_word_of_the_trade_opens_its_meaning_and_escape_closes_it(page: sync_api.Page):
+    page.locator(".ax-nodes [data-term='puct']").click()
+    box = page.locator(".ax-term-box")
+    sync_api.expect(box).to_contain_text("mean reward Q plus a bonus U")
+    within = box.evaluate(
+        "e => { const r = e.getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth && r.top >= 0; }"
+    )
+    assert within
+    page.keyboard.press("Escape")
+    sync_api.expect(box).to_be_hidden()
+
+
+def test_a_lanes_method_is_explained_with_its_paper(page: sync_api.Page):
+    page.locator(".ax-lane[data-method='aded'] .ax-about").click()
+    opened = page.locator(".ax-article[open]")
+    sync_api.expect(opened).to_have_count(1)
+    sync_api.expect(opened).to_contain_text("arXiv 2407.12021")
+    page.keyboard.press("Escape")
+    sync_api.expect(page.locator(".ax-sheet")).to_be_hidden()
+    part(page, "learn").click()
+    assert page.locator(".ax-article").count() == 12
+    assert page.locator(".ax-glossary dt").count() >= 18
+
+
+def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_api.Page):
+    part(page, "language").select_option("zh")
+    sync_api.expect(page.locator("#ax-run")).to_have_text("运行")
+    sync_api.expect(page.locator("#ax-prompt label span").first).to_have_text("提示词")
+    assert page.evaluate("document.documentElement.lang") == "zh"
+    page.locator("#ax-prompt textarea").fill(" ")
+    page.locator("#ax-run").click()
+    sync_api.expect(page.locator("#ax-notice [data-part='text']")).to_contain_text("提示词为空", timeout=20_000)
+    said = page.locator("[data-say]:visible").evaluate_all("all => all.map(e => e.textContent.trim()).filter(Boolean)")
+    assert [text for text in said if not CHINESE.search(text)] == []
+    for name in ("sentence", "detail", "step-title", "step-sentence", "where", "matrix-key", "mask-text"):
+        assert CHINESE.search(part(page, name).inner_text()), name
+    page.reload()
+    sync_api.expect(part(page, "tour")).to_have_text("导览", timeout=60_000)
+    sync_api.expect(page.locator("#ax-run")).to_have_text("运行")
+    part(page, "language").select_option("en")
+    sync_api.expect(page.locator("#ax-run")).to_have_text("Run")
+    sync_api.expect(part(page, "sentence")).to_contain_text("plain decoding here")

@@ -1,0 +1,114 @@
+"""Links into the page: what the address says is what is on screen, whoever wrote it."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, quote, urlencode
+
+import pytest
+from browsing import HOSTILE, notice, part, sync_api, text_of, watched_page
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+
+def link_of(page: sync_api.Page) -> dict[str, str]:
+    """The address as it stands."""
+    return {name: values[0] for name, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
+
+
+def wait_for_link(page: sync_api.Page, name: str, value: str) -> None:
+    page.wait_for_function(
+        "([name, value]) => new URLSearchParams(location.hash.slice(1)).get(name) === value", arg=[name, value]
+    )
+
+
+def test_an_untouched_page_keeps_its_short_address(page: sync_api.Page, address: str):
+    page.wait_for_timeout(1500)
+    assert page.url == address
+
+
+def test_a_link_opens_race_lane_step_and_node_as_they_were(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        names = page.locator("#ax-recorded input")
+        names.click()
+        page.locator("li[role='option']").nth(1).click()
+        part(page, "race-title").filter(has_text="A function").wait_for()
+        page.locator(".ax-lane[data-method='aded'] .ax-step").nth(6).click()
+        page.locator(".ax-nodes tbody tr[data-node='2']").click()
+        wait_for_link(page, "node", "2")
+        asked, seen = page.url, [part(page, name).inner_text() for name in ("race-title", "step-title", "where", "node")]
+    with watched_page(browser, asked) as page:
+        part(page, "race-title").filter(has_text=seen[0]).wait_for()
+        page.wait_for_function("text => document.querySelector('[data-part=step-title]').textContent === text", arg=seen[1])
+        page.mouse.move(0, 0)
+        sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", "2")
+        assert [part(page, name).inner_text() for name in ("race-title", "step-title", "where", "node")] == seen
+        assert page.locator("#ax-recorded input").input_value() == seen[0]
+
+
+def test_settings_travel_in_a_link_and_nothing_is_run(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        page.locator("#ax-prompt textarea").fill("2 < 3 & “漢” 🙂")
+        page.locator("#ax-max-new-tokens input").fill("33")
+        page.locator("#ax-max-new-tokens input").press("Tab")
+        page.locator(".ax-picker input[value='suffix']").check()
+        wait_for_link(page, "methods", "plain,aded,prompt-lookup,suffix")
+        wait_for_link(page, "max_new_tokens", "33")
+        asked = page.url
+    with watched_page(browser, asked) as page:
+        sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value("2 < 3 & “漢” 🙂")
+        sync_api.expect(page.locator("#ax-max-new-tokens input")).to_have_value("33")
+        sync_api.expect(page.locator(".ax-picker input[value='suffix']")).to_be_checked()
+        assert part(page, "source").inner_text() == "recorded"
+
+
+def test_a_live_races_link_says_that_run_makes_it(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, query="#run=1&lane=aded&step=3&seed=5") as page:
+        sync_api.expect(notice(page)).to_contain_text("Press Run")
+        assert part(page, "source").inner_text() == "recorded"
+
+
+def test_back_and_forward_go_through_what_was_seen(page: sync_api.Page):
+    page.keyboard.press("Home")
+    wait_for_link(page, "step", "1")
+    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    wait_for_link(page, "lane", "plain")
+    page.go_back()
+    sync_api.expect(part(page, "step-title")).to_contain_text("ADED")
+    sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
+    page.go_forward()
+    sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
+
+
+def test_theme_language_and_hidden_controls_come_with_a_link(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, query="?hide=controls#theme=dark&lang=zh") as page:
+        assert page.locator("body.dark").count() == 1
+        sync_api.expect(part(page, "tour")).to_have_text("导览")
+        sync_api.expect(page.locator("#ax-controls")).to_be_hidden()
+        page.keyboard.press("Home")
+        wait_for_link(page, "hide", "controls")
+        assert (link_of(page)["theme"], link_of(page)["lang"]) == ("dark", "zh")
+
+
+def test_the_link_is_copied(browser: sync_api.Browser, address: str):
+    watched = watched_page(browser, address)
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with watched as page:
+        part(page, "copy").click()
+        sync_api.expect(part(page, "copied")).to_have_text("Link copied.")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert "race=A+maths+teacher" in copied
+        assert "step=" in copied
+
+
+@pytest.mark.parametrize("text", HOSTILE[:5])
+def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address: str, text: str):
+    names = ("race", "lane", "step", "node", "theme", "lang", "hide", "example", "methods", "seed", "search", "c1", "budget")
+    query = "#" + urlencode({**dict.fromkeys(names, text), "prompt": text})
+    with watched_page(browser, address, query=query) as page:
+        sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value(text)
+        assert page.evaluate("window.PWN") is None
+        assert text_of(page, "plain") != ""
+        page.evaluate(f"location.hash = {quote(text)!r}")
+        page.wait_for_timeout(300)
+        assert page.evaluate("window.PWN") is None

@@ -1,0 +1,61 @@
+"""The words of the page: one file a language, all of them complete."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aded.methods import METHODS
+from ui.controls import Wording, create_controls
+from ui.words import FALLBACK, Refused, say, tables
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+def test_english_and_simplified_chinese_are_there_the_fallback_first():
+    assert next(iter(tables())) == FALLBACK == "en"
+    assert "zh" in tables()
+
+
+@pytest.mark.parametrize("language", sorted(tables()))
+def test_every_method_of_the_registry_has_an_article_with_its_paper(language: str):
+    for name, method in METHODS.items():
+        assert say(f"article.{name}.text", language)
+        paper = re.search(r"arXiv (\d{4}\.\d{5})", method.description)
+        if paper:
+            assert paper[1] in say(f"article.{name}.paper", language)
+    articles = {key.split(".")[1] for key in tables()[language] if key.startswith("article.")}
+    assert articles == set(METHODS)
+
+
+def test_chinese_is_chinese_but_for_names():
+    alike = [key for key, entry in tables()["zh"].items() if isinstance(entry, str) and not CHINESE.search(entry)]
+    names = {"notice.text", "quoted", "verdict.semicolon", "verdict.sentence", "count.of", "tour.count", "term.puct"}
+    assert [k for k in alike if k not in names and not re.fullmatch(r"article\.[\w-]+", k)] == []
+
+
+def test_a_key_says_its_words_in_a_language_and_the_fallbacks_in_an_unknown_one():
+    assert say("control.run", "zh") == tables()["zh"]["control.run"]
+    assert say("control.run", "<b>") == say("control.run") == "Run"
+    assert say("notice.text", text="{text} \\1") == "{text} \\1"
+    assert say("search.count", count=1) == "1 simulation"
+
+
+def test_a_refusal_can_be_said_in_any_language():
+    error = Refused("notice.few", and_then=[("notice.left", {"reason": "no datastore"})])
+    assert str(error) == "Too few of the chosen methods can run here. Left out: no datastore."
+    assert [say(key, "zh", **values) for key, values in error.sayings][1] == "未参赛：no datastore。"
+
+
+def test_every_widget_speaks_every_language():
+    import gradio as gr
+
+    wording = Wording()
+    with gr.Blocks():
+        create_controls(wording)
+    for language in tables():
+        updates = wording.updates(language)
+        assert len(updates) == len(wording.widgets) > 10
+    texts = [update.get("label") or update.get("value") for update in wording.updates("zh")]
+    assert all(CHINESE.search(text) or text.startswith("Top-") for text in texts)

@@ -1,0 +1,42 @@
+"""The page's own words: one table a language (``assets/i18n``). The browser shows them; here they label Gradio's widgets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aded.errors import AdedError
+
+FOLDER = Path(__file__).resolve().parent.parent / "assets" / "i18n"
+FALLBACK = "en"
+
+Saying = tuple[str, dict[str, Any]]
+"""A key and its values: a sentence that is not in any language yet."""
+
+
+@cache
+def tables() -> dict[str, dict[str, Any]]:
+    """Language code to its table, the fallback first; a language is there because its file is."""
+    files = sorted(FOLDER.glob("*.json"), key=lambda file: (file.stem != FALLBACK, file.stem))
+    return {file.stem: json.loads(file.read_text("utf-8")) for file in files}
+
+
+def say(key: str, language: str = FALLBACK, **values: Any) -> str:
+    """The words of a key, ``{names}`` replaced by values; an unknown language speaks the fallback."""
+    found = tables().get(language, {}).get(key) or tables()[FALLBACK][key]
+    if isinstance(found, dict):
+        count = values.get("count")
+        found = found.get(str(count)) or (found.get("one") if count == 1 else None) or found["other"]
+    return re.sub(r"\{(\w+)\}", lambda name: str(values.get(name[1], name[0])), found)
+
+
+class Refused(AdedError):
+    """What the page itself refuses, so that it can be said in the visitor's language."""
+
+    def __init__(self, key: str, and_then: Sequence[Saying] = (), **values: Any) -> None:
+        self.sayings: list[Saying] = [(key, values), *and_then]
+        super().__init__(" ".join(say(k, **v) for k, v in self.sayings))
