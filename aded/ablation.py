@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aded.checks import refuse_ignored
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Outcome
 from aded.errors import AdedError
@@ -35,6 +36,7 @@ SWEEPS: Mapping[str, Sequence[Any]] = {
     "budget": (8, 16, 22, 32, 64, 128),
 }
 """What is changed, and to what."""
+SAMPLING = ("max_new_tokens", "temperature", "top_p", "seed")
 NEEDS_MODEL = "text and rejected nodes"
 COLUMNS = ("tokens_per_step", "drafted_per_step", "draft_ms", "update_ms")
 
@@ -202,6 +204,10 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
     Raises:
         AdedError: whatever the user can cause: a bad file, name or limit.
     """
+    from aded.cli import MODEL_OPTIONS
+
+    if options.recorded:
+        refuse_ignored(options, (*MODEL_OPTIONS, *SAMPLING), "is for a model, and --recorded asks none")
     axes = [axis.strip() for axis in options.settings.split(",")] if options.settings else None
     variants((), axes, model=True)  # a bad name is found before a long run
     return _run_recorded(options, axes, progress) if options.recorded else _run_questions(options, axes, progress)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,19 +22,25 @@ from typing import Any
 
 import aded
 from aded import corpus, counting
+from aded.checks import check_apart, check_file, flag, refuse_ignored
 from aded.conversations import BARREN_WAVES, Collection, nothing_new, pack, unpack
 from aded.counting import BYTES_PER_TOKEN, Run
 from aded.errors import AdedError
-from aded.sources import DatasetStream, Piece, Source, TextFiles, TokenFile
+from aded.sources import DatasetStream, Piece, Source, TextFiles, TokenFile, stamps
 from aded.tokens import tokenizer_fingerprint
 from aded.trace import write_atomically
 from aded.trigram import MAX_SUCCESSORS, TrigramMatrix
 from aded.weights import Progress
-from aded.workfolder import WorkFolder, npy_bytes, store
+from aded.workfolder import GOES_ON, Halted, WorkFolder, npy_bytes, store, work_folder
 
 MOST_PROCESSES = 256
 SMALLEST_PIECE = 1 << 12
 """Tokens; less memory than for so many is not to be had."""
+OF_ONE_SOURCE = {
+    "self_written": ("batch", "seed", "greedy_share", "keep_text", "device", "dtype"),
+    "dataset": ("dataset_config", "dataset_split", "dataset_field"),
+}
+"""Options that go with one source alone."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +71,44 @@ def run(options: argparse.Namespace, progress: Progress) -> str:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse settings out of range before any work."""
+    """Refuse what cannot be done before any work."""
+    for source, names in OF_ONE_SOURCE.items():
+        if getattr(options, source) is None:
+            refuse_ignored(options, names, f"goes with {flag(source)}")
     TrigramMatrix.empty(1).prune(rows=options.rows, successors=options.successors, size=options.bytes)
     for name, value, most in (
         ("--max-memory", options.max_memory, 1 << 24), ("--processes", options.processes, MOST_PROCESSES),
-        ("--self-written", options.self_written, 1 << 40),
+        ("--self-written", options.self_written, 1 << 40), ("--batch", options.batch, 1 << 40),
     ):  # fmt: skip
         if value is not None and not 1 <= value <= most:
             raise AdedError(f"{name} is {value}; give a number from 1 to {most}")
-    if options.keep_text and options.self_written is None:
-        raise AdedError("--keep-text is for text that a model writes; give --self-written, or leave it out")
+    if not 0 <= options.seed < 1 << 63:
+        raise AdedError(f"--seed is {options.seed}; give a whole number from 0 to 2**63 - 1")
+    if not 0 <= options.greedy_share <= 1:
+        raise AdedError(f"--greedy-share is {options.greedy_share}; give a number from 0 to 1")
+    _check_paths(options)
+
+
+def _check_paths(options: argparse.Namespace) -> None:
+    inputs = [*(options.text or ()), options.tokens, options.model if options.model.endswith(".gguf") else None]
+    check_file(options.out)
+    check_file(options.keep_text)
+    check_apart("--out", options.out, inputs)
+    check_apart("--keep-text", options.keep_text, [options.out, *inputs])
+    if options.keep_text and work_folder(options.out) in [(kept := Path(options.keep_text).resolve()), *kept.parents]:
+        raise AdedError(f"--keep-text is {options.keep_text}, in the work folder of --out; choose another path")
 
 
 def _from_source(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
     source = _source(options)
     tokenizer, size = corpus.load_tokenizer(options.model)
-    vocabulary = Vocabulary(tokenizer, size, _separator(options, tokenizer))
-    with _folder(options, vocabulary, source.identity) as folder:
-        matrix = _counted(source, vocabulary, folder, options, progress)
-    matrix.save(options.out)
-    folder.remove()
-    return matrix, []
+    usual = 0 if options.tokens else tokenizer.eos_token_id
+    vocabulary = Vocabulary(tokenizer, size, corpus.separator_for(options.separator, usual, size))
+    with _folder(options, vocabulary, source.identity, source.inputs) as folder:
+        _settle_pieces(folder, options)
+        matrix = _counted(source, vocabulary, folder, "run", options, progress)
+        matrix.save(options.out)
+    return matrix, _repaired(folder)
 
 
 def _source(options: argparse.Namespace) -> Source:
@@ -94,41 +119,35 @@ def _source(options: argparse.Namespace) -> Source:
     return DatasetStream(options.dataset, options.dataset_config, options.dataset_split, options.dataset_field)
 
 
-def _separator(options: argparse.Namespace, tokenizer: Any) -> int:
-    if options.separator is not None:
-        return options.separator
-    separator = 0 if options.tokens else tokenizer.eos_token_id
-    if separator is None:
-        raise AdedError(f"the tokenizer of {options.model} has no token that ends a text; give its id with --separator")
-    return separator
-
-
 def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
     from aded.model import TargetModel
     from aded.selfwriting import SelfWriter, script_of, separator_of
 
     target = TargetModel.load(options.model, options.device, options.dtype, progress)
     script = script_of(target.tokenizer)
-    separator = separator_of(target.tokenizer, script) if options.separator is None else options.separator
+    separator = corpus.separator_for(options.separator, separator_of(target.tokenizer, script), target.vocab_size)
     vocabulary = Vocabulary(target.tokenizer, target.vocab_size, separator)
-    asked = [options.self_written, options.batch, options.seed, options.greedy_share]
+    asked = [options.batch, options.seed, options.greedy_share]
     model = [target.spec, target.device_name, str(target.dtype), script.opening, script.closing]
-    folder = _folder(options, vocabulary, {"self-written": asked, "model": model})
-    writer = SelfWriter(target, folder.settings.get("batch", options.batch), options.seed, options.greedy_share, script)
-    folder.settings["batch"] = writer.batch
-    collection = Collection(options.self_written, separator, target.vocab_size)
-    with folder:
+    with _folder(options, vocabulary, {"self-written": asked, "model": model}, stamps(target.spec)) as folder:
+        writer = SelfWriter(target, folder.settings.get("batch", options.batch), options.seed, options.greedy_share, script)
+        folder.settle(batch=writer.batch)
+        collection = Collection(options.self_written, separator, target.vocab_size)
         write(writer, collection, folder, progress)
         text = folder.path("text.npy")
         store(text, npy_bytes(collection.text()))
-        matrix = _counted(TokenFile(str(text)), vocabulary, folder, options, progress)
+        _settle_pieces(folder, options)
+        matrix = _counted(TokenFile(str(text)), vocabulary, folder, f"run-{collection.tokens}", options, progress)
         if options.keep_text:
             write_atomically(Path(options.keep_text), text.read_bytes())
-    matrix.save(options.out)
-    folder.remove()
+        matrix.save(options.out)
     notes = [f"{collection.conversations} conversations", f"{collection.duplicates} repeated questions dropped"]
     notes += [f"{collection.distinct():.0%} of the answers' 4-grams distinct", *filter(None, [writer.notice])]
-    return matrix, notes
+    return matrix, [*notes, *_repaired(folder)]
+
+
+def _repaired(folder: WorkFolder) -> list[str]:
+    return [f"damaged files made again: {', '.join(folder.damaged)}"] if folder.damaged else []
 
 
 def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Progress) -> None:
@@ -142,13 +161,14 @@ def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Pro
     """
     pace, index, barren = Pace(progress, "writing"), 0, 0
     while not collection.full:
-        path, before = folder.path(f"wave-{index:05d}.npz"), collection.tokens
-        if path.exists():
-            collection.add(unpack(path))
+        name, before = f"wave-{index:05d}.npz", collection.tokens
+        wave = folder.read(name, unpack)
+        if wave is not None:
+            collection.add(wave)
             pace.start(collection.tokens / collection.limit)
         else:
             wave = writer.wave(index, pace.part(before / collection.limit, 1 / collection.limit))
-            store(path, pack(wave))
+            store(folder.path(name), pack(wave))
             collection.add(wave)
         barren = 0 if collection.tokens > before else barren + 1
         if barren == BARREN_WAVES:
@@ -156,19 +176,24 @@ def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Pro
         index += 1
 
 
-def _folder(options: argparse.Namespace, vocabulary: Vocabulary, source: dict[str, Any]) -> WorkFolder:
-    """The build's work folder; what is only applied at the end (bounds, processes) is no part of its identity."""
+def _folder(options: argparse.Namespace, vocabulary: Vocabulary, source: dict[str, Any], inputs: Any) -> WorkFolder:
+    """The build's work folder.
+
+    What is only applied at the end (bounds, processes, how many tokens of an endless text) is no part of its identity.
+    """
     known = {"version": aded.__version__, "fingerprint": tokenizer_fingerprint(vocabulary.tokenizer)}
     known |= {"vocabulary": str(vocabulary.size), "separator": str(vocabulary.separator)}
-    folder = WorkFolder(options.out, {**known, **source}, options.restart)
-    folder.settings.setdefault("piece", max(SMALLEST_PIECE, (options.max_memory << 20) // BYTES_PER_TOKEN // options.processes))
-    return folder
+    return WorkFolder(options.out, {**known, **source}, inputs, options.restart)
+
+
+def _settle_pieces(folder: WorkFolder, options: argparse.Namespace) -> None:
+    folder.settle(piece=max(SMALLEST_PIECE, (options.max_memory << 20) // BYTES_PER_TOKEN // options.processes))
 
 
 def _counted(
-    source: Source, vocabulary: Vocabulary, folder: WorkFolder, options: argparse.Namespace, progress: Progress
+    source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, options: argparse.Namespace, progress: Progress
 ) -> TrigramMatrix:
-    paths = count(source, vocabulary, folder, options.processes, progress)
+    paths = count(source, vocabulary, folder, name, options.processes, progress)
     return counting.merge(
         paths,
         separator=vocabulary.separator,
@@ -181,14 +206,24 @@ def _counted(
     )
 
 
-def count(source: Source, vocabulary: Vocabulary, folder: WorkFolder, processes: int, progress: Progress) -> list[Path]:
-    """Count every piece of a source into a run in the folder, but for those that are there; returns the runs' files in order."""
+def count(
+    source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, processes: int, progress: Progress
+) -> list[Path]:
+    """Count every piece of a source into a run in the folder, but for those that are there and whole.
+
+    Args:
+        name: of the source: where its files' names begin.
+
+    Returns:
+        The runs' files, in order.
+    """
     pace, paths = Pace(progress, "counting"), []
 
     def jobs() -> Iterator[tuple[Piece, Path]]:
         for number, piece in enumerate(source.pieces(folder.settings["piece"])):
-            paths.append(folder.path(f"run-{number:05d}.npy"))
-            if paths[-1].exists():
+            file = f"{name}-{number:05d}.npy"
+            paths.append(folder.path(file))
+            if folder.read(file, Run.verified) is not None:
                 pace.start(piece.share)
             else:
                 yield piece, paths[-1]
@@ -216,13 +251,12 @@ def mapped(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) 
     """Results in order; jobs are taken only a little ahead of the processes.
 
     Raises:
-        AdedError: a process was killed.
+        Halted: a process was killed.
     """
     if processes == 1:
         yield from map(function, jobs)
         return
-    ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that leads
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), signal.signal, ignore) as pool:
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _follow) as pool:
         waiting: deque[Any] = deque()
         try:
             for job in jobs:
@@ -232,12 +266,22 @@ def mapped(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) 
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise AdedError(
-                "a process was killed, likely for its memory; run the command again with fewer --processes: it goes on where it "
-                "stopped"
-            ) from None
+            raise Halted(f"a process was killed, likely for its memory; give fewer --processes and {GOES_ON}") from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _follow() -> None:
+    """What a process does first: leave Ctrl-C to the one that leads, and end when that one ends, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_leader, daemon=True).start()
+
+
+def _end_with_leader() -> None:
+    leader = multiprocessing.parent_process()
+    assert leader is not None
+    leader.join()
+    os._exit(1)
 
 
 class Pace:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from aded.checks import check_apart, check_file, check_folder, check_not_empty, flag
 from aded.errors import AdedError
 
 PROGRAM = "python -m aded"
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to stop
     options = build_parser().parse_args(arguments)
     try:
+        check_not_empty(options)
         return options.run(options) or 0
     except AdedError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -98,6 +100,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
 
 
+MODEL_OPTIONS = ("model", "device", "device_map", "tp", "compile", "dtype")
+"""Those of `add_model_options`."""
+
+
 def load_model(options: argparse.Namespace, progress: Any) -> Any:
     """The model that ``add_model_options`` describes; of several processes that share it, all but the first fall silent."""
     from aded import parallel
@@ -121,6 +127,9 @@ def _add_method_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--successors", type=int, metavar="N", help="aded: most successors of a pair that are tried")
     group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix made with `matrix build`")
     group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
+    group.add_argument(
+        "--most-recent", action=argparse.BooleanOptionalAction, default=None, help="prompt-lookup: copy the latest match"
+    )
     group.add_argument("--draft-length", type=int, metavar="N", help="most tokens copied; speculative: drafted")
     group.add_argument(
         "--feedback", action=argparse.BooleanOptionalAction, default=None, help="aded: learn the target's likeliest tokens too"
@@ -197,7 +206,7 @@ def _add_matrix(commands: Any) -> None:
     compare.add_argument("--keep", action="store_true", help="one session: what a text taught is kept for the next")
     compare.add_argument("--json", action="store_true")
     add_model_options(compare)
-    compare.set_defaults(run=_matrix_compare)
+    compare.set_defaults(run=_matrix_compare, parser=compare)
 
 
 def _add_matrix_build(actions: Any) -> None:
@@ -230,7 +239,7 @@ def _add_matrix_build(actions: Any) -> None:
     parser.add_argument("--restart", action="store_true", help="drop what a stopped build has left, instead of going on")
     parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
     parser.add_argument("--out", required=True, metavar="FILE")
-    parser.set_defaults(run=_matrix_build)
+    parser.set_defaults(run=_matrix_build, parser=parser)
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
@@ -296,7 +305,7 @@ def _add_bench(commands: Any) -> None:
     add_model_options(parser)
     parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
     command.add_options(parser)
-    parser.set_defaults(run=command.run)
+    parser.set_defaults(run=command.run, parser=parser)
 
 
 def _add_ablate(commands: Any) -> None:
@@ -314,7 +323,7 @@ def _add_ablate(commands: Any) -> None:
     parser.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, charts")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object and nothing else")
     add_model_options(parser)
-    parser.set_defaults(run=_ablate)
+    parser.set_defaults(run=_ablate, parser=parser)
 
 
 def _budget(text: str) -> int | str:
@@ -345,7 +354,7 @@ def _generate(options: argparse.Namespace) -> int:
         raw=options.raw,
     )
     prompt, method_options = _prompt(options), _method_options(options, method)
-    _check_target(options.trace)
+    check_file(options.trace)
     with terminal.Progress() as progress:
         model = load_model(options, progress)
         progress("preparing the method", None)
@@ -384,9 +393,7 @@ def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
     given = {name: value for name in sorted(names) if (value := getattr(options, name, None)) is not None}
     foreign = sorted(set(given) - set(method.options))
     if foreign:
-        raise AdedError(
-            f"--{foreign[0].replace('_', '-')} is no setting of {method.name}; leave it out or choose another --method"
-        )
+        raise AdedError(f"{flag(foreign[0])} is no setting of {method.name}; leave it out or choose another --method")
     return given
 
 
@@ -401,13 +408,6 @@ def _prompt(options: argparse.Namespace) -> str:
         raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
     except UnicodeDecodeError:
         raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as such") from None
-
-
-def _check_target(path: str | None) -> None:
-    """Find out before a long run whether its record can be written."""
-    where = Path(path).resolve() if path else None
-    if where and ((where.exists() and not where.is_file()) or not os.access(where.parent, os.W_OK)):
-        raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
 
 
 def _methods(options: argparse.Namespace) -> None:
@@ -447,8 +447,6 @@ def _fetch(options: argparse.Namespace) -> None:
 def _matrix_build(options: argparse.Namespace) -> None:
     from aded import building, terminal
 
-    for path in (options.out, options.keep_text):
-        _check_target(path)
     with terminal.Progress() as progress:
         made = building.run(options, progress)
     print(made)
@@ -457,8 +455,9 @@ def _matrix_build(options: argparse.Namespace) -> None:
 def _datastore_build(options: argparse.Namespace) -> None:
     from aded import datastore
 
-    _check_target(options.out)
     tokens, texts = options.tokens, options.text
+    check_file(options.out)
+    check_apart("--out", options.out, [tokens, *(texts or ())])
     print(datastore.build_file(tokens, texts, options.separator, options.model, options.out))
 
 
@@ -472,12 +471,14 @@ def _datastore_show(options: argparse.Namespace) -> None:
 def _matrix_merge(options: argparse.Namespace) -> None:
     from aded import corpus
 
+    check_file(options.out)
     print(corpus.merge(options.files, options.out))
 
 
 def _matrix_prune(options: argparse.Namespace) -> None:
     from aded import corpus
 
+    check_file(options.out)
     print(corpus.prune(options.file, options.rows, options.successors, options.bytes, options.out))
 
 
@@ -491,6 +492,7 @@ def _matrix_show(options: argparse.Namespace) -> None:
 def _matrix_compare(options: argparse.Namespace) -> None:
     from aded import fidelity, terminal
 
+    check_folder(options.out)
     with terminal.Progress() as progress:
         found = fidelity.run(options, progress)
     _tell(found, options)
@@ -499,6 +501,7 @@ def _matrix_compare(options: argparse.Namespace) -> None:
 def _ablate(options: argparse.Namespace) -> None:
     from aded import ablation, terminal
 
+    check_folder(options.out)
     with terminal.Progress() as progress:
         found = ablation.run(options, progress)
     _tell(found, options)

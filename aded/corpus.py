@@ -31,7 +31,7 @@ def open_tokens(path: str) -> np.ndarray:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror or error}; give a .npy file of token ids") from None
-    except (ValueError, EOFError):
+    except Exception:  # the head of the file is parsed as Python, which has many ways to fail
         raise AdedError(f"{path} is no array of numbers; write it with numpy.save") from None
     if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not len(tokens):
         raise AdedError(f"{path} is not a flat array of token ids; write a one-dimensional array of whole numbers")
@@ -67,7 +67,7 @@ def stream_texts(path: str, block: int = -1) -> Iterator[tuple[str, bool]]:
     A part ends between words or lines, where tokenizers divide text too. JSON lines are not parted.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             if Path(path).suffix != ".jsonl":
                 yield from _blocks(file, block)
                 return
@@ -108,7 +108,8 @@ def _texts(path: str, number: int, line: str) -> list[str]:
     except (ValueError, RecursionError):
         raise AdedError(f"{path}, line {number} is not JSON; correct it or leave it out") from None
     if isinstance(body, dict):
-        body = body.get("text", body.get("turns"))
+        text = body.get("text")
+        body = body.get("turns") if text is None else text
     texts = body if isinstance(body, list) else [body]
     if not all(isinstance(text, str) for text in texts):
         raise AdedError(f"{path}, line {number} holds no text; write a text, or an object with 'text' or with a list 'turns'")
@@ -154,6 +155,20 @@ def load_tokenizer(model: str) -> tuple[Any, int]:
 
     name = weights.resolve(model)
     return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
+
+
+def separator_for(given: int | None, usual: int | None, vocab_size: int) -> int:
+    """The id that ends each text: the ``given`` one (``--separator``), else the ``usual`` one.
+
+    Raises:
+        AdedError: there is neither, or the vocabulary does not hold it.
+    """
+    separator = usual if given is None else given
+    if separator is None:
+        raise AdedError("the model's tokenizer has no token that ends a text; give its id with --separator")
+    if not 0 <= separator < vocab_size:
+        raise AdedError(f"--separator is {separator}; give a token id of the model's, 0 to {vocab_size - 1}")
+    return separator
 
 
 def tokenizer_at_hand(fingerprint: str) -> Any | None:

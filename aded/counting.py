@@ -8,6 +8,7 @@ the matrix is that of `TrigramMatrix.build` over the whole text, to the byte.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,14 +66,27 @@ class Run:
     def to_bytes(self) -> bytes:
         """A ``.npy`` file, int64 ``[2, FIELDS + grams]``: a row of codes and one of counts.
 
-        Before the codes stand the number of tokens and those at the borders, -1 for what is not there.
+        Before the codes stand the number of tokens and those at the borders, -1 for what is not there; above them a checksum.
         """
         whole = np.full((2, FIELDS + len(self.codes)), -1, dtype=np.int64)
         whole[0, 0] = self.tokens
         whole[0, 1 : 1 + len(self.head)] = self.head
         whole[0, 1 + BORDER : 1 + BORDER + len(self.tail)] = self.tail
         whole[0, FIELDS:], whole[1, FIELDS:] = self.codes, self.counts
+        whole[1, 0] = _checksum(whole)
         return npy_bytes(whole)
+
+    @classmethod
+    def verified(cls, path: Path) -> Run:
+        """Read a run through once, so that damage anywhere in it is found, then as `open`.
+
+        Raises:
+            AdedError: the file is missing or damaged.
+        """
+        whole = cls._mapped(path)
+        if whole[1, 0] != _checksum(whole):
+            raise _damaged(path)
+        return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> Run:
@@ -81,14 +95,21 @@ class Run:
         Raises:
             AdedError: the file is missing or damaged.
         """
-        try:
-            whole = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError):
-            whole = None
-        if not isinstance(whole, np.ndarray) or whole.dtype != np.int64 or whole.ndim != 2 or whole.shape[1] < FIELDS:
-            raise AdedError(f"{path} is damaged; start the build anew with --restart")
+        whole = cls._mapped(path)
         head, tail = (part[part >= 0] for part in np.split(np.array(whole[0, 1:FIELDS]), 2))
         return cls(whole[0, FIELDS:], whole[1, FIELDS:], int(whole[0, 0]), head, tail)
+
+    @staticmethod
+    def _mapped(path: Path) -> np.ndarray:
+        try:
+            whole = np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception:  # the head of the file is parsed as Python, which has many ways to fail
+            raise _damaged(path) from None
+        if not isinstance(whole, np.ndarray) or whole.dtype != np.int64 or whole.ndim != 2:
+            raise _damaged(path)
+        if len(whole) != 2 or whole.shape[1] < FIELDS:
+            raise _damaged(path)
+        return whole
 
 
 @dataclass
@@ -137,13 +158,13 @@ def merge(
         progress: called with what is going on.
 
     Raises:
-        AdedError: there are no two tokens, a file is damaged, or a bound is out of range.
+        AdedError: no token stands after another, a file is damaged, or a bound is out of range.
     """
     borders = Borders(separator, vocab_size)
     for path in paths:
         borders.add(Run.open(path))
-    if borders.tokens < 2:
-        raise AdedError("there is no text to count; give one of at least two tokens")
+    if not len(borders.grams()[0]) and not any(len(Run.open(path).codes) for path in paths):
+        raise AdedError("there is no text to count; give one of at least two tokens, not separators alone")
     cuts = _cuts(paths, vocab_size, held)
 
     def parts() -> Iterator[TrigramMatrix]:
@@ -208,6 +229,15 @@ def _kept(parts: Iterable[TrigramMatrix], most: int) -> TrigramMatrix:
         if sum(map(len, held)) > 2 * most + MERGED:
             held = [TrigramMatrix.joined(held).prune(rows=most)]
     return TrigramMatrix.joined(held)
+
+
+def _checksum(whole: np.ndarray) -> int:
+    """CRC-32 of a run's numbers but for the checksum itself."""
+    return zlib.crc32(whole[1, 1:].data, zlib.crc32(whole[0].data))
+
+
+def _damaged(path: Path) -> AdedError:
+    return AdedError(f"{path} is damaged; start the build anew with --restart")
 
 
 def _singles(ids: np.ndarray, separator: int, vocab_size: int) -> np.ndarray:

@@ -130,15 +130,9 @@ class Datastore:
             AdedError: the file is missing, damaged, of another version, or made for another tokenizer.
         """
         try:
-            header, arrays = tensorfile.map_file(path)
-            if header.get("format") != FORMAT:
-                raise AdedError(f"{path} is not a datastore; {REMEDY}")
-            if header.get("version") != str(VERSION):
-                raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
-            if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
-                raise AdedError(f"{path} was built for another tokenizer; {REMEDY}")
-            sizes = {name: int(header[name]) for name in ("separator", "vocab_size")}
-            store = cls(arrays["tokens"], arrays["suffixes"], fingerprint=header["fingerprint"], **sizes)
+            store = cls._mapped(path, fingerprint, vocab_size)
+        except AdedError:
+            raise
         except OSError as error:
             raise AdedError(f"cannot read the datastore {path}: {error.strerror}; {REMEDY}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -147,6 +141,18 @@ class Datastore:
         if not all(kinds) or store.tokens.ndim != 1 or store.tokens.shape != store.suffixes.shape or not len(store):
             raise AdedError(f"damaged datastore {path}: its arrays are not those of one corpus; {REMEDY}")
         return store
+
+    @classmethod
+    def _mapped(cls, path: str | os.PathLike[str], fingerprint: str | None, vocab_size: int | None) -> Datastore:
+        header, arrays = tensorfile.map_file(path)
+        if header.get("format") != FORMAT:
+            raise AdedError(f"{path} is not a datastore; {REMEDY}")
+        if header.get("version") != str(VERSION):
+            raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
+        if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
+            raise AdedError(f"{path} was built for another tokenizer; {REMEDY}")
+        sizes = {name: int(header[name]) for name in ("separator", "vocab_size")}
+        return cls(arrays["tokens"], arrays["suffixes"], fingerprint=header["fingerprint"], **sizes)
 
 
 def build_file(tokens: str | None, texts: Sequence[str] | None, separator: int | None, model: str, out: str | None) -> str:
@@ -166,10 +172,10 @@ def build_file(tokens: str | None, texts: Sequence[str] | None, separator: int |
     from aded.tokens import tokenizer_fingerprint
 
     tokenizer, vocab_size = corpus.load_tokenizer(model)
-    ending = separator if separator is not None else 0 if tokens else tokenizer.eos_token_id
-    if ending is None:
-        raise AdedError(f"the tokenizer of {model} has no token that ends a text; give its id with --separator")
+    ending = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
     ids = corpus.read_tokens(tokens) if tokens else _tokenized(texts or (), tokenizer, ending)
+    if (ids == ending).all():
+        raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file that holds more than separators")
     store = Datastore.build(ids, separator=ending, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))
     path = Path(out) if out else _in_cache(store.fingerprint)
     store.save(path)
@@ -179,11 +185,9 @@ def build_file(tokens: str | None, texts: Sequence[str] | None, separator: int |
 def _tokenized(paths: Sequence[str], tokenizer: Any, separator: int) -> np.ndarray:
     from aded.corpus import read_texts
 
-    texts = [text for path in paths for text in read_texts(path)]
-    if not texts:
-        raise AdedError(f"there is no text in {', '.join(paths)}; give a file that holds some")
+    texts = (text for path in paths for text in read_texts(path))
     ids = [(*tokenizer(text, add_special_tokens=False)["input_ids"], separator) for text in texts]
-    return np.concatenate(ids).astype(np.int64)
+    return np.concatenate([np.zeros(0, np.int64), *ids])
 
 
 def _in_cache(fingerprint: str) -> Path:

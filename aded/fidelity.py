@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aded.checks import refuse_ignored
 from aded.errors import AdedError
 from aded.overlay import TOLD, Overlay
 from aded.replay import Record
@@ -145,6 +146,7 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
     if options.questions:
         questions = spread_out(read_questions(options.questions), options.limit)
     else:
+        refuse_ignored(options, ["max_new_tokens"], "goes with --questions")
         records = spread_out(read_records(options.recorded), options.limit)
     TrigramMatrix.load(options.file)  # damage is found before a model is loaded
     model = load_model(options, progress)

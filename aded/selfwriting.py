@@ -9,7 +9,9 @@ the batch alone, so waves can be written apart and in any order.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -101,7 +103,7 @@ class SelfWriter:
             AdedError: the memory of the device is used up.
         """
         wave = self._wave
-        try:
+        with _within_memory(self.batch):
             wave.begin(key_of(self.seed, index), _spread(self.greedy_share, self.batch))
             ended, written = [], 0
             while not wave.at_end:
@@ -114,8 +116,6 @@ class SelfWriter:
                     break
                 ended += wave.compact(running)
             ended += wave.collect()
-        except torch.OutOfMemoryError:
-            raise _too_large(self.batch) from None
         return self._conversations(sorted(ended, key=lambda one: one.row))
 
     def _prepared(self, batch: int | None) -> tuple[Wave, int]:
@@ -124,18 +124,19 @@ class SelfWriter:
         session = target.session(len(script.opening))
         try:
             session.prefill(script.opening)
-            room = bytes_per_row(session.cache, script.capacity)
+            room = bytes_per_row(session.cache, min(script.capacity, target.context_limit))
+            target.release_memory()
             batch = batch or self._fitting(room)
-            return Wave(target, script, batch, session.cache, sorted(target.eos_ids)), batch
-        except torch.OutOfMemoryError:
-            raise _too_large(batch) from None
+            with _within_memory(batch):
+                if batch * room > (free_bytes(target.device) or sys.maxsize):  # an allocator may promise more than there is
+                    raise MemoryError
+                return Wave(target, script, batch, session.cache, sorted(target.eos_ids)), batch
         finally:
             session.close()
             target.release_memory()
 
     def _fitting(self, room: int) -> int:
         """The most rows, a power of two, that memory holds: ``room`` bytes each beside their logits."""
-        self.target.release_memory()
         device = self.target.device
         room += LOGITS_COPIES * self.target.vocab_size * self.target.dtype.itemsize
         fitting = int(MEMORY_SHARE * free_bytes(device)) // room
@@ -186,5 +187,14 @@ def _spread(share: float, rows: int) -> np.ndarray:
     return np.diff(np.floor(share * np.arange(rows + 1))) > 0
 
 
-def _too_large(batch: int | None) -> AdedError:
-    return AdedError(f"a batch of {batch} conversations does not fit the memory of the device; give a smaller --batch")
+@contextmanager
+def _within_memory(batch: int) -> Iterator[None]:
+    """Say the remedy where the device's memory does not suffice; the CPU's allocator has no error of its own."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "DefaultCPUAllocator" not in str(error):
+            raise
+        raise AdedError(
+            f"a batch of {batch} conversations does not fit the memory of the device; give a smaller --batch"
+        ) from None

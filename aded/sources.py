@@ -32,10 +32,12 @@ class Source(Protocol):
     """Pieces in order.
 
     Attributes:
-        identity: what the pieces depend on, JSON values.
+        identity: what was asked for, JSON values.
+        inputs: the state of the files that the pieces are read from, JSON values.
     """
 
     identity: dict[str, Any]
+    inputs: list[Any]
 
     def pieces(self, size: int) -> Iterator[Piece]:
         """Pieces of about ``size`` tokens, or fewer."""
@@ -59,7 +61,7 @@ class TokenFile:
 
     def __init__(self, path: str) -> None:
         self.path, self.length = str(Path(path).resolve()), len(corpus.open_tokens(path))
-        self.identity = {"tokens": stamp(path)}
+        self.identity, self.inputs = {"tokens": self.path}, [stamp(path)]
 
     def pieces(self, size: int) -> Iterator[Piece]:
         for start in range(0, self.length, size):
@@ -87,7 +89,8 @@ class TextFiles:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
-        self.identity = {"text": [stamp(path) for path in paths]}
+        self.identity = {"text": [str(Path(path).resolve()) for path in paths]}
+        self.inputs = [stamp(path) for path in paths]
 
     def pieces(self, size: int) -> Iterator[Piece]:
         sizes = [Path(path).stat().st_size for path in self.paths]
@@ -103,7 +106,7 @@ class DatasetStream:
 
     def __init__(self, name: str, config: str | None, split: str, field: str) -> None:
         self.name, self.config, self.split, self.field = name, config, split, field
-        self.identity = {"dataset": [name, config, split, field]}
+        self.identity, self.inputs = {"dataset": [name, config, split, field]}, stamps(name)
 
     def pieces(self, size: int) -> Iterator[Piece]:
         return _grouped(((text, True) for text in self._texts()), size)
@@ -146,6 +149,13 @@ def stamp(path: str) -> list[Any]:
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror}; give the path of a file") from None
     return [str(Path(path).resolve()), found.st_size, found.st_mtime_ns]
+
+
+def stamps(name: str) -> list[Any]:
+    """Those of a file, or of all files below a folder; none of what is neither, such as a name on the hub."""
+    path = Path(name).expanduser()
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    return [stamp(str(file)) for file in files]
 
 
 def _grouped(texts: Iterable[tuple[str, bool]], size: int, done: float = 0.0, share: float | None = None) -> Iterator[TextPiece]:

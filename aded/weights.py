@@ -186,7 +186,7 @@ def convert_gguf(path: Path, name: str, progress: Progress = quiet) -> Path:
     folder = cache_folder() / name
     if _is_whole(folder):
         return folder
-    with _cache_errors(folder.parent), FileLock(folder.parent / f".{name}.lock"):
+    with _cache_errors(folder.parent), FileLock(folder.parent / ".convert.lock"):
         if not _is_whole(folder):
             _convert_into(path, folder, progress)
     return folder

@@ -331,6 +331,30 @@ def test_recorded_text_is_replayed_without_a_model(monkeypatch, capsys, tmp_path
         assert [r["method"] for r in json.loads(capsys.readouterr().out)["rows"]] == ["aded", "aded-reference"] * 2
 
 
+def test_methods_that_need_the_model_are_named(recorded_file, capsys) -> None:
+    for method in ("medusa", "speculative"):
+        assert run("--recorded", recorded_file, "--methods", f"aded,{method}") == 2
+        assert f"error: {method} needs the model" in capsys.readouterr().err
+
+
+def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
+    from aded.bench.contenders import _as_typed
+    from aded.methods import METHODS
+
+    said = "make it with `train medusa --model SPEC --out DIR`, then give --heads FILE; use --draft-model with another model"
+    assert _as_typed(said, METHODS["medusa"]) == said.replace("--heads FILE", "medusa:heads=FILE")
+    assert _as_typed(said, METHODS["specinfer"]) == said.replace("--draft-model", "specinfer:draft_model")
+    with pytest.raises(AdedError, match="give medusa:heads=FILE"):
+        method_contender("medusa", tiny_target())
+
+
+@pytest.mark.parametrize(("text", "numbers"), [("4+2", (4, 2)), ("4,2", (4, 2)), (4, (4,)), ("", ()), ([3, 1], (3, 1))])
+def test_lists_of_numbers_are_read_in_every_form(text, numbers) -> None:
+    from aded.trained import _numbers
+
+    assert _numbers(text) == numbers
+
+
 def test_steps_of_a_shape_are_timed_and_said_to_measure_cost(monkeypatch, capsys) -> None:
     monkeypatch.setattr(shape, "ROUNDS", 3)
     monkeypatch.setattr(shape, "COPY_BYTES", {"cpu": 1 << 20})
@@ -402,6 +426,12 @@ BAD = {
     "bad temperature": ["--questions", "Q", "--temperature", "-1"],
     "bad budget": ["--questions", "Q", "--budget", "0"],
     "bad budget of a replay": ["--recorded", "R", "--budget", "1"],
+    "methods of a shape": ["--shape", "tiny", "--methods", "plain"],
+    "seed of a table": ["--table", "Q", "--seed", "1"],
+    "temperature of a replay": ["--recorded", "R", "--temperature", "1"],
+    "device of a replay": ["--recorded", "R", "--device", "cpu"],
+    "empty peers": ["--recorded", "R", "--peers", ""],
+    "branching of words": ["--questions", "Q", "--methods", "specinfer:branching=a+b"],
     "layers of no shape": ["--questions", "Q", "--layers", "2"],
     "embed without a name": ["--table", "Q", "--embed", "README.md"],
     "no results": ["--table", "Q"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -211,8 +212,8 @@ def test_folders_of_others_and_damaged_ones_are_left_alone(tmp_path: Path) -> No
         if content is not None:
             (folder / MANIFEST).write_text(content)
         for restart in (False, True):
-            with pytest.raises(AdedError, match="move it away"):
-                WorkFolder(str(tmp_path / "m"), {}, restart)
+            with pytest.raises(AdedError, match="move it away"), WorkFolder(str(tmp_path / "m"), {}, restart=restart):
+                pass
     assert (folder / "letters.txt").read_text() == "mine"
 
 
@@ -224,6 +225,143 @@ def test_a_build_that_fails_at_once_leaves_nothing(tmp_path: Path, capsys) -> No
         assert run("matrix", "build", *source, "--out", tmp_path / "m") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]) == 2
+
+
+def test_two_builds_never_write_to_one_folder(tmp_path: Path, ids: np.ndarray, capsys) -> None:
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--out", tmp_path / "m")
+    with WorkFolder(str(tmp_path / "m"), {"another": 1}) as first:
+        store(first.path("run-00000.npy"), b"its own")
+        for restart in ((), ("--restart",)):
+            assert run(*command, *restart) == 2
+            assert "another build writes to" in capsys.readouterr().err
+        assert first.path("run-00000.npy").read_bytes() == b"its own"
+    assert run(*command) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
+
+
+def test_processes_end_with_the_one_that_leads_them() -> None:
+    """Whoever still lives holds the pipe open."""
+    work = "import time; print('works', flush=True); time.sleep(60)"
+    program = f"from aded.building import mapped\nif __name__ == '__main__': list(mapped(exec, iter([{work!r}] * 2), 2))"
+    leader = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert [leader.stdout.readline() for _ in range(2)] == ["works\n"] * 2
+    leader.send_signal(signal.SIGKILL)
+    assert leader.communicate(timeout=30) == ("", None)
+
+
+def test_a_damaged_run_is_told_and_counted_again(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 4, late=True)
+        assert run(*command) == 130
+    path = tmp_path / "m.part" / "run-00001.npy"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1  # a count
+    path.write_bytes(data)
+    assert run(*command) == 0
+    assert "damaged files made again: run-00001.npy" in capsys.readouterr().out
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
+
+
+def test_a_damaged_wave_is_told_and_written_again(tmp_path: Path, monkeypatch, capsys) -> None:
+    assert run(*WRITTEN, "--out", tmp_path / "straight") == 0
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 2, late=True)
+        assert run(*WRITTEN, "--out", tmp_path / "m") == 130
+    path = tmp_path / "m.part" / "wave-00000.npz"
+    path.write_bytes(path.read_bytes()[:-30])
+    assert run(*WRITTEN, "--out", tmp_path / "m") == 0
+    assert "damaged files made again: wave-00000.npz" in capsys.readouterr().out
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "straight").read_bytes()
+
+
+@pytest.mark.parametrize("asked", [300, 1500])
+@pytest.mark.parametrize("number", [2, 6])
+def test_what_was_written_serves_any_number_of_tokens(tmp_path: Path, monkeypatch, number: int, asked: int) -> None:
+    command = ("matrix", "build", "--self-written", asked, *WRITTEN[4:])
+    assert WRITTEN[3] == 900 != asked
+    assert run(*command, "--out", tmp_path / "straight") == 0
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, number, late=True)
+        assert run(*WRITTEN, "--out", tmp_path / "m") == 130
+    waves = {path.name for path in (tmp_path / "m.part").glob("wave-*")}
+    names = interrupted_at(monkeypatch, 10**6, late=True)
+    assert run(*command, "--out", tmp_path / "m") == 0
+    assert waves and not waves & set(names)
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "straight").read_bytes()
+
+
+def test_a_build_that_failed_by_its_input_is_in_nobody_s_way(tmp_path: Path, capsys) -> None:
+    lines = [json.dumps({"text": "one two three four " * 10}) for _ in range(20)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]))
+    command = ("matrix", "build", "--text", tmp_path / "a.jsonl", "--out", tmp_path / "m")
+    assert run(*command) == 2
+    assert list((tmp_path / "m.part").glob("run-*"))
+    (tmp_path / "b.jsonl").write_text("\n".join(lines))
+    assert run("matrix", "build", "--text", tmp_path / "b.jsonl", "--separator", 5, "--out", tmp_path / "m") == 0
+
+
+def test_a_changed_input_is_counted_anew(tmp_path: Path, ids: np.ndarray, monkeypatch) -> None:
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 4, late=True)
+        assert run(*command) == 130
+    np.save(tmp_path / "ids.npy", ids[::-1])
+    assert run(*command) == 0
+    assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids[::-1], separator=0, **KNOWN).to_bytes()
+
+
+def test_a_damaged_manifest_is_dropped_when_told_to_start_anew(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 4, late=True)
+        assert run(*command) == 130
+    (tmp_path / "m.part" / MANIFEST).write_text("{")
+    assert run(*command) == 2
+    assert "add --restart" in capsys.readouterr().err
+    assert run(*command, "--restart") == 0
+
+
+def test_outputs_never_lie_on_one_another_or_on_inputs(tmp_path: Path, ids: np.ndarray, capsys) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    (tmp_path / "m.part").mkdir()
+    before = (tmp_path / "ids.npy").read_bytes()
+    for kept in ("m", "link", "m.part/text.npy"):
+        assert run(*WRITTEN, "--keep-text", tmp_path / kept, "--out", tmp_path / "m") == 2
+    assert run("matrix", "build", "--tokens", tmp_path / "ids.npy", "--out", tmp_path / "ids.npy") == 2
+    assert capsys.readouterr().err.count("choose another path") == 4
+    assert (tmp_path / "ids.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize("separator", [VOCAB, -1, 99999999999999999999])
+@pytest.mark.parametrize("source", ["--tokens", "--text", "--self-written"])
+def test_separators_outside_the_vocabulary_are_refused_before_any_work(
+    tmp_path, ids, capsys, source: str, separator: int
+) -> None:
+    (tmp_path / "a.txt").write_text("one two")
+    value = {"--tokens": tmp_path / "ids.npy", "--text": tmp_path / "a.txt", "--self-written": 900}[source]
+    assert run("matrix", "build", source, value, "--separator", separator, "--out", tmp_path / "m") == 2
+    assert f"--separator is {separator}; give a token id" in capsys.readouterr().err
+    assert not (tmp_path / "m.part").exists()
+
+
+@pytest.mark.parametrize("batch", [10**9, 10**12])
+def test_a_batch_beyond_memory_is_one_line(tmp_path: Path, capsys, batch: int) -> None:
+    assert run("matrix", "build", "--self-written", 900, "--batch", batch, "--out", tmp_path / "m") == 2
+    assert f"a batch of {batch} conversations does not fit" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--batch", 4], ["--greedy-share", 0.5], ["--device", "cpu"], ["--dataset-field", "body"], ["--seed", -1]],
+    ids=str,
+)
+def test_options_of_another_source_are_refused(tmp_path: Path, ids: np.ndarray, options: list, capsys) -> None:
+    assert run("matrix", "build", "--tokens", tmp_path / "ids.npy", *options, "--out", tmp_path / "m") == 2
+    assert f"{options[0]} goes with --" in capsys.readouterr().err
+    assert run("matrix", "build", "--self-written", 900, "--seed", -1, "--out", tmp_path / "m") == 2
+    assert "--seed is -1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from fakes import tiny_target
 
 from aded import cli, trace
 from aded.decode import Decoder, GenerationSettings
+from aded.methods import METHODS
 from aded.model import TargetModel
 
 KEYS = {
@@ -143,6 +144,20 @@ BAD = {
     "unknown option": ["generate", "--prompt", "a", "--fast"],
     "missing trace": ["replay", "nowhere.json"],
     "matrix of nothing": ["matrix", "show", "nowhere.safetensors"],
+    "empty trace": ["generate", "--prompt", "a", "--trace", ""],
+    "empty model": ["generate", "--prompt", "a", "--model", ""],
+    "empty out of a build": ["matrix", "build", "--tokens", "a.npy", "--out", ""],
+    "empty out of a merge": ["matrix", "merge", "a", "--out", ""],
+    "empty out of a pruning": ["matrix", "prune", "a", "--rows", "1", "--out", ""],
+    "empty out of a comparison": ["matrix", "compare", "a", "--recorded", "r", "--out", ""],
+    "empty out of a datastore": ["datastore", "build", "--tokens", "a.npy", "--out", ""],
+    "empty out of a benchmark": ["bench", "--recorded", "r", "--out", ""],
+    "empty out of an ablation": ["ablate", "--recorded", "r", "--out", ""],
+    "empty out of training": ["train", "medusa", "--out", ""],
+    "empty settings": ["ablate", "--recorded", "r", "--settings", ""],
+    "matrix that is not read": ["generate", "--prompt", "a", "--method", "token-recycling", "--matrix", "m", "--no-warm"],
+    "datastore that is not read": ["generate", "--prompt", "a", "--method", "suffix", "--datastore", "d", "--no-warm"],
+    "temperature of a replay": ["ablate", "--recorded", "r", "--temperature", "1"],
     "tokens of nothing": ["matrix", "build", "--tokens", "nowhere.npy", "--out", "x"],
 }
 
@@ -155,6 +170,33 @@ def test_bad_input_is_one_line_and_status_2(tiny, capsys, case):
     assert captured.out == ""
     assert len(lines) == 1
     assert "error: " in lines[0]
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_option_of_a_method_has_a_flag(method):
+    """The parser knows it, whatever value it takes."""
+    known = vars(cli.build_parser().parse_args(["generate"]))
+    assert set(method.options) <= set(known)
+
+
+def test_model_options_are_those_that_the_parser_has():
+    parser = cli.Parser()
+    cli.add_model_options(parser)
+    assert set(vars(parser.parse_args([]))) == set(cli.MODEL_OPTIONS)
+
+
+@pytest.mark.parametrize("method", ["suffix", "token-recycling"])
+def test_methods_without_a_corpus_begin_cold(tiny, capsys, method):
+    assert run("generate", "--prompt", "a b", "--method", method, "--no-warm", "--max-new-tokens", "3", "--json") == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["ablate", "--recorded", "r"], ["bench", "--recorded", "r"], ["matrix", "compare", "m", "--recorded", "r"]]
+)
+def test_folders_for_results_are_tried_before_the_work(capsys, tmp_path, command):
+    (tmp_path / "file").write_text("")
+    assert run(*command, "--out", str(tmp_path / "file" / "below")) == 2
+    assert "choose another --out" in capsys.readouterr().err
 
 
 def test_a_matrix_of_another_tokenizer_is_refused(tiny, capsys):

@@ -168,9 +168,21 @@ def test_lines_that_are_no_text_are_refused_by_number(tmp_path: Path, content: s
 def test_files_without_text_are_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "blank.txt").write_text(" \n")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    for name in ("blank.txt", "latin.txt", "missing.txt"):
+    (tmp_path / "empty.jsonl").write_text('""\n""\n')
+    for name in ("blank.txt", "latin.txt", "missing.txt", "empty.jsonl"):
         assert run("matrix", "build", "--text", tmp_path / name, "--out", tmp_path / "out") == 2
-    assert len(capsys.readouterr().err.splitlines()) == 3
+    assert capsys.readouterr().err.count("error: ") == 4
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n', encoding="utf-8-sig")
+    (tmp_path / "a.txt").write_text("one", encoding="utf-8-sig")
+    assert [corpus.read_texts(str(tmp_path / name)) for name in ("a.jsonl", "a.txt")] == [["one"], ["one"]]
+
+
+def test_turns_are_read_where_text_is_null(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": None, "turns": ["one", "two"]}))
+    assert corpus.read_texts(str(tmp_path / "a.jsonl")) == ["one", "two"]
 
 
 @pytest.mark.parametrize("bounds", [[], ["--rows", -1], ["--bytes", 5], ["--successors", 0], ["--rows", "many"]], ids=str)

@@ -76,15 +76,10 @@ def test_a_merge_holds_no_more_than_it_may(tmp_path: Path) -> None:
     assert max(sizes) <= held + VOCAB * len(paths)
 
 
-@pytest.mark.parametrize("parts", [[], [[]], [[3]], [[], [3], []]], ids=str)
-def test_less_than_two_tokens_are_refused(tmp_path: Path, parts: list) -> None:
+@pytest.mark.parametrize("parts", [[], [[]], [[3]], [[], [3], []], [[0, 0], [0]], [[0], [3]]], ids=str)
+def test_less_than_two_tokens_and_separators_alone_are_refused(tmp_path: Path, parts: list) -> None:
     with pytest.raises(AdedError, match="no text to count"):
         merged(runs(tmp_path, [np.array(part, dtype=np.int64) for part in parts]))
-
-
-def test_a_text_of_separators_alone_makes_an_empty_matrix(tmp_path: Path) -> None:
-    ids = np.zeros(4, np.int64)
-    assert merged(runs(tmp_path, [ids])) == TrigramMatrix.build(ids, **KNOWN).to_bytes()
 
 
 @pytest.mark.parametrize("ids", [[1, VOCAB], [-1, 2]])
@@ -109,3 +104,19 @@ def test_damaged_runs_are_refused_with_the_remedy(tmp_path: Path) -> None:
     np.save(path, np.zeros((2, 2), np.int64))
     with pytest.raises(AdedError, match="--restart"):
         merged([path])
+
+
+def test_damage_anywhere_in_a_run_is_found(tmp_path: Path) -> None:
+    """CRC-32 finds every change of one byte."""
+    path = runs(tmp_path, [corpus(length=50)])[0]
+    whole = path.read_bytes()
+    assert len(Run.verified(path).codes) == len(Run.open(path).codes) > 0
+    for at in range(len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 0x10
+        path.write_bytes(data)
+        try:
+            found = Run.verified(path)
+        except AdedError:
+            continue
+        assert at < len(whole) - 2 * 8 * (5 + len(found.codes))  # in the words of the file's head that say nothing

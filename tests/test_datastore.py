@@ -162,8 +162,26 @@ def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
     assert datastore_for(default_target()) is not None
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_no_text_is_one_line_and_status_2(tmp_path: Path, capsys, model_folder: str, text: str) -> None:
-    (tmp_path / "t.txt").write_text(text)
-    assert cli.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / "t.txt")]) == 2
+@pytest.mark.parametrize(("name", "text"), [("t.txt", ""), ("t.txt", "  \n"), ("t.jsonl", '""')])
+def test_no_text_is_one_line_and_status_2(tmp_path: Path, capsys, model_folder: str, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert cli.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / name)]) == 2
     assert "no text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["--text", "--tokens"])
+@pytest.mark.parametrize("separator", ["97", "-1", "99999999999999999999"])
+def test_separators_outside_the_vocabulary_are_refused(tmp_path, capsys, model_folder: str, source: str, separator: str) -> None:
+    (tmp_path / "t.txt").write_text("w5 w6 w7")
+    np.save(tmp_path / "t.npy", np.array([5, 6, 7, 2]))
+    file = str(tmp_path / {"--text": "t.txt", "--tokens": "t.npy"}[source])
+    assert cli.main(["datastore", "build", "--model", model_folder, source, file, "--separator", separator]) == 2
+    assert f"--separator is {separator}; give a token id" in capsys.readouterr().err
+
+
+def test_errors_are_told_once(tmp_path: Path) -> None:
+    Datastore.build(np.array(corpus()), **KNOWN).save(tmp_path / "d")
+    with pytest.raises(AdedError) as caught:
+        Datastore.load(tmp_path / "d", fingerprint="g")
+    assert str(caught.value).count("another tokenizer") == str(caught.value).count("datastore build") == 1
+    assert "damaged" not in str(caught.value)

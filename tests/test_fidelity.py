@@ -110,9 +110,9 @@ def test_the_command_compares_on_questions_and_on_records(target: TargetModel, t
     matrix_of(target, [5, 6, 7, 0, 5, 6, 8]).save(tmp_path / "m")
     (tmp_path / "q.jsonl").write_text(json.dumps({"question_id": 1, "category": "x", "turns": ["hello there"]}) + "\n")
     (tmp_path / "r.jsonl").write_text(json.dumps({"prompt_ids": [5, 6], "output_ids": [7, 8, 9]}) + "\n")
-    for source, count in (("--questions", 12), ("--recorded", 3)):
+    for source, most, count in (("--questions", ["--max-new-tokens", "12"], 12), ("--recorded", [], 3)):
         file = tmp_path / f"{source[2]}.jsonl"
-        arguments = ["matrix", "compare", str(tmp_path / "m"), source, str(file), "--max-new-tokens", "12", "--json"]
+        arguments = ["matrix", "compare", str(tmp_path / "m"), source, str(file), *most, "--json"]
         assert cli.main([*arguments, "--out", str(tmp_path / "out")]) == 0
         rows = json.loads(capsys.readouterr().out)["rows"]
         assert (tmp_path / "out" / "table.md").read_text().count("| base |") >= 2

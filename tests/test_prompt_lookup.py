@@ -67,7 +67,7 @@ def test_one_token_is_context_enough() -> None:
     assert drafter.settings() == {"max_ngram": 3, "draft_length": 10, "most_recent": True}
 
 
-@pytest.mark.parametrize("wrong", [{"max_ngram": 0}, {"draft_length": 0}])
-def test_lengths_below_one_are_refused(wrong: dict) -> None:
-    with pytest.raises(AdedError, match="at least 1"):
-        PromptLookupDrafter(**wrong)
+@pytest.mark.parametrize("name", ["max_ngram", "draft_length"])
+def test_lengths_below_one_are_refused_by_the_option_s_name_and_value(name: str) -> None:
+    with pytest.raises(AdedError, match=f"^{name.replace('_', '-')} is -2; give 1 or more"):
+        PromptLookupDrafter(**{name: -2})

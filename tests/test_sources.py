@@ -12,7 +12,7 @@ from fakes import WordTokenizer
 
 from aded import corpus
 from aded.errors import AdedError
-from aded.sources import DatasetStream, Source, TextFiles, TokenFile
+from aded.sources import DatasetStream, Source, TextFiles, TokenFile, stamps
 
 WORDS = "one two three\nfour five  six\n\nseven eight\nnine ten eleven twelve "
 
@@ -91,6 +91,21 @@ def test_data_sets_are_streamed_row_by_row(tmp_path: Path) -> None:
         tokens(DatasetStream(str(tmp_path), None, "train", "text"), 60)
     with pytest.raises(AdedError, match="--dataset-split"):
         tokens(DatasetStream(str(tmp_path), None, "none", "body"), 60)
+
+
+def test_inputs_tell_a_changed_file_of_every_source(tmp_path: Path) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    file = tmp_path / "data" / "deep" / "train.jsonl"
+    for make in (
+        lambda: DatasetStream(str(tmp_path / "data"), None, "train", "text"), lambda: TextFiles([str(file)]),
+    ):  # fmt: skip
+        file.write_text('{"text": "one"}')
+        before = make()
+        assert (make().identity, make().inputs) == (before.identity, before.inputs)
+        file.write_text('{"text": "other"}')
+        assert make().identity == before.identity
+        assert make().inputs != before.inputs
+    assert stamps("owner/name-on-the-hub") == []
 
 
 def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,18 @@ def test_a_conversion_happens_once(monkeypatch, tmp_path):
     assert weights.resolve(str(source)) != first
 
 
+def test_models_that_cannot_be_converted_leave_no_files_each(monkeypatch, tmp_path):
+    def refuse(path, target, progress):
+        raise AdedError("cannot be converted")
+
+    monkeypatch.setattr(weights, "_convert", refuse)
+    for number in range(5):
+        (tmp_path / f"bad{number}.gguf").write_bytes(b"x")
+        with pytest.raises(AdedError):
+            weights.resolve(str(tmp_path / f"bad{number}.gguf"))
+    assert len(list(weights.cache_folder().iterdir())) <= 1
+
+
 def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_path):
     source = tmp_path / "m.gguf"
     source.write_bytes(b"x")

@@ -7,10 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aded.checks import check_folder, refuse_ignored
+from aded.cli import MODEL_OPTIONS
 from aded.errors import AdedError
 
 PEERS = ("hf-generate", "hf-prompt-lookup", "aded-reference")
 WITHOUT_MODEL = ("aded-reference",)
+SAMPLING = ("max_new_tokens", "temperature", "top_p")
+COMPARING = ("methods", "peers", "limit", *SAMPLING, "seed", "repeat", "budget")
+IGNORED = {
+    "table": (*COMPARING, *MODEL_OPTIONS, "out", "no_html", "json"),
+    "shape": (*COMPARING, "model", "device_map", "tp"),
+    "recorded": (*SAMPLING, *MODEL_OPTIONS),
+}
+"""Options that mean nothing for one kind of run."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +33,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         metavar="A,B",
-        help="see `methods`; METHOD:OPTION=VALUE sets an option (default: all that can run, and plain)",
+        help="see `methods`; METHOD:OPTION=VALUE sets an option, specinfer:branching=4+2 (default: all that can run, and plain)",
     )
-    parser.add_argument("--peers", default="", metavar="A,B", help=f"any of {', '.join(PEERS)}")
+    parser.add_argument("--peers", metavar="A,B", help=f"any of {', '.join(PEERS)}")
     parser.add_argument("--limit", type=int, metavar="N", help="this many questions, spread evenly over the file")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
@@ -99,8 +109,10 @@ def _check(options: argparse.Namespace) -> None:
         raise AdedError("--embed needs --name, the name in the markers <!-- bench:NAME --> and <!-- /bench -->")
     if options.repeat < 1:
         raise AdedError(f"repeat is {options.repeat}; give 1 or more")
-    if options.out and Path(options.out).exists() and not Path(options.out).is_dir():
-        raise AdedError(f"{options.out} is no folder; choose another --out")
+    for kind, names in IGNORED.items():
+        if getattr(options, kind):
+            refuse_ignored(options, names, f"means nothing with --{kind}")
+    check_folder(options.out)
 
 
 def _methods(text: str | None) -> list[str]:
@@ -112,7 +124,7 @@ def _methods(text: str | None) -> list[str]:
     return names
 
 
-def _peers(text: str) -> list[str]:
+def _peers(text: str | None) -> list[str]:
     names = _list(text, "peers") if text else []
     for name in names:
         if name not in PEERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
-from aded.methods import find_method
+from aded.methods import Method, find_method
 
 if TYPE_CHECKING:
     from aded.decode import GenerationSettings
@@ -67,7 +68,10 @@ def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
     name, *pairs = spec.split(":")
     method = find_method(name)
     options = dict(map(_option, pairs))
-    method.make(target, options, 0)  # a bad option is found before a long run
+    try:
+        method.make(target, options, 0)  # a bad option is found before a long run
+    except AdedError as error:
+        raise AdedError(_as_typed(str(error), method)) from None
     label = f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
 
     def make() -> Drafter:
@@ -109,6 +113,16 @@ def _figures(steps: Sequence[Step]) -> Figures:
 
 def _ms(seconds: float) -> float:
     return round(1e3 * seconds, 4)
+
+
+def _as_typed(message: str, method: Method) -> str:
+    """A message with the method's options in the form that the benchmark takes them, ``METHOD:OPTION=VALUE``."""
+
+    def typed(found: re.Match[str]) -> str:
+        name, file = found[1].replace("-", "_"), found[2]
+        return f"{method.name}:{name}{'=FILE' if file else ''}" if name in method.options else found[0]
+
+    return re.sub(r"--([a-z-]+)( FILE)?", typed, message)
 
 
 def _option(text: str) -> tuple[str, Any]:

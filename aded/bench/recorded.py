@@ -29,15 +29,20 @@ AUTOMATIC = 64
 
 @dataclass(frozen=True)
 class Absent:
-    """What stands for the model: as much of it as a drafter that works on tokens alone asks for."""
+    """What stands for the model: as much of it as a drafter that works on tokens alone asks for.
+
+    Attributes:
+        method: that asks, by name.
+    """
 
     fingerprint: str
     vocab_size: int
+    method: str = "a method"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AdedError(f"a method asks for the model's {name}, which recorded text does not hold; measure it with --questions")
+        raise AdedError(f"{self.method} needs the model itself, which recorded text does not hold; measure it with --questions")
 
 
 def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
@@ -103,7 +108,8 @@ def _works_on_tokens(name: str, target: Any) -> bool:
 
 
 def _needs_model(drafter: Drafter) -> bool:
-    return bool(drafter.needs.hidden or drafter.needs.top_k) and not drafter.needs.optional
+    needs = drafter.needs
+    return bool(needs.hidden or needs.reader or needs.top_k) and not needs.optional
 
 
 def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
@@ -118,7 +124,7 @@ def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
 
 def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, seed: int) -> list[Contender]:
     target = default_target()
-    contenders = [method_contender(spec, target, seed) for spec in methods]
+    contenders = [method_contender(spec, dataclasses.replace(target, method=spec), seed) for spec in methods]
     for contender in contenders:
         assert contender.drafter is not None
         if _needs_model(contender.drafter()):

@@ -28,8 +28,9 @@ class PromptLookupDrafter(Drafter):
     """
 
     def __init__(self, max_ngram: int = 3, draft_length: int = 10, most_recent: bool = True) -> None:
-        if max_ngram < 1 or draft_length < 1:
-            raise AdedError("max_ngram and draft_length must be at least 1")
+        for name, value in (("max-ngram", max_ngram), ("draft-length", draft_length)):
+            if value < 1:
+                raise AdedError(f"{name} is {value}; give 1 or more")
         self.max_ngram = max_ngram
         self.draft_length = draft_length
         self.most_recent = most_recent

@@ -1,0 +1,65 @@
+"""What a command finds out before a long run: whether its results can be written, and whether it heeds what was asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from aded.errors import AdedError
+
+
+def check_file(path: str | None) -> None:
+    """Refuse a file that cannot be written."""
+    where = Path(path).resolve() if path else None
+    if where and ((where.exists() and not where.is_file()) or not os.access(where.parent, os.W_OK)):
+        raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
+
+
+def check_folder(path: str | None) -> None:
+    """Refuse a folder that cannot be made or written to."""
+    if path is None:
+        return
+    where = Path(path).resolve()
+    while not os.path.lexists(where):
+        where = where.parent
+    if not where.is_dir() or not os.access(where, os.W_OK | os.X_OK):
+        raise AdedError(f"cannot write {path}: {where} is no folder that can be written to; choose another --out")
+
+
+def check_apart(option: str, path: str | None, others: Iterable[str | None]) -> None:
+    """Refuse to write a file over another of the same command, links followed."""
+    for other in others:
+        if path and other and (Path(path).resolve() == Path(other).resolve() or _is_same(path, other)):
+            raise AdedError(f"{option} is {path}, which this command uses as {other} too; choose another path")
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # one of them is not there
+        return False
+
+
+def check_not_empty(options: argparse.Namespace) -> None:
+    """Refuse values that are empty strings."""
+    for name, value in vars(options).items():
+        if "" in (value if isinstance(value, list) else [value]):
+            raise AdedError(f"{name.replace('_', ' ')} is empty; give it a value")
+
+
+def refuse_ignored(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """Refuse options that have another value than by default; reason: why they would be ignored.
+
+    Args:
+        options: with their ``parser``.
+    """
+    for name in names:
+        if getattr(options, name) != options.parser.get_default(name):
+            raise AdedError(f"{flag(name)} {reason}; leave it out")
+
+
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return f"--{name.replace('_', '-')}"
