@@ -99,7 +99,7 @@ def test_a_lanes_method_is_explained_with_its_paper(page: sync_api.Page):
     sync_api.expect(opened).to_have_count(1)
     sync_api.expect(opened).to_contain_text("arXiv 2407.12021")
     page.keyboard.press("Escape")
-    sync_api.expect(page.locator(".ax-sheet")).to_be_hidden()
+    sync_api.expect(page.locator(".ax-sheet[data-part='sheet']")).to_be_hidden()
     part(page, "learn").click()
     assert page.locator(".ax-article").count() == 12
     assert page.locator(".ax-glossary dt").count() >= 18

@@ -9,9 +9,7 @@ import pytest
 
 from aded.methods import METHODS
 from ui import link, picker
-from ui.controls import PRESETS, SEARCHES, Wording, create_controls
-
-CHOICES = {"preset": PRESETS, "search": SEARCHES}
+from ui.controls import CHOICES, Wording, create_controls
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +17,7 @@ def controls() -> Any:
     import gradio as gr
 
     with gr.Blocks():
-        return create_controls(Wording())[0]
+        return create_controls(Wording())
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +35,8 @@ def changed(first: dict[str, Any]) -> dict[str, Any]:
         "seed": 12,
         "search": "greedy",
         "c1": "1.25",
+        "feedback": "off",
+        "keep": True,
     }
 
 

@@ -13,8 +13,9 @@ import pytest
 from ui_fakes import FakeDecoder, fake_race, make_trace
 
 from aded.errors import AdedError
+from ui.form import ABLATIONS, Entrant, Form
 from ui.models import ModelHolder
-from ui.run import Engine, Form, Session, Update, run
+from ui.run import Engine, Session, Update, run
 
 NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
 
@@ -24,6 +25,7 @@ class FakeEngine(Engine):
         self.closed = False
         self.lacking: dict[str, str] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.drafters: list[Any] = []
 
     def settings(self, arguments: Any) -> Any:
         if arguments["max_new_tokens"] < 1:
@@ -33,9 +35,16 @@ class FakeEngine(Engine):
     def unavailable(self, model: Any) -> dict[str, str]:
         return self.lacking
 
-    def decoder(self, model: Any, method: str, settings: Any, options: Any) -> Any:
-        self.asked.append((method, dict(options)))
-        return FakeDecoder(make_trace(method))
+    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
+        return object()
+
+    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
+        self.asked.append((entrant.method, dict(entrant.options)))
+        self.drafters.append(drafter)
+        return FakeDecoder(make_trace(entrant.method))
+
+    def cost(self, model: Any) -> Any:
+        return {"sizes": [1, 2], "contexts": [8], "seconds": [[1.0, 2.0]], "padded": False}
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
         try:
@@ -101,6 +110,7 @@ def test_an_empty_prompt_leaves_the_picture_alone():
         ({"options": {"aded": {"simulations": "lots"}}}, "simulations is 'lots'"),
         ({"options": {"aded": {"simulations": "1.5"}}}, "give a whole number"),
         ({"options": {"aded": {"c1": "inf"}}}, "c1 is empty or not finite"),
+        ({"options": {"aded": {"depth": "deep"}}}, "depth is 'deep'"),
     ],
 )
 def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str):
@@ -181,6 +191,61 @@ def test_a_race_that_would_have_one_lane_is_refused_with_the_reason():
     assert last.notice.kind == "error"  # type: ignore[union-attr]
     assert "no datastore here" in last.notice.text  # type: ignore[union-attr]
     assert not last.running
+
+
+def remembered(view: str | None) -> list[Any]:
+    return [lane["remembers"] for lane in json.loads((view or "").splitlines()[0])["lanes"]]
+
+
+def test_a_drafter_that_keeps_is_the_same_from_prompt_to_prompt_until_it_is_set_otherwise():
+    session, engine = Session(), FakeEngine()
+    keeping = {"aded": {"keep": True, "c1": "2"}}
+    views = [updates(form(options=keeping), session, engine)[-1].view for _ in range(2)]
+    views.append(updates(form(options={"aded": {"keep": True}}), session, engine)[-1].view)
+    plain, first, _, second, _, third = engine.drafters
+    assert plain is None
+    assert first is second is not third is not None
+    assert [remembered(view) for view in views] == [[None, 0], [None, 1], [None, 0]]
+    assert len(session.memories) == 1
+    updates(form(), session, engine)
+    assert session.memories == {}
+
+
+def test_one_visitors_memory_is_no_other_visitors():
+    engine, keeping = FakeEngine(), {"aded": {"keep": True}}
+    for _ in range(2):
+        updates(form(options=keeping), Session(), engine)
+    assert engine.drafters[1] is not engine.drafters[3]
+
+
+def test_a_further_seed_is_another_memory():
+    session, engine, keeping = Session(), FakeEngine(), {"aded": {"keep": True}}
+    for seed in (0, 1):
+        updates(form(options=keeping, numbers={**NUMBERS, "seed": seed}), session, engine)
+    assert engine.drafters[1] is not engine.drafters[3]
+
+
+@pytest.mark.parametrize("axis", ABLATIONS)
+def test_an_ablation_races_a_settings_values_with_all_else_as_set(axis: str):
+    engine = FakeEngine()
+    options = {"aded": {"successors": "5", axis: ""}}
+    last = updates(form(methods=(), options=options, ablation=axis), engine=engine)[-1]
+    assert last.notice.kind == "done"  # type: ignore[union-attr]
+    (first, *rest) = engine.asked
+    assert first == ("plain", {})
+    values = [given.pop(axis) for _, given in rest]
+    assert 2 <= len(set(values)) == len(values) <= 5
+    assert all(lane == ("aded", {"successors": 5}) for lane in rest)
+
+
+def test_the_searches_of_an_ablation_are_the_four_that_there_are():
+    names = [entrant.options["search"] for entrant in form(ablation="search").entrants()[1:]]
+    assert names == ["mcts", "best-first", "greedy", "full"]
+    assert form(ablation="search").entrants()[1].label == "ADED, search mcts"
+
+
+def test_the_cost_of_a_step_reaches_the_page():
+    assert [u.cost for u in updates(form()) if u.cost] == [FakeEngine().cost(None)]
 
 
 def test_the_model_is_loaded_once():

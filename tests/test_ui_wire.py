@@ -11,7 +11,7 @@ from ui_fakes import make_race, make_trace
 from aded import trace
 from aded.errors import AdedError
 from aded.trace import Choice, Race, RowChange
-from ui.wire import check_drawable, whole
+from ui.wire import check_drawable, race_line, whole
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}
 
@@ -33,6 +33,13 @@ def rebuild(value: str) -> Race:
 def test_the_lines_hold_the_whole_record():
     race = make_race()
     assert rebuild(whole(race, COLOURS, "file", "x")) == race
+
+
+def test_lanes_of_one_method_have_colours_of_their_own():
+    colours = {"plain": ("#1", "#2"), "aded": ("#3", "#4"), "rest": ("#5", "#6")}
+    lanes = [make_trace(name) for name in ("plain", "aded", "aded", "aded")]
+    head = json.loads(race_line(lanes, colours, "run", "").split("\n")[0])
+    assert [lane["colours"] for lane in head["lanes"]] == [["#1", "#2"], ["#3", "#4"], ["#5", "#6"], None]
 
 
 def test_a_line_is_one_line_whatever_the_tokens_are():

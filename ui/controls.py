@@ -8,13 +8,19 @@ from typing import Any
 
 import gradio as gr
 
+from aded.methods import METHODS
 from ui import link, picker, theme
-from ui.run import Form
+from ui.form import ABLATIONS, SWITCHES, Form
 from ui.words import FALLBACK, say
 
-SEARCHES = ("", "mcts", "best-first", "greedy", "full")
-"""Searches of ADED; the empty one is the preset's."""
-PRESETS = ("tuned", "paper")
+ADED = tuple(name for name in METHODS["aded"].options if name != "matrix")
+"""Settings of ADED; which matrix it has is not a visitor's to say."""
+CHOICES: dict[str, tuple[str, ...]] = {
+    "preset": ("tuned", "paper"),
+    "search": ("", "mcts", "best-first", "greedy", "full"),
+    "feedback": ("", *SWITCHES),
+}
+"""Settings that are chosen from a list; the empty word stands for the preset's value."""
 
 
 class Wording:
@@ -42,29 +48,43 @@ class Wording:
 
 @dataclass(frozen=True)
 class Controls:
-    """The widgets whose values make a ``Form``, by the names that links use."""
+    """The widgets whose values make a ``Form``, by the names that links use; the buttons beside them.
+
+    Attributes:
+        start, ablate: the buttons that begin a race, of the chosen methods and of the values of ``axis``.
+        stop: the one that ends it.
+        forget: the one that makes kept drafters forget.
+    """
 
     widgets: dict[str, Any]
     examples: gr.Dropdown
+    start: gr.Button
+    stop: gr.Button
+    notice: gr.HTML
+    axis: gr.Dropdown
+    ablate: gr.Button
+    forget: gr.Button
 
     @property
     def first(self) -> dict[str, Any]:
         """The widgets' values on a new page."""
         return {name: widget.value for name, widget in self.widgets.items()}
 
-    def form(self, values: dict[Any, Any]) -> Form:
-        """What the visitor asked for.
+    def form(self, values: dict[Any, Any], ablation: bool = False) -> Form:
+        """What the visitor asked for: a race of the chosen methods, or of the values of one setting of ADED.
 
         Raises:
             AdedError: too few or too many methods.
         """
         named = {name: values[widget] for name, widget in self.widgets.items()}
+        aded = {name: named[name] for name in ADED}
         return Form(
             prompt=named["prompt"] or "",
-            methods=picker.decode(named["methods"]),
+            methods=() if ablation else picker.decode(named["methods"]),
             budget=named["budget"] or "auto",
             numbers={name: named[name] for name in link.BOUNDS},
-            options={"aded": {name: named[name] for name in ("preset", "search", "simulations", "c1")}},
+            options={"aded": {**aded, "keep": aded["keep"] or None}},
+            ablation=values[self.axis] if ablation else None,
         )
 
     def link(self, values: Sequence[Any]) -> dict[str, str]:
@@ -73,17 +93,22 @@ class Controls:
 
     def opened(self, asked: object) -> list[Any]:
         """The widgets' values that a link asks for, in their order, and the example whose prompt it is, if any."""
-        values = link.decode(asked, self.first, {"preset": PRESETS, "search": SEARCHES})
+        values = link.decode(asked, self.first, CHOICES)
         return [*values.values(), link.example_of(values["prompt"])]
 
 
-def create_controls(wording: Wording) -> tuple[Controls, gr.Button, gr.Button, gr.HTML]:
-    """The form, Run, Stop and the notice under them."""
+def create_controls(wording: Wording) -> Controls:
+    """The form, its buttons, and the notice under them."""
     prompt, examples = create_prompt(wording)
     widgets: dict[str, Any] = {"prompt": prompt, "methods": create_methods()}
     start, stop, notice = create_run(wording)
-    widgets |= create_settings(wording) | create_search(wording)
-    return Controls(widgets, examples), start, stop, notice
+    widgets |= create_settings(wording)
+    with wording.label(gr.Accordion, "control.aded", open=False):
+        widgets |= create_aded(wording)
+        forget = create_button(wording, "control.forget", elem_id="ax-forget", size="sm")
+    with wording.label(gr.Accordion, "control.ablation", open=False):
+        axis, ablate = create_ablation(wording)
+    return Controls(widgets, examples, start, stop, notice, axis, ablate, forget)
 
 
 def create_prompt(wording: Wording) -> tuple[gr.Textbox, gr.Dropdown]:
@@ -101,11 +126,13 @@ def create_methods() -> gr.HTML:
 
 def create_run(wording: Wording) -> tuple[gr.Button, gr.Button, gr.HTML]:
     with gr.Row(elem_id="ax-run-row"):
-        start, stop = gr.Button(variant="primary", elem_id="ax-run", min_width=0), gr.Button(elem_id="ax-stop", min_width=0)
-    start.value, stop.value, stop.interactive = say("control.run"), say("control.stop"), False
-    wording.add(start, lambda language: {"value": say("control.run", language)})
-    wording.add(stop, lambda language: {"value": say("control.stop", language)})
+        start = create_button(wording, "control.run", variant="primary", elem_id="ax-run", min_width=0)
+        stop = create_button(wording, "control.stop", elem_id="ax-stop", min_width=0, interactive=False)
     return start, stop, theme.panel("notice", "notice.mountNotice(element, props, watch);")
+
+
+def create_button(wording: Wording, key: str, **settings: Any) -> gr.Button:
+    return wording.add(gr.Button(say(key), **settings), lambda language: {"value": say(key, language)})
 
 
 def create_settings(wording: Wording) -> dict[str, Any]:
@@ -124,30 +151,45 @@ def create_settings(wording: Wording) -> dict[str, Any]:
         }
 
 
-def create_search(wording: Wording) -> dict[str, Any]:
-    with wording.label(gr.Accordion, "control.aded", open=False):
-
-        def worded(name: str, kind: Any, settings: dict[str, Any]) -> Any:
-            return wording.add(kind(**search_words(name, FALLBACK), **settings), lambda language: search_words(name, language))
-
-        names = ("preset", "search", "simulations", "c1")
-        fields: list[Any] = [gr.Dropdown, gr.Dropdown, gr.Textbox, gr.Textbox]
-        more: list[dict[str, Any]] = [
-            {"value": "tuned"},
-            {"value": ""},
-            {"value": "", "max_lines": 1},
-            {"value": "", "max_lines": 1},
-        ]
-        return {name: worded(name, kind, rest) for name, kind, rest in zip(names, fields, more)}
+def create_aded(wording: Wording) -> dict[str, Any]:
+    """A widget for each setting of ADED, two side by side."""
+    widgets: dict[str, Any] = {}
+    for at in range(0, len(ADED), 2):
+        with gr.Row(elem_classes="ax-two"):
+            widgets |= {name: create_setting(wording, name) for name in ADED[at : at + 2]}
+    return widgets
 
 
-def search_words(name: str, language: str) -> dict[str, Any]:
-    """A search setting's label and, in words, the choices or what an empty field stands for."""
-    default = say("control.default", language)
-    words: dict[str, dict[str, Any]] = {
-        "preset": {"choices": [(say(f"control.preset.{preset}", language), preset) for preset in PRESETS]},
-        "search": {"choices": [(search or default, search) for search in SEARCHES]},
-        "simulations": {"placeholder": default},
-        "c1": {"placeholder": default},
-    }
-    return {"label": say(f"control.{name}", language), **words[name]}
+def create_setting(wording: Wording, name: str) -> Any:
+    """A list where there are words to choose from, a box to tick for what is on or off, else a field for a number."""
+    settings: dict[str, Any] = {"elem_id": f"ax-{name}", "min_width": 0}
+    words = aded_words(name, FALLBACK)
+    if name in CHOICES:
+        widget = gr.Dropdown(value=CHOICES[name][0], **settings, **words)
+    elif name == "keep":
+        widget = gr.Checkbox(value=False, **settings, **words)
+    else:
+        widget = gr.Textbox(value="", max_lines=1, **settings, **words)
+    return wording.add(widget, lambda language: aded_words(name, language))
+
+
+def aded_words(name: str, language: str) -> dict[str, Any]:
+    """A setting's label and, in words, its choices or what an empty field stands for."""
+    label, default = say(f"control.{name}", language), say("control.default", language)
+    if name in CHOICES:
+        return {"label": label, "choices": [(_choice(word, language) or default, word) for word in CHOICES[name]]}
+    return {"label": label} if name == "keep" else {"label": label, "placeholder": default}
+
+
+def _choice(word: str, language: str) -> str:
+    """A choice in words; names of searches are the same in every language."""
+    return word if word in CHOICES["search"] else say(f"choice.{word}", language)
+
+
+def create_ablation(wording: Wording) -> tuple[gr.Dropdown, gr.Button]:
+    def words(language: str) -> dict[str, Any]:
+        choices = [(say(f"control.{name}", language), name) for name in ABLATIONS]
+        return {"label": say("control.axis", language), "choices": choices, "info": say("control.axis.info", language)}
+
+    axis = wording.add(gr.Dropdown(value=ABLATIONS[0], elem_id="ax-axis", **words(FALLBACK)), words)
+    return axis, create_button(wording, "control.ablate", elem_id="ax-ablate")

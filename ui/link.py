@@ -70,6 +70,8 @@ def _value(name: str, text: str, default: Any, choices: Mapping[str, tuple[str, 
         return _number(text, default, *BOUNDS[name])
     if name in choices:
         return text if text in choices[name] else default
+    if isinstance(default, bool):
+        return text == "1"
     return text
 
 

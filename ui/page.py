@@ -35,13 +35,14 @@ def build(holder: ModelHolder) -> gr.Blocks:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
-                controls, start, stop, notice = create_controls(wording)
+                controls = create_controls(wording)
                 choice, upload = create_recorded(recorded, wording)
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
-        connect_run(controls, session, holder, start, stop, view, notice)
-        connect_recorded(recorded, choice, upload, view, notice)
-        connect_link(controls, recorded, header, choice, view, notice)
+                experiment = create_experiment()
+        connect_run(controls, session, holder, view, experiment)
+        connect_recorded(recorded, choice, upload, view, controls.notice)
+        connect_link(controls, recorded, header, choice, view)
         connect_language(header, wording)
         page.load(lambda: known(holder), None, controls.widgets["methods"], queue=False, **QUIET)
     return page
@@ -68,6 +69,11 @@ def create_view(recorded: dict[str, Race]) -> gr.HTML:
     return theme.panel("race", mount, value, min_height=600)
 
 
+def create_experiment() -> gr.HTML:
+    mount = f"experiment.mountExperiment(element, props, watch, {json.dumps(theme.plotly_url())});"
+    return theme.panel("experiment", mount)
+
+
 def load_recorded(folder: Path) -> dict[str, Race]:
     """The bundled races by title, in the order of their file names; a damaged one is left out and said in the log."""
     races = {}
@@ -85,32 +91,44 @@ def title_of(file: Path) -> str:
     return words[:1].upper() + words[1:]
 
 
-def connect_run(
-    controls: Controls, session: gr.State, holder: ModelHolder, start: gr.Button, stop: gr.Button, view: gr.HTML, notice: gr.HTML
-) -> None:
-    outputs = [view, notice, start, stop, controls.widgets["methods"]]
+def connect_run(controls: Controls, session: gr.State, holder: ModelHolder, view: gr.HTML, experiment: gr.HTML) -> None:
+    """Both kinds of race, of methods and of one setting's values, and what ends or forgets them."""
+    buttons = [controls.start, controls.ablate, controls.stop]
+    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], experiment]
+    inputs = {*controls.widgets.values(), controls.axis, session}
 
     def announce(state: Session) -> list[Any]:
         state.stop.clear()
         return to_page(Update(notice=Notice("busy", [("notice.waiting", {})])))
 
-    def race(values: dict[Any, Any]) -> Iterator[list[Any]]:
+    def race(ablation: bool, values: dict[Any, Any]) -> Iterator[list[Any]]:
         try:
-            form = controls.form(values)
+            form = controls.form(values, ablation)
         except AdedError as error:
             yield to_page(failed(error))
             return
         for update in run(form, values[session], holder, COLOURS):
             yield to_page(update)
 
+    def race_methods(values: dict[Any, Any]) -> Iterator[list[Any]]:
+        yield from race(False, values)
+
+    def race_values(values: dict[Any, Any]) -> Iterator[list[Any]]:
+        yield from race(True, values)
+
     def halt(state: Session) -> list[Any]:
         state.stop.set()
         return [encode(Notice("busy", [("notice.stopping", {})])), gr.update(interactive=False)]
 
-    begun = start.click(announce, session, outputs, queue=False, trigger_mode="once", **QUIET)
-    inputs = {*controls.widgets.values(), session}
-    begun.then(race, inputs, outputs, concurrency_limit=1, concurrency_id="model", **QUIET)
-    stop.click(halt, session, [notice, stop], queue=False, **QUIET)
+    def forget(state: Session) -> str:
+        state.memories.clear()
+        return encode(Notice("info", [("notice.forgotten", {})]))
+
+    for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
+        begun = button.click(announce, session, outputs, queue=False, trigger_mode="once", **QUIET)
+        begun.then(runs, inputs, outputs, concurrency_limit=1, concurrency_id="model", **QUIET)
+    controls.stop.click(halt, session, [controls.notice, controls.stop], queue=False, **QUIET)
+    controls.forget.click(forget, session, controls.notice, queue=False, **QUIET)
 
 
 def connect_recorded(
@@ -131,9 +149,7 @@ def connect_recorded(
     upload.upload(open_file, upload, [view, notice], **QUIET)
 
 
-def connect_link(
-    controls: Controls, recorded: dict[str, Race], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML, notice: gr.HTML
-) -> None:
+def connect_link(controls: Controls, recorded: dict[str, Race], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
     """Settings go into the address as they change; an opened link fills them in and shows its race, and runs nothing."""
     widgets = list(controls.widgets.values())
 
@@ -148,7 +164,7 @@ def connect_link(
         return [*controls.opened(asked), gr.skip(), gr.skip(), encode(Notice("info", [("notice.link", {})]))]
 
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
-    header.submit(open_link, None, [*widgets, controls.examples, choice, view, notice], queue=False, **QUIET)
+    header.submit(open_link, None, [*widgets, controls.examples, choice, view, controls.notice], queue=False, **QUIET)
 
 
 def connect_language(header: gr.HTML, wording: Wording) -> None:
@@ -165,13 +181,15 @@ def sent(event: gr.EventData, name: str) -> object:
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, Run, Stop, methods."""
+    """View, notice, the buttons that begin a race and the one that ends it, methods, experiment."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
         gr.update(interactive=not update.running),
+        gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
+        gr.skip() if update.cost is None else json.dumps({"cost": update.cost}),
     ]
 
 

@@ -5,18 +5,19 @@ The engine is reached through ``Engine``, whose parts are imported when a run ne
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aded.errors import AdedError
 from aded.methods import METHODS
 from aded.trace import Trace
+from ui.form import Entrant, Form
 from ui.models import ModelHolder
 from ui.picker import FEWEST
 from ui.wire import Colours, lane_line, race_line, status_line, step_line
@@ -51,86 +52,34 @@ class Update:
     Attributes:
         view: the race as JSON lines; ``notice``: the line under the buttons; ``running``: whether there is something to stop.
         unavailable: methods that cannot run on the model, and why; known once it is loaded.
+        cost: what a step costs on this machine (``aded.budget.StepCost`` as JSON); known once it was measured.
     """
 
     view: str | None = None
     notice: Notice | None = None
     running: bool = True
     unavailable: Mapping[str, str] | None = None
+    cost: Mapping[str, Any] | None = None
+
+
+@dataclass
+class Memory:
+    """A drafter that keeps what it learns, and how many prompts have taught it."""
+
+    drafter: Any
+    prompts: int = 0
 
 
 class Session:
-    """One visitor's own state: whether the run that this visitor started shall stop."""
+    """One visitor's own state: whether the run that this visitor started shall stop, and what drafters have learned of it."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
+        self.memories: dict[str, Memory] = {}
 
     def __deepcopy__(self, memo: object) -> Session:
         """Gradio copies the initial state for every visitor; a copy is a state of its own."""
         return Session()
-
-
-@dataclass(frozen=True)
-class Form:
-    """What the visitor asked for, as typed."""
-
-    prompt: str
-    methods: Sequence[str]
-    budget: str = "auto"
-    numbers: Mapping[str, float | None] = field(default_factory=dict)  # of GenerationSettings
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of each method; None stands for its default
-
-    def settings(self) -> dict[str, Any]:
-        """Arguments of ``GenerationSettings``.
-
-        Raises:
-            AdedError: a field is empty or not a number.
-        """
-        values = {name: _number(name, value, whole=name in WHOLE) for name, value in self.numbers.items()}
-        return {**values, "budget": _budget(self.budget)}
-
-    def method_options(self, method: str) -> dict[str, Any]:
-        """The options that were set for a method.
-
-        Raises:
-            AdedError: one that must be a number is none.
-        """
-        options = self.options.get(method, {}).items()
-        given = {name: value for name, value in options if value is not None and str(value).strip()}
-        return {name: _parsed(name, value) if name in NUMERIC else value for name, value in given.items()}
-
-
-WHOLE = ("max_new_tokens", "top_k", "seed", "simulations")
-NUMERIC = ("simulations", "c1")
-"""Options of methods that are typed as text, so that an empty field can stand for the preset's value."""
-
-
-def _number(name: str, value: float | None, whole: bool) -> float | int:
-    words = name.replace("_", " ")
-    if value is None or not math.isfinite(value):
-        raise AdedError(f"{words} is empty or not finite; give a number")
-    if whole and value != int(value):
-        raise AdedError(f"{words} is {value}; give a whole number")
-    return int(value) if whole else float(value)
-
-
-def _parsed(name: str, text: str | float) -> float | int:
-    try:
-        return _number(name, float(text), whole=name in WHOLE)
-    except ValueError as error:
-        raise (
-            error if isinstance(error, AdedError) else AdedError(f"{name} is '{text}'; give a number or leave it empty")
-        ) from None
-
-
-def _budget(text: str) -> int | str:
-    word = text.strip().lower()
-    if word in ("", "auto"):
-        return "auto"
-    try:
-        return int(word)
-    except ValueError:
-        raise AdedError(f"draft budget is '{text}'; give 'auto' or a number of nodes") from None
 
 
 class Engine:
@@ -146,10 +95,21 @@ class Engine:
         reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def decoder(self, model: Any, method: str, settings: Any, options: Mapping[str, Any]) -> Any:
+    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
+        return METHODS[entrant.method].make(model, entrant.options, seed)
+
+    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
+        """A decode of an entrant; ``drafter`` is one that has learned already."""
         from aded.decode import Decoder
 
-        return Decoder(model, method, settings, options=options)
+        decoder = Decoder(model, drafter or entrant.method, settings, options=entrant.options)
+        method = METHODS[entrant.method]
+        decoder.method = dataclasses.replace(method, label=entrant.label or method.label)
+        return decoder
+
+    def cost(self, model: Any) -> dict[str, Any] | None:
+        """What a step costs on this machine; None where there is no one machine to ask."""
+        return None if model.shared else dataclasses.asdict(model.cost)
 
     def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[tuple[int, Any]]:
         from aded.race import race
@@ -197,32 +157,48 @@ def refusal(error: AdedError) -> Notice:
 def _race(
     form: Form, session: Session, holder: ModelHolder, colours: Colours, engine: Engine, clock: Callable[[], float]
 ) -> Iterator[Update]:
-    arguments, options = form.settings(), {method: form.method_options(method) for method in form.methods}
+    arguments, wanted = form.settings(), form.entrants()
     yield from _load(session, holder)
-    unavailable = engine.unavailable(holder.model)
+    model = holder.model
+    unavailable = engine.unavailable(model)
     yield Update(notice=Notice("busy", [("notice.reading", {})]), unavailable=unavailable)
-    methods, left_out = _runnable(form.methods, unavailable)
+    entrants, left_out = _runnable(wanted, unavailable)
     settings = engine.settings(arguments)
-    decoders = [engine.decoder(holder.model, method, settings, options[method]) for method in methods]
+    memories = _recall(session, entrants, arguments["seed"], lambda *lane: engine.drafter(model, *lane))
+    decoders = [engine.decoder(model, one, settings, memory and memory.drafter) for one, memory in zip(entrants, memories)]
+    yield Update(cost=engine.cost(model))
+    remembers = [memory.prompts if memory else None for memory in memories]
     started = clock()
     steps = engine.race(decoders, form.prompt)
     with closing(steps):  # type: ignore[type-var]
         text = ""
-        for text in _stream(steps, decoders, session, colours, clock):
+        for text in _stream(steps, decoders, remembers, session, colours, clock):
             yield Update(view=text, notice=Notice("busy", [("notice.running", {"count": len(decoders)}), *left_out]))
     lanes = [decoder.trace for decoder in decoders]
+    for memory in filter(None, memories):
+        memory.prompts += 1
     text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + status_line(running=False)
-    yield Update(view=text, notice=_farewell(lanes, session, clock() - started, left_out), running=False)
+    notice = _farewell(lanes, session, clock() - started, left_out)
+    yield Update(view=text, notice=notice, running=False)
 
 
-def _runnable(methods: Sequence[str], unavailable: Mapping[str, str]) -> tuple[list[str], list[Saying]]:
-    """The methods that can run, and a sentence for each that cannot.
+def _recall(session: Session, entrants: Sequence[Entrant], seed: int, make: Callable[[Entrant, int], Any]) -> list[Memory | None]:
+    """The memory of each lane that keeps one: that of the last race if it was set as now; what no lane uses is forgotten."""
+    keys = [repr((entrant, seed)) if entrant.options.get("keep") else None for entrant in entrants]
+    known = {key: session.memories.get(key) or Memory(make(one, seed)) for key, one in zip(keys, entrants) if key is not None}
+    session.memories = known
+    return [None if key is None else known[key] for key in keys]
+
+
+def _runnable(entrants: Sequence[Entrant], unavailable: Mapping[str, str]) -> tuple[list[Entrant], list[Saying]]:
+    """The entrants that can run, and a sentence for each that cannot.
 
     Raises:
         AdedError: fewer than two can.
     """
-    left_out = [("notice.left", {"reason": unavailable[method].rstrip(".")}) for method in methods if method in unavailable]
-    runnable = [method for method in methods if method not in unavailable]
+    lacking = [entrant.method for entrant in entrants if entrant.method in unavailable]
+    left_out: list[Saying] = [("notice.left", {"reason": unavailable[method].rstrip(".")}) for method in lacking]
+    runnable = [entrant for entrant in entrants if entrant.method not in unavailable]
     if len(runnable) < FEWEST:
         raise Refused("notice.few", and_then=left_out)
     return runnable, left_out
@@ -239,13 +215,18 @@ def _load(session: Session, holder: ModelHolder) -> Iterator[Update]:
 
 
 def _stream(
-    steps: Iterator[tuple[int, Any]], decoders: Sequence[Any], session: Session, colours: Colours, clock: Callable[[], float]
+    steps: Iterator[tuple[int, Any]],
+    decoders: Sequence[Any],
+    remembers: Sequence[int | None],
+    session: Session,
+    colours: Colours,
+    clock: Callable[[], float],
 ) -> Iterator[str]:
     """The growing text of JSON lines, at most one update every ``UPDATE_SECONDS``; ends when the race does or Stop is pressed."""
     text, due, sent = "", 0.0, ""
     for lane, step in steps:
         if not text:
-            text = race_line([d.trace for d in decoders], colours, "run", "")
+            text = race_line([d.trace for d in decoders], colours, "run", "", remembers)
         text += step_line(lane, step)
         if session.stop.is_set():
             break

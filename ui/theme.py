@@ -20,10 +20,11 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 MODULES = (
     *("dom", "words", "bus", "memory", "panels", "record", "verdict", "search", "searching", "charts", "agreement", "tree"),
     *("node", "tables", "picker", "lanes", "times", "strip", "mask", "player", "guess", "step", "keys", "csv", "save", "link"),
-    *("glossary", "tour", "learn", "header", "notice", "main", "standalone"),
+    *("sheet", "keysheet", "glossary", "tour", "learn", "header", "notice", "figures", "main", "standalone"),
+    *("paying", "payingchart", "compare", "successive", "experiment"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""
-STYLES = ("tokens", "page", "learn", "file")
+STYLES = ("tokens", "page", "learn", "experiment", "file")
 """Sheets of ``assets/css`` in the order in which they apply."""
 
 

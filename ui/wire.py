@@ -28,10 +28,24 @@ def line(kind: str, **fields: Any) -> str:
     return text.replace("<", "\\u003c") + "\n"
 
 
-def race_line(lanes: Sequence[Trace], colours: Colours, source: str, title: str) -> str:
-    """The first line: who runs. ``source`` is ``run``, ``recorded`` or ``file``."""
-    heads = [{"header": to_json(t.header), "colours": colours.get(t.header.method)} for t in lanes]
+def race_line(
+    lanes: Sequence[Trace], colours: Colours, source: str, title: str, remembers: Sequence[int | None] | None = None
+) -> str:
+    """The first line: who runs. ``source`` is ``run``, ``recorded`` or ``file``.
+
+    Args:
+        remembers: prompts that each lane had learned from before this one; None for a lane that keeps nothing.
+    """
+    known = remembers or [None] * len(lanes)
+    shown = _lane_colours([trace.header.method for trace in lanes], colours)
+    heads = [{"header": to_json(t.header), "colours": c, "remembers": n} for t, c, n in zip(lanes, shown, known)]
     return line("race", id=next(_identities), source=source, title=title, lanes=heads)
+
+
+def _lane_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:
+    """Each lane's colour: its method's own; a further lane of the same method takes that of a method that does not race."""
+    spare = iter([colour for name, colour in colours.items() if name not in methods])
+    return [colours.get(name) if name not in methods[:i] else next(spare, None) for i, name in enumerate(methods)]
 
 
 def step_line(lane: int, step: Step) -> str:

@@ -55,7 +55,7 @@ export function createAgreement(part, changed) {
   return { render };
 }
 
-function partKey([who, { dash, colour }]) {
+export function partKey([who, { dash, colour }]) {
   const key = el("span", { class: "ax-key" }, lineKey(dash), el("span", { "data-say": `matrix.${who}` }));
   key.style.setProperty("--lane", `var(${colour})`);
   return key;

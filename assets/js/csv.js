@@ -1,6 +1,6 @@
 // Tables of a race as comma-separated values (RFC 4180). Pure text.
 
-import { PARTS, column, figures } from "./record.js";
+import { PARTS, column, figures, laneName } from "./record.js";
 
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would run
 
@@ -28,10 +28,10 @@ export function lanesTable({ lanes }) {
 
 export function stepsTable({ lanes }) {
   const head = ["method", "step", "position", "drafted", "accepted", "written", ...PARTS.map((p) => `${p}_seconds`), "text"];
-  const rows = lanes.flatMap((lane) =>
+  const rows = lanes.flatMap((lane, i) =>
     lane.steps.map((step) => {
       const counts = [step.index + 1, step.position, step.tree.tokens.length - 1, step.path.length - 1, step.emitted.length];
-      return [lane.header.method, ...counts, ...PARTS.map((p) => step.seconds[p]), step.texts.join("")];
+      return [laneName(lanes, i), ...counts, ...PARTS.map((p) => step.seconds[p]), step.texts.join("")];
     }),
   );
   return [head, ...rows];

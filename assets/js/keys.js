@@ -1,12 +1,12 @@
-// The keyboard: Space plays, arrows step, Home and End jump. Keys that belong to a field are left alone.
+// The keyboard: Space plays, arrows step, Home and End jump, ? shows all keys. Keys that belong to a field are left alone.
 
 const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], dialog";
 
-export function listenToKeys({ play, previous, next, home, end }) {
-  const actions = { " ": play, ArrowLeft: previous, ArrowRight: next, Home: home, End: end };
+export function listenToKeys({ play, previous, next, home, end, help }) {
+  const actions = { " ": play, ArrowLeft: previous, ArrowRight: next, Home: home, End: end, "?": help };
   const onKey = (event) => {
     const action = actions[event.key];
-    if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
     const target = event.target instanceof Element ? event.target : document.body;
     if (target.closest(FIELDS)) return;
     if (event.key === " " && target.closest("button, a, summary, [role='button']")) return;

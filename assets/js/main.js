@@ -4,6 +4,7 @@ import { createAgreement } from "./agreement.js";
 import { emit, on } from "./bus.js";
 import { drawRaceChart, laneDash, lineKey, plotly } from "./charts.js";
 import { el, isDark, setText } from "./dom.js";
+import { createFigures } from "./figures.js";
 import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
 import { listenToKeys } from "./keys.js";
 import { createLanes, paintLane } from "./lanes.js";
@@ -11,7 +12,7 @@ import { createMask } from "./mask.js";
 import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { SPEEDS, covered, createPlayer, createState } from "./player.js";
-import { emptyRace, plainLast, readLines } from "./record.js";
+import { emptyRace, laneName, plainLast, readLines } from "./record.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
@@ -43,10 +44,11 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     schedule();
   };
   const panels = createPanels(part, state, player, { pick, hover, schedule });
-  const drawn = { race: null, step: "", table: "", picture: "", chart: "", view: "", spokenAt: 0, heavyAt: 0 };
+  const drawn = { race: null, step: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
+  let voice = 0;
 
   function schedule() {
     if (!waiting) waiting = requestAnimationFrame(render);
@@ -104,8 +106,10 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     part("tree-card").dataset.searching = String(state.moment !== null);
     panels.agreement.render(Plotly, state.race, lane, state.step, isDark());
     drawChart();
+    panels.figures.render(state);
     speak(step);
-    tell(lane);
+    tell();
+    emit("shown", { race: state.race, lane: state.lane });
   }
 
   function renderPicture(lane, step, shown) {
@@ -132,18 +136,23 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   }
 
   function speak(step) {
-    const now = performance.now();
-    if (state.playing !== 0 || now - drawn.spokenAt < SPOKEN) return;
+    clearTimeout(voice);
+    if (state.playing !== 0) return;
+    const rest = SPOKEN - (performance.now() - drawn.spokenAt);
+    if (rest > 0) {
+      voice = setTimeout(renderHeavy, rest);
+      return;
+    }
     const words = say("live.step", { step: step.index + 1, sentence: covered(state) ? say("guess.covered", { count: step.tree.tokens.length - 1 }) : sentence(step) });
-    if (part("live").textContent !== words) drawn.spokenAt = now;
+    if (part("live").textContent !== words) drawn.spokenAt = performance.now();
     setText(part("live"), words);
   }
 
   // Says what is on screen, for the address.
-  function tell(lane) {
+  function tell() {
     if (state.playing !== 0 || state.following) return;
     const { source, title } = state.race;
-    const view = { race: source === "recorded" ? title : null, run: source === "run" ? "1" : null, lane: lane.header.method, step: state.step + 1, node: state.node };
+    const view = { race: source === "recorded" ? title : null, run: source === "run" ? "1" : null, lane: laneName(state.race.lanes, state.lane), step: state.step + 1, node: state.node };
     const key = JSON.stringify(view);
     if (drawn.view === key) return;
     drawn.view = key;
@@ -208,6 +217,7 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     matrix: createMatrix({ key: part("matrix-key"), picker: part("matrix-picker"), list: part("matrix"), more: part("matrix-more") }),
     mask: createMask(part("mask"), part("mask-text"), both),
     agreement: createAgreement(part, schedule),
+    figures: createFigures(part, schedule),
     search: createSearch(part, { onMoment }),
     guess: createGuess(part, { onToggle: player.toggleGuess, onAnswer: answer, onNext: () => player.by(1) }),
   };
@@ -226,6 +236,7 @@ function wireTime(part, state, player) {
     next: () => act(() => player.by(1), "step"),
     home: () => act(player.home, "step"),
     end: () => act(player.end, "step"),
+    help: () => emit("keys"),
   };
   for (const name of ["play", "back", "previous", "next"]) part(name).addEventListener("click", actions[name]);
   part("speed").addEventListener("change", (event) => (state.speed = Number(event.target.value)));

@@ -1,6 +1,6 @@
 // Time: playing, stepping and scrubbing a record. Draws nothing; it changes the state and says so.
 
-import { draftingLane, duration, stepsDone, tellingStep } from "./record.js";
+import { draftingLane, duration, laneName, stepsDone, tellingStep } from "./record.js";
 
 export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const PLEASANT = 14; // seconds a replay should last
@@ -87,9 +87,9 @@ export function createPlayer(state, changed) {
 
   function meet() {
     if (!wanted || !lane() || state.race.running || !fits(wanted, state.race)) return;
-    const { lane: method, step, node } = wanted;
+    const { lane: name, step, node } = wanted;
     wanted = null;
-    const index = state.race.lanes.findIndex((one) => one.header.method === method);
+    const index = state.race.lanes.findIndex((_, i) => laneName(state.race.lanes, i) === name);
     if (index >= 0 && index !== state.lane) setLane(index);
     if (step !== null) seek(step);
     if (node !== null && lane().steps[state.step] && hasNode(lane().steps[state.step], node)) state.node = node;

@@ -42,8 +42,8 @@ function apply(race, event) {
   READERS[event.t](race, event);
 }
 
-function emptyLane({ header, colours }) {
-  return { header, colours, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
+function emptyLane({ header, colours, remembers }) {
+  return { header, colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
 }
 
 // A column of a tree, an entry a node; nothing but nulls where the method does not fill it.
@@ -85,6 +85,13 @@ export function figures(lane, done) {
 
 export function plainLane(race) {
   return race.lanes.find((lane) => lane.header.method === "plain") || null;
+}
+
+// A lane's name in links and tables: its method's, and for a further lane of that method its place among them.
+export function laneName(lanes, index) {
+  const { method } = lanes[index].header;
+  const before = lanes.slice(0, index).filter((lane) => lane.header.method === method).length;
+  return before ? `${method}~${before + 1}` : method;
 }
 
 // Items that stand for lanes, in the order of the page: what is studied first, plain decoding last.

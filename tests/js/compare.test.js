@@ -1,0 +1,54 @@
+// Two runs side by side, and a drafter's memory over several.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { changes, changesSentence, summary } from "../../assets/js/compare.js";
+import { laneName } from "../../assets/js/record.js";
+import { successiveSentence, taken } from "../../assets/js/successive.js";
+import "./words.js";
+
+const step = (count, tv) => ({
+  emitted: Array(count).fill(1),
+  seconds: { draft: 0, verify: 1, commit: 0, update: 0 },
+  agreement: tv === undefined ? [] : [{ who: "base", total_variation: 0.8 }, { who: "session", total_variation: tv }],
+});
+const lane = (method, label, own, counts, more = {}) => ({
+  header: { method, label, prompt: more.prompt || "p", settings: { temperature: more.temperature || 0 }, method_settings: own },
+  steps: counts.map((n) => step(n, more.tv)),
+  ends: counts.map((_, i) => i + 1),
+  counts: counts.map((_, i) => counts.slice(0, i + 1).reduce((a, b) => a + b)),
+  remembers: more.remembers ?? null,
+});
+const race = (own, more = {}) => ({ lanes: [lane("plain", "Plain", {}, [1, 1], more), lane("aded", "ADED", own, [2, 4], more)] });
+
+test("a summary has each lane's speed against plain decoding", () => {
+  const { lanes } = summary(race({ c1: 1 }));
+  assert.deepEqual(lanes.map((one) => [one.label, one.perPass, one.ratio]), [["Plain", 1, 1], ["ADED", 3, 3]]);
+});
+
+test("what was set otherwise is named, and nothing else", () => {
+  const [before, now] = [summary(race({ c1: 1, depth: 4 })), summary(race({ c1: 2, depth: 4 }, { temperature: 0.5 }))];
+  assert.deepEqual(changes(before, now), [
+    { label: null, name: "temperature", before: "0", after: "0.5" },
+    { label: "ADED", name: "c1", before: "1", after: "2" },
+  ]);
+  assert.match(changesSentence(before, now), /temperature 0 → 0.5; ADED: c1 1 → 2/);
+  assert.match(changesSentence(before, { ...now, lanes: now.lanes.slice(1) }), /other lanes/);
+  assert.match(changesSentence(now, now), /Nothing was changed/);
+  assert.match(changesSentence(before, summary(race({ c1: 1, depth: 4 }, { prompt: "q" }))), /another prompt/);
+});
+
+test("a series grows with what a drafter remembers and begins again when it has forgotten", () => {
+  const run = (remembers, tv) => race({ keep: true }, { remembers, tv });
+  const series = [run(0, 0.6), run(1, 0.5), run(2, 0.4)].reduce(taken, []);
+  assert.deepEqual(series.map((row) => row.session), [0.6, 0.5, 0.4]);
+  assert.match(successiveSentence(series), /3 prompts.*at 0.400.*0.400 nearer.*\(0.800\).*lead was 0.200/);
+  assert.equal(taken(series, run(0, 0.7)).length, 1);
+  assert.equal(taken(series, race({})), series);
+});
+
+test("lanes of one method have names of their own", () => {
+  const { lanes } = { lanes: [lane("plain", "P", {}, [1]), lane("aded", "A", {}, [1]), lane("aded", "B", {}, [1])] };
+  assert.deepEqual(lanes.map((_, i) => laneName(lanes, i)), ["plain", "aded", "aded~2"]);
+});

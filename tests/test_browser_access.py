@@ -1,0 +1,127 @@
+"""The page for everyone: by keyboard alone, at every width, without motion, and by the rules that a machine can check."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import open_race, part, sync_api, watched_page
+from ui_fakes import make_race
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+AXE = "axe-core@4.10.3"
+GRAVE = ("serious", "critical")
+PANELS = ".ax"
+"""Our own panels; what Gradio makes of its widgets is not ours to change."""
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, fetched by npm."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed")
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        subprocess.run([npm, "pack", "--silent", AXE], cwd=folder, check=True, capture_output=True, timeout=60)
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip("npm cannot fetch axe-core here")
+    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+        script = archive.extractfile("package/axe.min.js")
+        assert script is not None
+        return script.read().decode()
+
+
+def faults(page: sync_api.Page, axe: str) -> list[tuple[Any, ...]]:
+    """Serious faults of what is on screen: rule, place, why."""
+    page.evaluate(axe)
+    found = page.evaluate("panels => axe.run(panels, {resultTypes: ['violations']})", PANELS)
+    grave = [fault for fault in found["violations"] if fault["impact"] in GRAVE]
+    return [(fault["id"], node["target"], node["failureSummary"]) for fault in grave for node in fault["nodes"][:3]]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_panel_has_a_serious_fault(browser: sync_api.Browser, address: str, axe: str, theme: str, tmp_path: Path):
+    with watched_page(browser, address, query=f"?__theme={theme}") as page:
+        assert faults(page, axe) == []
+        open_race(page, make_race(), tmp_path)
+        for box in page.locator("details.ax-every, [data-part='agreement-every']").all():
+            box.evaluate("e => { e.open = true; }")
+        assert faults(page, axe) == []
+
+
+@pytest.mark.parametrize("opener", ["tour", "learn", "keys", "guess-toggle"])
+def test_what_opens_over_the_page_has_no_serious_fault(page: sync_api.Page, axe: str, opener: str):
+    page.locator(f"button[data-part='{opener}']").click()
+    page.wait_for_timeout(400)
+    assert faults(page, axe) == []
+
+
+def test_the_keys_are_shown_by_a_key_and_closed_by_another(page: sync_api.Page):
+    sheet = page.locator("dialog[data-part='keys']")
+    page.keyboard.press("?")
+    sync_api.expect(sheet).to_be_visible()
+    assert sheet.locator("kbd").count() >= 9
+    where = part(page, "where").inner_text()
+    page.keyboard.press("Home")
+    assert part(page, "where").inner_text() == where
+    page.keyboard.press("Escape")
+    sync_api.expect(sheet).to_be_hidden()
+
+
+def test_everything_that_can_be_used_is_reached_by_tab_and_shows_its_focus(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    wanted = "button, a[href], input, select, summary, [tabindex='0']"
+    shown = f"""() => [...document.querySelectorAll('.ax')].flatMap(p => [...p.querySelectorAll("{wanted}")])
+        .filter(e => e.checkVisibility({{visibilityProperty: true}}) && !e.disabled && e.tabIndex >= 0).length"""
+    count = page.evaluate(shown)
+    page.evaluate("() => { document.activeElement.blur(); window.seen = new Set(); window.bare = []; }")
+    step = """() => {
+        const at = document.activeElement, style = getComputedStyle(at);
+        if (!at.closest('.ax')) return;
+        window.seen.add(at);
+        if (style.outlineStyle === 'none' || parseFloat(style.outlineWidth) < 2) window.bare.push(at.outerHTML.slice(0, 120));
+    }"""
+    for _ in range(count + 60):
+        page.keyboard.press("Tab")
+        page.evaluate(step)
+    assert page.evaluate("window.bare") == []
+    assert page.evaluate("window.seen.size") >= count
+
+
+def test_every_picture_has_its_numbers_in_a_table_and_a_live_sentence(page: sync_api.Page):
+    page.locator("[data-part='race-every'] summary").click()
+    sync_api.expect(part(page, "race-rows").locator("tr")).to_have_count(page.locator(".ax-lane").count())
+    page.locator("[data-part='paying-every'] summary").click()
+    assert part(page, "paying-rows").locator("tr").count() > 8
+    pictures = page.locator("[role='img']").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
+    assert len(pictures) >= 5
+    assert all(pictures)
+    page.keyboard.press("Home")
+    sync_api.expect(part(page, "live")).to_contain_text("Step 1:", timeout=5_000)
+
+
+@pytest.mark.parametrize("width", [390, 640, 861, 1180, 1920, 2560])
+def test_no_width_cuts_the_page(browser: sync_api.Browser, address: str, width: int):
+    with watched_page(browser, address, width=width) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        wide = "all => all.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.className)"
+        assert page.locator(".ax-card").evaluate_all(wide) == []
+
+
+def test_nothing_moves_by_itself_where_motion_is_not_wanted(browser: sync_api.Browser, address: str):
+    watched = watched_page(browser, address)
+    watched.page.emulate_media(reduced_motion="reduce")
+    with watched as page:
+        moving = "() => document.getAnimations().filter(a => a.playState === 'running').length"
+        assert page.evaluate(moving) == 0
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        sync_api.expect(part(page, "where")).to_contain_text("step 2 of")
+        assert page.evaluate(moving) == 0

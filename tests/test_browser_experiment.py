@@ -1,0 +1,82 @@
+"""Experiments on the page: what drafting costs and brings, two runs side by side, a memory over prompts, an ablation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import notice, open_race, part, sync_api, text_of, tick
+from ui_fakes import make_race
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+
+def finished(page: sync_api.Page, prompt: str, button: str = "#ax-run") -> None:
+    """Run a prompt to its end."""
+    page.locator("#ax-prompt textarea").fill(prompt)
+    page.locator("#ax-max-new-tokens input").fill("24")
+    page.locator(button).click()
+    sync_api.expect(page.locator(button)).to_be_disabled()
+    sync_api.expect(page.locator(button)).to_be_enabled(timeout=150_000)
+    if page.locator(".ax-notice[data-kind='error']").count():
+        pytest.skip(f"no model here: {notice(page).inner_text()}")
+    sync_api.expect(notice(page)).to_contain_text("Done in")
+
+
+def opened(page: sync_api.Page, title: str, inside: str) -> None:
+    """Unfold a group of controls."""
+    page.locator("#ax-controls button.label-wrap", has_text=title).click()
+    sync_api.expect(page.locator(inside)).to_be_visible()
+
+
+def test_where_drafting_pays_is_told_of_the_lane_on_screen(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    steps = race.lanes[1].steps
+    accepted = sum(len(step.path) - 1 for step in steps)
+    refused = sum(step.path[-1] in step.tree.parents and step.origins[-1] == "target" for step in steps)
+    sentence = part(page, "paying-sentence")
+    sync_api.expect(sentence).to_contain_text(f"α = {accepted / (accepted + refused):.2f}")
+    assert page.locator("#ax-experiment .main-svg").count() >= 3
+    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    sync_api.expect(sentence).to_contain_text("Plain decoding drafts nothing")
+    sync_api.expect(part(page, "paying-pictures")).to_be_hidden()
+
+
+def test_nothing_is_compared_before_there_are_runs(page: sync_api.Page):
+    sync_api.expect(part(page, "compare-card")).to_be_hidden()
+    sync_api.expect(part(page, "memory-card")).to_be_hidden()
+
+
+@pytest.mark.model
+def test_a_second_run_stands_beside_the_first_and_a_memory_grows_until_it_is_forgotten(page: sync_api.Page):
+    tick(page, "plain", "aded")
+    opened(page, "ADED's settings", "#ax-keep")
+    page.locator("#ax-keep input").check()
+    finished(page, "List the days of the week.")
+    sync_api.expect(part(page, "compare-sentence")).to_contain_text("Run again")
+    sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(1)
+    sync_api.expect(part(page, "paying-source")).to_contain_text("measured on this machine")
+    finished(page, "List the days of the week again.")
+    sync_api.expect(part(page, "compare-sentence")).to_have_text("Changed since the run before: another prompt.")
+    sync_api.expect(part(page, "compare-rows").locator("tr")).to_have_count(2)
+    sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(2)
+    page.locator("#ax-forget").click()
+    sync_api.expect(notice(page)).to_contain_text("starts afresh")
+    finished(page, "List the days of the week again.")
+    sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(1)
+    sync_api.expect(part(page, "compare-sentence")).to_contain_text("Nothing was changed")
+
+
+@pytest.mark.model
+def test_an_ablation_races_the_four_searches_and_their_texts_are_the_same(page: sync_api.Page):
+    opened(page, "Ablation", "#ax-ablate")
+    finished(page, "List the days of the week.", "#ax-ablate")
+    labels = page.locator(".ax-lane-label").all_inner_texts()
+    assert [label.removeprefix("ADED, search ") for label in labels] == ["mcts", "best-first", "greedy", "full", "Plain decoding"]
+    assert "all five texts are identical" in part(page, "sentence").inner_text()
+    assert text_of(page, "plain") != ""
+    page.locator(".ax-lane .ax-look").nth(2).click()
+    sync_api.expect(part(page, "step-title")).to_contain_text("ADED, search greedy")
+    page.wait_for_function("() => location.hash.includes('lane=aded%7E3')")

@@ -1,0 +1,123 @@
+"""What the visitor asked for, as typed, and the lanes that come of it. Knows the registry of methods, and no Gradio."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aded.errors import AdedError
+
+WHOLE = ("max_new_tokens", "top_k", "seed", "simulations", "depth", "successors")
+NUMERIC = ("simulations", "c1", "c2", "depth", "successors")
+"""Options of methods that are typed as text, so that an empty field can stand for the preset's value."""
+SWITCHES = {"on": True, "off": False}
+"""Words of a setting that is on or off, where the empty word stands for the preset's value."""
+
+ABLATIONS = ("search", "c1", "c2", "simulations", "depth", "feedback")
+"""Settings of ADED that an ablation varies, one at a time."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A lane that shall be.
+
+    Attributes:
+        method: its name in the registry.
+        options: the method's own settings; what is not in it is as the method has it.
+        label: what tells it apart from another lane of the method; empty stands for the method's own label.
+    """
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the visitor asked for, as typed.
+
+    Attributes:
+        numbers: of ``GenerationSettings``.
+        options: of each method; an empty one stands for its default.
+        ablation: a setting of ADED: its values race against plain decoding, in the place of ``methods``.
+    """
+
+    prompt: str
+    methods: Sequence[str]
+    budget: str = "auto"
+    numbers: Mapping[str, float | None] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ablation: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Arguments of ``GenerationSettings``.
+
+        Raises:
+            AdedError: a field is empty or not a number.
+        """
+        values = {name: _number(name, value, whole=name in WHOLE) for name, value in self.numbers.items()}
+        return {**values, "budget": _budget(self.budget)}
+
+    def entrants(self) -> list[Entrant]:
+        """The lanes, in their order.
+
+        Raises:
+            AdedError: an option that must be a number is none.
+        """
+        if self.ablation is None:
+            return [Entrant(method, self.method_options(method)) for method in self.methods]
+        return [Entrant("plain"), *_variants(self.ablation, self.method_options("aded"))]
+
+    def method_options(self, method: str) -> dict[str, Any]:
+        """The options that were set for a method.
+
+        Raises:
+            AdedError: one that must be a number is none.
+        """
+        options = self.options.get(method, {}).items()
+        given = {name: value for name, value in options if value is not None and str(value).strip()}
+        return {name: _parsed(name, value) for name, value in given.items()}
+
+
+def _variants(axis: str, options: Mapping[str, Any]) -> list[Entrant]:
+    """ADED once for each value of a setting, all else as it is set."""
+    from aded.ablation import SWEEPS
+
+    switches = {word: {axis: value} for word, value in SWITCHES.items()}
+    values = switches if axis == "feedback" else {str(value): {axis: value} for value in SWEEPS[axis]}
+    return [Entrant("aded", {**options, **change}, f"ADED, {axis} {word}") for word, change in values.items()]
+
+
+def _number(name: str, value: float | None, whole: bool) -> float | int:
+    words = name.replace("_", " ")
+    if value is None or not math.isfinite(value):
+        raise AdedError(f"{words} is empty or not finite; give a number")
+    if whole and value != int(value):
+        raise AdedError(f"{words} is {value}; give a whole number")
+    return int(value) if whole else float(value)
+
+
+def _parsed(name: str, value: Any) -> Any:
+    if name in NUMERIC:
+        return _typed_number(name, value)
+    return SWITCHES.get(value, value) if isinstance(value, str) else value
+
+
+def _typed_number(name: str, text: str | float) -> float | int:
+    try:
+        value = float(text)
+    except ValueError:
+        raise AdedError(f"{name} is '{text}'; give a number or leave it empty") from None
+    return _number(name, value, whole=name in WHOLE)
+
+
+def _budget(text: str) -> int | str:
+    word = text.strip().lower()
+    if word in ("", "auto"):
+        return "auto"
+    try:
+        return int(word)
+    except ValueError:
+        raise AdedError(f"draft budget is '{text}'; give 'auto' or a number of nodes") from None
