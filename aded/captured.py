@@ -16,6 +16,7 @@ import torch
 
 from aded import choosing
 from aded.cache import KVCache
+from aded.drafters.base import StateReader
 from aded.noise import key_of, signed, uniform
 from aded.tree import DraftTree
 from aded.verify import SamplingSettings, Verification
@@ -54,18 +55,23 @@ class StepKind:
         sampling: the verdict by these settings; None: no verdict.
         hidden: hidden states too.
         top_k: the most probable tokens at every node, this many.
+        reader: what it makes of the hidden state at the last accepted node; only with a verdict.
     """
 
     sampling: SamplingSettings | None
     hidden: bool = False
     top_k: int = 0
+    reader: StateReader | None = None
+
+    def __post_init__(self) -> None:
+        assert self.sampling is not None or self.reader is None, "the last accepted node is known by the verdict"
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Seeds are inputs, not shapes: decodes that differ in the seed alone share a graph."""
         s = self.sampling
         rule = None if s is None else ("greedy",) if s.greedy else (s.temperature, s.top_k, s.top_p, s.min_p)
-        return rule, self.hidden, self.top_k
+        return rule, self.hidden, self.top_k, self.reader
 
 
 class FixedStep:
@@ -85,7 +91,8 @@ class FixedStep:
         self._inputs = _Inputs(nodes, target.device)
         self._index = torch.arange(nodes, device=target.device)
         self._keys = torch.arange(seen, device=target.device)
-        size = 2 + nodes + 2 * nodes * kind.top_k
+        size = 2 + nodes + 2 * nodes * kind.top_k + (0 if kind.reader is None else kind.reader.size)
+        self._told = slice(2 + nodes, 2 + nodes + 2 * nodes * kind.top_k)  # what `top_of` reads; `read_of` the rest
         self._result = torch.zeros(size, dtype=torch.int64, device=target.device)
         self._read = torch.zeros(size, dtype=torch.int64, pin_memory=target.device.type == "cuda")
         self._graph: Any = None
@@ -95,7 +102,7 @@ class FixedStep:
 
         Returns:
             int64 ``[2 + nodes + …]``: length of the accepted path, the target's own token, then node indices, those of the
-            path first (without sampling settings these mean nothing); then what ``top_of`` reads.
+            path first (without sampling settings these mean nothing); then what ``top_of`` and ``read_of`` read.
         """
         self._inputs.fill(tree, self.cache.length, keys)
         if self._graph is None:
@@ -108,8 +115,12 @@ class FixedStep:
 
     def top_of(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """The most probable tokens of the first ``nodes`` nodes in a result of ``run``: int32 and float32 ``[nodes, top_k]``."""
-        rest = result[2 + self.nodes :].reshape(2, self.nodes, self.kind.top_k)[:, :nodes]
+        rest = result[self._told].reshape(2, self.nodes, self.kind.top_k)[:, :nodes]
         return rest[0].astype(np.int32), np.ascontiguousarray(rest[1]).view(np.float64).astype(np.float32)
+
+    def read_of(self, result: np.ndarray) -> np.ndarray | None:
+        """What the reader made of the state at the last accepted node in a result of ``run``: float64 ``[size]``, or None."""
+        return None if self.kind.reader is None else result[self._told.stop :].view(np.float64).copy()
 
     @torch.inference_mode()
     def capture(self, pool: Any) -> None:
@@ -126,32 +137,38 @@ class FixedStep:
         with torch.cuda.graph(graph, pool=pool):
             self._body()
         self._graph = graph
+        graph.replay()  # the first launch takes longer than all others
         torch.cuda.synchronize(self.target.device)
         self.capture_seconds = time.perf_counter() - started
 
     @torch.inference_mode()
     def _body(self) -> None:
-        given = self._inputs
+        given, states = self._inputs, self.kind.hidden or self.kind.reader is not None
         given.send()
         slots = given.length + self._index
         masks = self.target.masks.fixed(given.ancestors, given.depths, given.length, self._keys)
         with self.cache.fixed_pass(slots, self.seen):
-            output = self.target.run_fixed(
-                given.tokens[None], (given.length + given.depths)[None], masks, self.cache, self.kind.hidden
-            )
+            output = self.target.run_fixed(given.tokens[None], (given.length + given.depths)[None], masks, self.cache, states)
         self.logits = output.logits[0]
         self.hidden = output.hidden_states[-1][0] if self.kind.hidden else None
         if self.kind.sampling is not None:
-            self._verdict(slots)
+            last = self._verdict(slots)
+            if self.kind.reader is not None:
+                read = self.kind.reader.body(output.hidden_states[-1][0].index_select(0, last))
+                self._result[self._told.stop :].view(torch.float64).copy_(read)
         if self.kind.top_k:
             tokens, probabilities = choosing.top(self.logits, self.kind.top_k)
-            rest = self._result[2 + self.nodes :].view(2, self.nodes, self.kind.top_k)
+            rest = self._result[self._told].view(2, self.nodes, self.kind.top_k)
             rest[0].copy_(tokens)
             rest[1].copy_(probabilities.double().view(torch.int64))
         self._read.copy_(self._result, non_blocking=True)
 
-    def _verdict(self, slots: torch.Tensor) -> None:
-        """The walk for all nodes at once: accepted is a node that holds, as its ancestors do, what was chosen at its parent."""
+    def _verdict(self, slots: torch.Tensor) -> torch.Tensor:
+        """The walk for all nodes at once: accepted is a node that holds, as its ancestors do, what was chosen at its parent.
+
+        Returns:
+            The last accepted node, int64 ``[1]``.
+        """
         given, sampling = self._inputs, self.kind.sampling
         assert sampling is not None
         chosen = choosing.choose(self.logits, sampling, given.keys)
@@ -166,6 +183,7 @@ class FixedStep:
         self._result[2 : 2 + self.nodes] = order
         if self.nodes > 1:
             self.cache.move(given.length + order, slots)
+        return last
 
 
 class _Inputs:

@@ -29,8 +29,9 @@ from aded.weights import cache_folder
 if TYPE_CHECKING:
     from aded.model import TargetModel
 
-CATCH_UP = 2
-"""Committed tokens that a chain's graph takes in: the root, and before it the last drafted token if all were accepted."""
+CATCH_UP = (2, 8)
+"""Committed tokens that a chain's graph takes in: the root, and before it the last drafted token if all were accepted; or as many
+as a few steps without a draft have written. More are read by a pass of their own."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 """Lengths of chains: each is a graph of its own."""
 MEASURED_CONTEXT, MEASURED_LENGTHS, MEASURED_RUNS = 256, (2, 8), 8
@@ -64,8 +65,9 @@ class ChainRunner:
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
         self.draft, self.vocab_size = draft, min(vocab_size, draft.vocab_size)
         self.session: Any = None
-        self._held: list[int] = []  # tokens whose keys and values the cache holds
+        self._held = np.zeros(0, dtype=np.int32)  # tokens whose keys and values the cache holds
         self._steps: dict[tuple[Any, ...], _ChainStep] = {}
+        self._read_before: set[int] = set()  # sizes of passes of their own, by their number of bits
         self._capacity = 0  # of the cache that they write to
         self.memory: Any = None  # shared by the graphs
 
@@ -75,12 +77,18 @@ class ChainRunner:
             self.session = self.draft.session(len(prompt) + 1024)
         self.session.rewind(0)
         self.session.prefill(prompt[:-1])
-        self._held = list(prompt[:-1])
+        self._held = np.array(prompt[:-1], dtype=np.int32)
 
     def prepare(self, context: np.ndarray, length: int, settings: SamplingSettings) -> None:
-        """Capture what ``chain`` with these arguments is going to run."""
-        self._keep_common(context)
-        self._step(len(context), length, settings)
+        """Capture what ``chain`` with these arguments is going to run, and read what it is going to read if so much never was."""
+        known = self._keep_common(context)
+        waiting = len(context) - known
+        alone = waiting > CATCH_UP[-1]
+        self._step(len(context), 1 if alone else waiting, length, settings)
+        if alone and waiting.bit_length() not in self._read_before:
+            self._read_before.add(waiting.bit_length())
+            self._catch_up(context)
+            self.session.rewind(known)
 
     def chain(self, context: np.ndarray, length: int, settings: SamplingSettings, keys: Sequence[int]) -> Chain:
         """Draft ``length`` tokens (one of ``LENGTHS``) after the committed ones, the root last.
@@ -91,59 +99,62 @@ class ChainRunner:
             keys: of each token's draw, signed 64 bits (see ``aded.noise``); not read if greedy.
         """
         waiting = self._catch_up(context)
-        step = self._step(len(context), length, settings)
+        step = self._step(len(context), len(waiting), length, settings)
         tokens, probabilities = step.run(waiting, self.session.length, keys)
         self.session.cache.length = len(context)
-        self._held = [*context.tolist(), *tokens[:-1].tolist()]
-        return Chain(tokens.astype(np.int32), probabilities, step.distributions)
+        self._held = np.concatenate([context, tokens[:-1]]).astype(np.int32)
+        return Chain(tokens, probabilities, step.distributions)
 
     def _keep_common(self, context: np.ndarray) -> int:
         """Drop what was drafted in vain; how many committed tokens the cache holds."""
-        known = _common(self._held, context[:-1].tolist())
+        known = _common(self._held, context[:-1])
         self._held = self._held[:known]
         self.session.cache.length = known
         return known
 
-    def _catch_up(self, context: np.ndarray) -> list[int]:
+    def _catch_up(self, context: np.ndarray) -> np.ndarray:
         """The committed tokens that a chain's graph takes in; the cache holds all before them."""
-        known, tokens = self._keep_common(context), context.tolist()
-        if len(tokens) - known > CATCH_UP:
-            self.session.prefill(tokens[known:-1])
-            known = len(tokens) - 1
-        return tokens[known:]
+        known = self._keep_common(context)
+        if len(context) - known > CATCH_UP[-1]:
+            self.session.prefill(context[known:-1])
+            known = len(context) - 1
+        return context[known:]
 
-    def _step(self, committed: int, length: int, settings: SamplingSettings) -> _ChainStep:
-        cache, needed = self.session.cache, committed + CATCH_UP + length
+    def _step(self, committed: int, waiting: int, length: int, settings: SamplingSettings) -> _ChainStep:
+        room = next(room for room in CATCH_UP if room >= waiting)
+        cache, needed = self.session.cache, committed + CATCH_UP[-1] + length
         cache.reserve(needed - cache.length)
         if cache.capacity != self._capacity:
             self._steps.clear()  # they write to memory that is no longer the cache's
             self._capacity = cache.capacity
         seen = context_bucket(needed, cache.capacity)
         rule = ("greedy",) if settings.greedy else (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
-        key = (length, seen, *rule)
+        key = (room, length, seen, *rule)
         if key not in self._steps:
             if not self._steps and self.draft.device.type == "cuda":
                 self.memory = torch.cuda.graph_pool_handle()
-            self._steps[key] = _ChainStep(self, cache, length, seen, settings)
+            self._steps[key] = _ChainStep(self, cache, room, length, seen, settings)
         return self._steps[key]
 
 
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
+def _common(first: np.ndarray, second: np.ndarray) -> int:
     """How many tokens two texts begin with in common."""
-    return next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
+    n = min(len(first), len(second))
+    different = first[:n] != second[:n]
+    return int(different.argmax()) if different.any() else n
 
 
 class _ChainStep:
-    """The passes of one chain in fixed shapes over at most ``seen`` keys.
+    """The passes of one chain in fixed shapes over at most ``seen`` keys, the first of at most ``room`` committed tokens.
 
     Attributes:
         distributions: float64 ``[length, vocab]`` of the last run, or None.
     """
 
-    def __init__(self, runner: ChainRunner, cache: Any, length: int, seen: int, settings: SamplingSettings) -> None:
+    def __init__(self, runner: ChainRunner, cache: Any, room: int, length: int, seen: int, settings: SamplingSettings) -> None:
         self.draft, self.vocab_size, device = runner.draft, runner.vocab_size, runner.draft.device
-        self.cache, self.length, self.seen, self.settings = cache, length, seen, settings
-        words = CATCH_UP + 2 + length  # tokens; how many, over how many committed ones; keys
+        self.cache, self.room, self.length, self.seen, self.settings = cache, room, length, seen, settings
+        words = room + 2 + length  # tokens; how many, over how many committed ones; keys
         self._given = torch.zeros(words, dtype=torch.int64, device=device)
         self._given_host = host_buffer(self._given)
         self._found = torch.zeros(2, length, dtype=torch.float64, device=device)
@@ -151,26 +162,29 @@ class _ChainStep:
         shape = (length, self.vocab_size)
         self.distributions = None if settings.greedy else torch.zeros(shape, dtype=torch.float64, device=device)
         self._all = torch.arange(seen, device=device)
-        self._first = torch.arange(CATCH_UP, device=device)
-        self._causal = torch.ones(CATCH_UP, CATCH_UP, dtype=torch.bool, device=device).tril()
-        self._given_host[CATCH_UP], self._given_host[CATCH_UP + 1] = 1, cache.length  # capturing writes to scratch slots
+        self._first = torch.arange(room, device=device)
+        self._causal = torch.ones(room, room, dtype=torch.bool, device=device).tril()
+        self._given_host[room], self._given_host[room + 1] = 1, cache.length  # capturing writes to scratch slots
         self._run = Replay(self._body, device, runner.memory)
+        if device.type == "cuda":
+            self._run()  # a graph's first launch takes longer than all others
 
-    def run(self, waiting: Sequence[int], committed: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, waiting: np.ndarray, committed: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Drafted tokens and their probabilities; waiting: tokens behind the ``committed`` ones that the cache holds."""
         given = self._given_host.numpy()
         given[: len(waiting)] = waiting
-        given[CATCH_UP : CATCH_UP + 2] = len(waiting), committed
+        given[self.room : self.room + 2] = len(waiting), committed
         if len(keys):
-            given[CATCH_UP + 2 :] = keys
+            given[self.room + 2 :] = keys
         self._run()
         tokens, probabilities = self._read.numpy().copy()
-        return tokens.astype(np.int64), probabilities
+        return tokens.astype(np.int32), probabilities
 
     def _body(self) -> None:
         self._given.copy_(self._given_host, non_blocking=True)
-        count, committed, keys = self._given[CATCH_UP], self._given[CATCH_UP + 1], self._given[CATCH_UP + 2 :]
-        logits = self._pass(self._given[:CATCH_UP], self._first, self._causal, committed)
+        room = self.room
+        count, committed, keys = self._given[room], self._given[room + 1], self._given[room + 2 :]
+        logits = self._pass(self._given[:room], self._first, self._causal, committed)
         logits = logits.gather(0, (count - 1).expand(1, logits.shape[1]))
         for place in range(self.length):
             token = self._choose(logits, keys[place : place + 1], place)
@@ -180,9 +194,10 @@ class _ChainStep:
 
     def _pass(self, tokens: torch.Tensor, offsets: torch.Tensor, causal: torch.Tensor, committed: torch.Tensor) -> torch.Tensor:
         """Logits ``[n, vocab]`` of ``n`` tokens behind the committed ones."""
-        masks = self.draft.masks.fixed(causal, offsets, committed, self._all)
-        with self.cache.fixed_pass(committed + offsets, self.seen):
-            output = self.draft.run_fixed(tokens[None], (committed + offsets)[None], masks, self.cache, False)
+        masks, slots = self.draft.masks.fixed(causal, offsets, committed, self._all), committed + offsets
+        positions = slots.clamp_max(self.draft.context_limit - 1)  # padding may lie beyond
+        with self.cache.fixed_pass(slots, self.seen):
+            output = self.draft.run_fixed(tokens[None], positions[None], masks, self.cache, False)
         return output.logits[0, :, : self.vocab_size]
 
     def _choose(self, logits: torch.Tensor, key: torch.Tensor, place: int) -> torch.Tensor:

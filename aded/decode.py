@@ -259,7 +259,7 @@ class Decoder:
         self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
     ) -> Outcome:
         path = np.array(verdict.path[: len(emitted)], dtype=np.int32)
-        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.hidden)
+        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.hidden, output.read)
 
     def _append(self, emitted: np.ndarray) -> None:
         self._tokens[self._length : self._length + len(emitted)] = emitted

@@ -16,9 +16,7 @@ import torch
 from torch import nn
 
 from aded import choosing, parts
-from aded.drafters.base import Outcome
 from aded.errors import AdedError
-from aded.graphs import Replay, host_buffer
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -61,43 +59,40 @@ class Guesses:
     probabilities: np.ndarray
 
 
-class HeadRunner:
-    """Heads on a target: hidden state in, guesses out; one CUDA graph on a card. Decodes may share it.
+class HeadReader:
+    """Heads on a target, as what is read from a hidden state (see ``StateReader``). Decodes share it.
 
     Attributes:
         accuracy: how often the guess of each head and rank was right on held-out text, float64 ``[heads, ranks]``.
+        size: numbers that it makes: token and probability of every guess.
     """
 
     def __init__(self, target: TargetModel, heads: MedusaHeads, accuracy: np.ndarray) -> None:
         self._project = target.model.get_output_embeddings()
-        weight = self._project.weight
-        self._heads = heads.to(weight.device, weight.dtype).requires_grad_(False)
+        self._weight = self._project.weight
+        self._heads = heads.to(self._weight.device, self._weight.dtype).requires_grad_(False)
         self.accuracy = accuracy
-        count, ranks = len(heads.weight), min(RANKS, target.vocab_size)
-        self._state = torch.zeros(1, target.config.hidden_size, dtype=weight.dtype, device=weight.device)
-        self._found = torch.zeros(2, count, ranks, dtype=torch.float64, device=weight.device)
-        self._read = host_buffer(self._found)
-        self._run = Replay(self._body, weight.device)
+        self._ranks = min(RANKS, target.vocab_size)
+        self.size = 2 * len(heads.weight) * self._ranks
 
-    def __call__(self, state: torch.Tensor) -> Guesses:
-        """The guesses after a hidden state ``[hidden]``."""
-        self._state.copy_(state[None])
-        self._run()
-        tokens, probabilities = self._read.numpy().copy()
+    def body(self, state: torch.Tensor) -> torch.Tensor:
+        """The guesses after a hidden state ``[1, hidden]``, as float64 ``[size]``: tokens, then probabilities."""
+        logits = self._project(self._heads(state.to(self._weight))[:, 0])
+        tokens, probabilities = choosing.top(logits, self._ranks)
+        return torch.stack([tokens.double(), probabilities.double()]).flatten()  # float64 holds every token id
+
+    def guesses(self, read: np.ndarray | None) -> Guesses | None:
+        """What ``body`` read, with names; None where nothing was read."""
+        if read is None:
+            return None
+        tokens, probabilities = read.reshape(2, -1, self._ranks)
         return Guesses(tokens.astype(np.int32), probabilities)
 
-    def _body(self) -> None:
-        logits = self._project(self._heads(self._state)[:, 0])
-        tokens, probabilities = choosing.top(logits, self._found.shape[2])
-        self._found[0].copy_(tokens)  # as floating-point numbers, which hold every token id: one copy brings all to the host
-        self._found[1].copy_(probabilities)
-        self._read.copy_(self._found, non_blocking=True)
+
+_READERS: WeakKeyDictionary[Any, dict[str, HeadReader]] = WeakKeyDictionary()
 
 
-_RUNNERS: WeakKeyDictionary[Any, dict[str, HeadRunner]] = WeakKeyDictionary()
-
-
-def runner_for(target: TargetModel, path: str | None = None) -> HeadRunner:
+def reader_for(target: TargetModel, path: str | None = None) -> HeadReader:
     """The heads at ``path``, or the bundled ones, on a target: loaded once for all its decodes.
 
     Raises:
@@ -106,9 +101,9 @@ def runner_for(target: TargetModel, path: str | None = None) -> HeadRunner:
     file = path or parts.find("medusa", target)
     if file is None:
         raise AdedError(parts.missing("medusa", target) or "the Medusa heads are gone; give --heads FILE")
-    kept = _RUNNERS.setdefault(target, {})
+    kept = _READERS.setdefault(target, {})
     if str(file) not in kept:
-        kept[str(file)] = HeadRunner(target, *load(file, target))
+        kept[str(file)] = HeadReader(target, *load(file, target))
     return kept[str(file)]
 
 
@@ -132,30 +127,3 @@ def load(path: str | Path, target: TargetModel) -> tuple[MedusaHeads, np.ndarray
 def _are_heads(weight: torch.Tensor, bias: torch.Tensor, accuracy: torch.Tensor, width: int) -> bool:
     right = weight.dim() == 4 and accuracy.dim() == 2 and len(accuracy) == len(weight)
     return right and weight.shape[2:] == (width, width) and bias.shape == weight.shape[:3]
-
-
-class HeadState:
-    """What a drafter keeps of a decode for its heads: the hidden state that they look ahead from."""
-
-    def __init__(self, runner: HeadRunner) -> None:
-        self.runner = runner
-        self._state: torch.Tensor | None = None
-
-    @property
-    def known(self) -> bool:
-        return self._state is not None
-
-    def forget(self) -> None:
-        """Before the first step there is no hidden state, and no guess."""
-        self._state = None
-
-    @torch.inference_mode()
-    def observe(self, outcome: Outcome) -> None:
-        """Keep the state at the newest accepted node, which the new root was chosen from."""
-        hidden = outcome.hidden
-        if isinstance(hidden, torch.Tensor):
-            self._state = hidden[int(outcome.path[-1])].clone()  # the next pass, of any decode, writes over it
-
-    def guesses(self) -> Guesses | None:
-        """Of the tokens after the root; None where no hidden state is known."""
-        return None if self._state is None else self.runner(self._state)

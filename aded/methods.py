@@ -192,17 +192,25 @@ def _rest(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.token_recycling import TokenRecyclingDrafter, corpus_successors
 
-    given = dict(options)
-    matrix = matrix_for(model, given.pop("matrix", None)) if given.pop("warm", True) else None
+    path, given = _corpus(options, "matrix")
+    matrix = matrix_for(model, path) if given.pop("warm", True) else None
     return TokenRecyclingDrafter(model.vocab_size, corpus_successors(matrix) if matrix else None, **given)
 
 
 def _suffix(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.suffix import SuffixDrafter
 
-    given = dict(options)
-    corpus = datastore_for(model, given.pop("datastore", None)) if given.pop("warm", True) else None
+    path, given = _corpus(options, "datastore")
+    corpus = datastore_for(model, path) if given.pop("warm", True) else None
     return SuffixDrafter(model.vocab_size, corpus, **given)
+
+
+def _corpus(options: Mapping[str, Any], name: str) -> tuple[str | None, dict[str, Any]]:
+    """The file that the option ``name`` gives, or None, and the other options; one that begins with no corpus takes no file."""
+    if name in options and not options.get("warm", True):
+        raise AdedError(f"the {name} is not read where warm is off; leave out --{name}, or let it be warm")
+    given = dict(options)
+    return given.pop(name, None), given
 
 
 def _trained(name: str) -> Any:
@@ -253,8 +261,8 @@ METHODS: dict[str, Method] = {
         Method(
             "lookahead",
             "Lookahead",
-            "#b85c00",
-            "#ffb066",
+            "#c63808",
+            "#e75b12",
             True,
             "The target refines guesses ahead of the text in every pass and verifies the n-grams they make (arXiv 2402.02057).",
             _lookahead,
@@ -263,8 +271,8 @@ METHODS: dict[str, Method] = {
         Method(
             "rest",
             "REST",
-            "#1f5fbf",
-            "#8ab8ff",
+            "#4a66d9",
+            "#3081e9",
             True,
             "Copies what followed the last few tokens most often in a datastore of texts (arXiv 2311.08252).",
             _rest,
@@ -275,8 +283,8 @@ METHODS: dict[str, Method] = {
         Method(
             "token-recycling",
             "Token recycling",
-            "#3f7d20",
-            "#9ad174",
+            "#477430",
+            "#c4e4a4",
             True,
             "Drafts what the target held most probable after each token where it last stood (arXiv 2408.08696).",
             _token_recycling,
@@ -285,8 +293,8 @@ METHODS: dict[str, Method] = {
         Method(
             "suffix",
             "Suffix decoding",
-            "#b3246b",
-            "#f58cc0",
+            "#4a1b31",
+            "#bf8999",
             True,
             "Copies what most often followed the longest ends of the text, in it and in earlier texts (arXiv 2411.04975).",
             _suffix,
@@ -307,8 +315,8 @@ METHODS: dict[str, Method] = {
         Method(
             "medusa-typical",
             "Medusa, typical acceptance",
-            "#7d6324",
-            "#c9b27c",
+            "#3a380b",
+            "#889367",
             False,
             "Medusa that, when sampling, accepts what is typical of the target: lossy (arXiv 2401.10774).",
             _trained("medusa_typical"),
@@ -319,8 +327,8 @@ METHODS: dict[str, Method] = {
         Method(
             "speculative",
             "Speculative sampling",
-            "#1f66ad",
-            "#7fb5e6",
+            "#3d4486",
+            "#8a86c8",
             True,
             "A small draft model writes a chain, the target accepts or redraws (arXiv 2211.17192, 2302.01318).",
             _trained("speculative"),
@@ -331,8 +339,8 @@ METHODS: dict[str, Method] = {
         Method(
             "specinfer",
             "SpecInfer",
-            "#b0326f",
-            "#ee93bd",
+            "#781c5a",
+            "#d44e9f",
             True,
             "Token trees from one or several draft models, verified in one pass (arXiv 2305.09781).",
             _trained("specinfer"),
@@ -343,8 +351,8 @@ METHODS: dict[str, Method] = {
         Method(
             "aded-medusa",
             "ADED with Medusa",
-            "#b8420f",
-            "#f3a27c",
+            "#7e3d2b",
+            "#ef9f8c",
             True,
             "One tree from two opinions: Medusa's heads on what comes next, ADED's matrix on what follows from that.",
             _trained("aded_medusa"),

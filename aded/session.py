@@ -12,7 +12,7 @@ import torch
 from aded import choosing
 from aded.cache import KVCache
 from aded.captured import StepKind, keys_of, read_verdict
-from aded.drafters.base import DrafterNeeds
+from aded.drafters.base import DrafterNeeds, StateReader
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verify
 
@@ -29,12 +29,14 @@ class TreeOutput:
     Attributes:
         logits: ``[n, vocab]`` in the model's dtype; ``hidden``: last hidden states ``[n, hidden]``, or None.
         top_tokens, top_probabilities: its most probable tokens, int32 and float32 ``[n, k]``, or None.
+        read: what a reader made of the hidden state at the last accepted node, float64 ``[size]``, or None.
     """
 
     logits: torch.Tensor
     hidden: torch.Tensor | None = None
     top_tokens: np.ndarray | None = None
     top_probabilities: np.ndarray | None = None
+    read: np.ndarray | None = None
 
 
 class TargetSession:
@@ -96,7 +98,8 @@ class TargetSession:
     def run(self, tree: DraftTree, needs: DrafterNeeds = DrafterNeeds()) -> TreeOutput:  # noqa: B008
         """As ``forward_tree``, by a captured step where steps are captured; its tensors are valid until the next pass."""
         if self.target.pool is None:
-            return self._with_top(self.forward_tree(tree, needs.hidden), needs.top_k)
+            hidden = needs.hidden or needs.reader is not None
+            return self._with_top(self.forward_tree(tree, hidden), needs.top_k)
         return self._run_step(tree, StepKind(None, needs.hidden, min(needs.top_k, self.target.vocab_size)), None)[0]
 
     def rewind(self, length: int) -> None:
@@ -125,13 +128,14 @@ class TargetSession:
         """
         if self.target.pool is None:
             output = self.run(tree, needs)
-            verdict = verify(tree, output.logits, prefix, rule)
-            return self.target.agree(verdict), output
+            verdict = self.target.agree(verify(tree, output.logits, prefix, rule))
+            return verdict, _with_read(output, verdict, needs.reader)
         kind = self._kind(rule, needs, tree)
         keys = keys_of(tree, self.length, rule.settings) if kind.sampling is not None else None
         output, result = self._run_step(tree, kind, keys)
         if kind.sampling is None:
-            return verify(tree, output.logits, prefix, rule), output
+            verdict = verify(tree, output.logits, prefix, rule)
+            return verdict, _with_read(output, verdict, needs.reader)
         verdict = read_verdict(result, tree, keys)
         self._moved = verdict.path
         return verdict, output
@@ -140,8 +144,9 @@ class TargetSession:
         assert self.target.pool is not None, "steps of this model have no fixed shape"
         n, step = len(tree), self.target.pool.step(self.cache, len(tree), kind)
         result = step.run(tree, keys)
-        top = step.top_of(result, n) if kind.top_k else (None, None)
-        return TreeOutput(step.logits[:n], step.hidden[:n] if step.hidden is not None else None, *top), result
+        tokens, probabilities = step.top_of(result, n) if kind.top_k else (None, None)
+        hidden = step.hidden[:n] if step.hidden is not None else None
+        return TreeOutput(step.logits[:n], hidden, tokens, probabilities, step.read_of(result)), result
 
     @torch.inference_mode()
     def _with_top(self, output: TreeOutput, k: int) -> TreeOutput:
@@ -151,8 +156,11 @@ class TargetSession:
         return replace(output, top_tokens=tokens.cpu().numpy().astype(np.int32), top_probabilities=probabilities.cpu().numpy())
 
     def _kind(self, rule: Rule, needs: DrafterNeeds, tree: DraftTree) -> StepKind:
+        """What a step shall hold: a reader only if the verdict is there too, else the hidden states for it to read after."""
         top_k = min(needs.top_k, self.target.vocab_size)
-        return StepKind(rule.settings if rule.judges_in_step(tree) else None, needs.hidden, top_k)
+        if rule.judges_in_step(tree):
+            return StepKind(rule.settings, needs.hidden, top_k, needs.reader)
+        return StepKind(None, needs.hidden or needs.reader is not None, top_k)
 
     def commit(self, nodes: Sequence[int]) -> None:
         """Keep keys and values of these nodes of the last pass (ascending), drop the others."""
@@ -175,6 +183,14 @@ class TargetSession:
         ids = torch.from_numpy(tokens)[None].to(target.device)
         where = None if self._plain else torch.from_numpy(positions.astype(np.int64))[None].to(target.device)
         return target.run(ids, where, mask, self.cache, hidden, keep)
+
+
+@torch.inference_mode()
+def _with_read(output: TreeOutput, verdict: Verification, reader: StateReader | None) -> TreeOutput:
+    if reader is None:
+        return output
+    assert output.hidden is not None, "a reader reads a hidden state"
+    return replace(output, read=reader.body(output.hidden[verdict.path[-1]][None]).cpu().numpy())
 
 
 def _stock_cache(target: TargetModel) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from aded import draft_model, parts
 from aded.chains import ChainPool, level_seconds
 from aded.errors import AdedError
-from aded.heads import HeadRunner, runner_for
+from aded.heads import HeadReader, reader_for
 from aded.shaping import Cost
 from aded.verify import TypicalAcceptance
 
@@ -26,16 +26,16 @@ _POOLS: WeakKeyDictionary[Any, dict[int, ChainPool]] = WeakKeyDictionary()
 def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.medusa import MedusaDrafter
 
-    runner, rest = _heads(model, options)
-    return MedusaDrafter(runner, **rest)
+    reader, rest = _heads(model, options)
+    return MedusaDrafter(reader, **rest)
 
 
 def medusa_typical(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.medusa import MedusaDrafter
 
-    runner, rest = _heads(model, options)
+    reader, rest = _heads(model, options)
     thresholds = TypicalAcceptance(**{name: rest.pop(name) for name in ("epsilon", "delta") if name in rest})
-    return MedusaDrafter(runner, **rest, typical=thresholds)
+    return MedusaDrafter(reader, **rest, typical=thresholds)
 
 
 def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -43,9 +43,9 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
     from aded.drafters.aded_medusa import AdedMedusaDrafter
     from aded.methods import matrix_for
 
-    runner, rest = _heads(model, options)
+    reader, rest = _heads(model, options)
     matrix = matrix_for(model, rest.pop("matrix", None))
-    return AdedMedusaDrafter(matrix, model.vocab_size, runner, AdedOptions(**rest), seed)
+    return AdedMedusaDrafter(matrix, model.vocab_size, reader, AdedOptions(**rest), seed)
 
 
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -88,10 +88,10 @@ def no_draft(model: TargetModel) -> str | None:
     return parts.missing("draft", model)
 
 
-def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadRunner, dict[str, Any]]:
+def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, dict[str, Any]]:
     """The heads, and the options that are not about them."""
     rest = dict(options)
-    return runner_for(model, rest.pop("heads", None)), rest
+    return reader_for(model, rest.pop("heads", None)), rest
 
 
 def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[TargetModel], dict[str, Any]]:
@@ -112,10 +112,11 @@ def _passes(model: TargetModel) -> Cost:
     return cost.table
 
 
-def _numbers(text: str | Sequence[int]) -> tuple[int, ...]:
-    if not isinstance(text, str):
-        return tuple(text)
+def _numbers(given: str | int | Sequence[int]) -> tuple[int, ...]:
+    """Numbers as a sequence or as text, with commas or, where commas part methods, plus signs between them."""
+    if not isinstance(given, (str, int)):
+        return tuple(given)
     try:
-        return tuple(int(number) for number in text.split(",") if number)
+        return tuple(int(number) for number in str(given).replace("+", ",").split(",") if number)
     except ValueError:
-        raise AdedError(f"branching is {text!r}; give numbers with commas, such as 4,2,2,1") from None
+        raise AdedError(f"branching is {given!r}; give numbers with commas, such as 4,2,2,1, or 4+2+2+1") from None

@@ -12,7 +12,7 @@ from aded.decode import Decoder, GenerationSettings
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.aded_medusa import AdedMedusaDrafter
 from aded.drafters.base import Context
-from aded.heads import Guesses, HeadRunner
+from aded.heads import Guesses, HeadReader
 from aded.mixing import KINDS, NO_LATTICE, Lattice, Shares, kind_of
 from aded.overlay import Overlay
 from aded.trigram import TrigramMatrix
@@ -25,8 +25,8 @@ def target():
 
 
 @pytest.fixture(scope="module")
-def runner(target):
-    return HeadRunner(target, random_heads(), np.full((3, 10), 0.1))
+def reader(target):
+    return HeadReader(target, random_heads(), np.full((3, 10), 0.1))
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +95,13 @@ def test_shares_go_to_the_opinion_that_is_right():
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}])
-def test_output_is_the_target_s_own(target, runner, sampling):
+def test_output_is_the_target_s_own(target, reader, sampling):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **sampling)
-    record = Decoder(target, AdedMedusaDrafter(None, VOCAB, runner), settings).run(PROMPT)
+    record = Decoder(target, AdedMedusaDrafter(None, VOCAB, reader), settings).run(PROMPT)
     assert record.token_ids == alone(target, PROMPT, 40, Rule(settings.sampling))
 
 
-def test_heads_draft_where_the_matrix_knows_nothing(target, runner):
+def test_heads_draft_where_the_matrix_knows_nothing(target, reader):
     class Spy(AdedMedusaDrafter):
         def propose(self, context, budget):
             tree = super().propose(context, budget)
@@ -109,15 +109,15 @@ def test_heads_draft_where_the_matrix_knows_nothing(target, runner):
             return tree
 
     sizes = []
-    drafter = Spy(None, VOCAB, runner)
+    drafter = Spy(None, VOCAB, reader)
     sizes.clear()  # of its warm-up
     Decoder(target, drafter, GenerationSettings(max_new_tokens=8, budget=16)).run(PROMPT)
     assert sizes[1] == 16
 
 
-def test_without_hidden_states_it_is_aded(runner, source):
+def test_without_hidden_states_it_is_aded(reader, source):
     """As on recorded text, where there is no model."""
-    both = AdedMedusaDrafter(source.matrix, VOCAB, runner), AdedDrafter(source.matrix, VOCAB, AdedOptions(search="best-first"))
+    both = AdedMedusaDrafter(source.matrix, VOCAB, reader), AdedDrafter(source.matrix, VOCAB, AdedOptions(search="best-first"))
     trees = []
     for drafter in both:
         drafter.start(PROMPT)
@@ -125,8 +125,8 @@ def test_without_hidden_states_it_is_aded(runner, source):
     assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
 
 
-def test_shares_are_learned_from_what_the_target_wrote(target, runner):
-    drafter = AdedMedusaDrafter(None, VOCAB, runner)
+def test_shares_are_learned_from_what_the_target_wrote(target, reader):
+    drafter = AdedMedusaDrafter(None, VOCAB, reader)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=16)).run(PROMPT)
     assert (drafter._shares.values != Shares(3).values).any()
     drafter.start(PROMPT)

@@ -18,7 +18,8 @@ from aded.drafters.medusa import MedusaDrafter
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.expansion import TreeRunner
-from aded.heads import HeadRunner
+from aded.graphs import Replay
+from aded.heads import HeadReader
 from aded.model import TargetModel
 from aded.noise import signed
 from aded.rejection import draft_key
@@ -55,29 +56,37 @@ def draft(target):
 
 
 @pytest.fixture(scope="module")
-def runner(target):
-    return HeadRunner(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
+def reader(target):
+    return HeadReader(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
 
 
-def drafters(draft, runner, lossless_by_seed=True):
+def drafters(draft, reader, lossless_by_seed=True):
     chain = "coupled" if lossless_by_seed else "rejection"
     return {
-        "medusa": MedusaDrafter(runner),
-        "aded-medusa": AdedMedusaDrafter(None, VOCAB, runner),
+        "medusa": MedusaDrafter(reader),
+        "aded-medusa": AdedMedusaDrafter(None, VOCAB, reader),
         "speculative": SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), cost(0.1), chain),
         "specinfer": SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), cost(0.1), coupled=lossless_by_seed),
     }
 
 
-def test_heads_of_a_graph_guess_as_eager_ones(target, runner):
+def test_heads_of_a_graph_guess_as_eager_ones(target, reader):
+    given, found = torch.zeros(1, 32, device="cuda"), torch.zeros(reader.size, dtype=torch.float64, device="cuda")
+
+    def body():
+        found.copy_(reader.body(given))
+
+    run = Replay(body, given.device)
     for seed in range(5):
         state = torch.randn(32, generator=torch.Generator().manual_seed(seed)).cuda()
         with torch.inference_mode():
-            guesses = copy.deepcopy(random_heads()).cuda()(state[None])[:, 0]
-            expected = torch.softmax(target.model.lm_head(guesses), -1).topk(10)
-        found = runner(state)
-        assert found.tokens.tolist() == expected.indices.tolist()
-        assert np.allclose(found.probabilities, expected.values.cpu().numpy(), atol=1e-5)
+            states = random_heads().cuda()(state[None])[:, 0]
+            expected = torch.softmax(target.model.lm_head(states), -1).topk(10)
+        given.copy_(state[None])
+        run()
+        guesses = reader.guesses(found.cpu().numpy())
+        assert guesses.tokens.tolist() == expected.indices.tolist()
+        assert np.allclose(guesses.probabilities, expected.values.cpu().numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=0.8, top_p=0.9, seed=4)], ids=str)
@@ -96,17 +105,17 @@ def test_chains_of_a_graph_are_what_the_draft_model_writes_alone(draft, settings
 
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("method", ["medusa", "aded-medusa", "speculative", "specinfer"])
-def test_output_is_the_target_s_own(target, draft, runner, method, kind):
+def test_output_is_the_target_s_own(target, draft, reader, method, kind):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **SETTINGS[kind])
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))
     for _ in range(2):  # the second decode runs on the first one's graphs
-        assert Decoder(target, drafters(draft, runner)[method], settings).run(PROMPT).token_ids == truth
+        assert Decoder(target, drafters(draft, reader)[method], settings).run(PROMPT).token_ids == truth
 
 
 @pytest.mark.parametrize("method", ["speculative", "specinfer"])
-def test_rejection_repeats_by_seed_and_accepts(target, draft, runner, method):
+def test_rejection_repeats_by_seed_and_accepts(target, draft, reader, method):
     settings = GenerationSettings(max_new_tokens=40, budget=16, temperature=0.8, seed=5)
-    records = [Decoder(target, drafters(draft, runner, False)[method], settings).run(PROMPT) for _ in range(2)]
+    records = [Decoder(target, drafters(draft, reader, False)[method], settings).run(PROMPT) for _ in range(2)]
     assert records[0].token_ids == records[1].token_ids
     assert len(records[0].steps) < 30
 
@@ -133,8 +142,7 @@ def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
 def test_training_in_bfloat16_lowers_the_loss(kind, tmp_path):
     target = TargetModel(tiny_model("llama", dtype=torch.bfloat16).to("cuda"), WordTokenizer(), "llama", "llama")
     text = np.resize(np.arange(5, 95, 11), 4000)
-    rows, objective = data.pack(text, 16), kind(target)
-    held_out = torch.from_numpy(rows.held_out).cuda()
-    before = objective.evaluate(held_out)
+    rows, objective = data.pack(data.Text.plain(text), 16, share=0.5), kind(target)
+    before = objective.evaluate(rows.unseen())
     train(objective, rows, Schedule(steps=40, batch=8, rate=1e-2), tmp_path, "x", quiet)
-    assert np.mean(objective.evaluate(held_out)["loss"]) < 0.8 * np.mean(before["loss"])
+    assert np.mean(objective.evaluate(rows.unseen())["loss"]) < 0.8 * np.mean(before["loss"])

@@ -8,10 +8,12 @@ from test_medusa import PROMPT, random_heads
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aded.chains import ChainRunner
+from aded.drafters.base import DrafterNeeds
 from aded.graphs import Replay, host_buffer
-from aded.heads import HeadRunner
+from aded.heads import HeadReader
 from aded.rejection import Case, JudgeGraph
-from aded.verify import SamplingSettings
+from aded.tree import DraftTree
+from aded.verify import Rule, SamplingSettings
 
 SETTINGS = [
     SamplingSettings(),
@@ -51,9 +53,23 @@ def test_the_guard_sees_what_reads_back():
 
 
 def test_heads_are_fit_for_a_graph():
-    target = tiny_target()
-    runner = HeadRunner(target, random_heads(), np.full((3, 10), 0.1))
-    assert_fit_for_a_graph(runner._body, runner)
+    reader = HeadReader(tiny_target(), random_heads(), np.full((3, 10), 0.1))
+    assert_fit_for_a_graph(lambda: reader.body(torch.ones(1, 32)), reader)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
+def test_steps_with_all_that_drafters_ask_for_are_fit_for_a_graph(family, settings):
+    target = tiny_target(family)
+    target.fix_steps(capture=False)
+    reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
+    session, tree = target.session(64), DraftTree(np.array([5, 9, 14, 3]), np.array([-1, 0, 0, 1]))
+    session.prefill(PROMPT[:-1])
+    session.verify(tree, PROMPT, Rule(settings), DrafterNeeds(5, True, reader))
+    steps = [step for kept in target.pool._steps.values() for step in kept.values() if step.kind.reader is reader]
+    assert len(steps) == 1
+    with torch.inference_mode(), NothingReadBack():
+        steps[0]._body()
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

@@ -12,7 +12,7 @@ from aded.decode import Decoder, GenerationSettings
 from aded.drafters.base import Context
 from aded.drafters.medusa import NO_STATE, MedusaDrafter
 from aded.errors import AdedError
-from aded.heads import HeadRunner, MedusaHeads
+from aded.heads import HeadReader, MedusaHeads
 from aded.methods import METHODS
 from aded.train.objective import last_hidden
 from aded.tree import DraftTree
@@ -34,8 +34,8 @@ def random_heads(count=3, blocks=2, seed=1, scale=0.05):
 
 
 @pytest.fixture(scope="module")
-def runner(target):
-    return HeadRunner(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
+def reader(target):
+    return HeadReader(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_new_heads_say_what_the_target_says(target):
     assert torch.equal(MedusaHeads(2, 3, 32)(states), states.expand(2, 4, 32))
 
 
-def test_guesses_are_those_of_the_blocks_one_by_one(target, runner):
+def test_guesses_are_those_of_the_blocks_one_by_one(target, reader):
     made, state = random_heads(), torch.randn(32)
     for head in range(3):
         guess = state
@@ -61,32 +61,63 @@ def test_guesses_are_those_of_the_blocks_one_by_one(target, runner):
             step = made.weight[head, block] @ guess + made.bias[head, block]
             guess = guess + step * torch.sigmoid(step)
         expected = torch.softmax(target.model.lm_head(guess), -1).topk(10)
-        found = runner(state)
+        found = reader.guesses(reader.body(state[None]).detach().numpy())
         assert found.tokens[head].tolist() == expected.indices.tolist()
         assert np.allclose(found.probabilities[head], expected.values.detach().numpy(), atol=1e-5)
 
 
-def test_heads_look_from_the_state_that_wrote_the_root(target):
-    """The drafter's state at every step is the stock model's at the position before the root."""
+class Guessing(MedusaDrafter):
+    """Keeps the committed text and the guesses of every step."""
 
-    class Spy(MedusaDrafter):
-        def propose(self, context, budget):
-            if self._state.known:
-                text = torch.from_numpy(context.tokens.astype(np.int64))[None]
-                with torch.inference_mode():
-                    expected = last_hidden(target.model, text)[0, -2]
-                assert torch.allclose(self._state._state, expected, atol=1e-4)
-                seen.append(len(context.tokens))
-            return super().propose(context, budget)
+    def start(self, prompt):
+        super().start(prompt)
+        self.seen = []
 
-    seen = []
-    runner = HeadRunner(target, MedusaHeads(2, 1, 32), np.full((2, 10), 0.1))
-    Decoder(target, Spy(runner), GenerationSettings(max_new_tokens=20, budget=12)).run(PROMPT)
-    assert len(seen) > 5
+    def propose(self, context, budget):
+        if self._guesses is not None:
+            self.seen.append((context.tokens.astype(np.int64), self._guesses))
+        return super().propose(context, budget)
 
 
-def test_the_first_step_is_plain_and_says_why(runner):
-    drafter, context = MedusaDrafter(runner), Context(np.array(PROMPT, dtype=np.int32), 5)
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    ("sampling", "typical"),
+    [
+        ({}, None),
+        ({"temperature": 0.8, "seed": 3}, None),
+        ({"repetition_penalty": 1.3}, None),
+        ({"temperature": 0.8, "seed": 3}, TypicalAcceptance(epsilon=0.2)),
+    ],
+    ids=["greedy", "sampled", "penalty", "typical"],
+)
+def test_heads_look_from_the_state_that_wrote_the_root(fixed, sampling, typical):
+    """At every step, inside a step of fixed shape or after it: from the stock model's state at the position before the root."""
+    target = tiny_target()
+    if fixed:
+        target.fix_steps(capture=False)
+    reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
+    drafter = Guessing(reader, typical=typical)
+    Decoder(target, drafter, GenerationSettings(max_new_tokens=20, budget=12, **sampling)).run(PROMPT)
+    assert len(drafter.seen) > 3
+    for text, guesses in drafter.seen:
+        with torch.inference_mode():
+            expected = reader.guesses(reader.body(last_hidden(target.model, torch.from_numpy(text)[None])[:, -2]).numpy())
+        assert guesses.tokens.tolist() == expected.tokens.tolist()
+        assert np.allclose(guesses.probabilities, expected.probabilities, atol=1e-4)
+
+
+def test_steps_of_one_reader_share_their_shapes_and_those_of_another_do_not():
+    target, shapes = tiny_target(), []
+    target.fix_steps(capture=False)
+    readers = [HeadReader(target, random_heads(seed=seed), np.full((3, 10), 0.1)) for seed in (1, 2)]
+    for reader in (readers[0], readers[0], readers[1]):
+        Decoder(target, MedusaDrafter(reader), GenerationSettings(max_new_tokens=12, budget=8)).run(PROMPT)
+        shapes.append({key for kept in target.pool._steps.values() for key in kept})
+    assert shapes[0] == shapes[1] < shapes[2]
+
+
+def test_the_first_step_is_plain_and_says_why(reader):
+    drafter, context = MedusaDrafter(reader), Context(np.array(PROMPT, dtype=np.int32), 5)
     drafter.start(PROMPT)
     assert len(drafter.propose(context, 16)) == 1
     assert drafter.explain(context, 16).note == NO_STATE
@@ -94,16 +125,16 @@ def test_the_first_step_is_plain_and_says_why(runner):
 
 @pytest.mark.parametrize("tree", ["adaptive", "static"])
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}])
-def test_output_is_the_target_s_own(target, runner, tree, sampling):
+def test_output_is_the_target_s_own(target, reader, tree, sampling):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **sampling)
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))
-    record = Decoder(target, MedusaDrafter(runner, tree), settings).run(PROMPT)
+    record = Decoder(target, MedusaDrafter(reader, tree), settings).run(PROMPT)
     assert record.token_ids == truth
     assert max(len(step.tree.tokens) for step in record.steps) == 16
 
 
-def test_a_static_tree_has_one_shape(target, runner):
-    record = Decoder(target, MedusaDrafter(runner, "static"), GenerationSettings(max_new_tokens=30, budget=12)).run(PROMPT)
+def test_a_static_tree_has_one_shape(target, reader):
+    record = Decoder(target, MedusaDrafter(reader, "static"), GenerationSettings(max_new_tokens=30, budget=12)).run(PROMPT)
     shapes = {tuple(step.tree.parents) for step in record.steps if len(step.tree.tokens) == 12}
     assert len(shapes) == 1
 
@@ -118,7 +149,7 @@ def test_heads_of_a_file_are_found_by_option_and_in_the_assets(target, heads_fil
     monkeypatch.setattr(parts, "ASSETS", heads_file.parent)
     assert method.unavailable(target) is None
     assert isinstance(method.make(target, {}, 0), MedusaDrafter)
-    assert heads.runner_for(target) is heads.runner_for(target)
+    assert heads.reader_for(target) is heads.reader_for(target)
 
 
 def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file, tmp_path):
@@ -139,9 +170,9 @@ def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file,
         heads.load(damaged, target)
 
 
-def test_unknown_options_are_refused(runner):
+def test_unknown_options_are_refused(reader):
     with pytest.raises(AdedError, match="choose one of adaptive, static"):
-        MedusaDrafter(runner, "best")
+        MedusaDrafter(reader, "best")
     for bad in ({"epsilon": 0}, {"delta": 2}):
         with pytest.raises(AdedError, match="above 0 and at most 1"):
             TypicalAcceptance(**bad)
@@ -176,7 +207,7 @@ def test_typical_acceptance_takes_the_longest_typical_path():
     assert lengths == {1, 2, 3, 4}
 
 
-def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(target, runner, heads_file):
+def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(target, reader, heads_file):
     settings = GenerationSettings(max_new_tokens=30, budget=16)
     drafter = METHODS["medusa-typical"].make(target, {"heads": str(heads_file), "epsilon": 0.2}, 0)
     assert Decoder(target, drafter, settings).run(PROMPT).token_ids == alone(target, PROMPT, 30)
@@ -185,16 +216,17 @@ def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(targe
     assert drafter.settings()["delta"] == 0.3
 
 
-def test_typical_acceptance_accepts_more_than_the_target_s_own_draws(target, runner):
+def test_typical_acceptance_accepts_more_than_the_target_s_own_draws(target, reader):
     totals = {}
     for typical in (None, TypicalAcceptance(epsilon=0.01, delta=0.05)):
         steps = 0
         for seed in range(5):
             settings = GenerationSettings(max_new_tokens=24, budget=24, temperature=1.0, seed=seed)
-            steps += len(Decoder(target, MedusaDrafter(runner, typical=typical), settings).run(PROMPT).steps)
+            steps += len(Decoder(target, MedusaDrafter(reader, typical=typical), settings).run(PROMPT).steps)
         totals[typical is not None] = steps
     assert totals[True] < totals[False]
 
 
-def test_ids_of_heads_are_those_of_the_vocabulary(runner):
-    assert 0 <= runner(torch.zeros(32)).tokens.min() <= runner(torch.zeros(32)).tokens.max() < VOCAB
+def test_ids_of_heads_are_those_of_the_vocabulary(reader):
+    tokens = reader.guesses(reader.body(torch.zeros(1, 32)).detach().numpy()).tokens
+    assert 0 <= tokens.min() <= tokens.max() < VOCAB

@@ -10,7 +10,7 @@ from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
 from scipy import stats
 
 from aded import draft_model, parts
-from aded.chains import LENGTHS, ChainPool, ChainRunner
+from aded.chains import CATCH_UP, LENGTHS, ChainPool, ChainRunner
 from aded.decode import Decoder, GenerationSettings
 from aded.draft_model import ends, own_parameters, small_model
 from aded.drafters.base import Context
@@ -78,6 +78,36 @@ def test_chains_are_what_the_draft_model_writes_alone(draft, settings):
             assert rows == pytest.approx(chain.probabilities.tolist())
             assert chain.distributions.sum(-1).tolist() == pytest.approx([1.0] * length)
         text += expected[:accepted] + [7] * own
+
+
+@pytest.mark.parametrize("waiting", [1, 2, 3, 8, 9, 40])
+def test_what_prepare_has_done_no_chain_does_for_the_first_time(draft, waiting, monkeypatch):
+    """No new shape, no growth of the cache, and a pass outside the graph only where many tokens wait and one like it has been."""
+    runner, text = ChainRunner(draft, VOCAB), np.array((PROMPT * 20)[: 20 + waiting], dtype=np.int32)
+    runner.start(text[:21].tolist())
+    read, prefill = [], runner.session.prefill
+    monkeypatch.setattr(runner.session, "prefill", lambda ids: (read.append(len(ids)), prefill(ids)))
+    for _ in range(2):
+        read.clear()
+        runner.start(text[:21].tolist())
+        runner.prepare(text, 4, SamplingSettings())
+        before, capacity, prepared = set(runner._steps), runner.session.cache.capacity, read[1:]
+        chain = runner.chain(text, 4, SamplingSettings(), [])
+        assert set(runner._steps) == before
+        assert runner.session.cache.capacity == capacity
+        assert chain.tokens.tolist() == written_alone(draft.model, text.tolist(), 4, SamplingSettings(), draft_key)
+    alone = [waiting - 1] if waiting > CATCH_UP[-1] else []
+    assert read[1:] == alone
+    assert prepared == []  # of a size that has been read before
+
+
+def test_chains_end_at_the_end_of_the_context():
+    """Where positions are a table, which padding must not look beyond."""
+    target = tiny_target("gpt2")
+    runner, text = ChainRunner(target, VOCAB), (PROMPT * 60)[: target.context_limit - 4]
+    runner.start(text[:-2])
+    chain = runner.chain(np.array(text, dtype=np.int32), 4, SamplingSettings(), [])
+    assert chain.tokens.tolist() == written_alone(target.model, text, 4, SamplingSettings(), draft_key)
 
 
 def test_a_long_text_outgrows_the_cache_and_is_drafted_all_the_same(draft):

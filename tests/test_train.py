@@ -1,5 +1,6 @@
 """Training: the loss falls, an interrupted run ends in the same file, and what cannot be trained is refused with a remedy."""
 
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from safetensors import safe_open
 from torch.nn import functional
 
 from aded import cli, heads
+from aded.batched import Script
 from aded.draft_model import load as load_draft
 from aded.errors import AdedError
 from aded.train import command, data, loop
@@ -56,7 +58,7 @@ def test_a_few_steps_make_a_file_a_card_and_better_guesses(kind, text, tmp_path)
     target = tiny_target()
     rows = data.pack(data.read([text], target, 0, 0, quiet), 16)
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
-    before = objective.evaluate(torch.from_numpy(rows.held_out))
+    before = objective.evaluate(rows.unseen())
     path = run(kind, text, tmp_path / "out")
     after = trained_figures(kind, path)
     name = "loss" if kind == "medusa" else "divergence"
@@ -102,7 +104,7 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
     objective = HeadObjective(target, heads=2, blocks=2, decay=0.8)
     torch.nn.init.normal_(objective.trained.weight, std=0.1)
     monkeypatch.setattr("aded.train.objective.PIECE", 7)
-    loss = objective.backward(ids)
+    loss = objective.backward(data.Batch.of(data.Text.plain(ids.numpy())))
     found = objective.trained.weight.grad.clone()
     objective.trained.zero_grad()
     hidden = last_hidden(target.model, ids)
@@ -121,11 +123,105 @@ def test_ranks_count_the_tokens_before():
 
 
 def test_every_row_comes_once_an_epoch_and_held_out_rows_never():
-    rows = data.pack(np.arange(16 * 100), 16)
-    seen = torch.cat([rows.batch(step, 7) for step in range(14)])[: len(rows.training)]
-    assert sorted(seen[:, 0].tolist()) == sorted(rows.training[:, 0].tolist())
-    assert not set(rows.held_out[:, 0].tolist()) & set(seen[:, 0].tolist())
-    assert rows.batch(3, 7).tolist() == data.pack(np.arange(16 * 100), 16).batch(3, 7).tolist()
+    text = data.Text.plain(np.arange(16 * 100))
+    rows = data.pack(text, 16, share=0.3)
+    seen = torch.cat([rows.batch(step, 7).ids for step in range(14)])[: len(rows.training.ids)]
+    assert sorted(seen[:, 0].tolist()) == sorted(rows.training.ids[:, 0].tolist())
+    assert not set(rows.held_out.ids[:, 0].tolist()) & set(seen[:, 0].tolist())
+    again = data.pack(text, 16, share=0.3).batch(3, 7)
+    assert again.ids.tolist() == rows.batch(3, 7).ids.tolist()
+    assert again.places.tolist() == rows.batch(3, 7).places.tolist()
+
+
+OPENING, CLOSING, SEPARATOR = (7, 8, 9), (10, 11), 0
+
+
+def conversation(question, answer):
+    """Token ids, and which of them are the answer's."""
+    before = [*OPENING, *question, *CLOSING]
+    return [*before, *answer], [False] * len(before) + [True] * len(answer)
+
+
+def test_only_answers_of_conversations_count():
+    """Against what each conversation was put together from: separated, run together, with marks cut off, and text without any."""
+    script = Script(OPENING, CLOSING)
+    parts = [
+        conversation([20, 21], [30, 31, 2]),
+        ([SEPARATOR], [False]),
+        conversation([22], [32] * 5),
+        conversation([23, 7], [33]),
+    ]
+    ids, counts = (list(itertools.chain.from_iterable(column)) for column in zip(*parts))
+    assert data.answered(np.array(ids), script, SEPARATOR).tolist() == counts
+    assert data.answered(np.array(ids[4:]), script, SEPARATOR).tolist() == counts[4:]
+    assert not data.answered(np.array([20, 21, 8, 9, 11]), script, SEPARATOR).any()
+    assert data.answers(np.array([5, 6]), tiny_target()).counts.tolist() == [True, True]
+
+
+def test_labels_are_the_tokens_that_follow_within_the_answer_and_the_row():
+    """Against a look at each position by itself."""
+    rng = np.random.default_rng(0)
+    ids, counts = rng.integers(3, VOCAB, (4, 20)), rng.random((4, 20)) < 0.7
+    batch = data.Batch.of(data.Text(ids, counts))
+    expected = {}
+    for row, column in itertools.product(range(4), range(19)):
+        if counts[row, column + 1]:
+            run = list(itertools.takewhile(counts[row].__getitem__, range(column + 1, min(column + 4, 20))))
+            expected[20 * row + column] = [*ids[row, run].tolist(), *[data.NO_LABEL] * (3 - len(run))]
+    assert dict(zip(batch.places.tolist(), batch.labels(3).T.tolist())) == expected
+
+
+def test_a_share_of_the_positions_is_taken_at_random_and_on_average_all_alike():
+    rows = data.pack(data.Text.plain(np.arange(16 * 60)), 16, share=0.25)
+    taken = [rows.batch(step, 8).places for step in range(200)]
+    assert {len(places) for places in taken} == {30}
+    counts = torch.bincount(torch.cat(taken), minlength=128).view(8, 16)
+    assert (counts[:, -1] == 0).all()  # a row's end has no next token
+    assert (counts[:, :-1] > 20).all()  # of 50 expected: a false alarm in 10^6
+    one = data.Batch.of(data.Text.plain(np.arange(8).reshape(1, 8)))
+    assert len(one.sample(0.01, np.random.default_rng(0)).places) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_in_which_nothing_counts_changes_nothing(kind):
+    target = tiny_target()
+    objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
+    none = data.Batch.of(data.Text(np.full((2, 16), 5), np.zeros((2, 16), dtype=bool)))
+    assert float(objective.backward(none)) == 0
+    assert all(p.grad is None or not p.grad.any() for p in objective.trained.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text, tmp_path):
+    """A record's figures are those of its output's tokens, counted here one by one with the target alone."""
+    target, path = tiny_target(), tmp_path / "held.jsonl"
+    records = [([5, 9, 14], [3, 20, 31, 8, 40, 11, 6]), ([7], [12, 13, 14])]
+    path.write_text("\n".join(json.dumps({"prompt_ids": p, "output_ids": o}) for p, o in records))
+    objective = HeadObjective(target, heads=2) if kind == "medusa" else DraftObjective(target, 1)
+    found, right = objective.evaluate(data.recorded(str(path), target)), []
+    for prompt, output in records:
+        ids = torch.tensor([prompt + output])
+        with torch.inference_mode():
+            theirs = target.model(input_ids=ids).logits[0].argmax(-1)
+            drafted = theirs if kind == "medusa" else objective._small(input_ids=ids).logits[0].argmax(-1)
+        for at in range(len(prompt) - 1, ids.shape[1] - 1):
+            if kind == "draft":
+                right.append(bool(drafted[at] == theirs[at]))
+            elif at + 2 < ids.shape[1]:  # new heads say what the target says of the next token
+                right.append(bool(drafted[at] == ids[0, at + 2]))
+    accuracy = found["accuracy"][0][0] if kind == "medusa" else found["accuracy"][0]
+    assert accuracy == pytest.approx(np.mean(right))
+    made = trained_figures(kind, run(kind, text, tmp_path / "out", "--held-out", str(path)))
+    assert made["recorded"].keys() == found.keys()
+    assert "On recorded outputs" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_recorded_outputs_that_cannot_be_measured_on_are_refused(tmp_path):
+    path = tmp_path / "held.jsonl"
+    for prompt, output, message in (([5], [VOCAB], f"token id {VOCAB}"), ([5], [], "holds no recorded output")):
+        path.write_text(json.dumps({"prompt_ids": prompt, "output_ids": output}))
+        with pytest.raises(AdedError, match=message):
+            data.recorded(str(path), tiny_target())
 
 
 def test_the_rate_rises_then_falls_to_nothing():
@@ -147,13 +243,13 @@ def test_text_files_are_read_with_the_model_s_own_tokenizer(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one two three")
     target = tiny_target()
-    assert data.read([str(path)], target, 0, 0, quiet).tolist() == [*target.tokenizer("one two three")["input_ids"], 2]
+    assert data.read([str(path)], target, 0, 0, quiet).ids.tolist() == [*target.tokenizer("one two three")["input_ids"], 2]
 
 
 def test_the_model_can_write_its_own_corpus(monkeypatch):
     written = [np.full(7, i, dtype=np.int32) for i in range(3, 9)]
     monkeypatch.setattr("aded.selfwriting.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written])
-    assert data.read(["self"], tiny_target(), 20, 0, quiet).tolist() == [3] * 7 + [4] * 7 + [5] * 7
+    assert data.read(["self"], tiny_target(), 20, 0, quiet).ids.tolist() == [3] * 7 + [4] * 7 + [5] * 7
 
 
 @pytest.mark.parametrize(
@@ -166,6 +262,7 @@ def test_the_model_can_write_its_own_corpus(monkeypatch):
         (["--length", "4096"], "smaller --length"),
         (["--heads", "15"], "larger --length"),
         (["--save-every", "0"], "save-every"),
+        (["--share", "0"], "above 0 and at most 1"),
     ],
 )
 def test_options_out_of_range_are_refused_with_a_remedy(more, message, text, tmp_path):

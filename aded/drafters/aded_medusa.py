@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numba import njit
 
 from aded import search
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, DrafterNeeds, Outcome
-from aded.heads import Guesses, HeadRunner, HeadState
+from aded.heads import Guesses, HeadReader
 from aded.mixing import Lattice, Shares, kind_of
+from aded.overlay import make_room, successors
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 
@@ -25,39 +27,37 @@ class AdedMedusaDrafter(AdedDrafter):
 
     Args:
         matrix, vocab_size, options, seed: as of `AdedDrafter`; the search is best-first whatever the options say.
-        runner: the heads on the target.
+        reader: the heads on the target.
     """
 
     def __init__(
         self,
         matrix: TrigramMatrix | None,
         vocab_size: int,
-        runner: HeadRunner,
+        reader: HeadReader,
         options: AdedOptions | None = None,
         seed: int = 0,
     ) -> None:
-        self._state = HeadState(runner)
-        self._depths = len(runner.accuracy)
+        self._reader, self._depths = reader, len(reader.accuracy)
         self._shares = Shares(self._depths)
-        self._guesses: Guesses | None = None
+        self._guesses: Guesses | None = None  # of the tokens after the root
+        self._drafted: Guesses | None = None  # those that the draft in flight was made with
         super().__init__(matrix, vocab_size, replace(options or AdedOptions.tuned(), search="best-first"), seed)
-        self.needs = DrafterNeeds(top_k=self.needs.top_k, hidden=True, optional=True)
+        self.needs = DrafterNeeds(top_k=self.needs.top_k, reader=reader, optional=True)
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._state.forget()
-        self._shares, self._guesses = Shares(self._depths), None
+        self._shares, self._guesses, self._drafted = Shares(self._depths), None, None
         super().start(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        self._guesses = self._state.guesses()
+        self._drafted = self._guesses
         return super().propose(context, budget)
 
     def observe(self, outcome: Outcome) -> None:
         """Learn the shares from the tokens that came, then what `AdedDrafter` learns."""
-        if self._guesses is not None:
-            self._learn_shares(outcome, self._guesses)
-        self._guesses = None
-        self._state.observe(outcome)
+        if self._drafted is not None:
+            self._learn_shares(outcome, self._drafted)
+        self._guesses, self._drafted = self._reader.guesses(outcome.read), None
         super().observe(outcome)
 
     def settings(self) -> dict[str, object]:
@@ -70,16 +70,34 @@ class AdedMedusaDrafter(AdedDrafter):
         return search.best_first(replace(self._source, lattice=lattice), self._newest(context), self._limits(budget))
 
     def _learn_shares(self, outcome: Outcome, guesses: Guesses) -> None:
-        text, start = self._emitted(outcome)
-        for depth in range(min(len(outcome.emitted), self._depths)):
-            token = text[start + depth]
-            known, weights = self._overlay.successors(self._base, text[: start + depth], self.options.successors)
-            lattice = float(guesses.probabilities[depth][guesses.tokens[depth] == token].sum())
-            self._shares.learn(depth, kind_of(weights, len(weights)), lattice, float(weights[known == token].sum()))
+        arrays, keep = (self._base.arrays, self._overlay.arrays), self.options.successors
+        opinions = _opinions(*arrays, guesses.tokens, guesses.probabilities, *self._emitted(outcome), keep)
+        for depth, (kind, lattice, matrix) in enumerate(zip(*opinions)):
+            self._shares.learn(depth, kind, lattice, matrix)
 
     def _warm_up(self) -> None:
         super()._warm_up()
         none = Guesses(np.zeros((self._depths, 1), dtype=np.int32), np.zeros((self._depths, 1)))
-        self._guesses = none
-        self._search(Context(np.zeros(3, dtype=np.int32), 3), 2)
-        self._guesses = None
+        self._guesses, context = none, Context(np.zeros(3, dtype=np.int32), 3)
+        self._search(context, 2)
+        self._learn_shares(Outcome(DraftTree.root_only(0), np.array([0]), context, np.array([0])), none)
+        self._guesses, self._shares = None, Shares(self._depths)
+
+
+@njit(cache=True)
+def _opinions(base, overlay, guesses, probabilities, text, start, keep):
+    """What matrix and lattice thought of the tokens ``text[start:]`` before they came, as far as the lattice reaches.
+
+    Returns:
+        The kind of the matrix's opinion, int64 ``[n]``; what the lattice and what the matrix gave to each token, float64 ``[n]``.
+    """
+    n, room = min(len(text) - start, len(guesses)), make_room()
+    kinds, lattice, matrix = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
+    for depth in range(n):
+        token, count = text[start + depth], successors(base, overlay, text, start + depth, keep, room)
+        kinds[depth] = kind_of(room[1], count)
+        for rank in range(guesses.shape[1]):
+            lattice[depth] += probabilities[depth, rank] if guesses[depth, rank] == token else 0.0
+        for i in range(count):
+            matrix[depth] += room[1][i] if room[0][i] == token else 0.0
+    return kinds, lattice, matrix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -12,7 +12,22 @@ from aded.representatives import Answer
 from aded.tree import DraftTree
 
 if TYPE_CHECKING:
+    import torch
+
     from aded.verify import SamplingSettings, TypicalAcceptance
+
+
+class StateReader(Protocol):
+    """What a drafter makes of the hidden state that chose the newest token, on the device: where there is a graph, inside it.
+
+    Attributes:
+        size: how many numbers it makes.
+    """
+
+    size: int
+
+    def body(self, state: torch.Tensor) -> torch.Tensor:
+        """A last hidden state ``[1, hidden]`` to float64 ``[size]``: as fit for a graph as a body of ``aded.graphs``."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +37,14 @@ class DrafterNeeds:
     Attributes:
         top_k: its k most probable tokens at every node.
         hidden: its last hidden states at every node.
+        reader: what is to be read from the hidden state at the last accepted node alone. Steps are captured for the reader that
+            they hold, so decodes should share it.
         optional: the drafter also works without them, as on recorded text.
     """
 
     top_k: int = 0
     hidden: bool = False
+    reader: StateReader | None = None
     optional: bool = False
 
 
@@ -59,6 +77,7 @@ class Outcome:
         top_tokens: the target's most probable tokens at every node, int32 ``[n, k]``, or None if not needed.
         top_probabilities: their probabilities, float32 ``[n, k]``, or None.
         hidden: the target's last hidden states, ``[n, hidden]``, or None.
+        read: what the drafter's reader made of the one at the last accepted node, float64 ``[size]``, or None.
     """
 
     tree: DraftTree
@@ -68,6 +87,7 @@ class Outcome:
     top_tokens: np.ndarray | None = None
     top_probabilities: np.ndarray | None = None
     hidden: object | None = None
+    read: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Outcome
 from aded.errors import AdedError
-from aded.heads import HeadRunner, HeadState
+from aded.heads import Guesses, HeadReader
 from aded.lattice import Shape, best_shape
 from aded.tree import DraftTree
 from aded.verify import TypicalAcceptance
@@ -23,7 +23,7 @@ class MedusaDrafter(Drafter):
     """Drafts the guesses of the heads, combined to the tree of the highest expected acceptance.
 
     Args:
-        runner: the heads on the target.
+        reader: the heads on the target.
         tree: *adaptive* weighs the guesses by the heads' own probabilities at this step; *static* by how often each rank was
             right on held-out text, so that the tree has one shape for all steps, as published.
         typical: when sampling, accept what is typical of the target instead of what it draws: lossy, and more tokens a step.
@@ -32,35 +32,34 @@ class MedusaDrafter(Drafter):
         AdedError: an unknown kind of tree.
     """
 
-    needs = DrafterNeeds(hidden=True)
-
-    def __init__(self, runner: HeadRunner, tree: TreeKind = "adaptive", typical: TypicalAcceptance | None = None) -> None:
+    def __init__(self, reader: HeadReader, tree: TreeKind = "adaptive", typical: TypicalAcceptance | None = None) -> None:
         if tree not in get_args(TreeKind):
             raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
         self.tree, self.typical = tree, typical
-        self._accuracy = runner.accuracy
-        self._state = HeadState(runner)
-        best_shape(runner.accuracy, 2)  # compiled now, so that no timed step does it
+        self.needs = DrafterNeeds(reader=reader)
+        self._reader = reader
+        self._guesses: Guesses | None = None  # of the tokens after the root
+        best_shape(reader.accuracy, 2)  # compiled now, so that no timed step does it
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._state.forget()
+        self._guesses = None
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        guesses = self._state.guesses() if budget > 1 else None
-        if guesses is None:
+        guesses = self._guesses
+        if guesses is None or budget == 1:
             return DraftTree.root_only(context.root)
-        values = guesses.probabilities if self.tree == "adaptive" else self._accuracy
+        values = guesses.probabilities if self.tree == "adaptive" else self._reader.accuracy
         return fill(best_shape(values, budget), context.root, guesses.tokens, values)
 
     def observe(self, outcome: Outcome) -> None:
-        self._state.observe(outcome)
+        self._guesses = self._reader.guesses(outcome.read)
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        return Explanation(note=NO_STATE if not self._state.known and budget > 1 else None)
+        return Explanation(note=NO_STATE if self._guesses is None and budget > 1 else None)
 
     def settings(self) -> dict[str, object]:
         thresholds = {} if self.typical is None else asdict(self.typical)
-        return {"tree": self.tree, "heads": len(self._accuracy), **thresholds}
+        return {"tree": self.tree, "heads": len(self._reader.accuracy), **thresholds}
 
 
 def fill(shape: Shape, root: int, tokens: np.ndarray, values: np.ndarray) -> DraftTree:

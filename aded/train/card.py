@@ -16,7 +16,7 @@ def card(title: str, model: str, command: str, rows: Sequence[tuple[str, object]
     Args:
         title: what the part is; model: what it was trained for; command: what makes it again.
         rows: facts, name and value.
-        figures: on held-out text (see the objective).
+        figures: on held-out text (see the objective); under ``recorded``, if there, the same on recorded outputs.
         run: the finished run.
     """
     facts = [*rows, ("training time", f"{run.seconds:.0f} s, {run.step} steps"), ("training loss", _course(run.losses))]
@@ -36,6 +36,7 @@ def card(title: str, model: str, command: str, rows: Sequence[tuple[str, object]
             "",
             *_figures(figures),
             "",
+            *(["On recorded outputs:", "", *_figures(figures["recorded"]), ""] if "recorded" in figures else []),
         ]
     )
 
@@ -50,7 +51,7 @@ def _figures(figures: dict[str, Any]) -> list[str]:
     if isinstance(accuracy[0], list):
         lines = [(f"head {i + 1}", f"{loss:.3f}", *_shares(row)) for i, (loss, row) in enumerate(zip(figures["loss"], accuracy))]
         return _table(("", "loss", *names), lines)
-    rest = [(name, f"{value:.4f}") for name, value in figures.items() if name != "accuracy"]
+    rest = [(name, f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]
     return [*_table(("", ""), rest), "", *_table(("right at", *names), [("", *_shares(accuracy))])]
 
 

@@ -24,7 +24,7 @@ def add_options(actions: Any) -> None:
     """The two kinds of training and their options."""
     medusa = actions.add_parser("medusa", help="heads that guess the next tokens from the target's hidden state")
     medusa.add_argument("--heads", type=int, default=4, metavar="N", help="tokens they look ahead (default: 4)")
-    medusa.add_argument("--blocks", type=int, default=1, metavar="N", help="residual blocks a head (default: 1)")
+    medusa.add_argument("--blocks", type=int, default=2, metavar="N", help="residual blocks a head (default: 2)")
     medusa.add_argument("--decay", type=float, default=1.0, metavar="X", help="head k counts X^(k-1) (default: 1)")
     _add_common(medusa, HEADS["rate"])
     draft = actions.add_parser("draft", help="a small model that shares the target's embeddings, distilled from it")
@@ -40,12 +40,20 @@ def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
     parser.add_argument(
         "--corpus", nargs="+", default=["self"], metavar="self|FILE", help="text files, .npy files of token ids, or self"
     )
+    parser.add_argument("--held-out", metavar="FILE.jsonl", help="recorded outputs to measure on too")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the file, its card, and the checkpoint")
     parser.add_argument("--tokens", type=int, default=20_000_000, metavar="N", help="train on so many (default: 20,000,000)")
     parser.add_argument("--self-written", type=int, default=SELF_WRITTEN, metavar="N", help="tokens of --corpus self")
     parser.add_argument("--minutes", type=float, metavar="M", help="train no longer than this")
     parser.add_argument("--length", type=int, default=512, metavar="N", help="tokens a row (default: 512)")
-    parser.add_argument("--batch", type=int, default=64, metavar="N", help="rows a step (default: 64)")
+    parser.add_argument("--batch", type=int, default=16, metavar="N", help="rows a step (default: 16)")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.25,
+        metavar="X",
+        help="of the positions of a step, at random, to learn from (default: 0.25)",
+    )
     parser.add_argument("--learning-rate", type=float, default=rate, metavar="X", help=f"at its highest (default: {rate})")
     parser.add_argument("--save-every", type=int, default=100, metavar="N", help="steps between checkpoints (default: 100)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
@@ -75,7 +83,8 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
 
     _check(options)
     text = data.read(options.corpus, target, options.self_written, options.seed, progress)
-    rows = data.pack(text, options.length, options.seed)
+    rows = data.pack(text, options.length, options.seed, options.share)
+    recorded = data.recorded(options.held_out, target) if options.held_out else None
     schedule = loop.Schedule(
         max(1, options.tokens // (options.length * options.batch)),
         options.batch,
@@ -87,7 +96,9 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     objective = _objective(target, options)
     finished = loop.train(objective, rows, schedule, folder, _identity(target, options, rows), progress)
     progress("measuring on held-out text", None)
-    figures = objective.evaluate(torch.from_numpy(rows.held_out).to(target.device))
+    figures = objective.evaluate(rows.unseen())
+    if recorded is not None:
+        figures["recorded"] = objective.evaluate(recorded)
     command = results.command()
     path = objective.save(folder, figures, training={"command": command, "steps": finished.step, "seed": options.seed})
     (folder / "README.md").write_text(_card(target, options, rows, figures, finished, command), encoding="utf-8")
@@ -119,16 +130,18 @@ def _check(options: argparse.Namespace) -> None:
     for name, least, most in (*((n, 1, 64) for n in small), ("length", 8, 65536), ("batch", 1, 65536), ("tokens", 1, 10**12)):
         if not least <= getattr(options, name) <= most:
             raise AdedError(f"--{name} is {getattr(options, name)}; give a number from {least} to {most}")
+    if not 0 < options.share <= 1:
+        raise AdedError(f"--share is {options.share}; give a number above 0 and at most 1")
     if options.kind == "medusa" and options.length < options.heads + 2:
         raise AdedError(f"rows of {options.length} tokens are too short for {options.heads} heads; give a larger --length")
 
 
 def _identity(target: Any, options: argparse.Namespace, rows: Any) -> str:
     """Tells runs apart whose checkpoints must not be mixed (hex)."""
-    ignored = {"out", "command", "action", "save_every", "device"}
+    ignored = {"out", "command", "action", "save_every", "device", "held_out"}
     settings = {k: v for k, v in vars(options).items() if k not in ignored and isinstance(v, (int, float, str, type(None)))}
     digest = hashlib.sha256(json.dumps([target.fingerprint, target.config.to_json_string(), settings], sort_keys=True).encode())
-    digest.update(rows.training.tobytes())
+    digest.update(rows.training.ids.tobytes() + rows.training.counts.tobytes())
     return digest.hexdigest()
 
 
@@ -137,8 +150,9 @@ def _card(target: Any, options: argparse.Namespace, rows: Any, figures: dict[str
 
     facts = [
         ("tokenizer", target.fingerprint),
-        ("corpus", f"{rows.training.size:,} tokens from {', '.join(Path(source).name for source in options.corpus)}"),
-        ("trained on", f"{finished.step * options.batch * options.length:,} tokens"),
+        ("corpus", f"{rows.training.ids.size:,} tokens from {', '.join(Path(source).name for source in options.corpus)}"),
+        ("written by the model", f"{100 * rows.training.counts.mean():.0f} % of them, which alone count"),
+        ("trained on", f"{finished.step * options.batch * options.length:,} tokens, at {options.share:.0%} of their positions"),
         ("seed", options.seed),
         ("device", f"{target.device_name}, {str(target.dtype).removeprefix('torch.')}"),
         ("versions", f"aded {aded.__version__}, torch {torch.__version__}"),

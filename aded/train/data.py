@@ -1,9 +1,12 @@
-"""Text for training: token ids from files or from the model itself, packed into rows of one length."""
+"""Text for training: token ids from files or from the model itself, packed into rows of one length, and what of it counts.
+
+Of a conversation, only the model's answer counts: drafts are made of that alone, and the template around it is always the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +14,80 @@ import torch
 
 from aded import corpus
 from aded.errors import AdedError
+from aded.replay import read_records
 from aded.weights import Progress
 
 if TYPE_CHECKING:
+    from aded.batched import Script
     from aded.model import TargetModel
 
 SELF = "self"
 HELD_OUT = 0.02
 MOST_HELD_OUT = 64
 """Rows that the held-out figures are measured on at most."""
+MOST_PLACES = 1024
+"""Positions of a recorded output that are measured at once."""
+NO_LABEL = -100
+"""What stands for a token that does not count, as in PyTorch's losses."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Token ids, int64, and which of them count as written by the model, bool; both ``[n]`` or ``[rows, length]``."""
+
+    ids: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def plain(cls, ids: np.ndarray) -> Text:
+        """Text in which every token counts."""
+        return cls(ids.astype(np.int64), np.ones(ids.shape, dtype=bool))
+
+    def __getitem__(self, places: slice | np.ndarray) -> Text:
+        return Text(self.ids[places], self.counts[places])
+
+    def reshape(self, *shape: int) -> Text:
+        return Text(self.ids.reshape(shape), self.counts.reshape(shape))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of text, and the positions to learn from: those whose next token counts, or a share of them.
+
+    Attributes:
+        ids: int64 ``[rows, length]``; counts: as in ``Text``, bool ``[rows, length]``.
+        places: indices into the flattened rows, int64 ``[m]``; none is at a row's end.
+    """
+
+    ids: torch.Tensor
+    counts: torch.Tensor
+    places: torch.Tensor
+
+    @classmethod
+    def of(cls, text: Text) -> Batch:
+        """All positions of rows ``[rows, length]``."""
+        next_counts = text.counts & (np.arange(text.ids.shape[1]) > 0)
+        places = torch.from_numpy(np.flatnonzero(next_counts) - 1)
+        return cls(torch.from_numpy(text.ids), torch.from_numpy(text.counts), places)
+
+    def sample(self, share: float, rng: np.random.Generator) -> Batch:
+        """This share of the positions, at random; one at least if there are any."""
+        wanted = min(max(1, round(share * len(self.places))), len(self.places))
+        chosen = np.sort(rng.permutation(len(self.places))[:wanted])
+        return replace(self, places=self.places[torch.from_numpy(chosen)])
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.ids.to(device), self.counts.to(device), self.places.to(device))
+
+    def labels(self, ahead: int) -> torch.Tensor:
+        """The tokens that follow each position, int64 ``[ahead, m]``: the nearest first, ``NO_LABEL`` behind the answer's end."""
+        ids, counts, length = self.ids.flatten(), self.counts.flatten(), self.ids.shape[1]
+        column, known, rows = self.places % length, torch.ones_like(self.places, dtype=torch.bool), []
+        for step in range(1, ahead + 1):
+            at = (self.places + step).clamp_max(len(ids) - 1)
+            known = known & (column + step < length) & counts[at]
+            rows.append(torch.where(known, ids[at], NO_LABEL))
+        return torch.stack(rows)
 
 
 @dataclass(frozen=True)
@@ -27,40 +95,65 @@ class Rows:
     """Packed text.
 
     Attributes:
-        training: int64 ``[rows, length]``; held_out: ``[rows', length]``, never trained on.
-        seed: of the order in which rows are taken.
+        training: ``[rows, length]``; held_out: ``[rows', length]``, never trained on.
+        seed: of the order in which rows are taken, and of the positions.
+        share: of the positions of a step that are learned from.
     """
 
-    training: np.ndarray
-    held_out: np.ndarray
+    training: Text
+    held_out: Text
     seed: int = 0
+    share: float = 1.0
 
-    def batch(self, step: int, size: int) -> torch.Tensor:
-        """The rows of a step, int64 ``[size, length]``: every row once an epoch, in an order that step and seed decide."""
+    def batch(self, step: int, size: int) -> Batch:
+        """What a step learns from: every row once an epoch, in an order that step and seed decide, as they do the positions."""
         places = np.arange(step * size, (step + 1) * size)
-        epochs, within = np.divmod(places, len(self.training))
-        orders = {e: np.random.default_rng([self.seed, e]).permutation(len(self.training)) for e in set(epochs.tolist())}
-        return torch.from_numpy(self.training[[orders[e][i] for e, i in zip(epochs.tolist(), within.tolist())]])
+        count = len(self.training.ids)
+        epochs, within = np.divmod(places, count)
+        orders = {e: np.random.default_rng([self.seed, e]).permutation(count) for e in set(epochs.tolist())}
+        chosen = np.array([orders[e][i] for e, i in zip(epochs.tolist(), within.tolist())])
+        return Batch.of(self.training[chosen]).sample(self.share, np.random.default_rng([self.seed, step, size]))
+
+    def unseen(self) -> list[Batch]:
+        """The held-out rows, one a batch, with all positions that count."""
+        return [Batch.of(self.held_out[row : row + 1]) for row in range(len(self.held_out.ids))]
 
 
-def pack(tokens: np.ndarray, length: int, seed: int = 0) -> Rows:
-    """Cut a flat array of token ids into rows and hold some of them out.
+def pack(text: Text, length: int, seed: int = 0, share: float = 1.0) -> Rows:
+    """Cut flat text into rows and hold some of them out.
 
     Raises:
         AdedError: there is less than two rows of text.
     """
-    count = len(tokens) // length
+    count = len(text.ids) // length
     if count < 2:
-        raise AdedError(f"the corpus has {len(tokens)} tokens; give at least {2 * length}, or a smaller --length")
-    rows = tokens[: count * length].reshape(count, length).astype(np.int64)
+        raise AdedError(f"the corpus has {len(text.ids)} tokens; give at least {2 * length}, or a smaller --length")
+    rows = text[: count * length].reshape(count, length)
     held_out = min(max(1, int(HELD_OUT * count)), MOST_HELD_OUT)
     chosen = np.zeros(count, dtype=bool)
     chosen[np.random.default_rng(seed).permutation(count)[:held_out]] = True
-    return Rows(rows[~chosen], rows[chosen], seed)
+    return Rows(rows[~chosen], rows[chosen], seed, share)
 
 
-def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, progress: Progress) -> np.ndarray:
-    """The token ids of all sources, in turn, int64 ``[n]``.
+def recorded(path: str, target: TargetModel) -> list[Batch]:
+    """Recorded decodes (see ``aded.replay``) to measure on: of each, the positions of its output.
+
+    Raises:
+        AdedError: the file cannot be read, holds no output, or ids that are not of this model's tokenizer.
+    """
+    batches = []
+    for record in read_records(path):
+        ids = np.concatenate([record.prompt, record.output]).astype(np.int64)[: target.context_limit]
+        _check(ids, target)
+        whole = Batch.of(Text(ids, np.arange(len(ids)) >= len(record.prompt)).reshape(1, -1))
+        batches += [replace(whole, places=places) for places in whole.places.split(MOST_PLACES) if len(places)]
+    if not batches:
+        raise AdedError(f"{path} holds no recorded output; give --held-out a file with some")
+    return batches
+
+
+def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, progress: Progress) -> Text:
+    """The text of all sources, in turn, ``[n]``.
 
     Args:
         sources: ``.npy`` files of token ids, text files, or ``self`` for text that the model writes itself.
@@ -69,12 +162,48 @@ def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, pr
     Raises:
         AdedError: a file cannot be read, or holds ids that are not of this model's tokenizer.
     """
-    found = np.concatenate([_read(source, target, tokens, seed, progress) for source in sources])
-    if found.max(initial=0) >= target.vocab_size:
+    parts = [_read(source, target, tokens, seed, progress) for source in sources]
+    for part in parts:
+        _check(part, target)
+    marked = [answers(part, target) for part in parts]
+    return Text(np.concatenate([text.ids for text in marked]), np.concatenate([text.counts for text in marked]))
+
+
+def answers(ids: np.ndarray, target: TargetModel) -> Text:
+    """Flat text in which the answers of conversations count; all of it where it holds none of this model's chat template."""
+    from aded.selfwriting import script_of, separator_of
+
+    try:
+        script = script_of(target.tokenizer)
+    except AdedError:  # it has no template, so there are no conversations
+        return Text.plain(ids)
+    counts = answered(ids, script, separator_of(target.tokenizer, script))
+    return Text(ids.astype(np.int64), counts) if counts.any() else Text.plain(ids)
+
+
+def answered(ids: np.ndarray, script: Script, separator: int) -> np.ndarray:
+    """Which tokens are an answer's: from behind the script's closing to its next opening or the separator; bool ``[n]``."""
+    change = np.zeros(len(ids) + 1, dtype=np.int8)  # 1: an answer begins here, -1: none goes on
+    change[:-1][ids == separator] = -1
+    change[_found(ids, script.opening)] = -1
+    change[_found(ids, script.closing) + len(script.closing)] = 1
+    last = np.maximum.accumulate(np.where(change != 0, np.arange(len(change)), 0))
+    return (change[last] == 1)[:-1]
+
+
+def _found(ids: np.ndarray, sequence: Sequence[int]) -> np.ndarray:
+    """Where a token sequence begins, int64 ``[k]``."""
+    places = np.flatnonzero(ids[: max(len(ids) - len(sequence) + 1, 0)] == sequence[0])
+    for offset, token in enumerate(sequence):
+        places = places[ids[places + offset] == token]
+    return places
+
+
+def _check(ids: np.ndarray, target: TargetModel) -> None:
+    if ids.max(initial=0) >= target.vocab_size:
         raise AdedError(
-            f"the corpus holds token id {found.max()}, the model has {target.vocab_size}; give text of this model's tokenizer"
+            f"the corpus holds token id {ids.max()}, the model has {target.vocab_size}; give text of this model's tokenizer"
         )
-    return found
 
 
 def _read(source: str, target: TargetModel, tokens: int, seed: int, progress: Progress) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from torch.nn import functional
 from aded import parts
 from aded.draft_model import ends, own_parameters, small_model
 from aded.heads import RANKS
+from aded.train.data import Batch
 from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
 
 if TYPE_CHECKING:
@@ -40,30 +42,30 @@ class DraftObjective:
         self.trained = nn.ParameterDict({name.replace(".", "/"): p for name, p in self._own.items()})
         self._project = target.model.get_output_embeddings()
 
-    def backward(self, ids: torch.Tensor) -> torch.Tensor:
-        """The gradients of ``mean KL(target || draft) + text * mean CE(next token)`` over all positions but the last."""
+    def backward(self, batch: Batch) -> torch.Tensor:
+        """The gradients of ``mean KL(target || draft) + text * mean CE(next token)`` over a batch's positions."""
         with precision(self.target):
-            wanted, states, labels = self._states(ids)
+            wanted, states, labels = self._states(batch)
 
             def loss_of(piece: torch.Tensor, rows: slice) -> torch.Tensor:
                 logits = self._project(piece).float().log_softmax(-1)
                 with torch.no_grad():
                     teacher = self._project(wanted[rows]).float().log_softmax(-1)
                 divergence = functional.kl_div(logits, teacher, reduction="sum", log_target=True)
-                return (divergence + self.text * functional.nll_loss(logits, labels[rows], reduction="sum")) / len(labels)
+                return (divergence + self.text * functional.nll_loss(logits, labels[rows], reduction="sum")) / max(len(labels), 1)
 
             return backward_in_pieces(states, loss_of)
 
     @torch.no_grad()
-    def evaluate(self, rows: torch.Tensor) -> dict[str, Any]:
+    def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """Held-out figures: ``loss`` (cross-entropy of the text), ``divergence``, ``accuracy`` ``[ranks]``: how often the draft
         model has the target's most probable token at each rank, and ``overlap``: the sum of the lesser of both probabilities,
         which is the share of sampled tokens that speculative sampling accepts.
         """
         sums, hits, seen = torch.zeros(3), torch.zeros(RANKS), 0
-        for row in rows:
+        for batch in batches:
             with precision(self.target):
-                wanted, states, labels = self._states(row[None])
+                wanted, states, labels = self._states(batch.to(self.target.device))
                 teacher, logits = self._project(wanted).float().log_softmax(-1), self._project(states).float().log_softmax(-1)
             sums += torch.stack(
                 [
@@ -75,8 +77,8 @@ class DraftObjective:
             ranks = ranks_of(logits, teacher.argmax(-1)).clamp_max(RANKS)
             hits += torch.bincount(ranks, minlength=RANKS + 1)[:RANKS].cpu()
             seen += len(labels)
-        loss, divergence, overlap = (sums / seen).tolist()
-        return {"loss": loss, "divergence": divergence, "overlap": overlap, "accuracy": (hits / seen).tolist()}
+        loss, divergence, overlap = (sums / max(seen, 1)).tolist()
+        return {"loss": loss, "divergence": divergence, "overlap": overlap, "accuracy": (hits / max(seen, 1)).tolist()}
 
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
         """Write the draft model's own parameters in bfloat16."""
@@ -84,9 +86,9 @@ class DraftObjective:
         parts.write(folder / self.FILE, "draft", self.target, tensors, layers=self.layers, figures=figures, **more)
         return folder / self.FILE
 
-    def _states(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Last hidden states of target and draft model ``[n, hidden]`` at all positions but the last, and the next tokens."""
+    def _states(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """At a batch's positions: last hidden states of target and draft model ``[m, hidden]``, next tokens int64 ``[m]``."""
         with torch.no_grad():
-            wanted = last_hidden(self.target.model, ids[:, :-1])
-        states = last_hidden(self._small, ids[:, :-1])
-        return wanted.flatten(0, 1), states.flatten(0, 1), ids[:, 1:].flatten()
+            wanted = last_hidden(self.target.model, batch.ids)
+        states = last_hidden(self._small, batch.ids)
+        return wanted.flatten(0, 1)[batch.places], states.flatten(0, 1)[batch.places], batch.labels(1)[0]

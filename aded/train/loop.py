@@ -13,7 +13,7 @@ import torch
 
 from aded.errors import AdedError
 from aded.trace import write_atomically
-from aded.train.data import Rows
+from aded.train.data import Batch, Rows
 from aded.train.objective import Objective
 from aded.weights import Progress
 
@@ -97,7 +97,7 @@ def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, id
             _refuse_divergence(run.losses[-1], run.step)
         run.step += 1
         run.seconds = time.perf_counter() - started
-        speed = (run.step - first) * schedule.batch * rows.training.shape[1] / max(time.perf_counter() - since, 1e-6)
+        speed = (run.step - first) * schedule.batch * rows.training.ids.shape[1] / max(time.perf_counter() - since, 1e-6)
         progress(_message(run, schedule, speed), schedule.done(run.step, run.seconds))
         if run.step % schedule.save_every == 0:
             _save(run, objective, optimizer, folder, identity)
@@ -109,11 +109,11 @@ def forget(folder: Path) -> None:
     (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def _step(objective: Objective, optimizer: torch.optim.Optimizer, ids: torch.Tensor, rate: float) -> torch.Tensor:
+def _step(objective: Objective, optimizer: torch.optim.Optimizer, batch: Batch, rate: float) -> torch.Tensor:
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
-    loss = objective.backward(ids)
+    loss = objective.backward(batch)
     torch.nn.utils.clip_grad_norm_(objective.trained.parameters(), LARGEST_GRADIENT)
     optimizer.step()
     return loss

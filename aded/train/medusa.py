@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from torch.nn import functional
 
 from aded import parts
 from aded.heads import RANKS, MedusaHeads
+from aded.train.data import NO_LABEL, Batch
 from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
 
 if TYPE_CHECKING:
@@ -28,39 +30,41 @@ class HeadObjective:
 
     FILE = "heads.safetensors"
 
-    def __init__(self, target: TargetModel, heads: int = 4, blocks: int = 1, decay: float = 1.0) -> None:
+    def __init__(self, target: TargetModel, heads: int = 4, blocks: int = 2, decay: float = 1.0) -> None:
         self.target, self.decay = target, decay
         self.trained = MedusaHeads(heads, blocks, target.config.hidden_size).to(target.device)
         self._project = target.model.requires_grad_(False).get_output_embeddings()
 
-    def backward(self, ids: torch.Tensor) -> torch.Tensor:
-        """The gradients of ``sum_k decay^(k-1) CE_k``, each CE_k a mean over all positions that have a k-th next token."""
+    def backward(self, batch: Batch) -> torch.Tensor:
+        """The gradients of ``sum_k decay^(k-1) CE_k``, each CE_k a mean over a batch's positions that have such a token."""
         with precision(self.target):
-            states, labels = self._guesses(ids)
-            known = labels >= 0
-            weight = self.decay ** torch.arange(len(labels), device=ids.device)[:, None] / known.sum(1, keepdim=True)
-            rows, labels, weights = states[known], labels[known], weight.expand_as(labels)[known]
+            states, labels = self._guesses(batch)
+            known = (labels != NO_LABEL).sum(1, keepdim=True).clamp_min(1)
+            weight = self.decay ** torch.arange(len(labels), device=labels.device)[:, None] / known
+            weights, wanted = weight.expand_as(labels).flatten(), labels.flatten()
 
-            def loss_of(piece: torch.Tensor, which: slice) -> torch.Tensor:
-                losses = functional.cross_entropy(self._project(piece).float(), labels[which], reduction="none")
-                return (losses * weights[which]).sum()
+            def loss_of(piece: torch.Tensor, rows: slice) -> torch.Tensor:
+                logits = self._project(piece).float()
+                losses = functional.cross_entropy(logits, wanted[rows], reduction="none", ignore_index=NO_LABEL)
+                return (losses * weights[rows]).sum()
 
-            return backward_in_pieces(rows, loss_of)
+            return backward_in_pieces(states.flatten(0, 1), loss_of)
 
     @torch.no_grad()
-    def evaluate(self, rows: torch.Tensor) -> dict[str, Any]:
+    def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """``loss`` of each head, and ``accuracy`` ``[heads, ranks]``: how often the guess of a rank was right."""
         heads = len(self.trained.weight)
         loss, hits, seen = torch.zeros(heads), torch.zeros(heads, RANKS), torch.zeros(heads)
-        for row in rows:
+        for batch in batches:
             with precision(self.target):
-                states, labels = self._guesses(row[None])
+                states, labels = self._guesses(batch.to(self.target.device))
                 for head in range(heads):
-                    known = labels[head] >= 0
+                    known = labels[head] != NO_LABEL
                     logits, wanted = self._project(states[head][known]).float(), labels[head][known]
                     loss[head] += functional.cross_entropy(logits, wanted, reduction="sum").cpu()
                     hits[head] += torch.bincount(ranks_of(logits, wanted).clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
                     seen[head] += len(wanted)
+        seen = seen.clamp_min(1)
         return {"loss": (loss / seen).tolist(), "accuracy": (hits / seen[:, None]).tolist()}
 
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
@@ -70,13 +74,9 @@ class HeadObjective:
         parts.write(folder / self.FILE, "medusa", self.target, tensors, figures=figures, **more)
         return folder / self.FILE
 
-    def _guesses(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """States ``[heads, n, hidden]`` and wanted tokens ``[heads, n]`` of all positions; -100 where the text has none."""
+    def _guesses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """At a batch's positions: the heads' states ``[heads, m, hidden]`` and the tokens wanted of them ``[heads, m]``."""
         with torch.no_grad():
-            hidden = last_hidden(self.target.model, ids)
-        count = len(self.trained.weight)
-        labels = torch.full((count, *ids.shape), -100, device=ids.device)
-        for head in range(count):
-            ahead = head + 2  # the state's own next token is the target's to tell
-            labels[head, :, :-ahead] = ids[:, ahead:]
-        return self.trained(hidden.flatten(0, 1)), labels.flatten(1)
+            hidden = last_hidden(self.target.model, batch.ids).flatten(0, 1)[batch.places]
+        labels = batch.labels(len(self.trained.weight) + 1)[1:]  # the state's own next token is the target's to tell
+        return self.trained(hidden), labels

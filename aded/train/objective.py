@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +11,7 @@ from torch import nn
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
+    from aded.train.data import Batch
 
 PIECE = 4096
 """Rows of logits at a time."""
@@ -25,11 +26,11 @@ class Objective(Protocol):
 
     trained: nn.Module
 
-    def backward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Add the gradients of a batch ``[rows, length]`` to the parameters'; the loss, a scalar on the device."""
+    def backward(self, batch: Batch) -> torch.Tensor:
+        """Add the gradients of a batch, which is on the device, to the parameters'; the loss, a scalar on the device."""
 
-    def evaluate(self, rows: torch.Tensor) -> dict[str, Any]:
-        """Figures on held-out rows ``[rows, length]``, as JSON values."""
+    def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
+        """Figures on text that was held out, as JSON values."""
 
 
 def last_hidden(model: Any, ids: torch.Tensor) -> torch.Tensor:

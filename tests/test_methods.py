@@ -1,0 +1,39 @@
+"""The registry: lanes that can be told apart."""
+
+import itertools
+
+import numpy as np
+import pytest
+from test_ui_theme import contrast
+
+from aded.methods import METHODS
+
+GROUNDS = {"colour": "#fbfaf7", "colour_dark": "#14171b"}
+LEAST_DISTANCE = 0.085
+"""Between any two colours in Oklab, where 0.02 is a difference that can just be seen in patches side by side."""
+LMS = np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
+                [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
+LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
+                [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
+
+
+def oklab(colour):
+    """Of an sRGB colour: https://bottosson.github.io/posts/oklab/."""
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return LAB @ np.cbrt(LMS @ linear)
+
+
+@pytest.mark.parametrize("column", GROUNDS)
+def test_lanes_of_different_methods_can_be_told_apart(column):
+    places = {method.name: oklab(getattr(method, column)) for method in METHODS.values()}
+    for one, other in itertools.combinations(places, 2):
+        assert np.linalg.norm(places[one] - places[other]) >= LEAST_DISTANCE, (one, other)
+
+
+@pytest.mark.parametrize("column", GROUNDS)
+def test_lanes_stand_out_from_the_ground(column):
+    """As text; Medusa's light colour as a shape only, which takes 3 : 1 (WCAG 2, 1.4.11)."""
+    for method in METHODS.values():
+        least = 3.0 if method.name == "medusa" and column == "colour" else 4.5
+        assert contrast(getattr(method, column), GROUNDS[column]) >= least, method.name
