@@ -263,6 +263,11 @@ def test_the_model_can_write_its_own_corpus(monkeypatch):
         (["--heads", "15"], "larger --length"),
         (["--save-every", "0"], "save-every"),
         (["--share", "0"], "above 0 and at most 1"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--seed", str(2**70)], "give a number from 0"),
+        (["--self-written", "0"], "--self-written is 0"),
+        (["--minutes", "nan"], "--minutes is nan"),
+        (["--decay", "-1"], "give a number from 0 to 1"),
     ],
 )
 def test_options_out_of_range_are_refused_with_a_remedy(more, message, text, tmp_path):

@@ -126,10 +126,14 @@ def _folder(out: str) -> Path:
 
 
 def _check(options: argparse.Namespace) -> None:
-    small = ("heads", "blocks") if options.kind == "medusa" else ("layers",)
-    for name, least, most in (*((n, 1, 64) for n in small), ("length", 8, 65536), ("batch", 1, 65536), ("tokens", 1, 10**12)):
+    bounds: dict[str, tuple[float, float]] = {"length": (8, 65536), "batch": (1, 65536), "tokens": (1, 10**12)}
+    bounds |= {"self_written": (1, 10**12), "seed": (0, 2**63 - 1)}
+    bounds |= {"heads": (1, 64), "blocks": (1, 64), "decay": (0, 1)} if options.kind == "medusa" else {"layers": (1, 64)}
+    bounds |= {"text_weight": (0, 100)} if options.kind == "draft" else {}
+    bounds |= {"minutes": (1e-3, 10**6)} if options.minutes is not None else {}
+    for name, (least, most) in bounds.items():
         if not least <= getattr(options, name) <= most:
-            raise AdedError(f"--{name} is {getattr(options, name)}; give a number from {least} to {most}")
+            raise AdedError(f"--{name.replace('_', '-')} is {getattr(options, name)}; give a number from {least} to {most}")
     if not 0 < options.share <= 1:
         raise AdedError(f"--share is {options.share}; give a number above 0 and at most 1")
     if options.kind == "medusa" and options.length < options.heads + 2:
