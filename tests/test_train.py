@@ -64,7 +64,7 @@ def test_a_few_steps_make_a_file_a_card_and_better_guesses(kind, text, tmp_path)
     name = "loss" if kind == "medusa" else "divergence"
     assert np.mean(after[name]) < 0.8 * np.mean(before[name])
     assert np.sum(after["accuracy"]) > np.sum(before["accuracy"])
-    card = (tmp_path / "out" / "README.md").read_text()
+    card = next((tmp_path / "out").glob("*.md")).read_text()
     assert "python -m aded" in card
     assert "training loss" in card
     assert not (tmp_path / "out" / loop.CHECKPOINT).exists()
@@ -213,7 +213,7 @@ def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text
     assert accuracy == pytest.approx(np.mean(right))
     made = trained_figures(kind, run(kind, text, tmp_path / "out", "--held-out", str(path)))
     assert made["recorded"].keys() == found.keys()
-    assert "On recorded outputs" in (tmp_path / "out" / "README.md").read_text()
+    assert "On recorded outputs" in next((tmp_path / "out").glob("*.md")).read_text()
 
 
 def test_recorded_outputs_that_cannot_be_measured_on_are_refused(tmp_path):

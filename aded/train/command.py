@@ -12,6 +12,7 @@ import torch
 
 import aded
 from aded.errors import AdedError
+from aded.trace import write_atomically
 from aded.weights import Progress
 
 HEADS = {"rate": 1e-3, "title": "Medusa heads"}
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     with terminal.Progress() as progress:
         target = load_model(options, progress)
         path = train(target, options, folder, progress)
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its card is {folder / 'README.md'}")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its card is {path.with_suffix('.md')}")
 
 
 def train(target: Any, options: argparse.Namespace, folder: Path, progress: Progress) -> Path:
@@ -101,7 +102,7 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
         figures["recorded"] = objective.evaluate(recorded)
     command = results.command()
     path = objective.save(folder, figures, training={"command": command, "steps": finished.step, "seed": options.seed})
-    (folder / "README.md").write_text(_card(target, options, rows, figures, finished, command), encoding="utf-8")
+    write_atomically(path.with_suffix(".md"), _card(target, options, rows, figures, finished, command).encode())
     loop.forget(folder)
     return path
 
