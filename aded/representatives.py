@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -48,10 +49,16 @@ def answers(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> Iterat
     if unseen:
         tokens, probabilities = matrix.row(-1, second)
     yield Answer("base", tokens, probabilities, unseen)
-    tokens, probabilities = overlay.successors(TrigramMatrix.empty(matrix.vocab_size), text[-NEWEST:], 4 * MOST_SUCCESSORS)
+    tokens, probabilities = overlay.successors(_nothing(matrix.vocab_size), text[-NEWEST:], 4 * MOST_SUCCESSORS)
     yield Answer("overlay", tokens, probabilities, unheard)
     tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * MOST_SUCCESSORS)
     yield Answer("session", tokens, probabilities, unseen and unheard)
+
+
+@lru_cache(maxsize=4)
+def _nothing(vocab_size: int) -> TrigramMatrix:
+    """The base of an overlay that is asked alone: one for all positions."""
+    return TrigramMatrix.empty(vocab_size)
 
 
 def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray) -> tuple[float, tuple[float, ...]]:

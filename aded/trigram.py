@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from safetensors.numpy import load as parse_safetensors
 
+from aded import tensorfile
 from aded.errors import AdedError
 from aded.trace import write_atomically
 
@@ -333,30 +334,16 @@ class TrigramMatrix:
         return entries[start:end, 0].astype(np.int32), entries[start:end, 1]
 
     def to_bytes(self) -> bytes:
-        """A safetensors file; equal matrices are equal bytes (the library's own writer leaves the header's order to chance)."""
-        header: dict[str, Any] = {
-            "__metadata__": {
-                "format": FORMAT,
-                "version": str(VERSION),
-                "fingerprint": self.fingerprint,
-                "vocab_size": str(self.vocab_size),
-                "max_successors": str(self.max_successors),
-                "corpus_tokens": str(self.corpus_tokens),
-            }
+        """A safetensors file; equal matrices are equal bytes."""
+        metadata = {
+            "format": FORMAT,
+            "version": str(VERSION),
+            "fingerprint": self.fingerprint,
+            "vocab_size": str(self.vocab_size),
+            "max_successors": str(self.max_successors),
+            "corpus_tokens": str(self.corpus_tokens),
         }
-        parts, end = [], 0
-        for name, dtype in sorted(_TENSORS.items(), key=lambda item: (-np.dtype(item[1]).itemsize, item[0])):  # aligned
-            data = np.ascontiguousarray(getattr(self, name), dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
-            header[name] = {
-                "dtype": _DTYPES[dtype],
-                "shape": list(getattr(self, name).shape),
-                "data_offsets": [end, end + len(data)],
-            }
-            parts.append(data)
-            end += len(data)
-        text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+        return tensorfile.to_bytes(metadata, {name: getattr(self, name).astype(kind) for name, kind in _TENSORS.items()})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file atomically.
@@ -400,7 +387,6 @@ class TrigramMatrix:
 
 
 _TENSORS = {"contexts": np.int32, "starts": np.int32, "successors": np.int32, "counts": np.uint16, "totals": np.uint32}
-_DTYPES = {np.int32: "I32", np.uint16: "U16", np.uint32: "U32"}
 ROW_BYTES = 16  # of a file: two ids, a start and a total
 ENTRY_BYTES = 6  # an id and a count
 

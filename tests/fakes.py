@@ -159,3 +159,20 @@ class OracleDrafter(Drafter):
                 break
         n = min(len(tokens), budget)
         return DraftTree(np.array(tokens[:n]), np.array(parents[:n]))
+
+
+def cost(seconds: float) -> Any:
+    """Every pass takes so long, whatever its context and its nodes."""
+    return lambda context, nodes: np.full(nodes, seconds)
+
+
+def near(target: Any, factor: float = 1.03) -> Any:
+    """A draft model much like the target: its own layers, slightly off."""
+    from aded.draft_model import own_parameters, small_model
+    from aded.model import TargetModel
+
+    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
+    with torch.no_grad():
+        for parameter in own_parameters(made.model, target.model).values():
+            parameter.mul_(factor)
+    return made

@@ -5,14 +5,13 @@ import copy
 import numpy as np
 import pytest
 import torch
-from fakes import VOCAB, WordTokenizer, alone, tiny_model
+from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model
 from test_medusa import PROMPT, random_heads
-from test_speculative import cost, written_alone
+from test_speculative import written_alone
 
 from aded import rejection
 from aded.chains import ChainPool, ChainRunner
 from aded.decode import Decoder, GenerationSettings
-from aded.draft_model import own_parameters, small_model
 from aded.drafters.aded_medusa import AdedMedusaDrafter
 from aded.drafters.medusa import MedusaDrafter
 from aded.drafters.specinfer import SpecInferDrafter
@@ -48,11 +47,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def draft(target):
-    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
-    with torch.no_grad():
-        for parameter in own_parameters(made.model, target.model).values():
-            parameter.mul_(1.03)
-    return made
+    return near(target)
 
 
 @pytest.fixture(scope="module")

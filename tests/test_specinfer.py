@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
+from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model, tiny_target
 from scipy import stats
 
 from aded.decode import Decoder, GenerationSettings
@@ -23,22 +23,9 @@ PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6
 
 
-def cost(seconds):
-    return lambda context, nodes: np.full(nodes, seconds)
-
-
 @pytest.fixture(scope="module")
 def target():
     return tiny_target()
-
-
-def near(target, factor):
-    """A model much like the target: its own layers, slightly off."""
-    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
-    with torch.no_grad():
-        for parameter in own_parameters(made.model, target.model).values():
-            parameter.mul_(factor)
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
+from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model, tiny_target
 from scipy import stats
 
 from aded import draft_model, parts
@@ -26,10 +26,6 @@ PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6
 
 
-def cost(seconds):
-    return lambda context, nodes: np.full(nodes, seconds)
-
-
 @pytest.fixture(scope="module")
 def target():
     return tiny_target()
@@ -37,12 +33,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def draft(target):
-    """A model much like the target: its own layers, slightly off."""
-    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
-    with torch.no_grad():
-        for parameter in own_parameters(made.model, target.model).values():
-            parameter.mul_(1.03)
-    return made
+    return near(target)
 
 
 def drafter(draft, verification="rejection", length=0, target=1.0, level=0.1):
