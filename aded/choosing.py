@@ -11,6 +11,8 @@ import torch
 from aded.noise import exponentials
 from aded.verify import SamplingSettings
 
+LONGEST_PIECE, SHORTEST_PIECE = 1024, 128
+
 
 def choose(logits: torch.Tensor, settings: SamplingSettings, keys: torch.Tensor) -> torch.Tensor:
     """One token a node.
@@ -39,8 +41,25 @@ def top(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         int64 and float32 ``[n, k]``.
     """
     scores = logits.float()
-    best = scores.topk(min(k, scores.shape[-1]))
-    return best.indices, (best.values - scores.logsumexp(-1, keepdim=True)).exp()
+    values, indices = _largest(scores, min(k, scores.shape[-1]), _piece(scores) if scores.is_cuda else scores.shape[-1])
+    return indices, (values - scores.logsumexp(-1, keepdim=True)).exp()
+
+
+def _piece(scores: torch.Tensor) -> int:
+    """Length of the pieces of a row that are searched side by side: few long rows would leave most of a card idle."""
+    vocab = scores.shape[-1]
+    return next((length for length in range(LONGEST_PIECE, SHORTEST_PIECE - 1, -1) if vocab % length == 0), vocab)
+
+
+def _largest(scores: torch.Tensor, k: int, piece: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ``k`` largest of each row of ``[n, vocab]`` and where they are, ``[n, k]``, found among those of its pieces."""
+    if k >= piece or piece == scores.shape[-1]:
+        best = scores.topk(k)
+        return best.values, best.indices
+    first = scores.unflatten(-1, (-1, piece)).topk(k)
+    places = first.indices + torch.arange(0, scores.shape[-1], piece, device=scores.device)[:, None]
+    best = first.values.flatten(1).topk(k)
+    return best.values, places.flatten(1).gather(1, best.indices)
 
 
 def distribution(logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor:

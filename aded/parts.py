@@ -86,9 +86,12 @@ def read(path: str | Path, kind: Kind, target: TargetModel) -> Part:
     if not _is_for(header, target):
         raise AdedError(f"{path} was made for another model ({header.get('model')}); make one with {command(kind, target.spec)}")
     try:
-        return Part(load_file(path), header)
+        tensors = load_file(path)
     except Exception as error:  # the parser of safetensors has its own exception type for every kind of damage
         raise AdedError(f"{path} is damaged ({_one_line(error)}); copy or train it again") from None
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise AdedError(f"{path} holds values that are no numbers; copy or train it again")
+    return Part(tensors, header)
 
 
 def _header(path: Path) -> dict[str, str]:

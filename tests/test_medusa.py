@@ -165,6 +165,9 @@ def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file,
         heads.load(damaged, target)
     with pytest.raises(AdedError, match="there is no file"):
         heads.load(tmp_path / "none", target)
+    parts.write(damaged, "medusa", target, {"weight": torch.full((1, 1, 32, 32), torch.nan)}, figures={})
+    with pytest.raises(AdedError, match="values that are no numbers; copy or train it again"):
+        heads.load(damaged, target)
     parts.write(damaged, "medusa", target, {"weight": torch.zeros(1, 1, 8, 8)}, figures={})
     with pytest.raises(AdedError, match="heads of width 32"):
         heads.load(damaged, target)

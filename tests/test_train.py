@@ -19,6 +19,7 @@ from aded.train import command, data, loop
 from aded.train.draft import DraftObjective
 from aded.train.medusa import HeadObjective
 from aded.train.objective import last_hidden, ranks_of
+from aded.train.states import TargetStates
 from aded.weights import quiet
 
 KINDS = ("medusa", "draft")
@@ -77,16 +78,17 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(kind, text, tmp_path):
         pass
 
     def stop(message, fraction=None):
-        if message.startswith("training: step 22"):
+        if message.startswith("training: step 67"):  # in the second epoch
             raise Stopped
 
-    once = run(kind, text, tmp_path / "once").read_bytes()
+    more = ("--tokens", "12800")
+    once = run(kind, text, tmp_path / "once", *more).read_bytes()
     with pytest.raises(Stopped):
-        run(kind, text, tmp_path / "twice", progress=stop)
+        run(kind, text, tmp_path / "twice", *more, progress=stop)
     assert (tmp_path / "twice" / loop.CHECKPOINT).exists()
     messages = []
-    again = run(kind, text, tmp_path / "twice", progress=lambda message, fraction=None: messages.append(message))
-    assert messages[0].startswith("training: step 16 ")  # from the checkpoint, not from the start
+    again = run(kind, text, tmp_path / "twice", *more, progress=lambda message, fraction=None: messages.append(message))
+    assert messages[0].startswith("training: step 61 ")  # from the checkpoint, not from the start
     assert again.read_bytes() == once
 
 
@@ -115,6 +117,22 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
     whole.backward()
     assert float(loss) == pytest.approx(float(whole.detach()), rel=1e-5)
     assert torch.allclose(found, objective.trained.weight.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("room", [1.0, 0.0])
+def test_every_row_goes_through_the_target_once_where_there_is_memory(room, monkeypatch):
+    target, passed = tiny_target(), []
+    rows = data.pack(data.Text.plain(np.arange(16 * 13) % VOCAB), 16, share=0.5)
+    monkeypatch.setattr("aded.train.states.MEMORY_SHARE", room)
+    target.model.base_model.register_forward_pre_hook(
+        lambda m, a, given: passed.append(len(given["input_ids"])), with_kwargs=True
+    )
+    states = TargetStates(target, rows.training.ids.shape)
+    batches = [rows.batch(step, 4) for step in range(7)]
+    found = [states.of(batch) for batch in batches]
+    assert sum(passed) == (len(rows.training.ids) if room else 4 * 7)
+    for batch, some in zip(batches, found):
+        assert torch.allclose(some, last_hidden(target.model, batch.ids).flatten(0, 1)[batch.places], atol=1e-6)
 
 
 def test_ranks_count_the_tokens_before():
@@ -275,6 +293,11 @@ def test_options_out_of_range_are_refused_with_a_remedy(more, message, text, tmp
         run("medusa", text, tmp_path / "out", *more)
 
 
+def test_a_draft_model_has_no_more_layers_than_the_target(text, tmp_path):
+    with pytest.raises(AdedError, match="--layers is 9; give at most 2"):
+        run("draft", text, tmp_path / "out", "--layers", "9")
+
+
 def test_tokens_of_another_tokenizer_are_refused(tmp_path):
     np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
     with pytest.raises(AdedError, match=f"token id {VOCAB}"):
@@ -292,6 +315,11 @@ def test_a_checkpoint_of_other_settings_or_a_damaged_one_is_refused(text, tmp_pa
         run("medusa", text, out, progress=stop)
     with pytest.raises(AdedError, match="other settings; delete it"):
         run("medusa", text, out, "--seed", "1")
+    checkpoint = torch.load(out / loop.CHECKPOINT, weights_only=True)
+    for wrong in ({"step": -5}, {"step": "a"}, {"seconds": float("nan")}, {"losses": ["b"]}, {"trained": {}}):
+        torch.save({**checkpoint, **wrong}, out / loop.CHECKPOINT)
+        with pytest.raises(AdedError, match="damaged; delete it"):
+            run("medusa", text, out)
     (out / loop.CHECKPOINT).write_bytes(b"no checkpoint")
     with pytest.raises(AdedError, match="damaged; delete it"):
         run("medusa", text, out)

@@ -83,6 +83,8 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     from aded.train import data, loop
 
     _check(options)
+    if options.kind == "draft" and options.layers > (most := int(target.config.get_text_config().num_hidden_layers)):
+        raise AdedError(f"--layers is {options.layers}; give at most {most}, which the model itself has")
     text = data.read(options.corpus, target, options.self_written, options.seed, progress)
     rows = data.pack(text, options.length, options.seed, options.share)
     recorded = data.recorded(options.held_out, target) if options.held_out else None
@@ -94,7 +96,7 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
         60 * options.minutes if options.minutes else None,
     )
     torch.manual_seed(options.seed)
-    objective = _objective(target, options)
+    objective = _objective(target, options, rows.training.ids.shape)
     finished = loop.train(objective, rows, schedule, folder, _identity(target, options, rows), progress)
     progress("measuring on held-out text", None)
     figures = objective.evaluate(rows.unseen())
@@ -107,14 +109,18 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     return path
 
 
-def _objective(target: Any, options: argparse.Namespace) -> Any:
+def _objective(target: Any, options: argparse.Namespace, shape: tuple[int, ...]) -> Any:
+    """What is trained, on text of this shape."""
+    from aded.train.states import TargetStates
+
+    states = TargetStates(target, shape)
     if options.kind == "medusa":
         from aded.train.medusa import HeadObjective
 
-        return HeadObjective(target, options.heads, options.blocks, options.decay)
+        return HeadObjective(target, options.heads, options.blocks, options.decay, states)
     from aded.train.draft import DraftObjective
 
-    return DraftObjective(target, options.layers, options.text_weight)
+    return DraftObjective(target, options.layers, options.text_weight, states)
 
 
 def _folder(out: str) -> Path:

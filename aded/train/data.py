@@ -57,11 +57,13 @@ class Batch:
     Attributes:
         ids: int64 ``[rows, length]``; counts: as in ``Text``, bool ``[rows, length]``.
         places: indices into the flattened rows, int64 ``[m]``; none is at a row's end.
+        rows: which rows of the training text these are, int64 ``[rows]``; None for other text.
     """
 
     ids: torch.Tensor
     counts: torch.Tensor
     places: torch.Tensor
+    rows: np.ndarray | None = None
 
     @classmethod
     def of(cls, text: Text) -> Batch:
@@ -77,7 +79,7 @@ class Batch:
         return replace(self, places=self.places[torch.from_numpy(chosen)])
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.ids.to(device), self.counts.to(device), self.places.to(device))
+        return Batch(self.ids.to(device), self.counts.to(device), self.places.to(device), self.rows)
 
     def labels(self, ahead: int) -> torch.Tensor:
         """The tokens that follow each position, int64 ``[ahead, m]``: the nearest first, ``NO_LABEL`` behind the answer's end."""
@@ -112,7 +114,8 @@ class Rows:
         epochs, within = np.divmod(places, count)
         orders = {e: np.random.default_rng([self.seed, e]).permutation(count) for e in set(epochs.tolist())}
         chosen = np.array([orders[e][i] for e, i in zip(epochs.tolist(), within.tolist())])
-        return Batch.of(self.training[chosen]).sample(self.share, np.random.default_rng([self.seed, step, size]))
+        whole = replace(Batch.of(self.training[chosen]), rows=chosen)
+        return whole.sample(self.share, np.random.default_rng([self.seed, step, size]))
 
     def unseen(self) -> list[Batch]:
         """The held-out rows, one a batch, with all positions that count."""

@@ -15,6 +15,7 @@ from aded.draft_model import ends, own_parameters, small_model
 from aded.heads import RANKS
 from aded.train.data import Batch
 from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
+from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -27,12 +28,13 @@ class DraftObjective:
         target: frozen; its embeddings and vocabulary projection are shared.
         layers: of the draft model, which starts as copies of the target's, evenly from the first to the last.
         text: weight of the cross-entropy.
+        states: of the target; None to keep none.
     """
 
     FILE = "draft.safetensors"
 
-    def __init__(self, target: TargetModel, layers: int = 2, text: float = 0.1) -> None:
-        self.target, self.layers, self.text = target, layers, text
+    def __init__(self, target: TargetModel, layers: int = 2, text: float = 0.1, states: TargetStates | None = None) -> None:
+        self.target, self.layers, self.text, self._teacher = target, layers, text, states or TargetStates(target)
         target.model.requires_grad_(False)
         self._small = small_model(target.model, ends(int(target.config.num_hidden_layers), layers))
         self._own = own_parameters(self._small, target.model)
@@ -88,7 +90,5 @@ class DraftObjective:
 
     def _states(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """At a batch's positions: last hidden states of target and draft model ``[m, hidden]``, next tokens int64 ``[m]``."""
-        with torch.no_grad():
-            wanted = last_hidden(self.target.model, batch.ids)
-        states = last_hidden(self._small, batch.ids)
-        return wanted.flatten(0, 1)[batch.places], states.flatten(0, 1)[batch.places], batch.labels(1)[0]
+        states = last_hidden(self._small, batch.ids).flatten(0, 1)[batch.places]
+        return self._teacher.of(batch), states, batch.labels(1)[0]

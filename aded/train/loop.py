@@ -147,9 +147,12 @@ def _resume(objective: Objective, optimizer: torch.optim.Optimizer, folder: Path
         body = torch.load(path, map_location="cpu", weights_only=True)
         if body["identity"] != identity:
             raise AdedError(f"{path} is of a run with other settings; delete it, or give another --out")
+        run = Run(int(body["step"]), float(body["seconds"]), [float(loss) for loss in body["losses"]])
+        if run.step < 1 or not math.isfinite(run.seconds) or run.seconds < 0:
+            raise ValueError("it counts steps or seconds that no run has taken")
         objective.trained.load_state_dict(body["trained"])
         optimizer.load_state_dict(body["optimizer"])
-        return Run(body["step"], body["seconds"], list(body["losses"]))
+        return run
     except AdedError:
         raise
     except (RuntimeError, ValueError, KeyError, TypeError, EOFError, OSError, pickle.UnpicklingError):

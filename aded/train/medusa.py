@@ -12,7 +12,8 @@ from torch.nn import functional
 from aded import parts
 from aded.heads import RANKS, MedusaHeads
 from aded.train.data import NO_LABEL, Batch
-from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
+from aded.train.objective import backward_in_pieces, precision, ranks_of
+from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -26,12 +27,15 @@ class HeadObjective:
         heads: how many; head k (from 1) is shown the state that wrote a token and asked for the k-th token after that one.
         blocks: residual blocks a head.
         decay: head k counts decay^(k-1); the paper has 0.8, its code 1.
+        states: of the target; None to keep none.
     """
 
     FILE = "heads.safetensors"
 
-    def __init__(self, target: TargetModel, heads: int = 4, blocks: int = 2, decay: float = 1.0) -> None:
-        self.target, self.decay = target, decay
+    def __init__(
+        self, target: TargetModel, heads: int = 4, blocks: int = 2, decay: float = 1.0, states: TargetStates | None = None
+    ) -> None:
+        self.target, self.decay, self._states = target, decay, states or TargetStates(target)
         self.trained = MedusaHeads(heads, blocks, target.config.hidden_size).to(target.device)
         self._project = target.model.requires_grad_(False).get_output_embeddings()
 
@@ -76,7 +80,6 @@ class HeadObjective:
 
     def _guesses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """At a batch's positions: the heads' states ``[heads, m, hidden]`` and the tokens wanted of them ``[heads, m]``."""
-        with torch.no_grad():
-            hidden = last_hidden(self.target.model, batch.ids).flatten(0, 1)[batch.places]
+        hidden = self._states.of(batch)
         labels = batch.labels(len(self.trained.weight) + 1)[1:]  # the state's own next token is the target's to tell
         return self.trained(hidden), labels
