@@ -7,9 +7,11 @@ together after (Flash-Decoding); grouped heads read the same keys with no copy. 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -40,6 +42,16 @@ def detach(model: Any) -> None:
     """Go back to the library's own attention."""
     if model.config.get_text_config()._attn_implementation == NAME:
         model.set_attn_implementation("sdpa")
+
+
+def of_any_length(device: torch.device) -> AbstractContextManager[Any]:
+    """The library's attention for passes whose shape is new every time.
+
+    On a card one of its kernels (cuDNN's) is planned anew for every shape, which takes longer than the pass; not so the others.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def _forward(

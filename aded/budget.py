@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -119,13 +120,14 @@ class AutomaticBudget:
     PATIENCE = 4  # plain steps in a row before drafting is tried less and less often
     LONGEST_PAUSE = 128
     FORGET = 0.95  # weight of the past in the running throughput, by step
+    HOST_STEPS = 9  # drafts whose middle time is what making one takes: a single slow one says nothing of the next
 
     def __init__(self, cost: StepCost, curve: AcceptanceCurve | None = None, largest: int = LARGEST) -> None:
         """``curve``: what earlier decodes have learned, continued here."""
         self.cost = cost
         self.largest = self.cap = largest
         self.curve = curve or AcceptanceCurve()
-        self._host = 0.0
+        self._host_seconds: deque[float] = deque(maxlen=self.HOST_STEPS)
         self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and tried, for drafters that give no probabilities
         self._tokens = self._seconds = 0.0
         self._plain_steps = 0
@@ -144,7 +146,7 @@ class AutomaticBudget:
         seconds = self._table(context, len(tree))
         rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
         n, order, gain = _choose(
-            tree.parents, self.prior(tree), tree.required, self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate, self._host
+            tree.parents, self.prior(tree), tree.required, self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate, self._host()
         )
         self._last = (n, gain, seconds, rate)
         return tree if n == len(tree) else tree.select(np.sort(order[:n]))
@@ -166,7 +168,7 @@ class AutomaticBudget:
         self._plan(len(tree))
         if len(tree) == 1:
             return
-        self._host = host if self._host == 0 else 0.9 * self._host + 0.1 * host
+        self._host_seconds.append(host)
         accepted = np.asarray(path, dtype=np.int64)
         _learn(tree.parents, self.prior(tree), tree.required, accepted, self.curve.counts, self._by_depth)
 
@@ -176,6 +178,11 @@ class AutomaticBudget:
         if prior is None:
             prior = (self._by_depth[:, 0] / self._by_depth[:, 1])[np.minimum(tree.depths, len(self._by_depth) - 1)]
         return prior
+
+    def _host(self) -> float:
+        """Seconds that making a draft takes."""
+        times = sorted(self._host_seconds)
+        return times[len(times) // 2] if times else 0.0
 
     def _table(self, context: int, nodes: int) -> np.ndarray:
         place = context // 32

@@ -262,12 +262,16 @@ class StepPool:
         if cache not in self._free:
             self._free.append(cache)
 
-    def step(self, cache: KVCache, nodes: int, kind: StepKind) -> FixedStep:
-        """The step for a tree of ``nodes`` nodes on this cache, captured if it is new."""
-        compiled = self._target.compiled
+    def step(self, cache: KVCache, nodes: int, kind: StepKind, committed: int | None = None) -> FixedStep:
+        """The step for a tree of ``nodes`` nodes on this cache, captured if it is new.
+
+        Args:
+            committed: tokens that the cache is going to hold by then; None for those that it holds now.
+        """
+        compiled, length = self._target.compiled, cache.length if committed is None else committed
         bucket = node_bucket(nodes, compiled)
-        assert cache.length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
-        seen = context_bucket(cache.length + bucket, cache.capacity, compiled)
+        assert length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
+        seen = context_bucket(length + bucket, cache.capacity, compiled)
         steps = self._steps.setdefault(id(cache), {})
         key = (bucket, seen, *kind.key)
         if key not in steps:

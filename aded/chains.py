@@ -7,9 +7,6 @@ elsewhere than on CUDA it runs as it is.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,21 +18,18 @@ from aded import choosing
 from aded.captured import context_bucket
 from aded.errors import AdedError
 from aded.graphs import Replay, host_buffer
+from aded.levels import level_seconds
 from aded.noise import exponentials
-from aded.trace import write_atomically
 from aded.verify import SamplingSettings
-from aded.weights import cache_folder
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
 
-CATCH_UP = (2, 8)
+CATCH_UP = (2, 8, 32, 128)
 """Committed tokens that a chain's graph takes in: the root, and before it the last drafted token if all were accepted; or as many
-as a few steps without a draft have written. More are read by a pass of their own."""
+as steps without a draft have written since. More are read by a pass of their own."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 """Lengths of chains: each is a graph of its own."""
-MEASURED_CONTEXT, MEASURED_LENGTHS, MEASURED_RUNS = 256, (2, 8), 8
-"""What `level_seconds` times."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +116,7 @@ class ChainRunner:
 
     def _step(self, committed: int, waiting: int, length: int, settings: SamplingSettings) -> _ChainStep:
         room = next(room for room in CATCH_UP if room >= waiting)
-        cache, needed = self.session.cache, committed + CATCH_UP[-1] + length
+        cache, needed = self.session.cache, committed + room + length
         cache.reserve(needed - cache.length)
         if cache.capacity != self._capacity:
             self._steps.clear()  # they write to memory that is no longer the cache's
@@ -214,35 +208,21 @@ class _ChainStep:
         return token
 
 
-def level_seconds(pool: ChainPool) -> float:
-    """Seconds that one more token of a chain takes: measured once on this model and device, then kept in the cache folder."""
-    path = cache_folder() / "costs" / f"{pool.draft.cost_fingerprint}-chain.json"
+def level_cost(pool: ChainPool) -> float:
+    """Seconds that one more token of a chain takes (see ``aded.levels``)."""
+    runner = pool.take()
+    text: list[int] = []
+
+    def make(context: np.ndarray, length: int) -> None:
+        if not text:
+            text.extend(context.tolist())
+            runner.start(text)
+        runner.chain(context, length, SamplingSettings(), [])
+
     try:
-        if (seconds := float(json.loads(path.read_text())["level"])) > 0:
-            return seconds
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # not measured yet, or a damaged file: measure
-    seconds = _measured_level(pool)
-    with contextlib.suppress(OSError, AdedError):  # a cache that cannot be written costs a measurement at the next start
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"level": seconds}).encode())
-    return seconds
-
-
-def _measured_level(pool: ChainPool) -> float:
-    runner, least = pool.take(), {}
-    text = np.arange(3, 3 + min(MEASURED_CONTEXT, pool.draft.context_limit // 2)) % runner.vocab_size
-    runner.start(text.tolist())
-    for length in MEASURED_LENGTHS:
-        times = []
-        for _ in range(MEASURED_RUNS):
-            started = time.perf_counter()
-            runner.chain(text, length, SamplingSettings(), [])
-            times.append(time.perf_counter() - started)
-        least[length] = min(times)
-    pool.give_back(runner)
-    short, long = MEASURED_LENGTHS
-    return max((least[long] - least[short]) / (long - short), 1e-7)
+        return level_seconds(pool.draft, "chain", make)
+    finally:
+        pool.give_back(runner)
 
 
 class ChainPool:

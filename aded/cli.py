@@ -276,6 +276,7 @@ def _add_datastore(commands: Any) -> None:
     )
     build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
     build.add_argument("--out", metavar="FILE", help="default: in the cache folder, where methods find it")
+    build.add_argument("--compact", action="store_true", help="leave the suffix array out, which who loads it makes again")
     build.set_defaults(run=_datastore_build)
     show = actions.add_parser("show", help="print what a datastore holds")
     show.add_argument("file", metavar="FILE")
@@ -458,7 +459,7 @@ def _datastore_build(options: argparse.Namespace) -> None:
     tokens, texts = options.tokens, options.text
     check_file(options.out)
     check_apart("--out", options.out, [tokens, *(texts or ())])
-    print(datastore.build_file(tokens, texts, options.separator, options.model, options.out))
+    print(datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact))
 
 
 def _datastore_show(options: argparse.Namespace) -> None:

@@ -129,3 +129,27 @@ def nothing_new(conversations: int) -> AdedError:
     return AdedError(
         f"after {conversations} conversations the model asks no new questions; ask for fewer tokens, or give texts instead"
     )
+
+
+def answered(ids: np.ndarray, opening: Sequence[int], closing: Sequence[int], separator: int) -> np.ndarray:
+    """Which tokens are an answer's, bool ``[n]``.
+
+    Args:
+        ids: flat text, int ``[n]``.
+        opening, closing: what a chat template puts before and behind a question; an answer goes on to the next opening.
+        separator: ends an answer too.
+    """
+    change = np.zeros(len(ids) + 1, dtype=np.int8)  # 1: an answer begins here, -1: none goes on
+    change[:-1][ids == separator] = -1
+    change[_found(ids, opening)] = -1
+    change[_found(ids, closing) + len(closing)] = 1
+    last = np.maximum.accumulate(np.where(change != 0, np.arange(len(change)), 0))
+    return (change[last] == 1)[:-1]
+
+
+def _found(ids: np.ndarray, sequence: Sequence[int]) -> np.ndarray:
+    """Where a token sequence begins, int64 ``[k]``."""
+    places = np.flatnonzero(ids[: max(len(ids) - len(sequence) + 1, 0)] == sequence[0])
+    for offset, token in enumerate(sequence):
+        places = places[ids[places + offset] == token]
+    return places

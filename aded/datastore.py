@@ -9,6 +9,8 @@ it can cost drafts but nothing else.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -112,15 +114,19 @@ class Datastore:
             "sequences": int((self.tokens == self.separator).sum()),
         }
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], compact: bool = False) -> None:
         """Write a safetensors file atomically.
+
+        Args:
+            compact: leave the suffix array out, two thirds of the file: who loads it first sorts the suffixes again.
 
         Raises:
             AdedError: the place cannot be written.
         """
         names = ("separator", "vocab_size", "fingerprint")
         header = {"format": FORMAT, "version": str(VERSION)} | {name: str(getattr(self, name)) for name in names}
-        write_atomically(Path(path), tensorfile.to_bytes(header, {"tokens": self.tokens, "suffixes": self.suffixes}))
+        arrays = {"tokens": self.tokens} | ({} if compact else {"suffixes": self.suffixes})
+        write_atomically(Path(path), tensorfile.to_bytes(header, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, fingerprint: str | None = None, vocab_size: int | None = None) -> Datastore:
@@ -152,11 +158,33 @@ class Datastore:
         if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
             raise AdedError(f"{path} was built for another tokenizer; {REMEDY}")
         sizes = {name: int(header[name]) for name in ("separator", "vocab_size")}
+        if arrays.keys() == {"tokens"}:
+            return cls._completed(arrays["tokens"], fingerprint=header["fingerprint"], **sizes)
         return cls(arrays["tokens"], arrays["suffixes"], fingerprint=header["fingerprint"], **sizes)
 
+    @classmethod
+    def _completed(cls, tokens: np.ndarray, **header: Any) -> Datastore:
+        """A datastore that was saved compact: its suffixes are sorted once and then kept in the cache folder."""
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        digest.update(tokens.tobytes())
+        path = cache_folder() / "datastores" / f"{digest.hexdigest()[:16]}.safetensors"
+        with suppress(AdedError):  # it is not there yet, or damaged
+            kept = cls.load(path)
+            if np.array_equal(kept.tokens, tokens):
+                return kept
+        store = cls.build(tokens, **header)
+        with suppress(AdedError, OSError):  # a cache that cannot be written costs a second at the next start
+            path.parent.mkdir(parents=True, exist_ok=True)
+            store.save(path)
+        return store
 
-def build_file(tokens: str | None, texts: Sequence[str] | None, separator: int | None, model: str, out: str | None) -> str:
+
+def build_file(
+    tokens: str | None, texts: Sequence[str] | None, separator: int | None, model: str, out: str | None, compact: bool = False
+) -> str:
     """Build a datastore from a file of token ids, or else from text files, and save it; returns a sentence on what was made.
+
+    Of conversations in this model's chat template, only the answers are kept: drafts are made of nothing else.
 
     Args:
         tokens: a ``.npy`` file.
@@ -164,6 +192,7 @@ def build_file(tokens: str | None, texts: Sequence[str] | None, separator: int |
         separator: the id that ends each text; None: 0 in a file of token ids, the tokenizer's end of text in text files.
         model: whose tokenizer makes or made the ids.
         out: where to; None: the cache folder, where methods look for it.
+        compact: see ``Datastore.save``.
 
     Raises:
         AdedError: there is no text, ids are not of this model's tokenizer, or a file cannot be read or written.
@@ -173,13 +202,29 @@ def build_file(tokens: str | None, texts: Sequence[str] | None, separator: int |
 
     tokenizer, vocab_size = corpus.load_tokenizer(model)
     ending = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
-    ids = corpus.read_tokens(tokens) if tokens else _tokenized(texts or (), tokenizer, ending)
+    ids = _answers(corpus.read_tokens(tokens), tokenizer, ending) if tokens else _tokenized(texts or (), tokenizer, ending)
     if (ids == ending).all():
         raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file that holds more than separators")
     store = Datastore.build(ids, separator=ending, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))
     path = Path(out) if out else _in_cache(store.fingerprint)
-    store.save(path)
+    store.save(path, compact)
     return f"{path}: {len(store)} tokens, {path.stat().st_size / 1e6:.1f} MB"
+
+
+def _answers(ids: np.ndarray, tokenizer: Any, separator: int) -> np.ndarray:
+    """The answers of conversations, each ended by the separator; all of the text where it holds none."""
+    from aded.conversations import answered
+    from aded.selfwriting import script_of, separator_of
+
+    try:
+        script = script_of(tokenizer)
+    except AdedError:  # it has no template, so there are no conversations
+        return ids
+    kept = answered(ids, script.opening, script.closing, separator_of(tokenizer, script))
+    if not kept.any():
+        return ids
+    ends = np.flatnonzero(kept & ~np.append(kept[1:], False))
+    return np.insert(ids[kept], np.cumsum(kept)[ends], separator)
 
 
 def _tokenized(paths: Sequence[str], tokenizer: Any, separator: int) -> np.ndarray:

@@ -6,6 +6,7 @@ nothing is drawn (greedy), a tree may also grow where the model is surest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ import numpy as np
 import torch
 
 from aded import choosing
+from aded.drafters.base import DrafterNeeds
 from aded.errors import AdedError
 from aded.lattice import Shape
+from aded.levels import level_seconds
 from aded.noise import exponentials, key_of, signed
 from aded.rejection import draft_key
 from aded.tree import DraftTree, Drawn
@@ -22,14 +25,17 @@ from aded.verify import SamplingSettings
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
+    from aded.session import TreeOutput
 
 
-MOST_WAITING = 32
+MOST_WAITING = 128
 """Committed tokens that are taken in by one pass; more are read like a prompt."""
 BEAM = 8
 """Nodes of a level that are expanded where a tree grows by certainty, and children of each."""
 FIRST_ROOM = 1024
 """Tokens behind the prompt that a cache has room for at first."""
+LOGITS, SUREST = DrafterNeeds(), DrafterNeeds(top_k=BEAM)
+"""What the two kinds of expansion read of a pass."""
 
 
 class Sampler:
@@ -89,6 +95,11 @@ class TreeRunner:
         self.draft, self._vocab_size = draft, min(vocab_size, draft.vocab_size)
         self._session: Any = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether no prompt has been read."""
+        return self._session is None
+
     def start(self, prompt: Sequence[int]) -> None:
         """Read a prompt."""
         self.close()
@@ -101,34 +112,43 @@ class TreeRunner:
             self._session.close()
             self._session = None
 
+    def prepare(self, context: np.ndarray, nodes: int, surest: bool) -> None:
+        """Do what ``expand`` or ``expand_surest`` to a tree of at most ``nodes`` nodes needs done outside all timing."""
+        self._make_room(context, nodes)
+        needs, held = SUREST if surest else LOGITS, self._session.length
+        if len(context) - held <= MOST_WAITING:
+            self._session.prepare_run(len(context) - held, needs, held)
+        sizes = self.draft.step_sizes
+        for size in sizes[: bisect_left(sizes, nodes) + 1]:
+            self._session.prepare_run(size, needs, len(context) - 1)
+
     @torch.inference_mode()
     def expand(self, context: np.ndarray, shape: Shape, sampler: Sampler) -> DraftTree:
         """Draft a tree of a shape behind the committed tokens, int ``[length]``, the root last."""
         levels = _Levels(shape, int(context[-1]))
         self._make_room(context, len(shape.parents))
-        logits = self._catch_up(context)
+        logits = self._catch_up(context, LOGITS).logits[-1:]
         for depth in range(1, levels.depth + 1):
             parents, width = levels.parents_at(depth)
             rows = logits[torch.from_numpy(parents).to(logits.device), : self._vocab_size]
             levels.add(depth, *sampler.draw(rows, min(width, rows.shape[1]), len(context) + depth - 1))
             if depth < levels.depth:
-                logits = self._session.run(levels.tree_so_far()).logits
+                logits = self._session.run(levels.tree_so_far(), LOGITS).logits
         return levels.tree(sampler)
 
-    @torch.inference_mode()
     def expand_surest(self, context: np.ndarray, budget: int, depth: int) -> DraftTree:
         """Draft the ``budget`` nodes of the highest joint probability that a beam search over ``depth`` levels finds.
 
         Of every level the surest nodes are expanded (as EAGLE-2 does, arXiv 2406.16858); all their children take part in it.
         """
-        beam = _Beam(int(context[-1]))
-        self._make_room(context, 1 + BEAM * depth)
-        logits = self._catch_up(context)
+        beam = _Beam(int(context[-1]), self._vocab_size)
+        self._make_room(context, beam_nodes(depth))
+        output, places = self._catch_up(context, SUREST), np.array([-1])
         for level in range(depth):
-            found = torch.stack([v.double() for v in choosing.top(logits[:, : self._vocab_size], BEAM)]).cpu().numpy()
-            beam.extend(found[0].astype(np.int64), found[1])
+            assert output.top_tokens is not None and output.top_probabilities is not None, "asked for"
+            beam.extend(output.top_tokens[places].astype(np.int64), output.top_probabilities[places])
             if level + 1 < depth:
-                logits = self._session.run(beam.expanded()).logits[torch.from_numpy(beam.places).to(logits.device)]
+                output, places = self._session.run(beam.expanded(), SUREST), beam.places
         return beam.best(budget)
 
     def _make_room(self, context: np.ndarray, nodes: int) -> None:
@@ -139,15 +159,35 @@ class TreeRunner:
             self._session = self.draft.session(2 * needed)
             self._session.prefill(context[:-1].tolist())
 
-    def _catch_up(self, context: np.ndarray) -> torch.Tensor:
-        """Take in what was committed since the last tree; the logits after the root, ``[1, vocab]``."""
+    def _catch_up(self, context: np.ndarray, needs: DrafterNeeds) -> TreeOutput:
+        """Take in what was committed since the last tree; what the model says, after the root in the last row."""
         session, waiting = self._session, context[self._session.length :].tolist()
         if len(waiting) > MOST_WAITING:
             session.prefill(waiting[:-1])
             waiting = waiting[-1:]
-        logits = session.run(DraftTree.chain(waiting[0], waiting[1:])).logits[len(waiting) - 1 :]
+        output = session.run(DraftTree.chain(waiting[0], waiting[1:]), needs)
         session.commit(range(len(waiting) - 1))
-        return logits
+        return output
+
+
+def beam_nodes(depth: int) -> int:
+    """Nodes that a search for the surest ones over so many levels passes through the model at most."""
+    return 1 + BEAM * max(depth - 1, 0)
+
+
+def level_cost(draft: TargetModel) -> float:
+    """Seconds that one more level of a search for the surest nodes takes (see ``aded.levels``)."""
+    runner = TreeRunner(draft, draft.vocab_size)
+
+    def make(context: np.ndarray, depth: int) -> None:
+        if runner.idle:
+            runner.start(context.tolist())
+        runner.expand_surest(context, BEAM * depth, depth)
+
+    try:
+        return level_seconds(draft, "tree", make)
+    finally:
+        runner.close()
 
 
 class _Beam:
@@ -157,14 +197,19 @@ class _Beam:
         places: where the newest expanded candidates are in the tree of all expanded ones, int64 ``[m]``.
     """
 
-    def __init__(self, root: int) -> None:
+    def __init__(self, root: int, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
         self._tokens, self._parents = np.array([root]), np.array([-1])
         self._prior, self._joint = np.array([np.nan]), np.array([1.0])
         self._expanded = self._newest = np.array([0])
         self.places = np.array([0])
 
     def extend(self, tokens: np.ndarray, probabilities: np.ndarray) -> None:
-        """Take in the children of the newest expanded candidates, ``[m, children]`` each, and expand the surest of them."""
+        """Take in the children of the newest expanded candidates, ``[m, children]`` each, and expand the surest of them.
+
+        One outside the target's vocabulary has no probability.
+        """
+        probabilities = np.where(tokens < self._vocab_size, probabilities, 0.0)
         first, parents = len(self._tokens), np.repeat(self._newest, tokens.shape[1])
         self._tokens, self._parents = np.append(self._tokens, tokens), np.append(self._parents, parents)
         self._prior = np.append(self._prior, probabilities)
@@ -179,7 +224,8 @@ class _Beam:
 
     def best(self, budget: int) -> DraftTree:
         """The tree of the surest candidates; a parent is never less sure than its child."""
-        return self._part(np.sort(np.argsort(-self._joint, kind="stable")[:budget]))
+        best = np.argsort(-self._joint, kind="stable")[:budget]
+        return self._part(np.sort(best[self._joint[best] > 0]))
 
     def _part(self, chosen: np.ndarray) -> DraftTree:
         place = np.searchsorted(chosen, self._parents[chosen])

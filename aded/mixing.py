@@ -2,7 +2,7 @@
 
 A lattice guesses the token of every depth from the target's hidden state (Medusa's heads); it is good near the root and cannot
 know which path it is on. The matrix knows the path, and cannot know more than the last few tokens. A successor's probability is
-``share * lattice + (1 - share) * matrix``, with a share for every depth and for how certain the matrix is; shares are
+``share * lattice + (1 - share) * matrix``, with a share for every depth and for how certain each of both is; shares are
 learned from the tokens that the target wrote, by one step of expectation maximisation each.
 """
 
@@ -17,11 +17,14 @@ from aded.overlay import add, keep_best
 
 KINDS = 6
 """How certain a matrix is: no successor known, then by its best one's probability."""
-FIRST_SHARES = (0.9, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""First guess at the lattice's share at the first depth, by kind."""
-DEEPER = 0.7
-"""What is left of that guess one level deeper; where the matrix knows nothing, all of it."""
-EVIDENCE = 10.0
+LATTICE_KINDS = 4
+"""How certain a lattice is of a depth, by its best guess's probability."""
+LATTICE_BOUNDS = (0.25, 0.5, 0.8)
+BY_DEPTH = (0.5, -0.3, -0.8, -1.2)
+BY_LATTICE = (-0.5, 0.0, 0.5, 1.0)
+BY_MATRIX = (3.0, 0.5, 0.0, -0.5, -1.0, -2.0)
+"""First guess at the lattice's share: the log-odds are the sum of one of each, fitted to what a model wrote itself."""
+EVIDENCE = 30.0
 """Tokens that a first guess is worth."""
 UNKNOWN = 1e-6
 """Probability of a token that an opinion does not name."""
@@ -47,21 +50,32 @@ class Shares:
     """The lattice's shares, learned. ``depths``: of the lattice."""
 
     def __init__(self, depths: int) -> None:
-        first = np.array(FIRST_SHARES) * DEEPER ** np.arange(depths)[:, None]
-        first[:, 0] = FIRST_SHARES[0]
-        self._right, self._asked = EVIDENCE * first, np.full((depths, KINDS), EVIDENCE)
+        at = np.minimum(np.arange(depths), len(BY_DEPTH) - 1)
+        odds = np.array(BY_DEPTH)[at, None, None] + np.array(BY_LATTICE)[:, None] + np.array(BY_MATRIX)
+        self._right = EVIDENCE / (1.0 + np.exp(-odds))
+        self._asked = np.full(odds.shape, EVIDENCE)
 
     @property
     def values(self) -> np.ndarray:
-        """Float64 ``[depths, KINDS]``."""
+        """Float64 ``[depths, LATTICE_KINDS, KINDS]``."""
         return self._right / self._asked
 
-    def learn(self, depth: int, kind: int, lattice: float, matrix: float) -> None:
+    def at(self, probabilities: np.ndarray) -> np.ndarray:
+        """The shares of a lattice whose guesses have these probabilities, ``[depths, ranks]``: float64 ``[depths, KINDS]``."""
+        return self.values[np.arange(len(probabilities)), lattice_kinds(probabilities)]
+
+    def learn(self, depth: int, lattice_kind: int, kind: int, lattice: float, matrix: float) -> None:
         """Take in what both opinions gave to the token that came at a depth (0 is right below the root)."""
-        share = self._right[depth, kind] / self._asked[depth, kind]
+        place = depth, lattice_kind, kind
+        share = self._right[place] / self._asked[place]
         of_lattice, of_matrix = share * max(lattice, UNKNOWN), (1 - share) * max(matrix, UNKNOWN)
-        self._right[depth, kind] += of_lattice / (of_lattice + of_matrix)
-        self._asked[depth, kind] += 1
+        self._right[place] += of_lattice / (of_lattice + of_matrix)
+        self._asked[place] += 1
+
+
+def lattice_kinds(probabilities: np.ndarray) -> np.ndarray:
+    """The kind of a lattice's opinion at each depth: of guesses' probabilities ``[depths, ranks]``, int64 ``[depths]``."""
+    return np.searchsorted(LATTICE_BOUNDS, probabilities[:, 0], side="right")
 
 
 @njit(cache=True)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from aded import choosing
+from aded.attention import of_any_length
 from aded.cache import KVCache
 from aded.captured import StepKind, keys_of, read_verdict
 from aded.drafters.base import DrafterNeeds, StateReader
@@ -100,7 +101,12 @@ class TargetSession:
         if self.target.pool is None:
             hidden = needs.hidden or needs.reader is not None
             return self._with_top(self.forward_tree(tree, hidden), needs.top_k)
-        return self._run_step(tree, StepKind(None, needs.hidden, min(needs.top_k, self.target.vocab_size)), None)[0]
+        return self._run_step(tree, self._kind_alone(needs), None)[0]
+
+    def prepare_run(self, nodes: int, needs: DrafterNeeds, committed: int) -> None:
+        """Capture what ``run`` is going to need for a tree of ``nodes`` nodes over ``committed`` tokens."""
+        if self.target.pool is not None:
+            self.target.pool.step(self.cache, nodes, self._kind_alone(needs), committed)
 
     def rewind(self, length: int) -> None:
         """Drop the keys and values of all tokens from ``length`` on."""
@@ -155,6 +161,10 @@ class TargetSession:
         tokens, probabilities = choosing.top(output.logits, k)
         return replace(output, top_tokens=tokens.cpu().numpy().astype(np.int32), top_probabilities=probabilities.cpu().numpy())
 
+    def _kind_alone(self, needs: DrafterNeeds) -> StepKind:
+        """What a step without a verdict shall hold."""
+        return StepKind(None, needs.hidden, min(needs.top_k, self.target.vocab_size))
+
     def _kind(self, rule: Rule, needs: DrafterNeeds, tree: DraftTree) -> StepKind:
         """What a step shall hold: a reader only if the verdict is there too, else the hidden states for it to read after."""
         top_k = min(needs.top_k, self.target.vocab_size)
@@ -182,7 +192,8 @@ class TargetSession:
         mask = target.masks.growing(ancestors, positions, past)
         ids = torch.from_numpy(tokens)[None].to(target.device)
         where = None if self._plain else torch.from_numpy(positions.astype(np.int64))[None].to(target.device)
-        return target.run(ids, where, mask, self.cache, hidden, keep)
+        with of_any_length(target.device):
+            return target.run(ids, where, mask, self.cache, hidden, keep)
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from aded import draft_model, parts
-from aded.chains import ChainPool, level_seconds
+from aded.chains import ChainPool, level_cost
 from aded.errors import AdedError
 from aded.heads import HeadReader, reader_for
 from aded.shaping import Cost
@@ -56,7 +56,7 @@ def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
         raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
     pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
     pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
-    level = level_seconds(pool)
+    level = level_cost(pool)
     return SpeculativeDrafter(pool, _passes(model), lambda context, nodes: np.full(nodes, level), **rest)
 
 
@@ -64,18 +64,16 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
     from aded.drafters.specinfer import SpecInferDrafter
     from aded.drafters.speculative import check_verification
     from aded.expansion import TreeRunner
+    from aded.expansion import level_cost as tree_level
 
     drafts, rest = _drafts(model, options)
     verification = rest.pop("verification", "rejection")
     check_verification(verification)
     branching = _numbers(rest.pop("branching", ""))
-    passes = [_passes(draft) for draft in drafts]
-
-    def level(context: int, nodes: int) -> np.ndarray:
-        return np.sum([cost(context, nodes) for cost in passes], axis=0)
-
     runners = [TreeRunner(draft, model.vocab_size) for draft in drafts]
-    return SpecInferDrafter(runners, _passes(model), level, verification == "coupled", branching=branching, **rest)
+    level = sum(tree_level(draft) for draft in drafts)
+    costs = _passes(model), lambda context, nodes: np.full(nodes, level)
+    return SpecInferDrafter(runners, *costs, verification == "coupled", branching=branching, **rest)
 
 
 def no_heads(model: TargetModel) -> str | None:

@@ -87,11 +87,18 @@ def test_no_lattice_changes_nothing(source):
 def test_shares_go_to_the_opinion_that_is_right():
     shares = Shares(3)
     for _ in range(300):
-        shares.learn(0, 3, lattice=0.6, matrix=0.05)
-        shares.learn(1, 3, lattice=0.0, matrix=0.4)
-    assert shares.values[0, 3] > 0.9
-    assert shares.values[1, 3] < 0.1
+        shares.learn(0, 2, 3, lattice=0.6, matrix=0.05)
+        shares.learn(1, 2, 3, lattice=0.0, matrix=0.4)
+    assert shares.values[0, 2, 3] > 0.9
+    assert shares.values[1, 2, 3] < 0.1
     assert shares.values[2].tolist() == Shares(3).values[2].tolist()
+
+
+def test_a_lattice_has_the_shares_of_how_sure_it_is_at_each_depth():
+    shares = Shares(3)
+    shares.learn(1, 3, 2, lattice=0.9, matrix=0.0)
+    found = shares.at(np.array([[0.1, 0.05], [0.8, 0.1], [0.49, 0.2]]))
+    assert found.tolist() == [shares.values[0, 0].tolist(), shares.values[1, 3].tolist(), shares.values[2, 1].tolist()]
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}])

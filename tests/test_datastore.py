@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from aded import cli
+from aded.batched import Script
 from aded.corpus import load_tokenizer
-from aded.datastore import Datastore
+from aded.datastore import Datastore, _answers
 from aded.errors import AdedError
 from aded.tokens import tokenizer_fingerprint
 
@@ -55,6 +57,25 @@ def test_matches_are_all_ends_that_stand_in_the_corpus(seed: int) -> None:
         for length, low, high in matches:
             places = store.places(low, high, length, 10_000)
             assert sorted(places.tolist()) == [i + length for i in stands_at(text, context[-length:])]
+
+
+def test_a_compact_file_is_a_third_and_the_same_datastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
+    store = Datastore.build(np.array(corpus(length=20_000)), **KNOWN)
+    store.save(tmp_path / "whole")
+    store.save(tmp_path / "compact", compact=True)
+    assert (tmp_path / "compact").stat().st_size < 0.34 * (tmp_path / "whole").stat().st_size
+    first, again = (Datastore.load(tmp_path / "compact") for _ in range(2))
+    for loaded in (first, again):
+        assert np.array_equal(loaded.suffixes, store.suffixes)
+        assert loaded.summary() == store.summary()
+    assert isinstance(again.suffixes, np.memmap) or isinstance(again.suffixes.base, np.memmap)
+    kept = next((tmp_path / "cache" / "datastores").iterdir())
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert np.array_equal(Datastore.load(tmp_path / "compact").suffixes, store.suffixes)
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "file"))
+    assert np.array_equal(Datastore.load(tmp_path / "compact").suffixes, store.suffixes)
 
 
 def test_of_too_many_places_an_even_part_is_taken() -> None:
@@ -136,6 +157,14 @@ def test_the_command_builds_from_texts_and_token_ids(tmp_path: Path, capsys, mod
     capsys.readouterr()
     assert cli.main(["datastore", "show", str(tmp_path / "a")]) == 0
     assert "tokens: 4" in capsys.readouterr().out
+
+
+def test_of_conversations_the_answers_alone_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = SimpleNamespace(all_special_ids=[0, 7, 10], eos_token_id=2)
+    monkeypatch.setattr("aded.selfwriting.script_of", lambda tokenizer: Script((7, 8, 9), (10, 11)))
+    text = [7, 8, 9, 20, 21, 10, 11, 30, 31, 2, 0, 7, 8, 9, 22, 10, 11, 33, 7, 8, 9, 5, 10, 11, 34, 35]
+    assert _answers(np.array(text), tokenizer, 0).tolist() == [30, 31, 2, 0, 33, 0, 34, 35, 0]
+    assert _answers(np.array([5, 6, 0]), tokenizer, 0).tolist() == [5, 6, 0]
 
 
 def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path, monkeypatch, model_folder: str) -> None:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch.nn import functional
 
 from aded import cli, heads
-from aded.batched import Script
+from aded.conversations import answered
 from aded.draft_model import load as load_draft
 from aded.errors import AdedError
 from aded.train import command, data, loop
@@ -162,7 +162,6 @@ def conversation(question, answer):
 
 def test_only_answers_of_conversations_count():
     """Against what each conversation was put together from: separated, run together, with marks cut off, and text without any."""
-    script = Script(OPENING, CLOSING)
     parts = [
         conversation([20, 21], [30, 31, 2]),
         ([SEPARATOR], [False]),
@@ -170,9 +169,9 @@ def test_only_answers_of_conversations_count():
         conversation([23, 7], [33]),
     ]
     ids, counts = (list(itertools.chain.from_iterable(column)) for column in zip(*parts))
-    assert data.answered(np.array(ids), script, SEPARATOR).tolist() == counts
-    assert data.answered(np.array(ids[4:]), script, SEPARATOR).tolist() == counts[4:]
-    assert not data.answered(np.array([20, 21, 8, 9, 11]), script, SEPARATOR).any()
+    assert answered(np.array(ids), OPENING, CLOSING, SEPARATOR).tolist() == counts
+    assert answered(np.array(ids[4:]), OPENING, CLOSING, SEPARATOR).tolist() == counts[4:]
+    assert not answered(np.array([20, 21, 8, 9, 11]), OPENING, CLOSING, SEPARATOR).any()
     assert data.answers(np.array([5, 6]), tiny_target()).counts.tolist() == [True, True]
 
 

@@ -16,7 +16,7 @@ from aded import search
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, DrafterNeeds, Outcome
 from aded.heads import Guesses, HeadReader
-from aded.mixing import Lattice, Shares, kind_of
+from aded.mixing import Lattice, Shares, kind_of, lattice_kinds
 from aded.overlay import make_room, successors
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
@@ -66,14 +66,15 @@ class AdedMedusaDrafter(AdedDrafter):
     def _search(self, context: Context, budget: int) -> DraftTree:
         if self._guesses is None or budget == 1:
             return super()._search(context, budget)
-        lattice = Lattice(self._guesses.tokens, self._guesses.probabilities, self._shares.values)
+        lattice = Lattice(self._guesses.tokens, self._guesses.probabilities, self._shares.at(self._guesses.probabilities))
         return search.best_first(replace(self._source, lattice=lattice), self._newest(context), self._limits(budget))
 
     def _learn_shares(self, outcome: Outcome, guesses: Guesses) -> None:
         arrays, keep = (self._base.arrays, self._overlay.arrays), self.options.successors
+        sure = lattice_kinds(guesses.probabilities)
         opinions = _opinions(*arrays, guesses.tokens, guesses.probabilities, *self._emitted(outcome), keep)
         for depth, (kind, lattice, matrix) in enumerate(zip(*opinions)):
-            self._shares.learn(depth, kind, lattice, matrix)
+            self._shares.learn(depth, sure[depth], kind, lattice, matrix)
 
     def _warm_up(self) -> None:
         super()._warm_up()

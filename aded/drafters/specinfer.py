@@ -8,7 +8,7 @@ import numpy as np
 
 from aded.drafters.base import Context, Drafter, Explanation, Outcome
 from aded.errors import AdedError
-from aded.expansion import Sampler, TreeRunner
+from aded.expansion import Sampler, TreeRunner, beam_nodes
 from aded.lattice import Shape
 from aded.merging import merge
 from aded.shaping import Cost, ShapePolicy
@@ -60,11 +60,18 @@ class SpecInferDrafter(Drafter):
         for runner in self._runners:
             runner.start(prompt)
 
+    def prepare(self, context: Context, budget: int) -> None:
+        shape = self._shape(context, budget)
+        if len(shape.parents) > 1:
+            nodes = beam_nodes(int(shape.depths.max())) if self._by_certainty else len(shape.parents)
+            for runner in self._runners:
+                runner.prepare(context.tokens, nodes, self._by_certainty)
+
     def propose(self, context: Context, budget: int) -> DraftTree:
         shape = self._shape(context, budget)
         if len(shape.parents) == 1:
             return DraftTree.root_only(context.root)
-        if self._sampler.settings.greedy and not self.branching:
+        if self._by_certainty:
             nodes, depth = self._nodes(budget), int(shape.depths.max())
             return merge([runner.expand_surest(context.tokens, nodes, depth) for runner in self._runners])
         return merge([runner.expand(context.tokens, shape, self._sampler) for runner in self._runners])
@@ -86,6 +93,10 @@ class SpecInferDrafter(Drafter):
             "replacement": self.replacement,
             "branching": list(self.branching) or "what pays",
         }
+
+    @property
+    def _by_certainty(self) -> bool:
+        return self._sampler.settings.greedy and not self.branching
 
     def _nodes(self, budget: int) -> int:
         """Of each model's tree, the root included."""

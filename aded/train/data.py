@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from aded import corpus
+from aded import conversations, corpus
 from aded.errors import AdedError
 from aded.replay import read_records
 from aded.weights import Progress
 
 if TYPE_CHECKING:
-    from aded.batched import Script
     from aded.model import TargetModel
 
 SELF = "self"
@@ -180,26 +179,8 @@ def answers(ids: np.ndarray, target: TargetModel) -> Text:
         script = script_of(target.tokenizer)
     except AdedError:  # it has no template, so there are no conversations
         return Text.plain(ids)
-    counts = answered(ids, script, separator_of(target.tokenizer, script))
+    counts = conversations.answered(ids, script.opening, script.closing, separator_of(target.tokenizer, script))
     return Text(ids.astype(np.int64), counts) if counts.any() else Text.plain(ids)
-
-
-def answered(ids: np.ndarray, script: Script, separator: int) -> np.ndarray:
-    """Which tokens are an answer's: from behind the script's closing to its next opening or the separator; bool ``[n]``."""
-    change = np.zeros(len(ids) + 1, dtype=np.int8)  # 1: an answer begins here, -1: none goes on
-    change[:-1][ids == separator] = -1
-    change[_found(ids, script.opening)] = -1
-    change[_found(ids, script.closing) + len(script.closing)] = 1
-    last = np.maximum.accumulate(np.where(change != 0, np.arange(len(change)), 0))
-    return (change[last] == 1)[:-1]
-
-
-def _found(ids: np.ndarray, sequence: Sequence[int]) -> np.ndarray:
-    """Where a token sequence begins, int64 ``[k]``."""
-    places = np.flatnonzero(ids[: max(len(ids) - len(sequence) + 1, 0)] == sequence[0])
-    for offset, token in enumerate(sequence):
-        places = places[ids[places + offset] == token]
-    return places
 
 
 def _check(ids: np.ndarray, target: TargetModel) -> None:

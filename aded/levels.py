@@ -1,0 +1,55 @@
+"""What one more level of a draft costs where a model drafts it: measured once on this model and device, then kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aded.errors import AdedError
+from aded.trace import write_atomically
+from aded.weights import cache_folder
+
+if TYPE_CHECKING:
+    from aded.model import TargetModel
+
+MEASURED_CONTEXT, MEASURED_LEVELS, MEASURED_RUNS = 256, (2, 8), 8
+
+
+def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int], object]) -> float:
+    """Seconds that one more level takes, all that the host does for it included.
+
+    Args:
+        draft: the draft model.
+        kind: of drafts, a word: each has a figure of its own in the cache folder.
+        make: drafts so many levels behind a text of token ids, int32 ``[n]``.
+    """
+    path = cache_folder() / "costs" / f"{draft.cost_fingerprint}-{kind}.json"
+    try:
+        if (seconds := float(json.loads(path.read_text())["level"])) > 0:
+            return seconds
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not measured yet, or a damaged file: measure
+    seconds = _measured(draft, make)
+    with contextlib.suppress(OSError, AdedError):  # a cache that cannot be written costs a measurement at the next start
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"level": seconds}).encode())
+    return seconds
+
+
+def _measured(draft: TargetModel, make: Callable[[np.ndarray, int], object]) -> float:
+    text = (np.arange(3, 3 + min(MEASURED_CONTEXT, draft.context_limit // 2)) % draft.vocab_size).astype(np.int32)
+    least = {}
+    for levels in MEASURED_LEVELS:
+        times = []
+        for _ in range(MEASURED_RUNS):
+            started = time.perf_counter()
+            make(text, levels)
+            times.append(time.perf_counter() - started)
+        least[levels] = min(times)
+    few, many = MEASURED_LEVELS
+    return max((least[many] - least[few]) / (many - few), 1e-7)
