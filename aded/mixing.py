@@ -20,9 +20,9 @@ KINDS = 6
 LATTICE_KINDS = 4
 """How certain a lattice is of a depth, by its best guess's probability."""
 LATTICE_BOUNDS = (0.25, 0.5, 0.8)
-BY_DEPTH = (0.5, -0.3, -0.8, -1.2)
-BY_LATTICE = (-0.5, 0.0, 0.5, 1.0)
-BY_MATRIX = (3.0, 0.5, 0.0, -0.5, -1.0, -2.0)
+BY_DEPTH = (0.5, -0.4, -0.4, -0.5)
+BY_LATTICE = (-2.1, -1.0, 0.1, 2.3)
+BY_MATRIX = (2.6, 0.8, 0.5, -0.1, -1.1, -3.4)
 """First guess at the lattice's share: the log-odds are the sum of one of each, fitted to what a model wrote itself."""
 EVIDENCE = 30.0
 """Tokens that a first guess is worth."""
