@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -106,7 +105,7 @@ class FixedBudget:
         """What was allowed, and why."""
         return self._budget
 
-    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float, host: float) -> None:
+    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float) -> None:
         """Nothing is learned."""
 
 
@@ -117,21 +116,23 @@ class AutomaticBudget:
         cap: nodes to ask the drafter for next; 1 spares the drafting itself while it does not pay.
     """
 
-    PATIENCE = 4  # plain steps in a row before drafting is tried less and less often
+    PATIENCE = 4  # drafts in a row that have not paid before drafting is tried less and less often
     LONGEST_PAUSE = 128
+    RECENT = 10  # drafts whose gain counts
+    WORST = 3.0  # plain steps: a step that took longer, so much longer did, says that the machine was busy
     FORGET = 0.95  # weight of the past in the running throughput, by step
-    HOST_STEPS = 9  # drafts whose middle time is what making one takes: a single slow one says nothing of the next
 
     def __init__(self, cost: StepCost, curve: AcceptanceCurve | None = None, largest: int = LARGEST) -> None:
         """``curve``: what earlier decodes have learned, continued here."""
         self.cost = cost
         self.largest = self.cap = largest
         self.curve = curve or AcceptanceCurve()
-        self._host_seconds: deque[float] = deque(maxlen=self.HOST_STEPS)
         self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and tried, for drafters that give no probabilities
         self._tokens = self._seconds = 0.0
-        self._plain_steps = 0
-        self._pause = self._drawn = 0
+        self._gain, self._tries = 0.0, 0  # of the newest drafts over plain steps, in tokens a step
+        self._pause, self._next_pause = 0, self.PATIENCE
+        self._drawn = 0
+        self._plain_seconds: float | None = None  # of a plain step here, where a draft was made
         self._tables: dict[int, np.ndarray] = {}
         self._last: tuple[int, np.ndarray, np.ndarray, float] | None = None
 
@@ -140,13 +141,16 @@ class AutomaticBudget:
 
         To drop what was drawn for its small probability would be to draw from something else than the draft says.
         """
-        self._last, self._drawn = None, len(tree) if tree.drawn is not None else 0
-        if len(tree) == 1 or self._drawn:
+        self._last, self._drawn, self._plain_seconds = None, len(tree) if tree.drawn is not None else 0, None
+        if len(tree) == 1:
             return tree
         seconds = self._table(context, len(tree))
+        self._plain_seconds = float(seconds[0])
+        if self._drawn:
+            return tree
         rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
         n, order, gain = _choose(
-            tree.parents, self.prior(tree), tree.required, self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate, self._host()
+            tree.parents, self.prior(tree), tree.required, self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate
         )
         self._last = (n, gain, seconds, rate)
         return tree if n == len(tree) else tree.select(np.sort(order[:n]))
@@ -161,14 +165,13 @@ class AutomaticBudget:
         n, gain, seconds, rate = self._last
         return Budget(n, _why(n, gain, seconds, rate))
 
-    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float, host: float) -> None:
-        """Learn from a step: its verified draft, the accepted path, the tokens it wrote, its seconds, and those of drafting."""
+    def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float) -> None:
+        """Learn from a step: its verified draft, the accepted path, the tokens it wrote, and its seconds, drafting included."""
         self._tokens = self.FORGET * self._tokens + emitted
         self._seconds = self.FORGET * self._seconds + seconds
-        self._plan(len(tree))
+        self._plan(emitted, seconds)
         if len(tree) == 1:
             return
-        self._host_seconds.append(host)
         accepted = np.asarray(path, dtype=np.int64)
         _learn(tree.parents, self.prior(tree), tree.required, accepted, self.curve.counts, self._by_depth)
 
@@ -179,27 +182,25 @@ class AutomaticBudget:
             prior = (self._by_depth[:, 0] / self._by_depth[:, 1])[np.minimum(tree.depths, len(self._by_depth) - 1)]
         return prior
 
-    def _host(self) -> float:
-        """Seconds that making a draft takes."""
-        times = sorted(self._host_seconds)
-        return times[len(times) // 2] if times else 0.0
-
     def _table(self, context: int, nodes: int) -> np.ndarray:
         place = context // 32
         if place not in self._tables or len(self._tables[place]) < nodes:
             self._tables[place] = self.cost.table(32 * place + 16, max(self.largest, nodes))
         return self._tables[place]
 
-    def _plan(self, nodes: int) -> None:
-        """While drafts do not pay, spare making them: ever longer pauses between tries."""
-        if nodes > 1:
-            self._plain_steps = self._pause = 0
-        else:
-            self._plain_steps += 1
-            if self._pause > 0:
-                self._pause -= 1
-            elif self._plain_steps >= self.PATIENCE:
-                self._pause = min(self.LONGEST_PAUSE, self._plain_steps)
+    def _plan(self, emitted: int, seconds: float) -> None:
+        """While drafts do not pay for their making and verification, spare them: ever longer pauses between tries."""
+        if self._pause > 0:
+            self._pause -= 1
+        elif self._plain_seconds is not None:
+            self._tries += 1
+            gain = emitted - min(seconds / self._plain_seconds, emitted + self.WORST)
+            self._gain += (gain - self._gain) / min(self._tries, self.RECENT)
+            if self._gain > 0 and self._tries >= self.RECENT:
+                self._next_pause = self.PATIENCE
+            elif self._gain <= 0 and self._tries >= self.PATIENCE:
+                self._pause, self._next_pause = self._next_pause, min(self.LONGEST_PAUSE, 2 * self._next_pause)
+                self._tries = 0
         self.cap = 1 if self._pause else self.largest
 
 
@@ -252,7 +253,7 @@ def _joint(parents, prior):
 
 
 @njit(cache=True)
-def _choose(parents, prior, required, counts, weight, seconds, rate, host):
+def _choose(parents, prior, required, counts, weight, seconds, rate):
     """Nodes to keep, all nodes from the most to the least probable (parents first), and what each of those brings.
 
     The root and the required nodes come first and are always kept; they bring nothing now.
@@ -263,11 +264,11 @@ def _choose(parents, prior, required, counts, weight, seconds, rate, host):
     overall = _ratio(counts, weight)
     gain = np.ones(len(parents))
     gain[1 : required + 1] = 0.0
-    best, value, total = required + 1, 1.0 - rate * (seconds[required] + (host if required else 0.0)), 1.0
+    best, value, total = required + 1, 1.0 - rate * seconds[required], 1.0
     for i in range(required + 1, len(parents)):
         gain[i] = _calibrated(joint[order[i]], counts, overall, weight)
         total += gain[i]
-        worth = total - rate * (seconds[i] + host)  # a draft must pay for its making too
+        worth = total - rate * seconds[i]
         if worth > value:
             best, value = i + 1, worth
     return best, order, gain
@@ -294,7 +295,7 @@ def warm_up() -> None:
     for columns in ({}, {"prior": np.array([np.nan, 0.5])}):
         tree = DraftTree(np.array([0, 1]), np.array([-1, 0]), columns)
         policy.trim(tree, 1)
-        policy.observe(tree, [0, 1], 2, 1.0, 0.0)
+        policy.observe(tree, [0, 1], 2, 1.0)
     AcceptanceCurve()(np.array([0.5]))
 
 

@@ -189,7 +189,7 @@ class Decoder:
         before = self._recorder.before(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(outcome)
-            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()), seconds["draft"])
+            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
         step = self._recorder.step(len(self._steps), outcome, verdict, pieces, budget, Seconds(**seconds), output.logits, before)
         self.clock += step.seconds.total

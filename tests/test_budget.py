@@ -65,7 +65,7 @@ def run_steps(policy, accept, steps=600, draft_cost=0.03):
         kept = policy.trim(tree, 300)
         path = accept(kept, rng)
         spent += float(policy.cost.table(300, 64)[len(kept) - 1])
-        policy.observe(kept, path, len(path), spent, draft_cost if kept.drafted else 0.0)
+        policy.observe(kept, path, len(path), spent)
         seconds, tokens = seconds + spent, tokens + len(path)
     return seconds, tokens
 
@@ -155,5 +155,27 @@ def test_required_nodes_are_kept_and_the_best_of_the_others_with_them(seed):
 def test_the_curve_does_not_count_required_nodes():
     policy = AutomaticBudget(LINEAR)
     tree = DraftTree(np.arange(4), np.array([-1, 0, 0, 1]), {"prior": np.array([np.nan, 0.5, 0.5, 0.5])}, required=2)
-    policy.observe(tree, [0, 1, 3], 3, 1.0, 0.0)
+    policy.observe(tree, [0, 1, 3], 3, 1.0)
     assert policy.curve.counts.sum(axis=1).tolist() == [0.25, 1.0]
+
+
+def test_a_drafter_that_often_is_unsure_but_pays_is_not_paused():
+    """Half of the drafts are cut to nothing, five in a row; the others bring three tokens a step."""
+    policy, paused = AutomaticBudget(FREE), 0
+    for step in range(400):
+        unsure = step % 10 < 5
+        paused += policy.cap == 1
+        tree = DraftTree(np.arange(4), np.arange(-1, 3), {"prior": np.array([np.nan, *[0.02 if unsure else 0.9] * 3])})
+        kept = policy.trim(tree, 300) if policy.cap > 1 else DraftTree.root_only(0)
+        path = [0] if unsure or len(kept) == 1 else [0, 1, 2]
+        policy.observe(kept, path, len(path), 1.1 if policy.cap > 1 else 1.0)
+    assert paused < 20
+
+
+def test_one_slow_step_pauses_nothing():
+    policy = AutomaticBudget(FREE)
+    tree = DraftTree(np.arange(3), np.arange(-1, 2), {"prior": np.array([np.nan, 0.9, 0.9])})
+    for step in range(40):
+        policy.trim(tree, 300)
+        policy.observe(tree, [0, 1, 2], 3, 100.0 if step == 20 else 1.1)
+        assert policy.cap > 1
