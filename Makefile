@@ -1,13 +1,15 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
 # make test  set everything up and run every test that needs no GPU
-# make check formatting, lint and types
+# make check formatting, lint, types, and what is known of faults in what is installed
+# make space the folder of a Space, in build/space, assembled and checked
+# make audit the last of these, as a test
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test check format browser clean
+.PHONY: run test check audit format browser space clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/python -m aded fetch || echo "the model is not here yet: the page shows recorded runs until it can be had"
@@ -21,10 +23,18 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	-$(BIN)/python tests/audit.py
+
+audit: $(VENV)/dev.stamp
+	$(BIN)/python tests/audit.py
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+space: $(VENV)/run.stamp
+	rm -rf build/space
+	$(BIN)/python -m ui.space --out build/space
 
 browser: $(VENV)/dev.stamp
 	sh tests/install_browser.sh $(BIN)/python

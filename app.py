@@ -14,19 +14,39 @@ from aded.cli import Parser
 from aded.errors import AdedError
 
 HOST, PORT = "127.0.0.1", 7860
+LARGEST = 1_000_000
+SPACES = "https://huggingface.co"
+"""Who shows a Space in a frame; the default where the environment says that this is one (SPACE_ID)."""
+NUMBERS = {
+    "queue_size": (32, 0, "runs that may wait for the model at once, of all visitors together"),
+    "at_once": (4, 1, "runs that take turns on the model"),
+    "max_new_tokens": (512, 1, "most tokens that a lane may write"),
+    "max_prompt": (20_000, 1, "most characters of a prompt"),
+    "run_seconds": (300, 1, "seconds of the model that a run may take, those of others not counted"),
+    "session_limit": (0, 0, "tokens that a session may have written within an hour; 0 for any number"),
+}
+"""Options that are whole numbers: default, least value, meaning. ADED_QUEUE_SIZE and so on may set defaults too."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line; the environment variables GRADIO_SERVER_NAME and GRADIO_SERVER_PORT are its defaults."""
+    """The command line; its defaults come from GRADIO_SERVER_NAME, GRADIO_SERVER_PORT and ADED_… in the environment."""
+    known = os.environ.get
     parser = Parser(prog="app.py", description="ADED Explorer: speculative decoding on a real model, step by step.")
-    parser.add_argument(
-        "--host", default=os.environ.get("GRADIO_SERVER_NAME") or HOST, help="address to listen on (default: %(default)s)"
+    add = parser.add_argument
+    add("--host", default=known("GRADIO_SERVER_NAME") or HOST, help="address to listen on (default: %(default)s)")
+    add("--port", default=known("GRADIO_SERVER_PORT") or str(PORT), help="port (default: %(default)s)")
+    add(
+        "--model", default=known("ADED_MODEL") or "default", metavar="SPEC", help="'default', a hub id, a folder, or a .gguf file"
     )
-    parser.add_argument("--port", default=os.environ.get("GRADIO_SERVER_PORT") or str(PORT), help="port (default: %(default)s)")
-    parser.add_argument("--model", default="default", metavar="SPEC", help="'default', a hub id, a folder, or a .gguf file")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
-    parser.add_argument("--no-browser", action="store_true", help="do not open the browser")
+    add("--allow-models", default=known("ADED_ALLOW_MODELS") or "", metavar="SPEC,…", help="further models for programs to use")
+    add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    add("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
+    for name, (default, _, words) in NUMBERS.items():
+        value = known(f"ADED_{name.upper()}") or str(default)
+        add(f"--{name.replace('_', '-')}", default=value, metavar="N", help=f"{words} (default: %(default)s)")
+    framed = known("ADED_FRAME_ANCESTORS") or (SPACES if known("SPACE_ID") else "")
+    add("--frame-ancestors", default=framed, metavar="URL,…", help="sites that may show the page in a frame")
+    add("--no-browser", action="store_true", help="do not open the browser")
     return parser.parse_args(arguments)
 
 
@@ -34,17 +54,54 @@ def check(options: argparse.Namespace) -> int:
     """The port as a number, after all that can be known before anything heavy starts.
 
     Raises:
-        AdedError: a wrong port, a missing folder or file, an unknown device or dtype, an address that cannot be had.
+        AdedError: a wrong number, a missing folder or file, an unknown device or dtype, an address that cannot be had.
     """
     if not re.fullmatch("[0-9]{1,5}", options.port) or not 0 < int(options.port) < 65536:
         raise AdedError(f"port is '{options.port}'; give a number from 1 to 65535")
-    _check_model(options.model)
+    for spec in models_of(options):
+        _check_model(spec)
+    limits_of(options)
+    frames_of(options)
     if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", options.device):
         raise AdedError(f"unknown device '{options.device}'; give auto, cpu, cuda or cuda:N")
     if options.dtype not in ("auto", "float32", "bfloat16", "float16"):
         raise AdedError(f"unknown dtype '{options.dtype}'; give auto, float32, bfloat16 or float16")
     _check_address(options.host, int(options.port))
     return int(options.port)
+
+
+def models_of(options: argparse.Namespace) -> list[str]:
+    """The page's model, then those that programs may name too."""
+    further = [spec.strip() for spec in options.allow_models.split(",") if spec.strip()]
+    return [options.model, *(spec for spec in dict.fromkeys(further) if spec != options.model)]
+
+
+def limits_of(options: argparse.Namespace) -> dict[str, int]:
+    """The limits as numbers.
+
+    Raises:
+        AdedError: one is not a whole number, or too small.
+    """
+    found = {}
+    for name, (_, least, _) in NUMBERS.items():
+        text = getattr(options, name)
+        if not re.fullmatch("[0-9]{1,7}", text) or not least <= int(text) <= LARGEST:
+            raise AdedError(f"{name.replace('_', ' ')} is '{text}'; give a whole number from {least} to {LARGEST}")
+        found[name] = int(text)
+    return found
+
+
+def frames_of(options: argparse.Namespace) -> list[str]:
+    """The sites that may show the page in a frame.
+
+    Raises:
+        AdedError: one is no address of a site.
+    """
+    sites = [site.strip() for site in options.frame_ancestors.split(",") if site.strip()]
+    for site in sites:
+        if not re.fullmatch(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?", site):
+            raise AdedError(f"'{site}' is no site; give addresses such as https://example.org, with commas between")
+    return sites
 
 
 def _check_model(spec: str) -> None:
@@ -75,25 +132,23 @@ def on_desktop() -> bool:
 
 def serve(options: argparse.Namespace, port: int) -> None:
     """Build the page and serve it until interrupted."""
-    from ui import theme
-    from ui.models import ModelHolder
-    from ui.page import build
+    from ui.models import Models
+    from ui.serving import server
+    from ui.serving.limits import Limits
+    from ui.serving.service import Service
 
-    theme.serve_static()
-    page = build(ModelHolder(options.model, options.device, options.dtype))
-    page.queue(max_size=32).launch(
-        server_name=options.host,
-        server_port=port,
-        inbrowser=not options.no_browser and on_desktop(),
-        theme=theme.theme(),
-        head=theme.head(),
-        ssr_mode=False,
-        run_history=False,
-        footer_links=[],
-        max_file_size="32mb",
-        show_error=True,
-        share=False,
+    asked = limits_of(options)
+    limits = Limits(
+        queue_size=asked["queue_size"],
+        at_once=asked["at_once"],
+        max_new_tokens=asked["max_new_tokens"],
+        prompt_characters=asked["max_prompt"],
+        run_seconds=asked["run_seconds"],
+        session_tokens=asked["session_limit"] or None,
     )
+    service = Service(Models(models_of(options), options.device, options.dtype), limits)
+    opens = not options.no_browser and on_desktop()
+    server.serve(service, server.Address(options.host, port, frames_of(options), opens))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AdedError as error:
         print(f"app.py: error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before the page was there
         return 0
     return 0
 

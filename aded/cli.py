@@ -53,6 +53,7 @@ def build_parser() -> Parser:
     _add_replay(commands)
     _add_matrix(commands)
     _add_datastore(commands)
+    _add_export(commands)
     _add_fetch(commands)
     _add_train(commands)
     _add_bench(commands)
@@ -284,6 +285,15 @@ def _add_datastore(commands: Any) -> None:
     show.set_defaults(run=_datastore_show)
 
 
+def _add_export(commands: Any) -> None:
+    parser = commands.add_parser("export", help="write the page as files that need no server program")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    site = actions.add_parser("site", help="the explorer playing recorded races, for a web server, a static Space or a disk")
+    site.add_argument("--out", required=True, metavar="DIR", help="new, empty, or an exported site")
+    site.add_argument("--traces", nargs="+", default=[], metavar="FILE", help="recorded races (default: all bundled ones)")
+    site.set_defaults(run=_export_site)
+
+
 def _add_fetch(commands: Any) -> None:
     parser = commands.add_parser("fetch", help="bring a model's files here, so that later starts are quick")
     parser.add_argument(
@@ -460,6 +470,16 @@ def _datastore_build(options: argparse.Namespace) -> None:
     check_file(options.out)
     check_apart("--out", options.out, [tokens, *(texts or ())])
     print(datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact))
+
+
+def _export_site(options: argparse.Namespace) -> None:
+    try:
+        from ui.site import export
+    except ImportError:
+        raise AdedError("the page is not here; run this in the project's folder with requirements.txt installed") from None
+    files = export(Path(options.out), [Path(file) for file in options.traces])
+    size = sum(file.stat().st_size for file in files)
+    print(f"{options.out}: {len(files)} files, {size / 1e6:.1f} MB; open {Path(options.out) / 'index.html'}")
 
 
 def _datastore_show(options: argparse.Namespace) -> None:

@@ -24,6 +24,17 @@ ROOT = Path(__file__).resolve().parent.parent
         (["--device", "tpu"], "unknown device"),
         (["--dtype", "float8"], "unknown dtype"),
         (["--host", "no.such.host.invalid"], "cannot listen on"),
+        (["--queue-size", "many"], "queue size is 'many'; give a whole number from 0"),
+        (["--queue-size", "-1"], "queue size"),
+        (["--at-once", "0"], "give a whole number from 1"),
+        (["--max-new-tokens", "0"], "max new tokens is '0'"),
+        (["--max-new-tokens", "9999999"], "to 1000000"),
+        (["--run-seconds", "1.5"], "run seconds is '1.5'"),
+        (["--session-limit", "x"], "session limit is 'x'"),
+        (["--max-prompt", ""], "max prompt is ''"),
+        (["--allow-models", "default,./no/such/folder"], "there is no model at './no/such/folder'"),
+        (["--frame-ancestors", "*"], "'*' is no site"),
+        (["--frame-ancestors", "https://a.org; script-src *"], "is no site"),
     ],
 )
 def test_bad_arguments_end_with_one_line_and_status_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
@@ -54,9 +65,26 @@ def test_the_environment_sets_address_and_port(monkeypatch: pytest.MonkeyPatch):
     assert (options.host, options.port) == ("0.0.0.0", "7999")
 
 
+def test_the_environment_sets_limits_and_a_space_may_be_framed_by_its_host(monkeypatch: pytest.MonkeyPatch):
+    assert app.frames_of(app.parse([])) == []
+    monkeypatch.setenv("ADED_QUEUE_SIZE", "7")
+    monkeypatch.setenv("ADED_MAX_NEW_TOKENS", "99")
+    monkeypatch.setenv("ADED_ALLOW_MODELS", "a/b, c/d")
+    monkeypatch.setenv("SPACE_ID", "someone/explorer")
+    limits = app.limits_of(app.parse(["--max-new-tokens", "50"]))
+    assert (limits["queue_size"], limits["max_new_tokens"]) == (7, 50)
+    assert app.models_of(app.parse([])) == ["default", "a/b", "c/d"]
+    assert app.frames_of(app.parse([])) == ["https://huggingface.co"]
+
+
+def test_no_option_lets_code_of_a_model_run():
+    with pytest.raises(SystemExit):
+        app.parse(["--trust-remote-code"])
+
+
 def test_the_page_is_built_without_the_engine():
     code = (
-        "import sys; from ui.page import build; from ui.models import ModelHolder; build(ModelHolder());"
+        "import sys; from ui.page import build; from ui.serving.service import Service; build(Service());"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)

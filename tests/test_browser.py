@@ -192,7 +192,9 @@ def test_the_steps_shown_are_those_of_the_chosen_lane(page: sync_api.Page, tmp_p
     page.locator(".ax-lane[data-method='suffix'] .ax-look").click()
     sync_api.expect(part(page, "where")).to_contain_text(f"of {len(lane.steps)}")
     sync_api.expect(part(page, "step-title")).to_contain_text("suffix: draft tree")
-    sync_api.expect(part(page, "search-note")).to_have_text("suffix drafts without a search: there are no simulations to replay.")
+    sync_api.expect(part(page, "search-note")).to_have_text(
+        "Drafted without a search, from what followed the longest ends of the text, here and in a corpus."
+    )
     page.locator(".ax-lane[data-method='plain'] .ax-look").click()
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
     sync_api.expect(part(page, "agreement-card")).to_be_hidden()

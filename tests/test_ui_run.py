@@ -4,53 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import threading
 from collections.abc import Iterator
-from copy import deepcopy
 from typing import Any
 
 import pytest
-from ui_fakes import FakeDecoder, fake_race, make_trace
+from serving_fakes import NUMBERS, FakeEngine
 
 from aded.errors import AdedError
-from ui.form import ABLATIONS, Entrant, Form
+from ui.engine import Engine
+from ui.form import ABLATIONS, Form
 from ui.models import ModelHolder
-from ui.run import Engine, Session, Update, run
-
-NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
-
-
-class FakeEngine(Engine):
-    def __init__(self) -> None:
-        self.closed = False
-        self.lacking: dict[str, str] = {}
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.drafters: list[Any] = []
-
-    def settings(self, arguments: Any) -> Any:
-        if arguments["max_new_tokens"] < 1:
-            raise AdedError("max new tokens is 0; give 1 or more")
-        return dict(arguments)
-
-    def unavailable(self, model: Any) -> dict[str, str]:
-        return self.lacking
-
-    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
-        return object()
-
-    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
-        self.asked.append((entrant.method, dict(entrant.options)))
-        self.drafters.append(drafter)
-        return FakeDecoder(make_trace(entrant.method))
-
-    def cost(self, model: Any) -> Any:
-        return {"sizes": [1, 2], "contexts": [8], "seconds": [[1.0, 2.0]], "padded": False}
-
-    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-        try:
-            yield from fake_race(decoders, prompt)
-        finally:
-            self.closed = True
+from ui.run import Notice, Update, run
+from ui.serving.limits import Limits
+from ui.serving.runs import Control
 
 
 def form(**changes: Any) -> Form:
@@ -67,9 +35,15 @@ def ticking(step: float) -> Any:
 
 
 def updates(
-    asked: Form, session: Session | None = None, engine: Engine | None = None, where: ModelHolder | None = None
+    asked: Form,
+    memories: dict[str, Any] | None = None,
+    engine: Engine | None = None,
+    where: ModelHolder | None = None,
+    limits: Limits | None = None,
 ) -> list[Update]:
-    return list(run(asked, session or Session(), where or holder(), {}, engine or FakeEngine(), clock=ticking(1.0)))
+    memories = {} if memories is None else memories
+    found = run(asked, memories, where or holder(), {}, None, limits, engine or FakeEngine(), clock=ticking(1.0))
+    return [update for update in found if update]
 
 
 def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
@@ -85,7 +59,8 @@ def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
 
 
 def test_updates_are_batched_in_time():
-    few = [u.view for u in run(form(), Session(), holder(), {}, FakeEngine(), clock=ticking(0.005)) if u.view]
+    found = run(form(), {}, holder(), {}, engine=FakeEngine(), clock=ticking(0.005))
+    few = [u.view for u in found if u and u.view]
     every = [u.view for u in updates(form()) if u.view]
     assert len(few) < len(every) / 5
     assert few[-1].count('"t":"step"') == every[-1].count('"t":"step"')
@@ -122,17 +97,17 @@ def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str)
 
 
 def test_stop_ends_the_run_within_a_step_and_keeps_what_was_written():
-    session, engine = Session(), FakeEngine()
+    control, engine = Control(), FakeEngine()
     steps = 0
     last = None
-    for update in run(form(), session, holder(), {}, engine, clock=ticking(1.0)):
+    for update in run(form(), {}, holder(), {}, control, engine=engine, clock=ticking(1.0)):
         last = update
-        if update.view:
+        if update and update.view:
             steps = update.view.count('"t":"step"')
             if steps == 7:
-                session.stop.set()
+                control.stop("stopped")
     assert last is not None
-    assert steps == 8
+    assert steps == 7
     assert engine.closed
     assert last.running is False
     assert last.notice is not None
@@ -141,8 +116,8 @@ def test_stop_ends_the_run_within_a_step_and_keeps_what_was_written():
 
 def test_a_closed_page_frees_the_engine():
     engine = FakeEngine()
-    running = run(form(), Session(), holder(), {}, engine, clock=ticking(1.0))
-    while (next(running)).view is None:
+    running = run(form(), {}, holder(), {}, engine=engine, clock=ticking(1.0))
+    while (update := next(running)) is None or update.view is None:
         pass
     running.close()  # type: ignore[attr-defined]
     assert engine.closed
@@ -198,30 +173,31 @@ def remembered(view: str | None) -> list[Any]:
 
 
 def test_a_drafter_that_keeps_is_the_same_from_prompt_to_prompt_until_it_is_set_otherwise():
-    session, engine = Session(), FakeEngine()
-    keeping = {"aded": {"keep": True, "c1": "2"}}
-    views = [updates(form(options=keeping), session, engine)[-1].view for _ in range(2)]
-    views.append(updates(form(options={"aded": {"keep": True}}), session, engine)[-1].view)
+    memories: dict[str, Any] = {}
+    engine, keeping = FakeEngine(), {"aded": {"keep": True, "c1": "2"}}
+    views = [updates(form(options=keeping), memories, engine)[-1].view for _ in range(2)]
+    views.append(updates(form(options={"aded": {"keep": True}}), memories, engine)[-1].view)
     plain, first, _, second, _, third = engine.drafters
     assert plain is None
     assert first is second is not third is not None
     assert [remembered(view) for view in views] == [[None, 0], [None, 1], [None, 0]]
-    assert len(session.memories) == 1
-    updates(form(), session, engine)
-    assert session.memories == {}
+    assert len(memories) == 1
+    updates(form(), memories, engine)
+    assert memories == {}
 
 
 def test_one_visitors_memory_is_no_other_visitors():
     engine, keeping = FakeEngine(), {"aded": {"keep": True}}
     for _ in range(2):
-        updates(form(options=keeping), Session(), engine)
+        updates(form(options=keeping), {}, engine)
     assert engine.drafters[1] is not engine.drafters[3]
 
 
 def test_a_further_seed_is_another_memory():
-    session, engine, keeping = Session(), FakeEngine(), {"aded": {"keep": True}}
+    memories: dict[str, Any] = {}
+    engine, keeping = FakeEngine(), {"aded": {"keep": True}}
     for seed in (0, 1):
-        updates(form(options=keeping, numbers={**NUMBERS, "seed": seed}), session, engine)
+        updates(form(options=keeping, numbers={**NUMBERS, "seed": seed}), memories, engine)
     assert engine.drafters[1] is not engine.drafters[3]
 
 
@@ -273,18 +249,66 @@ def test_a_model_that_does_not_load_is_a_message_and_is_tried_again():
 
 
 def test_stop_while_the_model_loads_stops_the_waiting():
-    gate, session = threading.Event(), Session()
+    gate, control = threading.Event(), Control()
     where = holder(lambda *_: gate.wait(30) and object())
-    running = run(form(), session, where, {}, FakeEngine())
+    running = run(form(), {}, where, {}, control, engine=FakeEngine())
     assert next(running).notice.kind == "busy"  # type: ignore[union-attr]
-    session.stop.set()
+    control.stop("stopped")
     rest = list(running)
     gate.set()
     assert rest[-1].notice.text == "Stopped before the race began."  # type: ignore[union-attr]
     assert not rest[-1].running
 
 
-def test_a_copied_session_is_a_new_one():
-    session = Session()
-    session.stop.set()
-    assert not deepcopy(session).stop.is_set()
+def test_tokens_beyond_the_limit_are_not_asked_for_and_the_notice_says_so():
+    asked = []
+
+    class Watching(FakeEngine):
+        def settings(self, arguments: Any) -> Any:
+            asked.append(arguments["max_new_tokens"])
+            return super().settings(arguments)
+
+    last = updates(form(numbers={**NUMBERS, "max_new_tokens": 5000}), engine=Watching(), limits=Limits(max_new_tokens=40))[-1]
+    assert asked == [40]
+    assert "At most 40 new tokens are written here." in last.notice.text  # type: ignore[union-attr]
+
+
+def test_a_prompt_beyond_the_limit_is_refused_before_any_model():
+    def loader(*_: Any) -> object:
+        raise AssertionError("loaded")
+
+    (last,) = updates(form(prompt="a" * 21), where=holder(loader), limits=Limits(prompt_characters=20))
+    assert last.notice.text == "The prompt has 21 characters and 20 are taken here; shorten it."  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"), [("seconds", "had its 300 s of the model"), ("shutdown", "the run was cut here"), ("left", "Stopped.")]
+)
+def test_a_run_that_was_ended_says_why_and_keeps_what_was_written(reason: Any, words: str):
+    control, last = Control(), Update()
+    for update in run(form(), {}, holder(), {}, control, engine=FakeEngine(), clock=ticking(1.0)):
+        last = update or last
+        if control.tokens > 5:
+            control.stop(reason)
+    assert words in last.notice.text  # type: ignore[union-attr]
+    assert '"t":"lane"' in last.view  # type: ignore[operator]
+
+
+def test_the_tokens_of_all_lanes_are_told():
+    control = Control()
+    last = [u for u in run(form(), {}, holder(), {}, control, engine=FakeEngine()) if u][-1]
+    steps = [json.loads(line) for line in (last.view or "").splitlines() if '"t":"step"' in line]
+    assert control.tokens == sum(len(step["step"]["emitted"]) for step in steps) > 0
+
+
+def test_what_a_run_takes_and_gives_can_cross_to_another_process():
+    asked = form(options={"aded": {"c1": "2"}})
+    assert pickle.loads(pickle.dumps(asked)) == asked
+    for update in updates(asked):
+        assert pickle.loads(pickle.dumps(update)) == update
+
+
+def test_news_that_nobody_has_read_is_told_with_the_newer():
+    older = Update(view="a", notice=Notice("busy", []), unavailable={"rest": "no"})
+    newer = Update(view="ab", running=False)
+    assert newer.over(older) == Update("ab", Notice("busy", []), False, {"rest": "no"})

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aded.trace import Agreement, Budget, Choice, Header, Race, RowChange, Seconds, Step, Trace, TreeRecord
+from aded.trace import Agreement, Budget, Choice, Header, Race, RowChange, Seconds, Size, Step, Trace, TreeRecord
 
 WORDS = (
     "A language model reads the text so far and gives every possible next token a probability. Reading one token costs "
@@ -46,8 +46,16 @@ def make_header(method: str, **changes: object) -> Header:
     return replace(header, **changes)  # type: ignore[arg-type]
 
 
-def make_step(index: int, texts: Sequence[str], ids: Sequence[int], accepted: int, rng: random.Random, size: int = 26) -> Step:
-    """A step that writes ``texts``: ``accepted`` of them drafted, the last one the target's own."""
+def make_step(
+    index: int,
+    texts: Sequence[str],
+    ids: Sequence[int],
+    accepted: int,
+    rng: random.Random,
+    size: int = 26,
+    newest: Sequence[str] = (" is", " a"),
+) -> Step:
+    """A step that writes ``texts`` after ``newest``: ``accepted`` of them drafted, the last one the target's own."""
     parents, tokens, names, visits = [-1], [ids[0] - 1], ["·"], [150.0]
     for depth in range(accepted):
         parents.append(depth)
@@ -101,12 +109,13 @@ def make_step(index: int, texts: Sequence[str], ids: Sequence[int], accepted: in
         for k, n in enumerate(path)
     ]
     row = RowChange(
-        key=[1, 2],
-        key_texts=[" is", " a"],
-        tokens=[11, 12, 13, 14, 15, 16],
-        texts=[" concept", " part", " principle", " branch", " tool", "\n"],
-        before=[0.28, 0.1, 0.14, 0.02, 0.09, 0.06],
+        key=[ids[0] - 2, ids[0] - 1],
+        key_texts=list(newest),
+        tokens=[ids[0], 12, 13, 14, 15, 16],
+        texts=[texts[0], " part", " principle", " branch", " tool", "\n"],
+        before=[0.22, 0.1, 0.14, 0.02, 0.09, 0.06],
         after=[0.25, 0.14, 0.13, 0.06, 0.085, 0.06],
+        learned=[0.2, 0.14, 0.03, 0.06, 0.0, 0.0],
     )
     plain = size == 1
     seconds = Seconds(
@@ -128,6 +137,7 @@ def make_step(index: int, texts: Sequence[str], ids: Sequence[int], accepted: in
         seconds=seconds,
         rows=[] if plain else [row],
         agreement=[] if plain else [_agreement(who, rng) for who in ("base", "overlay", "session")],
+        size=None if plain else Size(120_000, 9_000_000, 40 + 6 * index, 144 * (40 + 6 * index)),
         note="plain decoding drafts nothing" if plain else None,
     )
 
@@ -136,13 +146,14 @@ def make_trace(
     method: str, tokens: Sequence[str] | None = None, seed: int = 0, finish: str | None = "length", size: int = 26
 ) -> Trace:
     texts, rng = list(tokens if tokens is not None else words()), random.Random(f"{method}{seed}")
+    before = [" speculative", " decoding.", *texts]
     steps: list[Step] = []
     at = 0
     while at < len(texts):
         accepted = 0 if method == "plain" else min(rng.choice([0, 0, 1, 1, 2, 2, 3, 5]), len(texts) - at - 1)
         part = texts[at : at + accepted + 1]
         ids = [100 + i for i in range(at, at + len(part))]
-        steps.append(make_step(len(steps), part, ids, accepted, rng, 1 if method == "plain" else size))
+        steps.append(make_step(len(steps), part, ids, accepted, rng, 1 if method == "plain" else size, before[at : at + 2]))
         at += len(part)
     ids = [100 + i for i in range(len(texts))]
     return Trace(make_header(method), steps, 0.08, "".join(texts), ids, finish)  # type: ignore[arg-type]
@@ -180,7 +191,9 @@ class FakeDecoder:
         steps = [*self.trace.steps, step]
         last = len(steps) == len(self.goal.steps)
         ids = [t for s in steps for t in s.emitted]
-        self.trace = replace(self.trace, steps=steps, token_ids=ids, finish_reason=self.goal.finish_reason if last else None)
+        text = "".join(piece for s in steps for piece in s.texts)
+        finish = self.goal.finish_reason if last else None
+        self.trace = replace(self.trace, steps=steps, text=text, token_ids=ids, finish_reason=finish)
         return step
 
 

@@ -1,11 +1,13 @@
-"""The one model of the process: loaded on first need, shared by all users, never reloaded."""
+"""The models of the process: each loaded on first need, shared by all users, never reloaded."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from aded.errors import AdedError
 
 Progress = Callable[[str, "float | None"], None]
 Loader = Callable[[str, str, str, Progress], Any]
@@ -29,14 +31,20 @@ def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
 
 
 class ModelHolder:
-    """Loads the model once, in a thread of its own, so that whoever waits for it can stop waiting."""
+    """Loads the model once, in a thread of its own, so that whoever waits for it can stop waiting.
+
+    Attributes:
+        spec: the model's name as the operator gave it.
+        latest: what the loading does now.
+    """
 
     def __init__(self, spec: str = "default", device: str = "auto", dtype: str = "auto", loader: Loader = load_target) -> None:
+        self.spec = spec
         self._arguments = (spec, device, dtype)
         self._loader = loader
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._latest = Loading("loading the model")
+        self.latest = Loading("loading the model")
         self._error: Exception | None = None
         self._model: Any = None
 
@@ -45,32 +53,36 @@ class ModelHolder:
         return self._model is not None
 
     @property
+    def busy(self) -> bool:
+        """Whether it is being loaded now."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
     def model(self) -> Any:
         """The loaded model.
 
         Raises:
-            the error that loading ended with, for example AdedError; the next ``loading()`` tries again.
+            the error that loading ended with, for example AdedError; the next ``start()`` tries again.
         """
         if self._error is not None:
             raise self._error
-        assert self._model is not None, "loading() has run to its end"
+        assert self._model is not None, "loading has run to its end"
         return self._model
 
-    def loading(self, interval: float = 0.1) -> Iterator[Loading]:
-        """Start loading if nobody has, and yield what it does until it is over; ends at once when the model is there."""
-        thread = self._start()
-        while thread is not None and thread.is_alive():
-            yield self._latest
-            thread.join(interval)
-
-    def _start(self) -> threading.Thread | None:
+    def start(self) -> None:
+        """Start loading if nobody has."""
         with self._lock:
-            running = self._thread is not None and self._thread.is_alive()
-            if self._model is None and not running:
+            if self._model is None and not self.busy:
                 self._error = None
                 self._thread = threading.Thread(target=self._load, name="model", daemon=True)
                 self._thread.start()
-            return None if self.loaded else self._thread
+
+    def loading(self, interval: float = 0.1) -> Iterator[Loading]:
+        """Start loading if nobody has, and yield what it does until it is over; ends at once when the model is there."""
+        self.start()
+        while not self.loaded and self._thread is not None and self._thread.is_alive():
+            yield self.latest
+            self._thread.join(interval)
 
     def _load(self) -> None:
         try:
@@ -79,4 +91,38 @@ class ModelHolder:
             self._error = error
 
     def _report(self, text: str, fraction: float | None) -> None:
-        self._latest = Loading(text, fraction)
+        self.latest = Loading(text, fraction)
+
+
+class Models:
+    """The models that visitors may use: those that the operator named, and no others.
+
+    Args:
+        specs: the page's own model first.
+    """
+
+    def __init__(
+        self, specs: Sequence[str] = ("default",), device: str = "auto", dtype: str = "auto", loader: Loader = load_target
+    ) -> None:
+        self._holders = {spec: ModelHolder(spec, device, dtype, loader) for spec in specs}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._holders)
+
+    @property
+    def first(self) -> ModelHolder:
+        """The page's own."""
+        return next(iter(self._holders.values()))
+
+    def find(self, name: str = "") -> ModelHolder:
+        """The holder of a model by its name; an empty one stands for the page's own.
+
+        Raises:
+            AdedError: the operator has not allowed it.
+        """
+        if not name:
+            return self.first
+        if name not in self._holders:
+            raise AdedError(f"the model '{name}' is not served here; take one of: {', '.join(self.names)}")
+        return self._holders[name]

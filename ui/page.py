@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +17,58 @@ from aded.methods import METHODS
 from aded.trace import Race
 from ui import picker, theme
 from ui.controls import Controls, Wording, create_controls
-from ui.models import ModelHolder
-from ui.run import Engine, Notice, Session, Update, failed, run
+from ui.run import Notice, Update, failed
+from ui.serving.endpoints import add_endpoints
+from ui.serving.service import Service
+from ui.serving.sessions import Session
 from ui.wire import Colours, check_drawable, whole
+from ui.words import Refused
 
 COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 NOTHING = Notice("", [])
+LARGEST_TRACE = 16 << 20
+"""Bytes of a race that a visitor opens; Gradio refuses to take more."""
+STATUS_SECONDS = 10
+CLEAN_UP = (600, 3600)
+"""Every so many seconds, files that visitors sent so many seconds ago are removed."""
 
 log = logging.getLogger(__name__)
 
 
-def build(holder: ModelHolder) -> gr.Blocks:
+def build(service: Service) -> gr.Blocks:
     """The whole page; nothing of the engine is imported until Run is pressed."""
     recorded, wording = load_recorded(theme.ASSETS / "traces"), Wording()
-    with gr.Blocks(title="ADED Explorer", analytics_enabled=False, fill_width=True) as page:
-        session = gr.State(Session())
+    with gr.Blocks(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
                 controls = create_controls(wording)
                 choice, upload = create_recorded(recorded, wording)
+                status = create_status()
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
                 experiment = create_experiment()
-        connect_run(controls, session, holder, view, experiment)
+        connect_run(controls, service, view, experiment)
         connect_recorded(recorded, choice, upload, view, controls.notice)
         connect_link(controls, recorded, header, choice, view)
         connect_language(header, wording)
-        page.load(lambda: known(holder), None, controls.widgets["methods"], queue=False, **QUIET)
+        connect_status(page, service, status)
+        page.load(lambda: known(service), None, controls.widgets["methods"], queue=False, **QUIET)
+        connect_leaving(page, service)
+        add_endpoints(service)
     return page
 
 
-def known(holder: ModelHolder) -> Any:
+def known(service: Service) -> Any:
     """What a model that is loaded already cannot run, for a page that was opened since."""
-    return picker.encode(None, Engine().unavailable(holder.model)) if holder.loaded else gr.skip()
+    holder = service.models.first
+    return picker.encode(None, service.engine.unavailable(holder.model)) if holder.loaded else gr.skip()
+
+
+def key_of(request: gr.Request) -> str:
+    """What tells one visitor's tab from all others."""
+    return str(request.session_hash)
 
 
 def create_recorded(recorded: dict[str, Race], wording: Wording) -> tuple[gr.Dropdown, gr.UploadButton]:
@@ -67,6 +85,13 @@ def create_view(recorded: dict[str, Race]) -> gr.HTML:
     value = whole(first[1], COLOURS, "recorded", first[0]) if first else None
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, window.AdedExplorer.standalone.standalone);"
     return theme.panel("race", mount, value, min_height=600)
+
+
+def create_status() -> gr.HTML:
+    """How the server is, in one line: a notice, but one that no screen reader reads out whenever it changes."""
+    quiet = theme.template("notice").replace(' role="status" aria-live="polite"', "")
+    mount = "window.AdedExplorer.notice.mountNotice(element, props, watch);"
+    return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
 
 
 def create_experiment() -> gr.HTML:
@@ -91,44 +116,67 @@ def title_of(file: Path) -> str:
     return words[:1].upper() + words[1:]
 
 
-def connect_run(controls: Controls, session: gr.State, holder: ModelHolder, view: gr.HTML, experiment: gr.HTML) -> None:
+def connect_run(controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML) -> None:
     """Both kinds of race, of methods and of one setting's values, and what ends or forgets them."""
     buttons = [controls.start, controls.ablate, controls.stop]
     outputs = [view, controls.notice, *buttons, controls.widgets["methods"], experiment]
-    inputs = {*controls.widgets.values(), controls.axis, session}
+    inputs = {*controls.widgets.values(), controls.axis}
 
-    def announce(state: Session) -> list[Any]:
-        state.stop.clear()
+    def session_of(request: gr.Request) -> Session:
+        return service.sessions.get(key_of(request))
+
+    def announce(request: gr.Request) -> list[Any]:
+        session_of(request).begin()
         return to_page(Update(notice=Notice("busy", [("notice.waiting", {})])))
 
-    def race(ablation: bool, values: dict[Any, Any]) -> Iterator[list[Any]]:
+    async def race(ablation: bool, values: dict[Any, Any], session: Session) -> AsyncGenerator[list[Any], None]:
         try:
             form = controls.form(values, ablation)
         except AdedError as error:
             yield to_page(failed(error))
             return
-        for update in run(form, values[session], holder, COLOURS):
-            yield to_page(update)
+        async with aclosing(service.race(session, form, COLOURS)) as updates:
+            async for update in updates:
+                yield to_page(update)
 
-    def race_methods(values: dict[Any, Any]) -> Iterator[list[Any]]:
-        yield from race(False, values)
+    async def race_methods(values: dict[Any, Any], request: gr.Request) -> AsyncGenerator[list[Any], None]:
+        async with aclosing(race(False, values, session_of(request))) as changes:
+            async for outputs in changes:
+                yield outputs
 
-    def race_values(values: dict[Any, Any]) -> Iterator[list[Any]]:
-        yield from race(True, values)
+    async def race_values(values: dict[Any, Any], request: gr.Request) -> AsyncGenerator[list[Any], None]:
+        async with aclosing(race(True, values, session_of(request))) as changes:
+            async for outputs in changes:
+                yield outputs
 
-    def halt(state: Session) -> list[Any]:
-        state.stop.set()
+    def halt(request: gr.Request) -> list[Any]:
+        session_of(request).stop()
         return [encode(Notice("busy", [("notice.stopping", {})])), gr.update(interactive=False)]
 
-    def forget(state: Session) -> str:
-        state.memories.clear()
+    def forget(request: gr.Request) -> str:
+        session_of(request).memories.clear()
         return encode(Notice("info", [("notice.forgotten", {})]))
 
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
-        begun = button.click(announce, session, outputs, queue=False, trigger_mode="once", **QUIET)
-        begun.then(runs, inputs, outputs, concurrency_limit=1, concurrency_id="model", **QUIET)
-    controls.stop.click(halt, session, [controls.notice, controls.stop], queue=False, **QUIET)
-    controls.forget.click(forget, session, controls.notice, queue=False, **QUIET)
+        begun = button.click(announce, None, outputs, queue=False, trigger_mode="once", **QUIET)
+        begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
+    controls.stop.click(halt, None, [controls.notice, controls.stop], queue=False, **QUIET)
+    controls.forget.click(forget, None, controls.notice, queue=False, **QUIET)
+
+
+def connect_leaving(page: gr.Blocks, service: Service) -> None:
+    def leave(request: gr.Request) -> None:
+        service.sessions.free(key_of(request))
+
+    page.unload(leave)
+
+
+def connect_status(page: gr.Blocks, service: Service, status: gr.HTML) -> None:
+    def tell() -> str:
+        return encode(service.status())
+
+    page.load(tell, None, status, queue=False, **QUIET)
+    gr.Timer(STATUS_SECONDS).tick(tell, None, status, queue=False, **QUIET)
 
 
 def connect_recorded(
@@ -139,6 +187,8 @@ def connect_recorded(
 
     def open_file(path: str) -> list[Any]:
         try:
+            if Path(path).stat().st_size > LARGEST_TRACE:
+                raise Refused("notice.large", megabytes=LARGEST_TRACE >> 20)
             race = trace.load(path)
             check_drawable(race)
             return [whole(race, COLOURS, "file", Path(path).name), encode(NOTHING)]

@@ -1,25 +1,22 @@
-"""The run behind the button: a form in, updates of the page out. Knows the engine's interface, and no Gradio.
-
-The engine is reached through ``Engine``, whose parts are imported when a run needs them: the page stands before torch does.
-"""
+"""The run behind the button: a form in, updates of the page out. Knows the engine's interface, and no Gradio."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from aded.errors import AdedError
-from aded.methods import METHODS
 from aded.trace import Trace
+from ui.engine import Engine
 from ui.form import Entrant, Form
-from ui.models import ModelHolder
+from ui.models import Loading, ModelHolder
 from ui.picker import FEWEST
+from ui.serving.limits import Limits
+from ui.serving.runs import Control
+from ui.serving.sessions import Memory
 from ui.wire import Colours, lane_line, race_line, status_line, step_line
 from ui.words import Refused, Saying, say
 
@@ -61,132 +58,138 @@ class Update:
     unavailable: Mapping[str, str] | None = None
     cost: Mapping[str, Any] | None = None
 
-
-@dataclass
-class Memory:
-    """A drafter that keeps what it learns, and how many prompts have taught it."""
-
-    drafter: Any
-    prompts: int = 0
+    def over(self, older: Update) -> Update:
+        """Both as one, for a page that has not seen the older one."""
+        return Update(**{f.name: _first(getattr(self, f.name), getattr(older, f.name)) for f in fields(self)})
 
 
-class Session:
-    """One visitor's own state: whether the run that this visitor started shall stop, and what drafters have learned of it."""
-
-    def __init__(self) -> None:
-        self.stop = threading.Event()
-        self.memories: dict[str, Memory] = {}
-
-    def __deepcopy__(self, memo: object) -> Session:
-        """Gradio copies the initial state for every visitor; a copy is a state of its own."""
-        return Session()
-
-
-class Engine:
-    """The engine's calls that a run makes; tests put another in its place."""
-
-    def settings(self, arguments: Mapping[str, Any]) -> Any:
-        from aded.decode import GenerationSettings
-
-        return GenerationSettings(**arguments)
-
-    def unavailable(self, model: Any) -> dict[str, str]:
-        """The methods that cannot run on the model as it stands, and why."""
-        reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
-        return {name: reason for name, reason in reasons.items() if reason}
-
-    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
-        return METHODS[entrant.method].make(model, entrant.options, seed)
-
-    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
-        """A decode of an entrant; ``drafter`` is one that has learned already."""
-        from aded.decode import Decoder
-
-        decoder = Decoder(model, drafter or entrant.method, settings, options=entrant.options)
-        method = METHODS[entrant.method]
-        decoder.method = dataclasses.replace(method, label=entrant.label or method.label)
-        return decoder
-
-    def cost(self, model: Any) -> dict[str, Any] | None:
-        """What a step costs on this machine; None where there is no one machine to ask."""
-        return None if model.shared else dataclasses.asdict(model.cost)
-
-    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[tuple[int, Any]]:
-        from aded.race import race
-
-        return race(decoders, prompt)
-
-
-class Stopped(Exception):
-    """The visitor pressed Stop before the race began."""
+def _first(new: Any, old: Any) -> Any:
+    return old if new is None else new
 
 
 def run(
     form: Form,
-    session: Session,
+    memories: dict[str, Memory],
     holder: ModelHolder,
     colours: Colours,
+    control: Control | None = None,
+    limits: Limits | None = None,
     engine: Engine | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Update]:
-    """One run from press to end. Never raises: what goes wrong becomes a notice, and the picture stays as it was."""
+) -> Iterator[Update | None]:
+    """One run from press to end, the loading of the model included: an update, or None, after each step.
+
+    Never raises: what goes wrong becomes a notice, and the picture stays as it was.
+    """
+    control = control or Control()
     try:
-        if not form.prompt.strip():
-            raise Refused("notice.prompt")
-        yield from _race(form, session, holder, colours, engine or Engine(), clock)
-    except Stopped:
-        yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
-    except AdedError as error:
-        yield failed(error)
+        check_form(form, limits or Limits())
+        for state in holder.loading():
+            if control.reason:
+                break
+            yield Update(notice=loading(state))
+        yield from race(form, memories, holder, colours, control, limits, engine, clock)
     except Exception as error:
-        log.exception("the run failed")
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        yield Update(notice=Notice("error", [("notice.failed", {"reason": reason})]), running=False)
+        if not isinstance(error, AdedError):
+            log.exception("the run failed")
+        yield failed(error)
 
 
-def failed(error: AdedError) -> Update:
+def check_form(form: Form, limits: Limits) -> None:
+    """Refuse what cannot be run, before it waits for anything.
+
+    Raises:
+        AdedError: the prompt is empty or too long, or a field is no number.
+    """
+    if not form.prompt.strip():
+        raise Refused("notice.prompt")
+    if len(form.prompt) > limits.prompt_characters:
+        raise Refused("notice.long", count=len(form.prompt), most=limits.prompt_characters)
+    form.settings()
+    form.entrants()
+
+
+def loading(state: Loading) -> Notice:
+    """What the loading of the model does."""
+    return Notice("busy", [_engine(state.text, "…")], state.fraction)
+
+
+def failed(error: BaseException) -> Update:
     """The end of a run that could not be, in words; the picture stays as it was."""
     return Update(notice=refusal(error), running=False)
 
 
-def refusal(error: AdedError) -> Notice:
+def refusal(error: BaseException) -> Notice:
     """What went wrong, in words; the engine's own errors are said as they are."""
-    return Notice("error", error.sayings if isinstance(error, Refused) else [_engine(str(error))])
+    if isinstance(error, Refused):
+        return Notice("error", error.sayings)
+    if isinstance(error, AdedError):
+        return Notice("error", [_engine(str(error))])
+    reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return Notice("error", [("notice.failed", {"reason": reason})])
 
 
-def _race(
-    form: Form, session: Session, holder: ModelHolder, colours: Colours, engine: Engine, clock: Callable[[], float]
-) -> Iterator[Update]:
-    arguments, wanted = form.settings(), form.entrants()
-    yield from _load(session, holder)
-    model = holder.model
+def race(
+    form: Form,
+    memories: dict[str, Memory],
+    holder: ModelHolder,
+    colours: Colours,
+    control: Control,
+    limits: Limits | None = None,
+    engine: Engine | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Update | None]:
+    """A race on the loaded model, a step each time it is asked: an update where one is due, else None.
+
+    Args:
+        memories: what the visitor's drafters have learned; the race adds to it.
+        control: ends it within a step, and is told the tokens that were written.
+
+    Raises:
+        AdedError: it cannot be run as asked.
+    """
+    limits, engine = limits or Limits(), engine or Engine()
+    if control.reason:
+        yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
+        return
+    model, (arguments, said) = holder.model, capped(form.settings(), limits)
     unavailable = engine.unavailable(model)
     yield Update(notice=Notice("busy", [("notice.reading", {})]), unavailable=unavailable)
-    entrants, left_out = _runnable(wanted, unavailable)
+    entrants, left_out = _runnable(form.entrants(), unavailable)
+    said += left_out
     settings = engine.settings(arguments)
-    memories = _recall(session, entrants, arguments["seed"], lambda *lane: engine.drafter(model, *lane))
-    decoders = [engine.decoder(model, one, settings, memory and memory.drafter) for one, memory in zip(entrants, memories)]
+    recalled = _recall(memories, entrants, arguments["seed"], lambda *lane: engine.drafter(model, *lane))
+    decoders = [engine.decoder(model, one, settings, memory and memory.drafter) for one, memory in zip(entrants, recalled)]
     yield Update(cost=engine.cost(model))
-    remembers = [memory.prompts if memory else None for memory in memories]
-    started = clock()
-    steps = engine.race(decoders, form.prompt)
-    with closing(steps):  # type: ignore[type-var]
-        text = ""
-        for text in _stream(steps, decoders, remembers, session, colours, clock):
-            yield Update(view=text, notice=Notice("busy", [("notice.running", {"count": len(decoders)}), *left_out]))
-    lanes = [decoder.trace for decoder in decoders]
-    for memory in filter(None, memories):
+    remembers = [memory.prompts if memory else None for memory in recalled]
+    started, text = clock(), ""
+    for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock):
+        notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *said])
+        yield Update(view=text, notice=notice) if due else None
+    lanes = [decoder.trace for decoder in decoders if text]
+    for memory in filter(None, recalled):
         memory.prompts += 1
     text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + status_line(running=False)
-    notice = _farewell(lanes, session, clock() - started, left_out)
-    yield Update(view=text, notice=notice, running=False)
+    notice = _farewell(lanes, control, limits, clock() - started, said)
+    yield Update(view=text if lanes else None, notice=notice, running=False)
 
 
-def _recall(session: Session, entrants: Sequence[Entrant], seed: int, make: Callable[[Entrant, int], Any]) -> list[Memory | None]:
+def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Saying]]:
+    """The settings within the limits, and a sentence if that changed them."""
+    most = limits.max_new_tokens
+    if arguments["max_new_tokens"] <= most:
+        return arguments, []
+    return {**arguments, "max_new_tokens": most}, [("notice.capped", {"count": most})]
+
+
+def _recall(
+    memories: dict[str, Memory], entrants: Sequence[Entrant], seed: int, make: Callable[[Entrant, int], Any]
+) -> list[Memory | None]:
     """The memory of each lane that keeps one: that of the last race if it was set as now; what no lane uses is forgotten."""
     keys = [repr((entrant, seed)) if entrant.options.get("keep") else None for entrant in entrants]
-    known = {key: session.memories.get(key) or Memory(make(one, seed)) for key, one in zip(keys, entrants) if key is not None}
-    session.memories = known
+    known = {key: memories.get(key) or Memory(make(one, seed)) for key, one in zip(keys, entrants) if key is not None}
+    memories.clear()
+    memories.update(known)
     return [None if key is None else known[key] for key in keys]
 
 
@@ -204,43 +207,30 @@ def _runnable(entrants: Sequence[Entrant], unavailable: Mapping[str, str]) -> tu
     return runnable, left_out
 
 
-def _load(session: Session, holder: ModelHolder) -> Iterator[Update]:
-    """Wait for the model, and tell what the loading does."""
-    for state in holder.loading():
-        if session.stop.is_set():
-            raise Stopped
-        yield Update(notice=Notice("busy", [_engine(state.text, "…")], state.fraction))
-    if session.stop.is_set():
-        raise Stopped
-
-
 def _stream(
     steps: Iterator[tuple[int, Any]],
     decoders: Sequence[Any],
     remembers: Sequence[int | None],
-    session: Session,
     colours: Colours,
     clock: Callable[[], float],
-) -> Iterator[str]:
-    """The growing text of JSON lines, at most one update every ``UPDATE_SECONDS``; ends when the race does or Stop is pressed."""
-    text, due, sent = "", 0.0, ""
+) -> Iterator[tuple[str, bool]]:
+    """After each step the text of JSON lines so far, and whether to send it: at most every ``UPDATE_SECONDS``."""
+    text, due = "", 0.0
     for lane, step in steps:
-        if not text:
-            text = race_line([d.trace for d in decoders], colours, "run", "", remembers)
+        text = text or race_line([d.trace for d in decoders], colours, "run", "", remembers)
         text += step_line(lane, step)
-        if session.stop.is_set():
-            break
-        if clock() >= due:
-            sent = text = text + status_line(running=True)
-            yield sent
+        now = clock() >= due
+        if now:
+            text += status_line(running=True)
             due = clock() + UPDATE_SECONDS * max(1.0, len(text) / LONG)
-    if text != sent:
-        yield text
+        yield text, now
 
 
-def _farewell(lanes: Sequence[Trace], session: Session, seconds: float, left_out: Sequence[Saying]) -> Notice:
-    if session.stop.is_set():
-        return Notice("info", [("notice.stopped", {})])
+def _farewell(lanes: Sequence[Trace], control: Control, limits: Limits, seconds: float, left_out: Sequence[Saying]) -> Notice:
+    if control.reason:
+        ends: dict[str, Saying] = {"seconds": ("notice.seconds", {"seconds": f"{limits.run_seconds:g}"})}
+        ends["shutdown"] = ("notice.shutdown", {})
+        return Notice("info", [ends.get(control.reason, ("notice.stopped", {}))])
     reasons: list[Saying] = [(f"notice.{t.finish_reason}", {}) for t in lanes if t.finish_reason in ENDS]
     notices = [_engine(trace.header.notice) for trace in lanes if trace.header.notice]
     done: Saying = ("notice.done", {"seconds": f"{seconds:.1f}"})

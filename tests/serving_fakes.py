@@ -1,0 +1,94 @@
+"""An engine that is not there, and a server on it, for tests of serving."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from browsing import free_port
+from ui_fakes import FakeDecoder, fake_race, make_trace
+
+from aded.errors import AdedError
+from ui.engine import Engine
+from ui.form import Entrant
+from ui.models import Models
+from ui.serving import server
+from ui.serving.limits import Limits
+from ui.serving.service import Service
+
+NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
+
+
+class FakeEngine(Engine):
+    def __init__(self) -> None:
+        self.closed = False
+        self.lacking: dict[str, str] = {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.drafters: list[Any] = []
+
+    def settings(self, arguments: Any) -> Any:
+        if arguments["max_new_tokens"] < 1:
+            raise AdedError("max new tokens is 0; give 1 or more")
+        return dict(arguments)
+
+    def unavailable(self, model: Any) -> dict[str, str]:
+        return self.lacking
+
+    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
+        return object()
+
+    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
+        self.asked.append((entrant.method, dict(entrant.options)))
+        self.drafters.append(drafter)
+        return FakeDecoder(make_trace(entrant.method))
+
+    def cost(self, model: Any) -> Any:
+        return {"sizes": [1, 2], "contexts": [8], "seconds": [[1.0, 2.0]], "padded": False}
+
+    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        try:
+            yield from fake_race(decoders, prompt)
+        finally:
+            self.closed = True
+
+
+class GatedEngine(FakeEngine):
+    """One whose steps wait for a gate, so that a run is on for as long as a test wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause = 0.0
+        self.gate = threading.Event()
+        self.on = threading.Event()
+
+    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        for made in super().race(decoders, prompt):
+            self.on.set()
+            self.gate.wait(20)
+            time.sleep(self.pause)
+            yield made
+
+
+def fake_service(engine: Engine | None = None, **limits: Any) -> Service:
+    """A service on a model that is an object and nothing more."""
+    return Service(
+        Models(("default", "second"), loader=lambda *_: SimpleNamespace(label="made-up-model")),
+        Limits(**limits),
+        engine or FakeEngine(),
+    )
+
+
+@contextmanager
+def serving(service: Service, tools: bool = False) -> Iterator[str]:
+    """The page and its endpoints on a port of this machine; yields the address."""
+    port = free_port()
+    page = server.launch(service, server.Address("127.0.0.1", port), tools)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        service.close(5)
+        page.close(verbose=False)

@@ -1,0 +1,93 @@
+"""The exported site plays from a disk and from a plain file server, with nobody else asked for anything."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import HOSTILE, part, saved, sync_api, text_of
+from test_browser_export import alone
+from ui_fakes import make_race
+
+from aded import trace
+from ui import site
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of two races; the tokens of the second try to be more than text."""
+    made = tmp_path_factory.mktemp("site")
+    trace.save(make_race([" one", " two", " three", " four"]), made / "01-first.json")
+    trace.save(make_race(HOSTILE * 2), made / "02-second.json")
+    site.export(made / "out", [made / "01-first.json", made / "02-second.json"])
+    return made / "out"
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/index.html"
+        server.shutdown()
+
+
+def choose(page: sync_api.Page, title: str) -> None:
+    page.locator("#ax-site select").select_option(title)
+    sync_api.expect(part(page, "race-title")).to_have_text(title)
+
+
+def test_it_plays_from_a_disk_with_the_network_off(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
+    context, page, wrong = alone(browser, folder / "index.html")
+    assert text_of(page, "aded") == " one two three four"
+    choose(page, "Second")
+    assert text_of(page, "aded") == "".join(HOSTILE * 2)
+    page.keyboard.press("Home")
+    sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
+    part(page, "language").select_option("zh")
+    sync_api.expect(part(page, "where")).to_contain_text("第")
+    assert page.evaluate("window.PWN") is None
+    file = saved(page, "race.html", tmp_path)
+    assert wrong == []
+    context.close()
+    context, page, wrong = alone(browser, file)
+    assert text_of(page, "aded") == "".join(HOSTILE * 2)
+    assert wrong == []
+    context.close()
+
+
+def test_a_link_into_it_opens_race_step_and_node(address: str, browser: sync_api.Browser) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    page, wrong = context.new_page(), []
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("request", lambda r: None if r.url.startswith((address.rsplit("/", 1)[0], "data:", "blob:")) else wrong.append(r.url))
+    page.goto(f"{address}#race=Second&lane=aded&step=2&node=1&theme=dark")
+    sync_api.expect(part(page, "race-title")).to_have_text("Second", timeout=30_000)
+    sync_api.expect(part(page, "where")).to_contain_text("step 2 of")
+    assert page.locator("body.dark").count() == 1
+    assert page.locator("#ax-site select").input_value() == "Second"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert [text for text in wrong if "favicon" not in text] == []
+    context.close()
+
+
+def test_a_file_that_is_missing_is_said_and_the_rest_goes_on(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "traces" / "02-second.js").unlink()
+    context, page, _ = alone(browser, copy / "index.html")
+    page.locator("#ax-site select").select_option("Second")
+    sync_api.expect(page.locator("#ax-site [role=status]")).to_contain_text("02-second.js is missing")
+    choose(page, "First")
+    assert text_of(page, "aded") == " one two three four"
+    context.close()

@@ -1,0 +1,189 @@
+"""What is let in: paths, files, bodies; and the headers that every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serving_fakes import fake_service, serving
+
+from ui import theme
+from ui.serving import gate
+from ui.serving.gate import Endpoint, Gate, security_headers
+
+ENDPOINT = Endpoint(("prompt", "seed"), frozenset({"prompt"}))
+
+
+@pytest.fixture(scope="module")
+def address():
+    service = fake_service()
+    with serving(service, tools=True) as found:
+        yield found
+
+
+def echoing(status: int = 200, kind: bytes = b"application/json") -> Any:
+    """An application that tells the body it was given."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive()).get("body", b"") if scope["method"] == "POST" else b"{}"
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+def ask(app: Any, method: str, path: str, **request: Any) -> httpx.Response:
+    async def one() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return await client.request(method, path, **request)
+
+    return asyncio.run(one())
+
+
+def guarded(app: Any = None, **settings: Any) -> Gate:
+    return Gate(app or echoing(), endpoints=lambda: {"generate": ENDPOINT}, functions=lambda: range(5), **settings)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/gradio_api/proxy=https://example.org",
+        "/gradio_api/file=https://example.org/x",
+        "/gradio_api/file=http://169.254.169.254/latest",
+        "/gradio_api/file=app.py",
+        "/gradio_api/file=/etc/passwd",
+        "/gradio_api/file=../app.py",
+        "/gradio_api/file=%2Fetc%2Fpasswd",
+        "/gradio_api/file/app.py",
+        "/file=/etc/passwd",
+        "/gradio_api/vibe-code",
+        "/gradio_api/vibe-edit/",
+        "/gradio_api/dev/reload",
+        "/gradio_api/component_server",
+        "/gradio_api/deep_link",
+        "/gradio_api/runs",
+        "/gradio_api/stream/1/2/3/playlist.m3u8",
+        "/monitoring",
+        "/monitoring/summary",
+        "/custom_component/1/client/component/x.js",
+        "/docs",
+        "/openapi.json",
+        "/login",
+        "//etc/passwd",
+        "/assets",
+    ],
+)
+def test_what_the_page_does_not_need_is_not_found(address: str, path: str):
+    for method in ("GET", "POST"):
+        found = httpx.request(method, address + path)
+        assert found.status_code in (404, 405), found.text[:200]
+
+
+@pytest.mark.parametrize("path", ["/assets/../../app.py", "/static/..%2f..%2f..%2fapp.py", "/assets/%2e%2e/%2e%2e/%2e%2e/app.py"])
+def test_no_path_climbs_out_of_a_served_folder(address: str, path: str):
+    found = httpx.get(address + path)
+    assert found.status_code in (403, 404)
+    assert "ADED Explorer" not in found.text
+
+
+def test_what_the_page_needs_is_served(address: str):
+    for path in ("/", "/config", "/theme.css", "/gradio_api/info", "/healthz", "/metrics", "/robots.txt"):
+        assert httpx.get(address + path).status_code == 200, path
+    library = httpx.get(f"{address}/{theme.plotly_url()}")
+    assert library.status_code == 200
+    assert "javascript" in library.headers["content-type"]
+
+
+def test_every_answer_carries_strict_headers(address: str):
+    for path in ("/", "/nowhere", "/metrics", "/gradio_api/info"):
+        headers = httpx.get(address + path).headers
+        policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == policy["connect-src"] == policy["frame-ancestors"] == "'self'"
+        assert policy["object-src"] == "'none'"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["x-frame-options"] == "SAMEORIGIN"
+
+
+def test_a_site_that_may_show_the_page_is_named_and_no_other():
+    headers = security_headers(["https://huggingface.co"])
+    assert "frame-ancestors 'self' https://huggingface.co" in headers["content-security-policy"]
+    assert "x-frame-options" not in headers
+
+
+def test_the_same_header_from_behind_is_replaced_and_not_doubled():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"X-Content-Type-Options", b"sniff")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    assert ask(guarded(app), "GET", "/").headers.get_list("x-content-type-options") == ["nosniff"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/gradio_api/call/generate", b'{"data": ["x", 1]}', 200),
+        ("/gradio_api/call/generate", b'{"data": ["x"]}', 400),
+        ("/gradio_api/call/generate", b'{"data": ["\\ud800", 1]}', 400),
+        ("/gradio_api/call/v2/generate", b'{"prompt": "x"}', 200),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 3, "session_hash": "abc"}', 200),
+        ("/gradio_api/run/predict", b'{"data": [], "fn_index": 0}', 200),
+        ("/gradio_api/call/v2/generate", b'{"seed": 1}', 400),
+        ("/gradio_api/call/v2/generate", b'{"prompt": "x", "colour": 1}', 400),
+        ("/gradio_api/call/generate", b"{", 400),
+        ("/gradio_api/call/generate", b"[]", 400),
+        ("/gradio_api/call/generate", b"{}", 400),
+        ("/gradio_api/call/generate", b'{"data": {"a": 1}}', 400),
+        ("/gradio_api/call/generate", b"[" * 100_000, 400),
+        ("/gradio_api/call/other", b'{"data": []}', 404),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 9}', 404),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": true}', 404),
+        ("/gradio_api/queue/join", b'{"data": []}', 404),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 3, "session_hash": "a b"}', 400),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 3, "session_hash": {"a": 1}}', 400),
+        ("/gradio_api/run/predict", b'{"data": []}', 404),
+        ("/gradio_api/call/generate", b'{"data": ["' + b"a" * gate.LARGEST_CALL + b'", 1]}', 413),
+        ("/gradio_api/queue/join", b'{"data": [{"path": "http://10.0.0.1/x"}], "fn_index": 3}', 400),
+        ("/gradio_api/queue/join", b'{"data": [[{"a": {"path": "file:///etc/passwd"}}]], "fn_index": 3}', 400),
+        ("/gradio_api/call/v2/generate", b'{"prompt": {"path": "https://example.org/x"}}', 400),
+    ],
+)
+def test_a_call_has_the_form_of_a_call(path: str, body: bytes, status: int):
+    reasons: list[str] = []
+    found = ask(guarded(refused=reasons.append), "POST", path, content=body)
+    assert found.status_code == status
+    assert len(reasons) == (status != 200)
+    if status == 200:
+        assert found.content == body
+
+
+def test_a_call_that_fails_is_the_callers_fault_and_a_crash_is_the_servers():
+    body = json.dumps({"data": [], "fn_index": 0})
+    assert ask(guarded(echoing(500)), "POST", "/gradio_api/run/predict", content=body).status_code == 422
+    assert ask(guarded(echoing(500, b"text/plain")), "POST", "/gradio_api/run/predict", content=body).status_code == 500
+    assert ask(guarded(echoing(500)), "GET", "/config").status_code == 500
+
+
+def test_uploads_have_a_bounded_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gate, "LARGEST_UPLOADS", 10)
+    (tmp_path / "a").mkdir()
+    app = guarded(uploads=tmp_path)
+    assert ask(app, "POST", "/gradio_api/upload", content=b"x").status_code == 200
+    (tmp_path / "a" / "b").write_bytes(b"x" * 11)
+    assert ask(app, "POST", "/gradio_api/upload", content=b"x").status_code == 503
+
+
+def test_a_file_too_large_is_refused_while_it_comes(address: str):
+    from ui.page import LARGEST_TRACE
+
+    found = httpx.post(f"{address}/gradio_api/upload", files={"files": ("a.json", b" " * (LARGEST_TRACE + 1))}, timeout=60)
+    assert found.status_code == 413
+
+
+def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
+    (path,) = httpx.post(f"{address}/gradio_api/upload", files={"files": ("a.json", b"{}")}).json()
+    assert httpx.get(f"{address}/gradio_api/file={path}").status_code == 404

@@ -1,0 +1,161 @@
+"""A visitor's race through line, turns and end, as the page follows it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+from serving_fakes import NUMBERS, FakeEngine, GatedEngine, fake_service
+
+from aded.errors import AdedError
+from ui.form import Form
+from ui.models import Models
+from ui.run import Update
+from ui.serving.limits import Limits
+from ui.serving.service import Service
+from ui.serving.sessions import Session
+
+
+def form(**changes: Any) -> Form:
+    return Form(**{"prompt": "hello", "methods": ("plain", "aded"), "numbers": NUMBERS, **changes})
+
+
+def updates(service: Service, session: Session, asked: Form | None = None, when: Any = lambda update: None) -> list[Update]:
+    async def read() -> list[Update]:
+        found = []
+        async with aclosing(service.race(session, asked or form(), {})) as news:
+            async for update in news:
+                found.append(update)
+                when(update)
+        return found
+
+    return asyncio.run(asyncio.wait_for(read(), 20))
+
+
+def words(update: Update) -> str:
+    return update.notice.text if update.notice else ""
+
+
+def test_a_race_streams_and_ends_with_a_verdict():
+    service = fake_service()
+    found = updates(service, service.sessions.get("a"))
+    assert words(found[-1]).startswith("Done in")
+    assert not found[-1].running
+    assert found[-1].view
+    assert found[-1].view.count('"t":"lane"') == 2
+    service.close()
+
+
+def test_stop_ends_a_race_that_runs_and_keeps_what_was_written():
+    engine = GatedEngine()
+    engine.gate.set()
+    service = fake_service(engine)
+    session = service.sessions.get("a")
+    found = updates(service, session, when=lambda update: session.stop() if update.view else None)
+    assert words(found[-1]).startswith("Stopped.")
+    assert engine.closed
+    assert found[-1].view
+    service.close()
+
+
+def test_stop_before_the_race_has_begun_is_heard():
+    service = fake_service()
+    session = service.sessions.get("a")
+    session.begin()
+    session.stop()
+    (only,) = updates(service, session)
+    assert words(only) == "Stopped before the race began."
+    session.begin()
+    assert words(updates(service, session)[-1]).startswith("Done")
+    service.close()
+
+
+def test_one_in_line_is_told_its_place_and_can_be_stopped_there():
+    engine = GatedEngine()
+    service = fake_service(engine, at_once=1)
+    first = threading.Thread(target=updates, args=(service, service.sessions.get("a")))
+    first.start()
+    assert engine.on.wait(10)
+    session = service.sessions.get("b")
+    threading.Timer(0.3, session.stop).start()
+    threading.Timer(0.4, engine.gate.set).start()
+    found = updates(service, session)
+    assert words(found[0]) == "You are next in line for the model."
+    assert words(found[-1]) == "Stopped before the race began."
+    first.join(10)
+    service.close()
+
+
+def test_the_loading_of_the_model_is_told_and_its_failure_is_tried_again():
+    results: list[Any] = [AdedError("unknown model 'x'; give a folder"), SimpleNamespace(label="x")]
+
+    def loader(spec: str, device: str, dtype: str, progress: Any) -> Any:
+        progress("fetching", 0.5)
+        time.sleep(0.3)
+        found = results.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    service = Service(Models(("x",), loader=loader), Limits(), FakeEngine())
+    session = service.sessions.get("a")
+    found = updates(service, session)
+    assert any(words(update) == "Fetching…" for update in found)
+    assert words(found[-1]) == "Unknown model 'x'; give a folder."
+    assert words(updates(service, session)[-1]).startswith("Done")
+    service.close()
+
+
+def test_what_goes_wrong_is_a_notice_and_the_next_race_works():
+    class Broken(FakeEngine):
+        broken = True
+
+        def race(self, decoders: Any, prompt: str) -> Any:
+            if self.broken:
+                raise RuntimeError("out of memory\nand more")
+            return super().race(decoders, prompt)
+
+    engine = Broken()
+    service = fake_service(engine)
+    session = service.sessions.get("a")
+    assert "RuntimeError: out of memory." in words(updates(service, session)[-1])
+    engine.broken = False
+    assert words(updates(service, session)[-1]).startswith("Done")
+    assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
+    service.close()
+
+
+def test_a_page_that_closes_ends_its_race_within_a_step():
+    engine = GatedEngine()
+    engine.gate.set()
+    service = fake_service(engine)
+
+    async def glance() -> None:
+        async with aclosing(service.race(service.sessions.get("a"), form(), {})) as news:
+            async for update in news:
+                if update.view:
+                    return
+
+    asyncio.run(glance())
+    run = service.sessions.get("a").run
+    end = time.monotonic() + 10
+    while not (run and run.over) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert run is not None
+    assert (run.outcome, engine.closed) == ("left", True)
+    service.close()
+
+
+def test_memories_of_a_session_are_its_own_and_outlast_a_race():
+    service = fake_service()
+    keeping = form(options={"aded": {"keep": True}})
+    for key in ("a", "a", "b"):
+        updates(service, service.sessions.get(key), keeping)
+    (first,), (second,) = (service.sessions.get(key).memories.values() for key in "ab")
+    assert (first.prompts, second.prompts) == (2, 1)
+    assert first.drafter is not second.drafter
+    service.close()

@@ -1,0 +1,81 @@
+"""The exported site: small, whole, the same bytes every time, and nothing written over that is not its own."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from browsing import HOSTILE
+from ui_fakes import make_race
+
+from aded import cli, trace
+from aded.errors import AdedError
+from ui import site
+
+
+def unpacked(script: str) -> tuple[str, str]:
+    name, data = re.fullmatch(r"AdedExplorer\.site\.take\((.*?), (.*)\);\n", script).groups()
+    return json.loads(name), gzip.decompress(base64.b64decode(json.loads(data))).decode()
+
+
+def test_all_bundled_races_are_in_it_and_it_is_small(tmp_path: Path) -> None:
+    files = site.export(tmp_path / "site")
+    bundled = list((site.theme.ASSETS / "traces").glob("*.json"))
+    races = [file for file in files if file.parent.name == "traces"]
+    assert len(races) == len(bundled) >= 6
+    assert sum(file.stat().st_size for file in files) < 8_000_000
+    page = (tmp_path / "site" / "index.html").read_text("utf-8")
+    for file in races:
+        name, lines = unpacked(file.read_text("utf-8"))
+        assert name == f"traces/{file.name}"
+        assert f'"{name}"' in page
+        assert json.loads(lines.splitlines()[0])["source"] == "recorded"
+
+
+def test_equal_races_make_equal_bytes_but_for_the_count_of_races(tmp_path: Path) -> None:
+    assert site.packed("a", "text") == site.packed("a", "text")
+    assert unpacked(site.packed("a", "é漢<\u2028")) == ("a", "é漢<\u2028")
+
+
+def test_titles_and_tokens_are_never_markup(tmp_path: Path) -> None:
+    race = make_race(HOSTILE)
+    file = tmp_path / "01-<script>alert(1)</script>.json".replace("/", "∕")
+    trace.save(race, file)
+    written = site.export(tmp_path / "site", [file])
+    page = (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert "<script>alert" not in page
+    assert all(re.fullmatch(r"[\w./-]+", str(path.relative_to(tmp_path))) for path in written)
+
+
+def test_a_site_is_written_over_and_other_folders_are_not(tmp_path: Path) -> None:
+    race = make_race(["a", "b"])
+    trace.save(race, tmp_path / "01-one.json")
+    trace.save(race, tmp_path / "02-two.json")
+    site.export(tmp_path / "site", [tmp_path / "01-one.json", tmp_path / "02-two.json"])
+    site.export(tmp_path / "site", [tmp_path / "02-two.json"])
+    assert [file.name for file in (tmp_path / "site" / "traces").iterdir()] == ["01-two.js"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("mine")
+    with pytest.raises(AdedError, match="holds other files"):
+        site.export(tmp_path / "mine", [tmp_path / "01-one.json"])
+    assert (tmp_path / "mine" / "index.html").read_text() == "mine"
+    with pytest.raises(AdedError, match="give another --out"):
+        site.export(tmp_path / "01-one.json" / "below", [tmp_path / "01-one.json"])
+
+
+def test_two_races_of_one_title_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        trace.save(make_race([folder]), tmp_path / folder / "same.json")
+    assert list(site.read([tmp_path / "a" / "same.json", tmp_path / "b" / "same.json"])) == ["Same", "Same (2)"]
+
+
+def test_a_damaged_race_is_refused_by_name_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    assert cli.main(["export", "site", "--out", str(tmp_path / "site"), "--traces", str(tmp_path / "bad.json")]) == 2
+    assert "bad.json" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,57 @@
+"""The engine's calls that a run makes, and the steps that come of them. Tests put another engine in its place.
+
+Its parts are imported when a run needs them: the page stands before torch does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from aded.methods import METHODS
+from ui.form import Entrant
+from ui.serving.runs import Control
+
+
+class Engine:
+    """The engine's calls that a run makes."""
+
+    def settings(self, arguments: Mapping[str, Any]) -> Any:
+        from aded.decode import GenerationSettings
+
+        return GenerationSettings(**arguments)
+
+    def unavailable(self, model: Any) -> dict[str, str]:
+        """The methods that cannot run on the model as it stands, and why."""
+        reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
+        return METHODS[entrant.method].make(model, entrant.options, seed)
+
+    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
+        """A decode of an entrant; ``drafter`` is one that has learned already."""
+        from aded.decode import Decoder
+
+        decoder = Decoder(model, drafter or entrant.method, settings, options=entrant.options)
+        method = METHODS[entrant.method]
+        decoder.method = dataclasses.replace(method, label=entrant.label or method.label)
+        return decoder
+
+    def cost(self, model: Any) -> dict[str, Any] | None:
+        """What a step costs on this machine; None where there is no one machine to ask."""
+        return None if model.shared else dataclasses.asdict(model.cost)
+
+    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[tuple[int, Any]]:
+        from aded.race import race
+
+        return race(decoders, prompt)
+
+    def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[tuple[int, Any]]:
+        """(lane, step) until the race ends or ``control`` ends it; tells it the tokens that were written."""
+        with closing(self.race(decoders, prompt)) as steps:  # type: ignore[type-var]
+            while control.reason is None and (made := next(steps, None)) is not None:
+                control.tokens += len(made[1].emitted)
+                yield made

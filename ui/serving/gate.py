@@ -1,0 +1,245 @@
+"""What is let in and what is let out: an ASGI layer in front of Gradio's own routes.
+
+Gradio serves more than this page needs: a proxy for addresses on the open net, an editor of its own source, a monitor.
+Only what the page and the endpoints use is let through; all else is not found. Bodies are bounded and looked at before
+Gradio sees them, uploads have a bounded room on the disk, and every answer carries strict headers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+OPEN = re.compile(
+    r"/(|config/?|healthz|metrics|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
+    r"|(assets|static|svelte)/.+|gradio_api/mcp(/.*)?"
+    r"|gradio_api/(info/?|openapi\.json|startup-events|upload|upload_progress|app_id|theme\.css|reset/?|cancel"
+    r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
+)
+"""Paths that are let through."""
+FILES = "/gradio_api/file="
+CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)")
+"""Paths whose bodies are JSON."""
+BY_KEYWORD = "/gradio_api/call/v2/"
+LARGEST_CALL = 1 << 20
+LARGEST_UPLOADS = 256 << 20
+"""Bytes that all uploads together may take on the disk; older ones are removed with time."""
+Problem = tuple[int, str, str]
+"""Status, a word for the counters, and what is said."""
+SESSION = re.compile(r"[\w-]{1,64}")
+
+
+def security_headers(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
+    """As strict as Gradio allows: it writes scripts and styles into its page, and compiles the panels' scripts there.
+
+    Args:
+        frame_ancestors: sites that may show the page in a frame, beside itself.
+    """
+    policy = {
+        "default-src": "'self'",
+        "script-src": "'self' 'unsafe-inline' 'unsafe-eval'",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data: blob:",
+        "font-src": "'self' data:",
+        "connect-src": "'self'",
+        "worker-src": "'self' blob:",
+        "object-src": "'none'",
+        "base-uri": "'self'",
+        "form-action": "'self'",
+        "frame-ancestors": " ".join(["'self'", *frame_ancestors]),
+    }
+    headers = {
+        "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "same-origin",
+        "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    }
+    return headers if frame_ancestors else {**headers, "x-frame-options": "SAMEORIGIN"}
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The arguments of a named endpoint in their order, and those that must be given."""
+
+    arguments: tuple[str, ...]
+    required: frozenset[str]
+
+
+class Gate:
+    """The layer; one for a server.
+
+    Args:
+        app: what is behind it.
+        files: the only files that are served by path.
+        uploads: the folder that uploads go to.
+        endpoints: named endpoints and what they take; a call of another one is not found.
+        functions: indices of all functions that the page may call.
+        frame_ancestors: see ``security_headers``.
+        refused: told the reason of each refusal.
+    """
+
+    def __init__(
+        self,
+        app: Callable[[Scope, Receive, Send], Awaitable[None]],
+        files: Sequence[Path] = (),
+        uploads: Path | None = None,
+        endpoints: Callable[[], Mapping[str, Endpoint]] = dict,
+        functions: Callable[[], Collection[int]] = tuple,
+        frame_ancestors: Sequence[str] = (),
+        refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.app = app
+        self._files = {str(file) for file in files}
+        self._uploads = uploads
+        self._endpoints = endpoints
+        self._functions = functions
+        self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        send = self._with_headers(send, str(scope["path"]))
+        problem = self._problem(scope)
+        if problem is None and scope["method"] == "POST" and CALLS.fullmatch(scope["path"]):
+            body, problem = await _body(receive)
+            problem = problem or self._call_problem(scope["path"], body)
+            receive = _replay(body, receive)
+        if problem is None:
+            await self.app(scope, receive, send)
+        else:
+            self._refused(problem[1])
+            await _answer(send, *problem)
+
+    def _problem(self, scope: Scope) -> Problem | None:
+        """Status, reason and words where a request is refused by its head alone."""
+        path = str(scope["path"])
+        if path.startswith(FILES):
+            return None if unquote(path.removeprefix(FILES)) in self._files else (404, "path", "not found")
+        if not OPEN.fullmatch(path):
+            return 404, "path", "not found"
+        if path == "/gradio_api/upload" and self._uploads is not None and size_of(self._uploads) > LARGEST_UPLOADS:
+            return 503, "uploads", "too many files were sent lately; try again later"
+        return None
+
+    def _call_problem(self, path: str, body: bytes) -> Problem | None:
+        """The same by a call's body: the form that every call of Gradio's has, before Gradio reads it."""
+        if path.startswith("/gradio_api/mcp"):
+            return None
+        try:
+            call = json.loads(body)
+            json.dumps(call, ensure_ascii=False).encode()  # half surrogate pairs are no text
+        except (ValueError, RecursionError):
+            return 400, "malformed", "the body is not JSON"
+        return self._form_problem(path, call) if isinstance(call, dict) else (400, "malformed", "the body is no object")
+
+    def _form_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
+        session = call.get("session_hash")
+        if session is not None and not (isinstance(session, str) and SESSION.fullmatch(session)):
+            return 400, "malformed", "session_hash must be a short word"
+        if path.startswith(("/gradio_api/cancel", "/gradio_api/reset")):
+            return None
+        return self._function_problem(path, call) or _data_problem(path, call)
+
+    def _function_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
+        name, index = path.rstrip("/").rsplit("/", 1)[-1], call.get("fn_index")
+        if path.startswith("/gradio_api/call/") or (index is None and "/run/" in path):
+            endpoint = self._endpoints().get(name)
+            if endpoint is None:
+                return 404, "malformed", f"no endpoint is called '{name}'"
+            return _argument_problem(endpoint, call) if path.startswith(BY_KEYWORD) else _count_problem(endpoint, call)
+        known = isinstance(index, int) and not isinstance(index, bool) and index in self._functions()
+        return None if known else (404, "malformed", "no function has this fn_index")
+
+    def _with_headers(self, send: Send, path: str) -> Send:
+        """A ``send`` that adds the headers; what a call could not do is the caller's fault, not the server's."""
+        fault = path.startswith("/gradio_api/run/")
+
+        async def wrapped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name for name, _ in self._headers}
+                rest = [(k, v) for k, v in message.get("headers", []) if k.lower() not in own]
+                status = 422 if fault and message["status"] == 500 and _is_json(rest) else message["status"]
+                message = {**message, "status": status, "headers": [*rest, *self._headers]}
+            await send(message)
+
+        return wrapped
+
+
+def _argument_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
+    unknown, missing = sorted(set(call) - set(endpoint.arguments)), sorted(endpoint.required - set(call))
+    if not unknown and not missing:
+        return None
+    words = f"'{unknown[0]}' is no argument" if unknown else f"'{missing[0]}' is missing"
+    return 400, "malformed", f"{words}; there are {', '.join(endpoint.arguments)}"
+
+
+def _count_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
+    data, count = call.get("data"), len(endpoint.arguments)
+    if not isinstance(data, list) or len(data) == count:
+        return None
+    return 400, "malformed", f"data must hold all {count} arguments; /gradio_api/call/v2 takes them by name"
+
+
+def _data_problem(path: str, call: dict[str, Any]) -> Problem | None:
+    """What every call of Gradio's must hold: its arguments, none of them a file that the server would have to fetch."""
+    by_keyword = path.startswith(BY_KEYWORD)
+    data = call if by_keyword else call.get("data")
+    if not by_keyword and not isinstance(data, list):
+        return 400, "malformed", "data must be a list"
+    todo = [data]
+    while todo:
+        found = todo.pop()
+        if isinstance(found, dict) and "://" in str(found.get("path", "")):
+            return 400, "fetch", "send the file itself: nothing is fetched from an address"
+        todo += found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    return None
+
+
+def _is_json(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    return any(k.lower() == b"content-type" and v.startswith(b"application/json") for k, v in headers)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder and below."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else 0
+
+
+async def _body(receive: Receive) -> tuple[bytes, Problem | None]:
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b"", (400, "malformed", "the body did not arrive")
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+        if size > LARGEST_CALL:
+            return b"", (413, "large", f"the body is larger than {LARGEST_CALL} bytes")
+    return b"".join(parts), None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replayed
+
+
+async def _answer(send: Send, status: int, reason: str, words: str) -> None:
+    body = json.dumps({"error": words, "reason": reason}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

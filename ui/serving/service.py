@@ -1,0 +1,116 @@
+"""One server's parts in one place: models, scheduler, sessions, limits, counters. Knows no Gradio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import TypeVar
+
+from aded.errors import AdedError
+from ui.engine import Engine
+from ui.form import Form
+from ui.models import ModelHolder, Models
+from ui.run import Notice, Update, check_form, failed, loading, race
+from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
+from ui.serving.limits import Limits
+from ui.serving.reading import follow
+from ui.serving.runs import Control, Run
+from ui.serving.scheduler import Scheduler, TurnedAway
+from ui.serving.sessions import Session, Sessions
+from ui.wire import Colours
+
+T = TypeVar("T")
+
+
+class Service:
+    """What all visitors share, and what is kept of each.
+
+    Attributes:
+        unread: pieces of news that a session has not read yet; the server tells.
+    """
+
+    def __init__(self, models: Models | None = None, limits: Limits | None = None, engine: Engine | None = None) -> None:
+        self.models = models or Models()
+        self.limits = limits or Limits()
+        self.engine = engine or Engine()
+        self.counters = Counters()
+        self.sessions = Sessions()
+        self.scheduler = Scheduler(self.limits, self.counters)
+        self.unread: Callable[[str], int] = lambda session: 0
+        self._count()
+
+    def _count(self) -> None:
+        gauge = self.counters.gauge
+        gauge("queue_length", "Runs in line", lambda: self.scheduler.waiting)
+        gauge("running", "Runs that take turns", lambda: self.scheduler.running)
+        gauge("sessions", "Sessions that something is kept of", lambda: len(self.sessions))
+        gauge("memories", "Drafters that are kept for sessions", lambda: self.sessions.memories)
+        gauge("device_memory_bytes", "Memory held on the cards", device_memory)
+
+    def submit(
+        self,
+        session: Session,
+        holder: ModelHolder,
+        job: Callable[[Control], Iterator[T | None]],
+        merge: Callable[[T, T], T] | None = None,
+    ) -> Run[T]:
+        """Put a run into line; it waits for its model too.
+
+        Raises:
+            Refused: see ``Scheduler.submit``.
+        """
+        holder.start()
+        settings = {} if merge is None else {"merge": merge}
+        session.run = self.scheduler.submit(session.key, job, ready=lambda: not holder.busy, **settings)
+        return session.run
+
+    async def race(self, session: Session, form: Form, colours: Colours) -> AsyncGenerator[Update, None]:
+        """A visitor's race from press to end. Never raises: what goes wrong becomes a notice."""
+        try:
+            holder = self.models.first
+            check_form(form, self.limits)
+            if session.stopped:
+                yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
+                return
+            job = partial(race, form, session.memories, holder, colours, limits=self.limits, engine=self.engine)
+            run: Run[Update] = self.submit(session, holder, lambda control: job(control), lambda old, new: new.over(old))
+            async with aclosing(self.follow(run, lambda: Update(notice=in_line(run, holder)))) as updates:
+                async for update in updates:
+                    yield update
+        except Exception as error:
+            self.count(error)
+            yield failed(error)
+
+    def follow(self, run: Run[T], in_line: Callable[[], T | None]) -> AsyncGenerator[T, None]:
+        """See ``ui.serving.reading.follow``."""
+        return follow(run, in_line, lambda: self.unread(run.session))
+
+    def count(self, error: Exception) -> None:
+        """Count what was asked and could not be; the scheduler counts its own refusals."""
+        if isinstance(error, AdedError) and not isinstance(error, TurnedAway):
+            self.counters.refused("asked")
+
+    def status(self) -> Notice:
+        """How the server is, in one line."""
+        holder, memory = self.models.first, round(resident_memory(self.counters) / MEGABYTE)
+        values = {"model": holder.model.label if holder.loaded else holder.spec, "memory": memory}
+        if not holder.loaded:
+            return Notice("info", [("status.asleep", values)])
+        values |= {"running": self.scheduler.running, "waiting": self.scheduler.waiting}
+        return Notice("info", [("status.line", {**values, "device": round(device_memory() / MEGABYTE)})])
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """End all runs within a step; whether that was done in time."""
+        return self.scheduler.close(seconds)
+
+
+def in_line(run: Run[Update], holder: ModelHolder) -> Notice:
+    """What a run waits for, in words."""
+    if holder.busy:
+        return loading(holder.latest)
+    wait = run.wait
+    sayings = [("notice.place", {"count": run.place})]
+    if wait is not None:
+        sayings.append(("notice.wait", {"seconds": round(wait)}))
+    return Notice("busy", sayings)

@@ -1,0 +1,104 @@
+"""What the server keeps of each visitor: what drafters have learned, and the run that is on. Bounded, and freed by age."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ui.serving.runs import Run
+
+MOST_SESSIONS = 1000
+MOST_MEMORIES = 64
+"""Of all sessions together; the overlay of one takes about 5 MB."""
+IDLE_SECONDS = 3600.0
+"""A session that was not heard of for so long is forgotten."""
+
+
+@dataclass
+class Memory:
+    """A drafter that keeps what it learns, and how many prompts have taught it."""
+
+    drafter: Any
+    prompts: int = 0
+
+
+class Session:
+    """One visitor's own state.
+
+    Attributes:
+        key: what tells it apart from others.
+        memories: drafters that keep what they learn, by how they are set.
+        run: the newest run, if there was one.
+        stopped: whether Stop was pressed since Run was.
+    """
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        self.memories: dict[str, Memory] = {}
+        self.run: Run[Any] | None = None
+        self.stopped = False
+        self.seen = 0.0
+
+    def begin(self) -> None:
+        """Run was pressed."""
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Stop was pressed."""
+        self.stopped = True
+        if self.run is not None:
+            self.run.stop()
+
+    @property
+    def busy(self) -> bool:
+        return self.run is not None and not self.run.over
+
+
+class Sessions:
+    """All sessions by key, the one heard of last at the end."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def memories(self) -> int:
+        """Drafters that are kept."""
+        return sum(len(session.memories) for session in self._sessions.values())
+
+    def get(self, key: str) -> Session:
+        """The session of this key, a new one if it is not known."""
+        with self._lock:
+            session = self._sessions.setdefault(key, Session(key))
+            session.seen = self._clock()
+            self._sessions.move_to_end(key)
+        self.sweep()
+        return session
+
+    def free(self, key: str) -> None:
+        """The visitor has left: end the run and forget everything."""
+        with self._lock:
+            session = self._sessions.pop(key, None)
+        if session is not None and session.run is not None:
+            session.run.leave()
+
+    def sweep(self) -> None:
+        """Forget sessions that are too old or too many, and memories beyond their bound, the oldest first."""
+        now = self._clock()
+        with self._lock:
+            idle = [s for s in self._sessions.values() if not s.busy]
+            old = [s for s in idle if now - s.seen >= IDLE_SECONDS]
+            for session in [*old, *idle[: max(0, len(self._sessions) - MOST_SESSIONS)]]:
+                self._sessions.pop(session.key, None)
+            for session in idle:
+                if self.memories <= MOST_MEMORIES:
+                    break
+                session.memories.clear()
