@@ -1,0 +1,89 @@
+"""The folder of a Space: complete, its large files named, and what the hub would refuse found before it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aded.errors import AdedError
+from ui import space
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An assembled Space with small stand-ins for its content."""
+    root = tmp_path / "root"
+    for name in ("aded", "ui", "assets", "docs"):
+        (root / name / "__pycache__").mkdir(parents=True)
+        (root / name / "__pycache__" / "x.pyc").write_text("")
+        (root / name / "file").write_text(name)
+    for name in ("LICENSE", "app.py"):
+        (root / name).write_text(name)
+    for name in ("README.md", "requirements.txt"):
+        (root / name).write_bytes((space.ROOT / name).read_bytes())
+    (root / "assets" / "large").write_bytes(bytes(space.LARGE + 1))
+    space.assemble(tmp_path / "out", root)
+    return tmp_path / "out"
+
+
+def test_the_folder_holds_what_runs_and_nothing_else(folder: Path) -> None:
+    assert not list(folder.rglob("*.pyc"))
+    assert {path.name for path in folder.iterdir()} == {*space.CONTENT, ".gitattributes"}
+    assert (folder / ".gitattributes").read_text() == "assets/large filter=lfs diff=lfs merge=lfs -text\n"
+    with pytest.raises(AdedError, match="not empty; give --out"):
+        space.assemble(folder)
+
+
+def test_this_project_s_own_settings_and_requirements_have_no_faults(folder: Path) -> None:
+    settings = space.front_matter((folder / "README.md").read_text("utf-8"))
+    assert space.faults_of_settings(settings, folder) == []
+    assert space.faults_of_requirements(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        ({"sdk": "docker"}, "sdk is not gradio"),
+        ({"sdk_version": "4.0.0"}, "sdk_version is outside requirements.txt"),
+        ({"python_version": 3.12}, "python_version is not '3.12' (in quotes)"),
+        ({"app_file": "main.py"}, "app_file is not there"),
+        ({"colorFrom": "mauve"}, "colorFrom or colorTo is no colour of the hub"),
+        ({"short_description": "x" * 61}, "short_description is longer than 60 characters"),
+        ({"license": None}, "license is missing"),
+    ],
+)
+def test_what_the_hub_would_refuse_is_found(folder: Path, wrong: dict[str, object], fault: str) -> None:
+    settings = space.front_matter((folder / "README.md").read_text("utf-8"))
+    assert space.faults_of_settings({**settings, **wrong}, folder) == [fault]
+
+
+def test_requirements_that_leave_out_a_space_s_torch_are_found(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("torch>=2.9,<2.11  # a comment\n")
+    assert space.faults_of_requirements(folder) == [f"requirements.txt leaves out torch {v}" for v in ("2.8.0", "2.11.0")]
+    (folder / "requirements.txt").write_text("numpy\n")
+    assert space.faults_of_requirements(folder) == ["requirements.txt does not name torch"]
+
+
+@pytest.mark.parametrize("readme", ["# no settings", "---\n: : :\n---\n", "---\n- a\n---\n"])
+def test_a_readme_without_settings_is_refused(readme: str) -> None:
+    with pytest.raises(AdedError, match="no front matter"):
+        space.front_matter(readme)
+
+
+def test_the_command_says_what_is_large_and_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert space.main(["--out", str(tmp_path / "space"), "--quick"]) == 0
+    assert "through Git LFS" in capsys.readouterr().out
+    assert space.main(["--out", str(tmp_path / "space"), "--quick"]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_the_page_can_be_built_in_the_running_environment_from_the_folder_alone(tmp_path: Path) -> None:
+    """As on a Space: the working folder is the Space's, and nothing of the checkout is on the path."""
+    import subprocess
+    import sys
+
+    space.assemble(tmp_path / "space")
+    code = "from ui.models import ModelHolder; from ui.page import build; build(ModelHolder()); import ui; print(ui.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "space", capture_output=True, text=True, check=True)
+    assert str(tmp_path / "space") in done.stdout

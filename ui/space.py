@@ -1,0 +1,165 @@
+"""The folder that a Space is made of: assembled, then checked as far as this can be done without the hub.
+
+``python -m ui.space --out DIR`` copies what the page needs, names files that have to go through Git LFS, and checks the
+front matter, and the requirements against the versions of torch and Python that hosted Spaces have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aded.errors import AdedError
+
+ROOT = Path(__file__).resolve().parent.parent
+CONTENT = ("README.md", "LICENSE", "app.py", "requirements.txt", "aded", "ui", "assets", "docs")
+LEFT_OUT = ("__pycache__", "*.pyc", "img")
+LARGE = 10_000_000
+"""Bytes from which on a file of a Space has to be stored through Git LFS."""
+TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")
+PYTHON = "3.12"
+PLATFORMS = (
+    *(f"manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)),
+    *("manylinux1_x86_64", "manylinux2014_x86_64", "linux_x86_64"),
+)
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+LONGEST_DESCRIPTION = 60
+
+
+def assemble(out: Path, root: Path = ROOT) -> list[Path]:
+    """Copy what the Space holds; its large files, which ``.gitattributes`` names.
+
+    Raises:
+        AdedError: the folder holds something already, or cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise AdedError(f"{out} is not empty; give --out a new or empty folder")
+        for name in CONTENT:
+            if (root / name).is_dir():
+                shutil.copytree(root / name, out / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+            else:
+                shutil.copy2(root / name, out / name)
+        large = sorted(file for file in out.rglob("*") if file.is_file() and file.stat().st_size > LARGE)
+        lines = [f"{file.relative_to(out).as_posix()} filter=lfs diff=lfs merge=lfs -text\n" for file in large]
+        (out / ".gitattributes").write_text("".join(lines))
+    except OSError as error:
+        raise AdedError(f"cannot write to {out}: {error.strerror or error}; give another --out") from None
+    return large
+
+
+def front_matter(readme: str) -> dict[str, Any]:
+    """The settings at the head of a Space's README.
+
+    Raises:
+        AdedError: there are none.
+    """
+    import yaml
+
+    parts = readme.split("---\n", 2)
+    try:
+        found = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0] else None
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise AdedError("README.md has no front matter; begin it with the settings of the Space between lines of ---")
+    return found
+
+
+def faults_of_settings(settings: Mapping[str, Any], folder: Path) -> list[str]:
+    """What the hub would refuse, or do otherwise than is meant."""
+    from packaging.requirements import Requirement
+
+    needed = {r.name: r for r in map(Requirement, requirements(folder))}
+    checks = {
+        "title is empty": settings.get("title"),
+        "sdk is not gradio": settings.get("sdk") == "gradio",
+        "sdk_version is outside requirements.txt": str(settings.get("sdk_version")) in needed["gradio"].specifier,
+        f"python_version is not '{PYTHON}' (in quotes)": settings.get("python_version") == PYTHON,
+        "app_file is not there": (folder / str(settings.get("app_file"))).is_file(),
+        "colorFrom or colorTo is no colour of the hub": {settings.get("colorFrom"), settings.get("colorTo")} <= COLOURS,
+        f"short_description is longer than {LONGEST_DESCRIPTION} characters": len(str(settings.get("short_description", "")))
+        <= LONGEST_DESCRIPTION,
+        "license is missing": settings.get("license"),
+    }
+    return [fault for fault, holds in checks.items() if not holds]
+
+
+def requirements(folder: Path) -> list[str]:
+    """The lines of requirements.txt that ask for something."""
+    lines = (line.split("#")[0].strip() for line in (folder / "requirements.txt").read_text("utf-8").splitlines())
+    return [line for line in lines if line]
+
+
+def faults_of_requirements(folder: Path) -> list[str]:
+    """Versions of torch on hosted Spaces that the requirements leave out."""
+    from packaging.requirements import Requirement
+
+    torch = next((r for r in map(Requirement, requirements(folder)) if r.name == "torch"), None)
+    if torch is None:
+        return ["requirements.txt does not name torch"]
+    return [f"requirements.txt leaves out torch {version}" for version in TORCH if version not in torch.specifier]
+
+
+def faults_of_resolution(folder: Path) -> list[str]:
+    """Whether pip finds wheels of all that is needed for the Spaces' Python, with their oldest torch; takes a minute."""
+    with tempfile.TemporaryDirectory() as target:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", target]
+        command += ["--python-version", PYTHON, "--only-binary=:all:", *(f"--platform={name}" for name in PLATFORMS)]
+        done = subprocess.run(
+            [*command, "-r", str(folder / "requirements.txt"), f"torch=={TORCH[0]}"], capture_output=True, text=True, check=False
+        )
+    return [line for line in done.stderr.splitlines() if line.startswith("ERROR")] if done.returncode else []
+
+
+def faults_of_environment(folder: Path, python: str) -> list[str]:
+    """Whether the page is built in a fresh environment of this Python with the requirements installed; takes minutes."""
+    with tempfile.TemporaryDirectory() as place:
+        steps = (
+            [python, "-m", "venv", place],
+            [f"{place}/bin/python", "-m", "pip", "install", "--quiet", "-r", str(folder / "requirements.txt")],
+            [f"{place}/bin/python", "-c", "from ui.models import ModelHolder; from ui.page import build; build(ModelHolder())"],
+        )
+        for step in steps:
+            done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return [f"`{' '.join(step[:4])} …` failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"]
+    return []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Assemble and check; 1 if something is wrong with the folder, 2 if it cannot be made."""
+    parser = argparse.ArgumentParser(prog="python -m ui.space", description="Assemble the folder of a Space and check it.")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="new or empty")
+    parser.add_argument("--quick", action="store_true", help="leave out what asks a package index")
+    options = parser.parse_args(arguments)
+    try:
+        large = assemble(options.out)
+        faults = faults_of_settings(front_matter((options.out / "README.md").read_text("utf-8")), options.out)
+    except AdedError as error:
+        print(f"space: error: {error}", file=sys.stderr)
+        return 2
+    faults += faults_of_requirements(options.out)
+    for file in large:
+        print(f"{file.relative_to(options.out)}: {file.stat().st_size / 1e6:.1f} MB, through Git LFS (.gitattributes names it)")
+    if not options.quick:
+        faults += faults_of_resolution(options.out)
+        python = shutil.which(f"python{PYTHON}")
+        faults += faults_of_environment(options.out, python) if python else []
+        print(f"built with Python {PYTHON}" if python else f"there is no Python {PYTHON} here: the page was not built with it")
+    for fault in faults:
+        print(f"fault: {fault}")
+    files = [file for file in options.out.rglob("*") if file.is_file()]
+    print(f"{options.out}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
