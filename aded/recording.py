@@ -8,11 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from aded.drafters.base import Drafter, Explanation, MatrixRow, Outcome
+from aded.drafters.base import Drafter, Explanation, MatrixRow, MatrixSize, Outcome
 from aded.model import TargetModel
 from aded.representatives import Answer, agreement
 from aded.tokens import TokenTexts
-from aded.trace import Agreement, Budget, Choice, Origin, RowChange, Seconds, SimulationRecord, Step, TreeRecord, finite, rounded
+from aded.trace import (
+    Agreement,
+    Budget,
+    Choice,
+    Origin,
+    RowChange,
+    Seconds,
+    SimulationRecord,
+    Size,
+    Step,
+    TreeRecord,
+    finite,
+    rounded,
+)
 from aded.tree import DraftTree
 from aded.verify import Rule, Verification, verdicts
 
@@ -92,6 +105,7 @@ class Recorder:
             rows=self._row_changes(before.rows, self.drafter.rows(outcome)) if before else [],
             simulations=_simulations(before.explanation, tree) if before else [],
             agreement=_agreement(before.answers, logits[0]) if before and before.answers else [],
+            size=_size(self.drafter.size()) if before else None,
             note=before.explanation.note if before else None,
         )
 
@@ -143,7 +157,7 @@ class Recorder:
         old = {row.key: _as_dict(row) for row in before}
         changes = []
         for row in after:
-            was, now = old.get(row.key, {}), _as_dict(row)
+            was, now, taught = old.get(row.key, {}), _as_dict(row), dict(zip(row.tokens, row.learned))
             tokens = sorted(was.keys() | now.keys(), key=lambda t: (-now.get(t, 0.0), -was.get(t, 0.0), t))
             changes.append(
                 RowChange(
@@ -153,6 +167,7 @@ class Recorder:
                     texts=self.texts.all(tokens),
                     before=[rounded(was.get(t, 0.0)) for t in tokens],
                     after=[rounded(now.get(t, 0.0)) for t in tokens],
+                    learned=[rounded(taught.get(t, 0.0)) for t in tokens],
                 )
             )
         return changes
@@ -163,6 +178,10 @@ def _agreement(answers: Sequence[Answer], logits: torch.Tensor) -> list[Agreemen
     target = logits.float().softmax(-1).cpu().numpy()
     found = [(answer, *agreement(answer.tokens, answer.probabilities, target)) for answer in answers]
     return [Agreement(a.who, a.unseen, rounded(distance), *map(rounded, shared)) for a, distance, shared in found]
+
+
+def _size(size: MatrixSize | None) -> Size | None:
+    return Size(size.base_rows, size.base_bytes, size.overlay_rows, size.overlay_bytes) if size else None
 
 
 def _simulations(explanation: Explanation, tree: DraftTree) -> list[SimulationRecord]:

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from aded.overlay import Overlay
-from aded.trigram import MOST_SUCCESSORS, TrigramMatrix
+from aded.trigram import EMPTY, MOST_SUCCESSORS, TrigramMatrix
 
 TOPS = (1, 4, 12)
 NEWEST = 8
@@ -53,6 +53,38 @@ def answers(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> Iterat
     yield Answer("overlay", tokens, probabilities, unheard)
     tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * MOST_SUCCESSORS)
     yield Answer("session", tokens, probabilities, unseen and unheard)
+
+
+def learned(matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """The part of a session's probabilities after ``context`` that the overlay holds; the rest is the base's.
+
+    By the mixture, that is what the overlay gives without a base: the base shares only what all overlay rows have left.
+    By the published rule, it is what was added to the copy of the base's row.
+
+    Args:
+        tokens: the session's successors, int32 ``[k]``.
+        given: their probabilities, float64 ``[k]``.
+
+    Returns:
+        Float64 ``[k]``, from 0 to ``given``.
+    """
+    if overlay.arrays[7]:
+        base = _by_token(*matrix.row(int(context[-2]), int(context[-1])))
+        return np.clip(given - np.array([base.get(token, 0.0) for token in tokens.tolist()]), 0.0, given)
+    alone = _by_token(*overlay.successors(_nothing(matrix.vocab_size), context, 4 * MOST_SUCCESSORS))
+    return np.minimum(np.array([alone.get(token, 0.0) for token in tokens.tolist()]), given)
+
+
+def _by_token(tokens: np.ndarray, probabilities: np.ndarray) -> dict[int, float]:
+    return dict(zip(tokens.tolist(), probabilities.tolist()))
+
+
+def overlay_size(overlay: Overlay) -> tuple[int, int]:
+    """Rows in use and the bytes that they take."""
+    keys = overlay.arrays[0]
+    by_row = [array for array in overlay.arrays if isinstance(array, np.ndarray) and len(array) == len(keys)]
+    rows = int(np.count_nonzero(keys != EMPTY))
+    return rows, rows * sum(array.nbytes for array in by_row) // len(keys)
 
 
 @lru_cache(maxsize=4)

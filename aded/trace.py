@@ -19,7 +19,9 @@ from typing import Any, Literal
 
 from aded.errors import AdedError, check_text
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""Versions that can be read: the first has neither ``RowChange.learned`` nor ``Step.size``."""
 DEEPEST = 8
 LONGEST_SECONDS = 1e6
 
@@ -80,6 +82,7 @@ class RowChange:
     texts: list[str]
     before: list[float]
     after: list[float]
+    learned: list[float] = field(default_factory=list)  # the session's part of ``after``, the rest is the base's; empty: unknown
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,16 @@ class Agreement:
     top_1: float  # the share of the target's most probable 1, 4 and 12 tokens that were also the representative's
     top_4: float
     top_12: float
+
+
+@dataclass(frozen=True)
+class Size:
+    """The matrix after the step: rows and bytes of memory of the base, and of what the overlay uses."""
+
+    base_rows: int
+    base_bytes: int
+    overlay_rows: int
+    overlay_bytes: int
 
 
 @dataclass(frozen=True)
@@ -142,6 +155,7 @@ class Step:
     rows: list[RowChange] = field(default_factory=list)
     simulations: list[SimulationRecord] = field(default_factory=list)
     agreement: list[Agreement] = field(default_factory=list)
+    size: Size | None = None  # None for a method without a matrix
     note: str | None = None
 
     @property
@@ -283,10 +297,9 @@ def from_json(body: Any) -> Race:
     name = body.get("format") if isinstance(body, dict) else None
     if name not in _FORMATS.values():
         raise AdedError("not a trace: the field 'format' is missing; record one with `python -m aded generate --trace FILE`")
-    if body.get("version") != VERSION:
-        raise AdedError(
-            f"trace version {body.get('version')!r} cannot be read, this program reads version {VERSION}; record it again"
-        )
+    if body.get("version") not in READABLE:
+        known = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
+        raise AdedError(f"trace version {body.get('version')!r} cannot be read, {known}; record it again")
     fields = {k: v for k, v in body.items() if k not in ("format", "version")}
     try:
         if name == _FORMATS[Race]:
@@ -458,6 +471,8 @@ def _check(trace: Trace) -> None:
             raise ValueError(f"{where}: the path leaves the tree")
         if not len(step.emitted) == len(step.texts) == len(step.origins):
             raise ValueError(f"{where}: emitted tokens, texts and origins differ in length")
+        if any(row.learned and len(row.learned) != len(row.tokens) for row in step.rows):
+            raise ValueError(f"{where}: a row's tokens and what was learned of them differ in length")
     if not 0 <= trace.prefill_seconds <= LONGEST_SECONDS:
         raise ValueError("the prefill's seconds are no duration")
     if trace.finish_reason and [t for step in trace.steps for t in step.emitted] != trace.token_ids:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import notice, open_race, part, sync_api, text_of, tick
+from browsing import notice, open_race, part, saved, sync_api, text_of, tick
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
@@ -30,6 +30,21 @@ def opened(page: sync_api.Page, title: str, inside: str) -> None:
     sync_api.expect(page.locator(inside)).to_be_visible()
 
 
+def keep_and_reopen(page: sync_api.Page, folder: Path) -> None:
+    """A saved page holds the experiments: the two runs, the memory over both, and what a step cost where they ran."""
+    file = saved(page, "race.html", folder)
+    assert page.context.browser is not None
+    context = page.context.browser.new_context(offline=True)
+    alone = context.new_page()
+    alone.goto(file.as_uri())
+    sync_api.expect(part(alone, "compare-rows").locator("tr")).to_have_count(2, timeout=30_000)
+    for name in ("compare-sentence", "memory-sentence", "paying-sentence", "paying-source"):
+        assert part(alone, name).inner_text() == part(page, name).inner_text()
+    sync_api.expect(part(alone, "memory-rows").locator("tr")).to_have_count(2)
+    sync_api.expect(part(alone, "memory-reset")).to_be_hidden()
+    context.close()
+
+
 def test_where_drafting_pays_is_told_of_the_lane_on_screen(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
@@ -50,20 +65,24 @@ def test_nothing_is_compared_before_there_are_runs(page: sync_api.Page):
 
 
 @pytest.mark.model
-def test_a_second_run_stands_beside_the_first_and_a_memory_grows_until_it_is_forgotten(page: sync_api.Page):
+def test_a_second_run_stands_beside_the_first_and_a_memory_grows_until_it_is_forgotten(page: sync_api.Page, tmp_path: Path):
     tick(page, "plain", "aded")
     opened(page, "ADED's settings", "#ax-keep")
     page.locator("#ax-keep input").check()
     finished(page, "List the days of the week.")
     sync_api.expect(part(page, "compare-sentence")).to_contain_text("Run again")
     sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(1)
-    sync_api.expect(part(page, "paying-source")).to_contain_text("measured on this machine")
+    sync_api.expect(part(page, "paying-source")).to_contain_text("measured on cpu")
     finished(page, "List the days of the week again.")
     sync_api.expect(part(page, "compare-sentence")).to_have_text("Changed since the run before: another prompt.")
     sync_api.expect(part(page, "compare-rows").locator("tr")).to_have_count(2)
     sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(2)
-    page.locator("#ax-forget").click()
+    part(page, "memory-measure").select_option("top_4")
+    sync_api.expect(part(page, "memory-meaning")).to_contain_text("4")
+    keep_and_reopen(page, tmp_path)
+    part(page, "memory-reset").click()
     sync_api.expect(notice(page)).to_contain_text("starts afresh")
+    sync_api.expect(part(page, "memory-card")).to_be_hidden()
     finished(page, "List the days of the week again.")
     sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(1)
     sync_api.expect(part(page, "compare-sentence")).to_contain_text("Nothing was changed")

@@ -50,6 +50,9 @@ def test_a_page_of_its_own_plays_the_race_without_server_and_network(
         assert text_of(page, method) == "".join(TOKENS)
     assert part(page, "where").inner_text() == steps
     assert part(page, "prompt").inner_text() == HOSTILE[0]
+    for name in ("paying-sentence", "paying-source", "sizes-sentence"):
+        sync_api.expect(part(page, name)).to_have_text(part(hostile, name).inner_text())
+    assert page.locator("#ax-experiment .main-svg").count() >= 3
     page.keyboard.press("Home")
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
     part(page, "play").click()
@@ -68,7 +71,7 @@ def test_a_page_of_its_own_plays_the_race_without_server_and_network(
     context.close()
 
 
-@pytest.mark.parametrize("name", ["tree", "race", "agreement"])
+@pytest.mark.parametrize("name", ["tree", "race", "agreement", "pairs", "sizes", "cost", "tokens", "speed"])
 def test_pictures_are_saved_as_drawing_and_as_pixels(hostile: sync_api.Page, tmp_path: Path, name: str):
     drawing = ElementTree.fromstring(saved(hostile, f"{name}.svg", tmp_path).read_text("utf-8"))
     assert drawing.tag.endswith("svg")

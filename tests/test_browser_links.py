@@ -112,3 +112,34 @@ def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address:
         page.evaluate(f"location.hash = {quote(text)!r}")
         page.wait_for_timeout(300)
         assert page.evaluate("window.PWN") is None
+
+
+def test_sliders_and_typed_numbers_say_the_same_and_travel_in_a_link(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        page.locator("#ax-controls button.label-wrap", has_text="ADED's settings").click()
+        c1, depth = page.locator("#ax-c1"), page.locator("#ax-depth")
+        field, slider = c1.locator("input[type=text]"), c1.locator("input[type=range]")
+        assert (field.input_value(), field.get_attribute("placeholder")) == ("", "preset’s")
+        slider.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        sync_api.expect(field).to_have_value("0.5")
+        wait_for_link(page, "c1", "0.5")
+        depth.locator("input[type=text]").fill("7")
+        sync_api.expect(depth.locator("input[type=range]")).to_have_value("5")
+        assert depth.locator("input[type=range]").get_attribute("aria-valuetext") == "7"
+        wait_for_link(page, "depth", "7")
+        page.locator("#ax-budget input[type=range]").press("End")
+        wait_for_link(page, "budget", "256")
+        page.locator("#ax-simulations input[type=text]").fill("many")
+        sync_api.expect(page.locator("#ax-simulations input[type=text]")).to_have_attribute("aria-invalid", "true")
+        page.locator("#ax-simulations input[type=text]").fill("40")
+        wait_for_link(page, "simulations", "40")
+        asked = page.url
+    with watched_page(browser, asked) as page:
+        page.locator("#ax-controls button.label-wrap", has_text="ADED's settings").click()
+        for name, value in (("c1", "0.5"), ("depth", "7"), ("budget", "256"), ("simulations", "40"), ("c2", "")):
+            sync_api.expect(page.locator(f"#ax-{name} input[type=text]")).to_have_value(value)
+        page.locator("#ax-budget input[type=range]").press("Home")
+        sync_api.expect(page.locator("#ax-budget input[type=text]")).to_have_value("auto")
+        page.wait_for_function("() => !location.hash.includes('budget')")

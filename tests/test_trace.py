@@ -111,3 +111,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(made, tmp_path, monkey
         trace.save(made, target)
     assert target.read_bytes() == old
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_records_of_the_first_version_are_read_and_say_nothing_of_parts_and_sizes(made):
+    body = json.loads(trace.dumps(made))
+    body["version"] = 1
+    for step in body["steps"]:
+        step.pop("size")
+        for row in step["rows"]:
+            row.pop("learned")
+    (lane,) = trace.from_json(body).lanes
+    assert all(step.size is None for step in lane.steps)
+    assert all(row.learned == [] for step in lane.steps for row in step.rows)
+    assert trace.from_json(json.loads(trace.dumps(lane))).lanes == [lane]
+
+
+@pytest.mark.parametrize("version", [0, 3, "1", None])
+def test_a_version_that_is_not_known_is_refused_with_those_that_are(made, version):
+    body = {**json.loads(trace.dumps(made)), "version": version}
+    with pytest.raises(AdedError, match="reads versions 1 to 2; record it again"):
+        trace.from_json(body)

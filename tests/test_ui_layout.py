@@ -81,3 +81,14 @@ def test_a_draft_without_visits_is_ordered_by_prior():
     children = [n for n, parent in enumerate(bare.tree.parents) if parent == 0]
     by_row = sorted(children, key=lambda n: where[n][1])
     assert by_row == sorted(children, key=lambda n: (-(columns["prior"][n] or 0), n))
+
+
+def test_folded_nodes_are_counted_where_they_hang():
+    step = a_step(accepted=4, size=400)
+    found = layout(step, limit=100)
+    assert sum(found.folded) == found.hidden == 400 - len(found.nodes)
+    hanging = dict(zip(found.nodes, found.folded))
+    for node, parent in enumerate(step.tree.parents):
+        if node not in hanging and parent in hanging:
+            assert hanging[parent] > 0
+    assert layout(a_step(size=50)).folded == [0] * 50

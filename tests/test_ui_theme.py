@@ -16,7 +16,7 @@ def test_every_module_is_in_the_script_after_those_it_imports():
 
 def test_a_module_hands_out_what_it_exports_and_nothing_else():
     assert theme.script().startswith("window.AdedExplorer = (() => {\nconst modules = {};")
-    part = theme.script().split("modules.picker = ")[1].split("modules.lanes = ")[0]
+    part = theme.script().split("modules.picker = ")[1].split("modules.refused = ")[0]
     assert "const { el, setText, withCode } = modules.dom;" in part
     assert part.rstrip().endswith("return { parsePicks, toggled, merged, mountPicker, countText, lossyMark };\n})();")
 
@@ -65,3 +65,11 @@ def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_both_families_name_fonts_of_every_script_that_the_page_speaks():
+    for family in ("sans", "mono"):
+        names = theme._fonts(family)
+        assert {"PingFang SC", "Microsoft YaHei"} < set(names)
+        assert any("CJK" in name for name in names)
+        assert names[-1] in ("sans-serif", "monospace")

@@ -57,6 +57,7 @@ def test_a_line_is_one_line_whatever_the_tokens_are():
         ({"path": [0, 2]}, "no path"),
         ({"emitted": [], "texts": [], "origins": []}, "writes nothing"),
         ({"rows": [RowChange([1, 2], ["a", "b"], [1], ["x", "y"], [0.1], [0.2])]}, "length"),
+        ({"rows": [RowChange([1], ["a"], [1], ["x"], [0.1], [0.2])]}, "pair"),
         ({"choices": [Choice(99, 1, "x", 0.5, 1, False, [], [], [])]}, "choice"),
     ],
 )

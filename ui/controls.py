@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,16 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "feedback": ("", *SWITCHES),
 }
 """Settings that are chosen from a list; the empty word stands for the preset's value."""
+
+
+NOTCHES: dict[str, tuple[float, ...]] = {
+    "budget": (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256),
+    "c1": (0, 0.25, 0.5, 1, 1.25, 2, 4, 8, 16, 32, 64),
+    "c2": (1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096, 19652),
+    "depth": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64),
+    "simulations": (6, 9, 12, 18, 24, 36, 50, 72, 100, 150, 250, 500, 1000),
+}
+"""Numbers that have a slider, and the values that it stops at; any other can be typed."""
 
 
 class Wording:
@@ -139,7 +150,7 @@ def create_settings(wording: Wording) -> dict[str, Any]:
     label = wording.label
     widgets = {
         "max_new_tokens": label(gr.Number, "control.tokens", value=96, precision=None, elem_id="ax-max-new-tokens"),
-        "budget": label(gr.Textbox, "control.budget", value="auto", max_lines=1, elem_id="ax-budget"),
+        "budget": create_number("budget", "auto"),
         "temperature": label(gr.Slider, "control.temperature", maximum=2, value=0, step=0.05, elem_id="ax-temperature"),
     }
     with label(gr.Accordion, "control.sampling", open=False):
@@ -164,6 +175,8 @@ def create_setting(wording: Wording, name: str) -> Any:
     """A list where there are words to choose from, a box to tick for what is on or off, else a field for a number."""
     settings: dict[str, Any] = {"elem_id": f"ax-{name}", "min_width": 0}
     words = aded_words(name, FALLBACK)
+    if name in NOTCHES:
+        return create_number(name, "")
     if name in CHOICES:
         widget = gr.Dropdown(value=CHOICES[name][0], **settings, **words)
     elif name == "keep":
@@ -171,6 +184,13 @@ def create_setting(wording: Wording, name: str) -> Any:
     else:
         widget = gr.Textbox(value="", max_lines=1, **settings, **words)
     return wording.add(widget, lambda language: aded_words(name, language))
+
+
+def create_number(name: str, nothing: str) -> gr.HTML:
+    """A slider and a field for one number, whose value is text; ``nothing`` stands for the preset's or for the automatic one."""
+    about = json.dumps({"name": name, "notches": NOTCHES[name], "nothing": nothing})
+    mount = f"number.mountNumber(element, props, watch, {about});"
+    return theme.panel("number", mount, nothing, elem_id=f"ax-{name}", min_width=0)
 
 
 def aded_words(name: str, language: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import networkx as nx
 
 from aded.trace import Step, TreeRecord
 
-MAX_NODES = 300
-"""Nodes drawn at most; the rest are counted, not hidden silently."""
+MAX_NODES = 500
+"""Nodes drawn at most; the rest are folded into what they hang from, and counted."""
 
 OWN = -1
 """Stands for the target's own token, which is no node of the draft."""
@@ -28,6 +28,7 @@ class Layout:
         own: column and row of the target's own token, or None where the step ended without one.
         columns, rows: size of the grid.
         hidden: nodes that are not drawn.
+        folded: how many of them hang from each drawn node, in the order of ``nodes``.
     """
 
     nodes: list[int]
@@ -37,6 +38,7 @@ class Layout:
     columns: int
     rows: int
     hidden: int
+    folded: list[int]
 
 
 def layout(step: Step, limit: int = MAX_NODES) -> Layout:
@@ -54,7 +56,19 @@ def layout(step: Step, limit: int = MAX_NODES) -> Layout:
         columns=max(depth.values()) + 1,
         rows=max(rows.values()) + 1,
         hidden=len(step.tree.tokens) - len(nodes),
+        folded=_folded(step.tree, nodes),
     )
+
+
+def _folded(tree: TreeRecord, nodes: list[int]) -> list[int]:
+    """Nodes that are not drawn, counted at the nearest drawn one above them."""
+    counts = dict.fromkeys(nodes, 0)
+    for node in range(len(tree.tokens)):
+        above = node
+        while above not in counts:
+            above = tree.parents[above]
+        counts[above] += above != node
+    return [counts[node] for node in nodes]
 
 
 def _graph(step: Step, shown: set[int]) -> nx.DiGraph:

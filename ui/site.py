@@ -1,6 +1,6 @@
 """The page as a folder of files: the whole explorer playing recorded races, for a static Space, any web server, or a disk.
 
-A page opened from a disk may load scripts and nothing else, so races and the charts' library are scripts that bring a packed text.
+A page opened from a disk may load scripts and nothing else, so races and the charts' library are scripts that bring packed text.
 """
 
 from __future__ import annotations

@@ -18,13 +18,14 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "bus", "memory", "panels", "record", "verdict", "search", "searching", "charts", "agreement", "tree"),
-    *("node", "tables", "picker", "lanes", "times", "strip", "mask", "player", "guess", "step", "keys", "csv", "save", "link"),
-    *("sheet", "keysheet", "glossary", "tour", "learn", "header", "notice", "figures", "main", "standalone"),
-    *("paying", "payingchart", "compare", "successive", "experiment"),
+    *("dom", "words", "bus", "memory", "panels", "record", "verdict", "search", "history", "searching", "charts"),
+    *("agreement", "tree", "pairs", "pairgraph", "heat", "apart", "matrix", "node", "tables", "picker", "refused"),
+    *("lanes", "times", "strip", "mask", "player", "guess", "step", "keys", "csv", "save", "link", "number", "sheet"),
+    *("keysheet", "glossary", "tour", "learn", "header", "notice", "figures", "main", "paying", "payingchart"),
+    *("compare", "successive", "experiment", "standalone", "site"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""
-STYLES = ("tokens", "page", "learn", "experiment", "file")
+STYLES = ("tokens", "page", "learn", "matrix", "experiment", "file")
 """Sheets of ``assets/css`` in the order in which they apply."""
 
 
@@ -64,8 +65,7 @@ def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> g
         html_template=template(name),
         js_on_load=f"window.AdedExplorer.{mount}",
         apply_default_css=False,
-        elem_id=f"ax-{name}",
-        **settings,
+        **{"elem_id": f"ax-{name}", **settings},
     )
 
 

@@ -85,6 +85,8 @@ def _problem(step: Step) -> str | None:
         return "it writes nothing"
     if any(not 0 <= choice.node < n for choice in step.choices):
         return "a choice was made at a node that is not there"
+    if any(len(row.key) != 2 or len(row.key_texts) != 2 for row in step.rows):
+        return "a row of the matrix is not that of a pair"
     rows = [(row.tokens, row.texts, row.before, row.after) for row in step.rows]
     tops = [(choice.top_tokens, choice.top_texts, choice.top_probabilities) for choice in step.choices]
     if any(len({len(part) for part in parts}) > 1 for parts in (*rows, *tops)):

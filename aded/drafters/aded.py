@@ -14,10 +14,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from aded import search
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, MatrixRow, Outcome
+from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, MatrixRow, MatrixSize, Outcome
 from aded.errors import AdedError
 from aded.overlay import TOLD, Overlay, within
-from aded.representatives import Answer, answers
+from aded.representatives import Answer, answers, learned, overlay_size
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 
@@ -166,6 +166,10 @@ class AdedDrafter(Drafter):
             pairs |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
         return [self._row(pair) for pair in list(pairs)[:MOST_ROWS]]
 
+    def size(self) -> MatrixSize:
+        base_bytes = sum(array.nbytes for array in self._base.arrays)
+        return MatrixSize(len(self._base), base_bytes, *overlay_size(self._overlay))
+
     def represent(self, context: Context) -> list[Answer]:
         return list(answers(self._base, self._overlay, self._newest(context)))
 
@@ -218,8 +222,10 @@ class AdedDrafter(Drafter):
         return np.ascontiguousarray(tokens, dtype=np.int32)
 
     def _row(self, pair: tuple[int, int]) -> MatrixRow:
-        tokens, probabilities = self._overlay.successors(self._base, np.array(pair, dtype=np.int32), self.options.successors)
-        return MatrixRow(pair, tuple(tokens.tolist()), tuple(probabilities.tolist()))
+        context = np.array(pair, dtype=np.int32)
+        tokens, probabilities = self._overlay.successors(self._base, context, self.options.successors)
+        taught = learned(self._base, self._overlay, context, tokens, probabilities)
+        return MatrixRow(pair, tuple(tokens.tolist()), tuple(probabilities.tolist()), tuple(taught.tolist()))
 
     def _warm_up(self) -> None:
         """Compile everything now, so that no timed step does."""

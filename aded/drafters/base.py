@@ -92,11 +92,26 @@ class Outcome:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One row of a drafter's matrix, for the record: the successors of a pair and their probabilities."""
+    """One row of a drafter's matrix, for the record: the successors of a pair and their probabilities.
+
+    Attributes:
+        learned: the part of each probability that the session taught; the rest is the base matrix's.
+    """
 
     key: tuple[int, int]
     tokens: tuple[int, ...]
     probabilities: tuple[float, ...]
+    learned: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MatrixSize:
+    """Rows and bytes of memory of the base matrix and of the overlay; bytes of the overlay's free rows are not counted."""
+
+    base_rows: int
+    base_bytes: int
+    overlay_rows: int
+    overlay_bytes: int
 
 
 @dataclass(frozen=True)
@@ -157,6 +172,10 @@ class Drafter:
     def rows(self, outcome: Outcome) -> list[MatrixRow]:
         """The matrix rows that ``observe(outcome)`` changes, as they stand now; called before and after it, never timed."""
         return []
+
+    def size(self) -> MatrixSize | None:
+        """How large the matrix is now; None for a method that has none. Never timed."""
+        return None
 
     def represent(self, context: Context) -> list[Answer]:
         """What stands in for the model in this method says would follow ``context``; called before ``observe``, never timed."""

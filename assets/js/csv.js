@@ -37,6 +37,19 @@ export function stepsTable({ lanes }) {
   return [head, ...rows];
 }
 
+// Every row of the matrix that a step changed, an entry a successor.
+export function rowsTable({ lanes }) {
+  const head = ["method", "step", "first", "second", "pair", "token", "text", "before", "after", "learned"];
+  const rows = lanes.flatMap((lane, i) =>
+    lane.steps.flatMap((step) =>
+      step.rows.flatMap((row) =>
+        row.tokens.map((token, k) => [laneName(lanes, i), step.index + 1, ...row.key, row.key_texts.join(""), token, row.texts[k], row.before[k], row.after[k], row.learned && row.learned[k]]),
+      ),
+    ),
+  );
+  return [head, ...rows];
+}
+
 export function nodesTable(step) {
   const { tree } = step;
   const columns = ["prior", "visits", "value", "score"];

@@ -45,6 +45,16 @@ export function milliseconds(seconds) {
   return ms === 0 ? "0 ms" : ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${seconds.toFixed(2)} s`;
 }
 
+// Bytes in decimal units, as disks are sold.
+export function bytes(value) {
+  const unit = value < 1e3 ? 0 : value < 1e6 ? 1 : 2;
+  return `${unit ? (value / 1000 ** unit).toFixed(1) : value} ${["B", "kB", "MB"][unit]}`;
+}
+
+export function count(value) {
+  return value.toLocaleString("en");
+}
+
 export function rate(value) {
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
@@ -57,6 +67,19 @@ export function withCode(sentence) {
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
+// Characters that may take the room of two: all beyond the alphabets and signs that monospaced fonts hold.
+const WIDE = /[\u1100-\u1dff\u2c00-\uffff\u{10000}-\u{10ffff}]|\p{Emoji_Presentation}/u;
+
+// A text no wider than so many letters; what is cut ends in dots.
+export function fitted(text, limit) {
+  const points = Array.from(text);
+  const widths = points.map((point) => (WIDE.test(point) ? 2 : 1));
+  if (widths.reduce((sum, width) => sum + width, 0) <= limit) return text;
+  let room = limit - 1;
+  const kept = points.findIndex((_, i) => (room -= widths[i]) < 0);
+  return `${points.slice(0, kept).join("")}…`;
+}
+
 // A token for labels and tables: blanks, line ends and control characters can be seen, long ones are cut.
 export function visible(text, limit = 18) {
   if (text === "") return "∅";
@@ -65,8 +88,7 @@ export function visible(text, limit = 18) {
     .replaceAll("\n", "⏎")
     .replaceAll("\t", "⇥")
     .replace(HIDDEN, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
-  const points = Array.from(shown);
-  return points.length > limit ? points.slice(0, limit - 1).join("") + "…" : shown;
+  return fitted(shown, limit);
 }
 
 // Plotly reads a few tags in its labels; escaped, they are text.

@@ -1,18 +1,24 @@
 // The experiments below the race: this run and the one before, where drafting pays, what a memory gains.
 
-import { PARTS_OF_MATRIX, partKey } from "./agreement.js";
+import { MEASURES, PARTS_OF_MATRIX, partKey } from "./agreement.js";
 import { on } from "./bus.js";
 import { plotly } from "./charts.js";
 import { renderCompare, summary } from "./compare.js";
-import { isDark } from "./dom.js";
+import { el, isDark } from "./dom.js";
+import { keepMarkup, keepValue } from "./panels.js";
 import { renderPaying } from "./payingchart.js";
 import { renderSuccessive, taken } from "./successive.js";
 import { keepWorded, language } from "./words.js";
 
+const FORGET = "#ax-forget";
+
+// The value is {cost, runs, series} as JSON: the server sends the first, a saved page holds all three.
 export function mountExperiment(element, props, watch, plotlyUrl) {
+  keepMarkup("experiment", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
-  const state = { race: null, lane: 0, runs: [], series: [], Plotly: null, drawn: "" };
-  const cost = () => (props.value ? JSON.parse(props.value).cost : null);
+  const known = parsed(props.value);
+  const state = { race: null, lane: 0, runs: known.runs, series: known.series, Plotly: null, drawn: "" };
+  const cost = () => parsed(props.value).cost;
 
   function show({ race, lane }) {
     if (race.running || !race.lanes.length) return;
@@ -28,17 +34,26 @@ export function mountExperiment(element, props, watch, plotlyUrl) {
 
   function render() {
     const { race, lane, Plotly } = state;
-    const key = [race.id, lane, race.lanes[lane].steps.length, props.value, isDark(), language(), element.clientWidth, Boolean(Plotly)].join("/");
+    const measure = part("memory-measure").value;
+    const key = [race.id, lane, race.lanes[lane].steps.length, props.value, state.series.length, measure, isDark(), language(), element.clientWidth, Boolean(Plotly)].join("/");
     if (state.drawn === key) return;
     state.drawn = key;
     const [before, now] = state.runs.length > 1 ? state.runs : [null, state.runs[0]];
     renderCompare(part, before, now);
     renderPaying(part, Plotly, race, race.lanes[lane], cost(), isDark());
     renderSuccessive(part, Plotly, state.series);
+    part("memory-reset").hidden = !document.querySelector(FORGET);
   }
 
   const again = () => state.race && render();
   for (const who of ["base", "session"]) part("memory-key").append(partKey([who, PARTS_OF_MATRIX[who]]));
+  part("memory-measure").append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
+  part("memory-measure").addEventListener("change", again);
+  wireForgetting(part("memory-reset"), () => {
+    state.series = [];
+    again();
+  });
+  keepValue("experiment", () => JSON.stringify({ cost: cost(), runs: state.runs, series: state.series }));
   keepWorded(element, again);
   watch("value", again);
   on("shown", show);
@@ -49,4 +64,14 @@ export function mountExperiment(element, props, watch, plotlyUrl) {
     },
     () => undefined, // the race's panel says that there are no pictures; the tables stand
   );
+}
+
+function parsed(value) {
+  return { cost: null, runs: [], series: [], ...(value ? JSON.parse(value) : {}) };
+}
+
+// The button beside the controls makes the drafters forget, and the series ends with it; a page without a server has none.
+function wireForgetting(button, forgotten) {
+  document.addEventListener("click", (event) => event.target instanceof Element && event.target.closest(FORGET) && forgotten());
+  button.addEventListener("click", () => document.querySelector(FORGET).click());
 }

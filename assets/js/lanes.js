@@ -3,9 +3,10 @@
 import { BIDI, el, rate, setText, toggleClass } from "./dom.js";
 import { lossyMark } from "./picker.js";
 import { figures, plainLane, plainLast, stepsDone } from "./record.js";
+import { refused } from "./refused.js";
 import { say } from "./words.js";
 
-export function createLanes(root, { onStep, onLane, onAbout }) {
+export function createLanes(root, toggle, { onStep, onLane, onAbout }) {
   let views = [];
   root.addEventListener("click", (event) => {
     const view = views.find((v) => v.root.contains(event.target));
@@ -16,7 +17,14 @@ export function createLanes(root, { onStep, onLane, onAbout }) {
     else if (event.target.closest(".ax-about")) onAbout(view.index);
   });
 
+  toggle.addEventListener("click", () => {
+    const on = toggle.getAttribute("aria-pressed") !== "true";
+    toggle.setAttribute("aria-pressed", String(on));
+    for (const view of views) showRefused(view, on);
+  });
+
   function rebuild(race) {
+    toggle.setAttribute("aria-pressed", "false");
     views = race.lanes.map(createLane);
     root.replaceChildren(...plainLast(views, race.lanes).map((view) => view.root));
   }
@@ -79,6 +87,16 @@ function appendStep(view) {
   step.texts.forEach((text, i) => node.append(token(text, step.origins[i], step.emitted[i])));
   view.parts.text.append(node);
   view.steps.push(node);
+}
+
+// Puts what was refused, struck through, before the token that the target wrote instead; or takes it away again.
+function showRefused({ lane, steps }, on) {
+  steps.forEach((node, i) => {
+    for (const old of node.querySelectorAll("s")) old.remove();
+    const { tree } = lane.steps[i];
+    const text = on ? refused(lane.steps[i]).map((at) => tree.texts[at]).join("") : "";
+    if (text) node.lastElementChild.before(el("s", { class: BIDI.test(text) ? "ax-refused ax-iso" : "ax-refused", text, title: say("refused.meaning") }));
+  });
 }
 
 function token(text, origin, id) {

@@ -9,6 +9,7 @@ import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
 import { listenToKeys } from "./keys.js";
 import { createLanes, paintLane } from "./lanes.js";
 import { createMask } from "./mask.js";
+import { createMatrix } from "./matrix.js";
 import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { SPEEDS, covered, createPlayer, createState } from "./player.js";
@@ -18,13 +19,14 @@ import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
 import { renderStep, sentence, visitsKey } from "./step.js";
 import { createStrip, gain } from "./strip.js";
-import { createMatrix, createNodeTable } from "./tables.js";
+import { createNodeTable } from "./tables.js";
 import { createTimes } from "./times.js";
 import { createTree } from "./tree.js";
 import { verdict } from "./verdict.js";
 import { keepWorded, language, say } from "./words.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
+const SLOW = 330; // and between those of what the matrix learned
 const SPOKEN = 1500; // milliseconds between spoken sentences
 
 export function mountRace(element, props, watch, plotlyUrl, standalone) {
@@ -44,10 +46,11 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     schedule();
   };
   const panels = createPanels(part, state, player, { pick, hover, schedule });
-  const drawn = { race: null, step: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0 };
+  const drawn = { race: null, step: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
+  let learning = 0;
   let voice = 0;
 
   function schedule() {
@@ -92,7 +95,6 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     if (drawn.step !== key) {
       drawn.step = key;
       renderStep(part, state);
-      panels.matrix.render(step);
     }
     const shown = state.hover === null ? state.node : state.hover;
     const picture = `${key}/${state.moment}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
@@ -104,12 +106,28 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     panels.guess.render(state, step);
     setText(part("visits-key"), visitsKey(step, state.moment));
     part("tree-card").dataset.searching = String(state.moment !== null);
-    panels.agreement.render(Plotly, state.race, lane, state.step, isDark());
+    learnSoon();
     drawChart();
     panels.figures.render(state);
     speak(step);
     tell();
     emit("shown", { race: state.race, lane: state.lane });
+  }
+
+  // What the matrix learned: once the step is on screen, and more seldom while time runs.
+  function learnSoon() {
+    const moving = state.playing !== 0 || state.following;
+    const rest = moving ? Math.max(0, SLOW - (performance.now() - drawn.learnedAt)) : 0;
+    clearTimeout(learning);
+    learning = setTimeout(renderLearning, rest);
+  }
+
+  function renderLearning() {
+    drawn.learnedAt = performance.now();
+    const lane = state.race.lanes[state.lane];
+    if (!lane || !lane.steps[state.step]) return;
+    panels.matrix.render(Plotly, state.race, lane, state.step);
+    panels.agreement.render(Plotly, state.race, lane, state.step, isDark());
   }
 
   function renderPicture(lane, step, shown) {
@@ -118,7 +136,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     const layout = hidden ? unjudgedLayout(step, lane.layouts[state.step]) : lane.layouts[state.step];
     const seen = state.moment === null ? calm : searchedStep(step, state.moment, lane.header.method_settings);
     const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
-    renderNode(part("node"), seen, node, lane.header);
+    renderNode(part("node"), seen, node, lane.header, calm, state.moment);
     panels.mask.draw(calm, layout, shown);
     if (drawn.table !== `${drawn.step}/${state.moment}`) panels.table.render(seen, layout);
     drawn.table = `${drawn.step}/${state.moment}`;
@@ -209,12 +227,12 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     emit("did", "guess");
   };
   return {
-    lanes: createLanes(part("lanes"), lanes),
+    lanes: createLanes(part("lanes"), part("refused"), lanes),
     times: createTimes(part("times")),
     strip: createStrip(part("strip"), { onSeek: (index) => act(() => player.seek(index), "step") }),
     tree: createTree(part("tree"), both),
     table: createNodeTable(part("nodes"), both),
-    matrix: createMatrix({ key: part("matrix-key"), picker: part("matrix-picker"), list: part("matrix"), more: part("matrix-more") }),
+    matrix: createMatrix(part, schedule),
     mask: createMask(part("mask"), part("mask-text"), both),
     agreement: createAgreement(part, schedule),
     figures: createFigures(part, schedule),
@@ -273,5 +291,5 @@ function renderBar(part, state) {
   setText(part("where"), step ? say("step.where", { step: state.step + 1, steps: lane.steps.length }) : say("step.none"));
   setText(part("gain"), step && !covered(state) ? gain(step) : "");
   setText(part("clock"), say("time.clock", { seconds: state.time.toFixed(2) }));
-  Object.assign(part("view-root").dataset, { running: String(state.race.running), covered: String(covered(state)) });
+  Object.assign(part("view-root").dataset, { source: state.race.source, running: String(state.race.running), covered: String(covered(state)) });
 }

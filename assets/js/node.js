@@ -1,12 +1,14 @@
 // One node in full: its numbers, the formula that chose it with the numbers in place, and why it stands or fell.
 
 import { el, number, probability, small, visible } from "./dom.js";
+import { historyFigure } from "./history.js";
 import { column } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
 import { OWN } from "./tree.js";
 import { say } from "./words.js";
 
-export function renderNode(root, step, node, header) {
+// `recorded` is the step as it was recorded, `moment` where its search stands (null: over).
+export function renderNode(root, step, node, header, recorded, moment) {
   const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node, header.method_settings);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
@@ -17,7 +19,7 @@ export function renderNode(root, step, node, header) {
     el("code", { text: visible(facts.text, 40) }),
   );
   const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
-  root.replaceChildren(...[head, list, score, el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
+  root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
 function nodeFacts(step, node, settings) {

@@ -1,6 +1,7 @@
-// The panels' markup as it was before anything was drawn into it: what a file of its own begins with.
+// What a file of its own begins with: the panels' markup as it was before anything was drawn into it, and their values.
 
 const pristine = {};
+const values = {};
 
 export function keepMarkup(name, element) {
   pristine[name] = element.firstElementChild.cloneNode(true);
@@ -8,4 +9,13 @@ export function keepMarkup(name, element) {
 
 export function keptMarkup() {
   return { ...pristine };
+}
+
+// `value` gives a panel's value, a JSON string, at the time of saving.
+export function keepValue(name, value) {
+  values[name] = value;
+}
+
+export function keptValue(name) {
+  return values[name] ? values[name]() : "";
 }

@@ -122,7 +122,7 @@ function weight(step) {
 export function toFile(race) {
   const lanes = race.lanes.map((lane) => ({
     format: "aded-trace",
-    version: 1,
+    version: 2,
     header: lane.header,
     steps: lane.steps,
     prefill_seconds: lane.prefill_seconds,
@@ -130,5 +130,5 @@ export function toFile(race) {
     token_ids: lane.steps.flatMap((step) => step.emitted),
     finish_reason: lane.finish_reason,
   }));
-  return JSON.stringify({ format: "aded-race", version: 1, lanes });
+  return JSON.stringify({ format: "aded-race", version: 2, lanes });
 }

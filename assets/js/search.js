@@ -2,7 +2,7 @@
 
 import { column } from "./record.js";
 import { small, visible } from "./dom.js";
-import { say } from "./words.js";
+import { say, wordsOf } from "./words.js";
 
 export const PHASES = ["selection", "expansion", "reward", "backup"];
 
@@ -56,7 +56,7 @@ export function canReplay(step, settings) {
 
 // The nodes of the draft whose counts a simulation raises, each once. The published search samples on from the first
 // child of the node it expands, so that this child is counted too.
-function trail({ selected, expanded }, step, settings) {
+export function trail({ selected, expanded }, step, settings) {
   const nodes = [...new Set([...kept(selected), ...kept([expanded])])];
   const { parents } = step.tree;
   if (settings.preset !== "paper" || expanded < 0 || depthOf(parents, expanded) >= settings.depth - 1) return nodes;
@@ -122,13 +122,16 @@ function phaseText(step, simulation, phase, settings) {
 // Why there is no search to replay; an empty text where there is.
 export function searchNote(step, header) {
   const { search } = header.method_settings;
-  if (step.tree.tokens.length < 2 || header.method === "plain") return "";
-  if (!step.simulations.length) return withoutSimulations(search, header.label);
+  if (header.method === "plain") return say("drafted.plain");
+  if (step.tree.tokens.length < 2) return "";
+  if (!step.simulations.length) return withoutSimulations(search, header);
   return canReplay(step, header.method_settings) ? "" : say("search.lost");
 }
 
-function withoutSimulations(search, label) {
+// How the tree was made where there is no search to replay.
+function withoutSimulations(search, { method, label }) {
   if (search === "mcts") return say("search.unrecorded");
+  if (wordsOf("drafted").includes(method)) return say(`drafted.${method}`);
   if (search) return say("search.sweep", { search });
   return say("search.without", { label });
 }

@@ -1,10 +1,13 @@
 // One HTML file that plays a race with no server and no network: this page's own renderer, its style, the charts' library.
 
+import { mountExperiment } from "./experiment.js";
 import { mountHeader } from "./header.js";
 import { mountRace } from "./main.js";
-import { keptMarkup } from "./panels.js";
+import { keptMarkup, keptValue } from "./panels.js";
 
 const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; font-src data:";
+
+const PANELS = ["header", "race", "experiment"];
 
 // The file's text; `lines` is the race as JSON lines.
 export async function standalone(lines) {
@@ -22,8 +25,10 @@ export async function standalone(lines) {
   add(made.head, "meta", { name: "viewport", content: "width=device-width, initial-scale=1" });
   add(made.head, "meta", { "http-equiv": "Content-Security-Policy", content: POLICY });
   for (const style of document.querySelectorAll("style[data-ax]")) add(made.head, "style", { "data-ax": "" }, style.textContent);
-  for (const [name, panel] of Object.entries(keptMarkup())) add(made.body, "div", { id: `ax-${name}` }).append(made.importNode(panel, true));
-  add(made.body, "script", { type: "application/json", "data-ax-race": "" }, lines.replaceAll("<", "\\u003c"));
+  const panels = keptMarkup();
+  for (const name of PANELS.filter((known) => panels[known])) add(made.body, "div", { id: `ax-${name}` }).append(made.importNode(panels[name], true));
+  add(made.body, "script", { type: "application/json", "data-ax-race": "" }, harmless(lines));
+  add(made.body, "script", { type: "application/json", "data-ax-experiment": "" }, harmless(keptValue("experiment")));
   add(made.body, "script", { "data-ax-plotly": "" }, closed(await textOf("script[data-ax-plotly]")));
   add(made.body, "script", { "data-ax-script": "" }, closed(await textOf("script[data-ax-script]")));
   add(made.body, "script", {}, "window.AdedExplorer.standalone.openFile();");
@@ -34,14 +39,20 @@ export async function standalone(lines) {
 export function openFile() {
   const still = () => {};
   const panel = (name) => document.getElementById(`ax-${name}`);
-  const lines = document.querySelector("script[data-ax-race]").textContent;
-  mountRace(panel("race"), { value: lines }, still, null, standalone);
+  const value = (name) => document.querySelector(`script[data-ax-${name}]`).textContent;
+  mountRace(panel("race"), { value: value("race") }, still, null, standalone);
+  if (panel("experiment")) mountExperiment(panel("experiment"), { value: value("experiment") }, still, null);
   mountHeader(panel("header"), { value: null }, still, still);
 }
 
 async function textOf(selector) {
   const script = document.querySelector(selector);
   return script.src ? (await fetch(script.src)).text() : script.textContent;
+}
+
+// JSON text in which nothing looks like markup.
+function harmless(json) {
+  return json.replaceAll("<", "\\u003c");
 }
 
 // Script text that cannot end its own element.

@@ -21,7 +21,6 @@ export function renderStep(part, state) {
   part("tree").style.minHeight = `${Math.min(400, tallest(lane))}px`;
   renderWalk(part("walk"), step);
   part("search-slot").dataset.kept = String(lane.steps.some((other) => other.simulations.length));
-  part("matrix-card").hidden = !lane.steps.some((other) => other.rows.length);
   part("mask-card").hidden = total < 2;
   part("walk-card").hidden = step.choices.length === 0;
 }

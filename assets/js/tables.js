@@ -1,6 +1,6 @@
-// The step in tables: the verification walk, the matrix row that learned, and every node (the picture's equal in text).
+// The step in tables: the verification walk, and every node (the picture's equal in text).
 
-import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
+import { el, number, probability, small, toggleClass, visible } from "./dom.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
 import { OWN, treeNodes } from "./tree.js";
@@ -32,57 +32,8 @@ function walkRow(step, choice, i) {
   );
 }
 
-// The row of the current pair first; the others can be chosen.
-export function createMatrix({ key, picker, list, more }) {
-  let step = null;
-  picker.addEventListener("change", () => show(step.rows[Number(picker.value)]));
-
-  function render(next) {
-    step = next;
-    const { rows } = step;
-    picker.replaceChildren(...rows.map((row, i) => el("option", { value: i, text: row.key_texts.map((t) => visible(t)).join(" ") })));
-    picker.hidden = rows.length < 2;
-    const first = Math.max(0, rows.findIndex((row) => row.key[row.key.length - 1] === step.tree.tokens[0]));
-    picker.value = String(first);
-    if (rows.length) show(rows[first]);
-    else clear();
-  }
-
-  function clear() {
-    setText(key, say("matrix.unchanged"));
-    list.replaceChildren();
-    setText(more, "");
-  }
-
-  function show(row) {
-    setText(key, say("matrix.after", { pair: row.key_texts.map((t) => visible(t)).join(" ") }));
-    const top = Math.max(0.01, ...row.before, ...row.after);
-    const shown = Math.min(8, row.tokens.length);
-    list.replaceChildren(...row.texts.slice(0, shown).map((text, i) => matrixRow(text, row.before[i], row.after[i], top)));
-    const hidden = row.tokens.length - shown;
-    const count = step.rows.length;
-    setText(more, [hidden ? say("matrix.hidden", { count: hidden }) : "", count > 1 ? say("matrix.rows", { count }) : ""].join(" ").trim());
-  }
-  return { render };
-}
-
-function matrixRow(text, before, after, top) {
-  const bar = el("i", { class: "ax-before" });
-  const mark = el("i", { class: "ax-after" });
-  bar.style.width = `${(100 * before) / top}%`;
-  mark.style.left = `${(100 * after) / top}%`;
-  const change = after - before;
-  const word = Math.abs(change) < 0.005 ? "·" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(2)}`;
-  const kind = word === "·" ? "ax-dim" : change > 0 ? "ax-up" : "ax-down";
-  return el(
-    "tr",
-    {},
-    el("th", { scope: "row" }, el("code", { text: visible(text, 14) })),
-    el("td", { class: "ax-track-cell" }, el("div", { class: "ax-track", "aria-hidden": "true" }, bar, mark)),
-    el("td", { class: "ax-num" }, el("span", { class: "ax-sr", text: `${before.toFixed(2)} before, after ` }), after.toFixed(2)),
-    el("td", { class: `ax-num ${kind}`, text: word }),
-  );
-}
+const AT_ONCE = 120; // rows that are made before the next frame
+const AFTER = 90; // and in each one after it
 
 export function createNodeTable(body, { onHover, onPick }) {
   const nodeOf = (event) => {
@@ -102,12 +53,25 @@ export function createNodeTable(body, { onHover, onPick }) {
     next.focus({ preventScroll: true });
   });
 
+  let waiting = 0;
+  let picked = null;
+
   function render(step, layout) {
     const nodes = treeNodes(step, layout).sort((a, b) => a.y - b.y || a.x - b.x);
-    body.replaceChildren(...nodes.map((node) => nodeRow(step, node)));
+    const more = (count) => body.append(...nodes.splice(0, count).map((node) => nodeRow(step, node)));
+    body.replaceChildren();
+    more(AT_ONCE);
+    cancelAnimationFrame(waiting);
+    const rest = () => {
+      more(AFTER);
+      waiting = nodes.length ? requestAnimationFrame(rest) : 0;
+      if (!waiting && picked !== null) select(picked);
+    };
+    waiting = nodes.length ? requestAnimationFrame(rest) : 0;
   }
 
   function select(node) {
+    picked = node;
     for (const row of body.rows) {
       const on = Number(row.dataset.node) === node;
       toggleClass(row, "ax-picked", on);

@@ -20,6 +20,8 @@ const WIDTHS = {
   accepted: [3.4, 3.4, 3.4],
   own: [3.4, 3.4, 3.4],
 };
+const MANY = 150; // nodes from which on marks and labels are drawn only where they can be seen,
+const AROUND = 300; // and so many pixels around
 export const OWN = -1;
 
 // What the drawing needs of a step: one entry a drawn node, the target's own token last.
@@ -35,12 +37,13 @@ export function treeNodes(step, layout) {
     text: tree.texts[n],
     verdict: tree.verdict[n],
     visits: column(tree, "visits")[n],
+    folded: layout.folded[i],
     score: step.scores && step.scores.has(n) ? scoreText(step.scores.get(n)) : null,
   }));
   if (layout.own && !step.exists) {
     const [x, y] = layout.own;
     const text = step.texts[step.texts.length - 1];
-    nodes.push({ id: OWN, parent: step.path[step.path.length - 1], x, y, text, verdict: "own", visits: null, score: null });
+    nodes.push({ id: OWN, parent: step.path[step.path.length - 1], x, y, text, verdict: "own", visits: null, folded: 0, score: null });
   }
   return nodes.filter((node) => !node.hidden);
 }
@@ -50,19 +53,33 @@ export function createTree(root, { onHover, onPick }) {
   root.replaceChildren(plot);
   let nodes = [];
   let wired = false;
+  let shown = null; // {Plotly, grid, selected} of the picture on screen
+  let waiting = 0;
 
   function draw(Plotly, step, layout, selected) {
     nodes = treeNodes(step, layout);
-    const grid = geometry(root, layout);
-    Plotly.react(plot, traces(nodes, grid, selected), plotLayout(grid), PLOT_CONFIG);
+    shown = { Plotly, grid: geometry(root, layout), selected };
+    paint();
     root.setAttribute("aria-label", summary(step, nodes));
     if (!wired) wire();
     const node = nodes.find((n) => n.id === selected);
-    if (node && document.activeElement === root) revealNode(root, grid.place(node));
+    if (node && document.activeElement === root) revealNode(root, shown.grid.place(node));
   }
+
+  function paint() {
+    waiting = 0;
+    const { Plotly, grid, selected } = shown;
+    Plotly.react(plot, traces(nodes, grid, selected, nodes.length > MANY ? windowOf(root) : null), plotLayout(grid), PLOT_CONFIG);
+  }
+
+  // The picture with all its marks, as it is saved.
+  plot.whole = () => ({ data: traces(nodes, shown.grid, shown.selected, null), layout: plotLayout(shown.grid) });
 
   function wire() {
     wired = true;
+    root.addEventListener("scroll", () => {
+      if (nodes.length > MANY && !waiting) waiting = requestAnimationFrame(paint);
+    });
     const id = (event) => event.points[0].customdata;
     plot.on("plotly_hover", (event) => onHover(id(event)));
     plot.on("plotly_unhover", () => onHover(null));
@@ -110,7 +127,7 @@ function rowHeight(rows) {
 }
 
 function heightOf(rows) {
-  return Math.max(96, MARGIN.top + MARGIN.bottom + rowHeight(rows) * (rows - 1));
+  return Math.max(64, MARGIN.top + MARGIN.bottom + rowHeight(rows) * (rows - 1));
 }
 
 function geometry(root, layout) {
@@ -155,17 +172,25 @@ function styles() {
   };
 }
 
-function traces(nodes, grid, selected) {
+// What of a large tree can be seen: the first and the last pixel.
+function windowOf(root) {
+  return [root.scrollTop - AROUND, root.scrollTop + root.clientHeight + AROUND];
+}
+
+function traces(nodes, grid, selected, seen) {
   const style = styles();
   const { place } = grid;
   const byId = new Map(nodes.map((n) => [n.id, n]));
+  const between = (first, end) => !seen || (end >= seen[0] && first <= seen[1]);
+  const near = nodes.filter((n) => between(place(n)[1], place(n)[1]));
+  const crossing = nodes.filter((n) => n.id && between(place(byId.get(n.parent))[1], place(n)[1]));
   const most = Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
   const edges = ["opened", "unjudged", "searched", "unreached", "rejected", "accepted", "trail", "own"].flatMap((kind) =>
-    WIDTHS[kind].map((width, bucket) => edgeTrace(nodes, byId, place, kind, style[kind], width, bucket, most)),
+    WIDTHS[kind].map((width, bucket) => edgeTrace(crossing, byId, place, kind, style[kind], width, bucket, most)),
   );
   const letters = Math.max(7, Math.min(14, Math.floor((grid.wide - 30) / LETTER)));
-  const marks = Object.keys(style).map((kind) => nodeTrace(nodes, place, kind, style[kind], most, letters));
-  return [...edges, ...marks, ringTrace(byId.get(selected), place, most), tickTrace(nodes, place, most)];
+  const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], most, letters));
+  return [...edges, ...marks, ringTrace(byId.get(selected), place, most), tickTrace(near, place, most)].filter((trace) => trace.x.length);
 }
 
 function bucketOf(node, most) {
@@ -179,14 +204,14 @@ function edgeTrace(nodes, byId, place, kind, style, width, bucket, most) {
   const y = [];
   for (const node of nodes) {
     const drawn = node.onTrail ? "trail" : node.verdict;
-    if (drawn !== kind || node.id === 0 || bucketOf(node, most) !== bucket) continue;
+    if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
     curve(place(byId.get(node.parent)), place(node), x, y);
   }
   return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width, dash: style.dash } };
 }
 
 // A smooth step from parent to child: it leaves and arrives level.
-function curve([x0, y0], [x1, y1], x, y) {
+export function curve([x0, y0], [x1, y1], x, y) {
   const points = y0 === y1 ? 1 : 14;
   const bend = Math.min(70, x1 - x0);
   for (let i = 0; i <= points; i++) {
@@ -211,7 +236,7 @@ function nodeTrace(nodes, place, kind, style, most, letters) {
   const muted = cssToken("--ax-muted");
   const label = (n) => {
     const text = plotText(visible(n.text, letters));
-    const numbers = [n.visits === null ? null : Math.round(n.visits), n.score].filter((value) => value !== null).join(" · ");
+    const numbers = [n.visits === null ? null : Math.round(n.visits), n.score, n.folded ? `+${n.folded}` : null].filter((value) => value !== null).join(" · ");
     const suffix = numbers ? ` <span style="font-size:10px;color:${muted}">${numbers}</span>` : "";
     return n.onTrail || kind === "accepted" || kind === "own" ? `<b>${text}</b>${suffix}` : text + suffix;
   };

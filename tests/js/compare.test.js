@@ -8,10 +8,11 @@ import { laneName } from "../../assets/js/record.js";
 import { successiveSentence, taken } from "../../assets/js/successive.js";
 import "./words.js";
 
+const near = (who, total_variation) => ({ who, total_variation, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
 const step = (count, tv) => ({
   emitted: Array(count).fill(1),
   seconds: { draft: 0, verify: 1, commit: 0, update: 0 },
-  agreement: tv === undefined ? [] : [{ who: "base", total_variation: 0.8 }, { who: "session", total_variation: tv }],
+  agreement: tv === undefined ? [] : [near("base", 0.8), near("session", tv)],
 });
 const lane = (method, label, own, counts, more = {}) => ({
   header: { method, label, prompt: more.prompt || "p", settings: { temperature: more.temperature || 0 }, method_settings: own },
@@ -42,7 +43,8 @@ test("what was set otherwise is named, and nothing else", () => {
 test("a series grows with what a drafter remembers and begins again when it has forgotten", () => {
   const run = (remembers, tv) => race({ keep: true }, { remembers, tv });
   const series = [run(0, 0.6), run(1, 0.5), run(2, 0.4)].reduce(taken, []);
-  assert.deepEqual(series.map((row) => row.session), [0.6, 0.5, 0.4]);
+  assert.deepEqual(series.map((row) => row.session.total_variation), [0.6, 0.5, 0.4]);
+  assert.deepEqual(series[0].base, { total_variation: 0.8, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
   assert.match(successiveSentence(series), /3 prompts.*at 0.400.*0.400 nearer.*\(0.800\).*lead was 0.200/);
   assert.equal(taken(series, run(0, 0.7)).length, 1);
   assert.equal(taken(series, race({})), series);

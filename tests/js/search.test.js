@@ -87,7 +87,9 @@ test("a method without a search, and a draft that lost a part of one, say so", (
   const { lane, step } = searched[0];
   const bare = { ...step, simulations: [] };
   assert.equal(searchNote(step, lane.header), "");
-  assert.match(searchNote(bare, { ...lane.header, label: "REST", method_settings: {} }), /REST drafts without a search/);
+  assert.match(searchNote(bare, { ...lane.header, label: "Mine", method: "mine", method_settings: {} }), /Mine drafts without a search/);
+  assert.match(searchNote(bare, { ...lane.header, method: "rest", method_settings: {} }), /in the datastore/);
+  assert.match(searchNote(bare, { ...lane.header, method: "plain", method_settings: {} }), /drafts nothing/);
   assert.match(searchNote(bare, { ...lane.header, method_settings: { search: "greedy" } }), /greedy/);
   assert.match(searchNote({ ...step, simulations: step.simulations.slice(2) }, lane.header), /lost a part/);
 });

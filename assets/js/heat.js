@@ -1,0 +1,38 @@
+// The busiest rows of the run so far as a heat map: a line a pair, its successors side by side, this step's changes marked.
+
+import { el, small, visible } from "./dom.js";
+import { pairButton } from "./pairgraph.js";
+import { busiest, successors } from "./pairs.js";
+import { say } from "./words.js";
+
+export const LINES = 12;
+export const PLACES = 8;
+
+export function renderHeat(part, rows, chosen, choose) {
+  const lines = busiest(rows, LINES);
+  part("heat-head").replaceChildren(...headings());
+  part("heat-rows").replaceChildren(...lines.map((line) => heatRow(line, chosen, choose)));
+}
+
+function headings() {
+  const places = Array.from({ length: PLACES }, (_, i) => el("th", { scope: "col", text: String(i + 1) }));
+  return [el("th", { scope: "col", text: say("heat.pair") }), el("th", { scope: "col", text: say("heat.changes") }), ...places];
+}
+
+function heatRow(line, chosen, choose) {
+  const { name, row, changes, now } = line;
+  const head = el("th", { scope: "row" }, pairButton({ name, texts: row.key_texts, known: true }, choose));
+  const shown = successors(line).slice(0, PLACES);
+  const cells = Array.from({ length: PLACES }, (_, i) => heatCell(shown[i]));
+  const classes = [name === chosen ? "ax-picked" : "", now ? "ax-touched" : ""].filter(Boolean).join(" ");
+  return el("tr", { class: classes || null }, head, el("td", { class: "ax-num", text: String(changes) }), ...cells);
+}
+
+function heatCell(successor) {
+  if (!successor) return el("td", { class: "ax-heat-cell" });
+  const { text, weight, change } = successor;
+  const mark = change ? el("span", { class: change > 0 ? "ax-up" : "ax-down", "aria-label": say(change > 0 ? "heat.up" : "heat.down"), role: "img", text: change > 0 ? "▲" : "▼" }) : null;
+  const cell = el("td", { class: change ? "ax-heat-cell ax-changed" : "ax-heat-cell" }, el("code", { text: visible(text, 10) }), el("span", { class: "ax-heat-value" }, small(weight), mark));
+  cell.style.setProperty("--heat", `${Math.round(100 * Math.sqrt(Math.min(1, weight)))}%`);
+  return cell;
+}

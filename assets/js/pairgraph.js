@@ -1,0 +1,154 @@
+// The neighbourhood of a pair of tokens, drawn: pairs as nodes, continuations as edges as wide as they are probable.
+
+import { PLOT_CONFIG } from "./charts.js";
+import { cssToken, el, plotText, setText, small, visible } from "./dom.js";
+import { neighbourhood, placed } from "./pairs.js";
+import { curve } from "./tree.js";
+import { say } from "./words.js";
+
+const ROW = 27; // pixels between rows
+const MARGIN = { left: 26, right: 150, top: 30, bottom: 20 };
+const LEADING_ROOM = 70; // more room on the left for labels of two tokens
+const COLUMN = { least: 152, most: 210 };
+const LETTERS = 9;
+const WIDTHS = [1, 2, 3.5, 5]; // of edges, by probability
+const KINDS = ["plain", "up", "down", "again"];
+
+export function createPairGraph(part, choose) {
+  const root = part("pairs");
+  const plot = el("div", { class: "ax-pairs-plot", "aria-hidden": "true" });
+  root.replaceChildren(plot);
+  let wired = false;
+
+  function render(Plotly, rows, centre) {
+    const graph = neighbourhood(rows, centre);
+    setText(part("pairs-folded"), graph.folded ? say("pairs.folded", { count: graph.folded }) : "");
+    root.setAttribute("aria-label", say("pairs.summary", { pair: pairText(rows.get(centre).row.key_texts), count: graph.nodes.length - 1 }));
+    part("pairs-rows").replaceChildren(...(part("pairs-every").open ? edgeRows(graph, choose) : []));
+    if (Plotly) draw(Plotly, graph, centre);
+  }
+
+  function draw(Plotly, graph, centre) {
+    const grid = geometry(root, graph.nodes);
+    Plotly.react(plot, traces(graph, grid, centre), layout(grid), PLOT_CONFIG);
+    if (grid.width > root.clientWidth) root.scrollLeft = grid.place({ name: centre })[0] - MARGIN.left;
+    if (wired) return;
+    wired = true;
+    plot.on("plotly_click", (event) => choose(event.points[0].customdata));
+  }
+  return { render };
+}
+
+export function pairText(texts, limit) {
+  return texts.map((text) => visible(text, limit)).join(" ");
+}
+
+// How an edge is drawn: a continuation that the step made likelier or less likely, one back to a pair that is there, or neither.
+export function kindOf({ change, tree }) {
+  return change > 0 ? "up" : change < 0 ? "down" : tree ? "plain" : "again";
+}
+
+export function bucketOf(weight) {
+  return weight >= 0.5 ? 3 : weight >= 0.2 ? 2 : weight >= 0.05 ? 1 : 0;
+}
+
+function geometry(root, nodes) {
+  const { places, columns, rows } = placed(nodes);
+  const left = MARGIN.left + (nodes.some((node) => node.depth < 0) ? LEADING_ROOM : 0);
+  const room = root.clientWidth - left - MARGIN.right;
+  const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, columns - 1)));
+  const place = ({ name }) => [left + places.get(name).x * wide, MARGIN.top + places.get(name).y * ROW];
+  return { place, width: Math.max(260, left + MARGIN.right + wide * (columns - 1)), height: MARGIN.top + MARGIN.bottom + ROW * Math.max(1, rows - 1) };
+}
+
+function layout({ width, height }) {
+  const axis = { visible: false, fixedrange: true };
+  const clear = "rgba(0,0,0,0)";
+  const common = { margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: clear, plot_bgcolor: clear, showlegend: false, hovermode: "closest", dragmode: false };
+  return { width, height, ...common, font: { family: cssToken("--ax-mono"), size: 12 }, xaxis: { ...axis, range: [0, width] }, yaxis: { ...axis, range: [height, 0] } };
+}
+
+function traces({ nodes, edges }, grid, centre) {
+  const byName = new Map(nodes.map((node) => [node.name, node]));
+  const lines = KINDS.flatMap((kind) => WIDTHS.map((width, bucket) => edgeTrace(edges.filter((e) => kindOf(e) === kind && bucketOf(e.weight) === bucket), byName, grid, kind, width)));
+  return [...lines.filter((trace) => trace.x.length), nodeTrace(nodes, grid, centre)];
+}
+
+const EDGES = {
+  plain: { colour: "--ax-aded", dash: "solid", opacity: 0.45 },
+  up: { colour: "--ax-own", dash: "solid", opacity: 0.9 },
+  down: { colour: "--ax-reject", dash: "5px,3px", opacity: 0.9 },
+  again: { colour: "--ax-faint", dash: "2px,3px", opacity: 0.8 },
+};
+
+function edgeTrace(edges, byName, { place }, kind, width) {
+  const [x, y] = [[], []];
+  for (const { from, to, tree } of edges) (tree ? curve : arc)(place(byName.get(from)), place(byName.get(to)), x, y);
+  const { colour, dash, opacity } = EDGES[kind];
+  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity, line: { color: cssToken(colour), dash, width: kind === "again" ? Math.min(width, 1.5) : width } };
+}
+
+// An edge that comes back: a bow over the nodes between.
+function arc([x0, y0], [x1, y1], x, y) {
+  for (let i = 0; i <= 16; i++) {
+    const t = i / 16;
+    const lift = 14 * Math.sin(Math.PI * t);
+    x.push(x0 + (x1 - x0) * t + (x0 === x1 ? lift : 0));
+    y.push(y0 + (y1 - y0) * t - lift);
+  }
+  x.push(null);
+  y.push(null);
+}
+
+function nodeTrace(nodes, { place }, centre) {
+  const [aded, ink, muted, now] = ["--ax-aded", "--ax-ink", "--ax-muted", "--ax-now-line"].map(cssToken);
+  const colour = nodes.map((node) => (node.name === centre ? ink : node.now ? now : aded));
+  const size = nodes.map((node) => (node.name === centre ? 15 : 7 + 8 * Math.sqrt(Math.min(1, node.weight))));
+  return {
+    type: "scatter",
+    mode: "markers+text",
+    x: nodes.map((node) => place(node)[0]),
+    y: nodes.map((node) => place(node)[1]),
+    customdata: nodes.map((node) => node.name),
+    hoverinfo: "none",
+    text: nodes.map((node) => label(node, muted)),
+    textposition: nodes.map((node) => (node.depth < 0 ? "top center" : "top right")),
+    textfont: { family: cssToken("--ax-mono"), size: 12, color: nodes.map((node) => (node.known ? ink : muted)) },
+    cliponaxis: false,
+    marker: { symbol: nodes.map(symbolOf), size, color: colour, line: { color: colour, width: 1.5 }, opacity: 1 },
+  };
+}
+
+// Diamonds: rows that the step changed; open circles: pairs whose row is not on record.
+function symbolOf({ known, now }) {
+  return now ? "diamond" : known ? "circle" : "circle-open";
+}
+
+function label(node, muted) {
+  const text = plotText(node.depth > 0 ? visible(node.texts[1], LETTERS) : pairText(node.texts, LETTERS));
+  if (node.depth === 0) return `<b>${text}</b>`;
+  const mark = node.change > 0 ? "▲" : node.change < 0 ? "▼" : "";
+  return `${text} <span style="font-size:10px;color:${muted}">${small(node.weight)}${mark}</span>`;
+}
+
+function edgeRows({ nodes, edges }, choose) {
+  const byName = new Map(nodes.map((node) => [node.name, node]));
+  return edges.map(({ from, to, weight, change }) => {
+    const cells = [byName.get(from), byName.get(to)].map((node) => el("td", { class: "ax-left" }, pairButton(node, choose)));
+    return el("tr", {}, ...cells, el("td", { class: "ax-num", text: small(weight) }), changeCell(change));
+  });
+}
+
+// A pair that can be chosen where its row is on record.
+export function pairButton({ name, texts, known }, choose) {
+  const code = el("code", { text: pairText(texts, 14) });
+  if (!known) return code;
+  const button = el("button", { type: "button", class: "ax-pair-button", "aria-label": say("pairs.choose", { pair: pairText(texts, 40) }) }, code);
+  button.addEventListener("click", () => choose(name));
+  return button;
+}
+
+export function changeCell(change) {
+  const word = change ? `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(2)}` : "·";
+  return el("td", { class: `ax-num ${change > 0 ? "ax-up" : change < 0 ? "ax-down" : "ax-dim"}`, text: word });
+}

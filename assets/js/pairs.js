@@ -1,0 +1,127 @@
+// The matrix as a race recorded it: rows of pairs of tokens, the busiest of them, and the graph that they make. Pure data.
+
+export const MOST_PAIRS = 40; // nodes of a neighbourhood that are drawn
+const LEADING = 6; // pairs that lead to the one in the middle
+const FARTHEST = 4; // continuations away from it
+const BRANCHES = 6; // continuations of a pair,
+const LEAST = 0.02; // and how probable one must be
+const SLIGHT = 0.005; // changes of a probability below it are none
+
+export function nameOf(pair) {
+  return pair.join(" ");
+}
+
+// Every row on record up to a step, by name, as it stood last:
+//   row: as recorded; changes: steps that changed it so far; at: the last of them; now: whether that is this step
+export function rowsSoFar(steps, index) {
+  const rows = new Map();
+  steps.slice(0, index + 1).forEach((step, at) => {
+    for (const row of step.rows) {
+      const name = nameOf(row.key);
+      const known = rows.get(name);
+      rows.set(name, { name, row, changes: known ? known.changes + 1 : 1, at, now: at === index });
+    }
+  });
+  return rows;
+}
+
+// The rows that changed in most steps, the newest first among equals.
+export function busiest(rows, count) {
+  const order = (a, b) => b.changes - a.changes || b.at - a.at || (a.name < b.name ? -1 : 1);
+  return [...rows.values()].sort(order).slice(0, count);
+}
+
+// A row's successors, most probable first: {token, text, weight, learned (null: not on record), change (this step's, 0 for none)}.
+export function successors({ row, now }) {
+  const all = row.tokens.map((token, i) => ({
+    token,
+    text: row.texts[i],
+    weight: row.after[i],
+    learned: row.learned && row.learned.length ? row.learned[i] : null,
+    change: now && Math.abs(row.after[i] - row.before[i]) >= SLIGHT ? row.after[i] - row.before[i] : 0,
+  }));
+  return all.filter(({ weight, change }) => weight > 0 || change).sort((a, b) => b.weight - a.weight);
+}
+
+// The pair of newest tokens at a step's root, as the step's rows name it: the pair of theirs that ends in the root.
+export function currentPair(step) {
+  const row = step.rows.find(({ key }) => key[key.length - 1] === step.tree.tokens[0]) || step.rows[0];
+  return row ? nameOf(row.key) : null;
+}
+
+// What surrounds a pair: pairs as nodes, continuations as edges. The most probable paths are followed first, so that the
+// same rows always give the same graph.
+//   nodes: {name, pair, texts, depth, parent (null: the middle, or one that leads to it), known, now, weight, change}
+//   edges: {from, to, weight, change, tree}; `tree` is false for one that comes back to a node that is there already
+//   folded: continuations of the nodes that are not drawn
+export function neighbourhood(rows, centre, limit = MOST_PAIRS) {
+  const graph = { nodes: new Map(), edges: [], folded: 0 };
+  const middle = rows.get(centre);
+  if (!middle) return { nodes: [], edges: [], folded: 0 };
+  addNode(graph, rows, { pair: middle.row.key, texts: middle.row.key_texts, depth: 0, parent: null, weight: 1, change: 0 });
+  lead(graph, rows, middle);
+  const waiting = continuations(graph.nodes.get(centre), 1, rows);
+  while (waiting.length) follow(graph, rows, waiting, limit);
+  return { nodes: [...graph.nodes.values()], edges: graph.edges, folded: graph.folded };
+}
+
+function addNode(graph, rows, node) {
+  const name = nameOf(node.pair);
+  const row = rows.get(name);
+  graph.nodes.set(name, { ...node, name, known: Boolean(row), now: Boolean(row && row.now) });
+}
+
+// The pairs whose rows go on to the middle, most probable first.
+function lead(graph, rows, middle) {
+  const [first, second] = middle.row.key;
+  const found = [...rows.values()].flatMap((known) => {
+    const on = known.row.key[1] === first && known !== middle ? successors(known).find(({ token }) => token === second) : null;
+    return on && on.weight > 0 ? [{ known, on }] : [];
+  });
+  found.sort((a, b) => b.on.weight - a.on.weight || (a.known.name < b.known.name ? -1 : 1));
+  for (const { known, on } of found.slice(0, LEADING)) {
+    addNode(graph, rows, { pair: known.row.key, texts: known.row.key_texts, depth: -1, parent: null, weight: on.weight, change: on.change });
+    graph.edges.push({ from: known.name, to: middle.name, weight: on.weight, change: on.change, tree: true });
+  }
+  graph.folded += Math.max(0, found.length - LEADING);
+}
+
+// What may be drawn next: the continuations of a node whose row is on record.
+function continuations(node, reach, rows) {
+  const known = rows.get(node.name);
+  if (!known) return [];
+  return successors(known)
+    .filter(({ weight }) => weight > 0)
+    .map((on, i) => ({ from: node, on, reach: reach * on.weight, slight: i >= BRANCHES || on.weight < LEAST }));
+}
+
+// Takes the most probable of what waits: a new node, an edge to one that is there, or one more that is folded.
+function follow(graph, rows, waiting, limit) {
+  const at = waiting.reduce((best, next, i) => (next.reach > waiting[best].reach ? i : best), 0);
+  const [{ from, on, reach, slight }] = waiting.splice(at, 1);
+  const pair = [from.pair[1], on.token];
+  const name = nameOf(pair);
+  const there = graph.nodes.has(name);
+  if (slight || (!there && (graph.nodes.size >= limit || from.depth >= FARTHEST))) return void (graph.folded += 1);
+  graph.edges.push({ from: from.name, to: name, weight: on.weight, change: on.change, tree: !there });
+  if (there) return undefined;
+  addNode(graph, rows, { pair, texts: [from.texts[1], on.text], depth: from.depth + 1, parent: from.name, weight: on.weight, change: on.change });
+  waiting.push(...continuations(graph.nodes.get(name), reach, rows));
+  return undefined;
+}
+
+// Columns and rows of a neighbourhood's nodes: what leads to the middle on its left, first children on their parent's row.
+export function placed(nodes) {
+  const leading = nodes.filter((node) => node.depth < 0);
+  const places = new Map(leading.map((node, i) => [node.name, { x: 0, y: i }]));
+  const shift = leading.length ? 1 : 0;
+  let free = 0;
+  const walk = (node, y) => {
+    places.set(node.name, { x: node.depth + shift, y });
+    nodes.filter((other) => other.parent === node.name).forEach((child, i) => walk(child, i ? ++free : y));
+  };
+  const middle = nodes.find((node) => node.depth === 0);
+  if (middle) walk(middle, 0);
+  const all = [...places.values()];
+  return { places, columns: 1 + Math.max(0, ...all.map(({ x }) => x)), rows: 1 + Math.max(0, ...all.map(({ y }) => y)) };
+}

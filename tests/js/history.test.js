@@ -1,0 +1,46 @@
+// A node over the simulations, and the drafts that were refused, on the races that ship.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+
+import { nodeHistory } from "../../assets/js/history.js";
+import { column } from "../../assets/js/record.js";
+import { refused } from "../../assets/js/refused.js";
+import { canReplay, searchedStep } from "../../assets/js/search.js";
+import "./words.js";
+
+const race = JSON.parse(readFileSync(new URL("../../assets/traces/01-a-maths-teacher.json", import.meta.url), "utf-8"));
+const { steps, header } = race.lanes.find((lane) => lane.header.method === "aded");
+const settings = header.method_settings;
+const step = steps.find((one) => canReplay(one, settings) && one.tree.tokens.length > 10);
+
+test("a node's history ends at the visits and the score that the engine recorded, and never falls", () => {
+  for (const node of step.tree.tokens.keys()) {
+    const { visits, scores } = nodeHistory(step, node, settings);
+    assert.equal(visits.length, step.simulations.length + 1);
+    assert.equal(visits.at(-1), column(step.tree, "visits")[node]);
+    visits.slice(1).forEach((count, i) => assert.ok(count - visits[i] === 0 || count - visits[i] === 1));
+    const recorded = column(step.tree, "score")[node];
+    if (node && scores.at(-1) !== null) assert.ok(Math.abs(scores.at(-1) - recorded) < 1e-4 * Math.max(1, recorded), `${scores.at(-1)} ${recorded}`);
+  }
+});
+
+test("a history agrees with the replay of the search at every moment", () => {
+  for (const k of [1, 3, 8]) {
+    const seen = searchedStep(step, 4 * k, settings);
+    for (const node of step.tree.tokens.keys()) assert.equal(nodeHistory(step, node, settings).visits[k], column(seen.tree, "visits")[node]);
+  }
+});
+
+test("what was refused hangs from the end of the accepted path, and a step without the target's own token refused nothing", () => {
+  let some = 0;
+  for (const one of steps) {
+    const nodes = refused(one);
+    some += nodes.length > 0;
+    nodes.forEach((node, i) => assert.equal(one.tree.parents[node], i ? nodes[i - 1] : one.path.at(-1)));
+    for (const node of nodes) assert.notEqual(one.tree.verdict[node], "accepted");
+  }
+  assert.ok(some > 5);
+  assert.deepEqual(refused({ ...steps[0], origins: ["draft"] }), []);
+});

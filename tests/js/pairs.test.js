@@ -1,0 +1,88 @@
+// The matrix as a race recorded it: rows so far, the busiest, and the neighbourhood of a pair.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { apartSentence, sizesSentence } from "../../assets/js/apart.js";
+import { bytes, fitted, visible } from "../../assets/js/dom.js";
+import { bucketOf, kindOf } from "../../assets/js/pairgraph.js";
+import { busiest, currentPair, nameOf, neighbourhood, placed, rowsSoFar, successors } from "../../assets/js/pairs.js";
+import "./words.js";
+
+const row = (key, next, before = {}) => {
+  const tokens = Object.keys(next).map(Number);
+  return { key, key_texts: key.map(String), tokens, texts: tokens.map(String), before: tokens.map((t) => before[t] ?? next[t]), after: Object.values(next) };
+};
+const sizesStep = (base_rows, base_bytes, overlay_rows, overlay_bytes) => ({ base_rows, base_bytes, overlay_rows, overlay_bytes });
+const step = (root, ...rows) => ({ tree: { tokens: [root] }, rows });
+
+test("a row stands as it was recorded last, and what a later step did is not known yet", () => {
+  const steps = [step(2, row([1, 2], { 3: 0.5 })), step(3, row([2, 3], { 4: 1 })), step(4, row([1, 2], { 3: 0.75 }, { 3: 0.5 }))];
+  assert.equal(rowsSoFar(steps, 1).get("1 2").row.after[0], 0.5);
+  const rows = rowsSoFar(steps, 2);
+  assert.deepEqual([...rows.values()].map(({ name, changes, at, now }) => [name, changes, at, now]), [["1 2", 2, 2, true], ["2 3", 1, 1, false]]);
+  assert.deepEqual(busiest(rows, 1).map(({ name }) => name), ["1 2"]);
+  assert.deepEqual(successors(rows.get("1 2")), [{ token: 3, text: "3", weight: 0.75, learned: null, change: 0.25 }]);
+  assert.equal(successors(rows.get("2 3"))[0].change, 0);
+});
+
+test("the current pair is the one that ends in the root", () => {
+  assert.equal(currentPair(step(3, row([1, 2], {}), row([2, 3], {}))), nameOf([2, 3]));
+  assert.equal(currentPair(step(3)), null);
+});
+
+const chain = [step(2, row([1, 2], { 3: 0.6, 9: 0.3, 8: 0.01 }), row([2, 3], { 1: 0.9, 5: 0.05 }), row([3, 1], { 2: 0.8 }), row([7, 1], { 2: 0.4 }), row([6, 7], { 1: 1 }))];
+
+test("a neighbourhood leads from pair to pair along what follows, and back to pairs that are there", () => {
+  const { nodes, edges, folded } = neighbourhood(rowsSoFar(chain, 0), "1 2");
+  const depths = Object.fromEntries(nodes.map(({ name, depth }) => [name, depth]));
+  assert.deepEqual(depths, { "1 2": 0, "3 1": -1, "7 1": -1, "2 3": 1, "2 9": 1, "3 5": 2 });
+  assert.deepEqual(edges.filter(({ tree }) => !tree).map(({ from, to }) => [from, to]), [["2 3", "3 1"]]);
+  assert.equal(folded, 1);
+  assert.equal(nodes.find(({ name }) => name === "2 9").known, false);
+  for (const { from, to } of edges) assert.ok(from in depths && to in depths);
+});
+
+test("the same rows give the same graph, whatever their order, and no two nodes share a place", () => {
+  const wide = [step(1, ...Array.from({ length: 40 }, (_, i) => row([0, i], Object.fromEntries(Array.from({ length: 12 }, (_, k) => [100 + i * 12 + k, 0.05 + 0.001 * ((i * 7 + k * 5) % 11)])))), row([9, 0], Object.fromEntries(Array.from({ length: 40 }, (_, i) => [i, 0.02 + i / 1000]))))];
+  const turned = [step(1, ...[...wide[0].rows].reverse())];
+  const graph = neighbourhood(rowsSoFar(wide, 0), "9 0", 30);
+  const other = neighbourhood(rowsSoFar(turned, 0), "9 0", 30);
+  assert.deepEqual(graph.nodes.map(({ name }) => name), other.nodes.map(({ name }) => name));
+  assert.ok(graph.nodes.length <= 30 && graph.folded > 0);
+  const { places, columns, rows } = placed(graph.nodes);
+  const taken = [...places.values()].map(({ x, y }) => `${x}/${y}`);
+  assert.equal(new Set(taken).size, graph.nodes.length);
+  for (const { x, y } of places.values()) assert.ok(x < columns && y < rows);
+});
+
+test("every continuation of a drawn pair is drawn or counted", () => {
+  const rows = rowsSoFar(chain, 0);
+  const { nodes, edges, folded } = neighbourhood(rows, "1 2");
+  const forward = nodes.filter(({ name, depth }) => depth >= 0 && rows.has(name)).map(({ name }) => name);
+  const out = forward.flatMap((name) => successors(rows.get(name)));
+  const drawn = edges.filter(({ from }) => forward.includes(from));
+  assert.equal(out.length, drawn.length + folded);
+});
+
+test("an edge says by its kind and its width what it is", () => {
+  assert.deepEqual([{ change: 0.1, tree: true }, { change: -0.1, tree: false }, { change: 0, tree: true }, { change: 0, tree: false }].map(kindOf), ["up", "down", "plain", "again"]);
+  assert.deepEqual([0.9, 0.3, 0.1, 0.01].map(bucketOf), [3, 2, 1, 0]);
+});
+
+test("what was learned of a row and what both parts take is said in a sentence", () => {
+  const known = { now: true, row: { ...row([1, 2], { 3: 0.6, 4: 0.2 }), learned: [0.6, 0] } };
+  assert.match(apartSentence(known, successors(known)), /75 %/);
+  assert.match(sizesSentence(sizesStep(1000, 2_500_000, 1234, 98_700)), /1,234 rows in 98.7 kB.*1,000 rows in 2.5 MB/);
+  assert.match(sizesSentence(sizesStep(0, 0, 5, 720)), /5 rows in 720 B.*no base/);
+  assert.deepEqual([999, 1000, 1_500_000].map(bytes), ["999 B", "1.0 kB", "1.5 MB"]);
+});
+
+test("wide characters count twice where a label is cut", () => {
+  assert.equal(fitted("abcdefgh", 8), "abcdefgh");
+  assert.equal(fitted("abcdefghi", 8), "abcdefg…");
+  assert.equal(fitted("漢字漢字", 8), "漢字漢字");
+  assert.equal(fitted("漢字漢字漢", 8), "漢字漢…");
+  assert.equal(visible("🙂🙂🙂🙂🙂", 8), "🙂🙂🙂…");
+  assert.equal(visible("é".repeat(9), 8), `${"é".repeat(7)}…`);
+});

@@ -1,0 +1,107 @@
+"""Two hundred races in one tab: the tab does not grow, and what the server keeps is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from browsing import ROOT, free_port, part, sync_api, tick, wait_for, watched_page
+from fakes import tiny_model
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ROUNDS, FIRST = 200, 50
+GROWTH = 1.1
+"""What the memory after the last round may be, as a multiple of that after round ``FIRST``."""
+RACES = ("A maths teacher", "A summary", "A translation")
+KEPT = "the server keeps answers with whole recorded races, which were sent outside of the queue"
+SETTLED = 4  # collections before a heap is measured
+
+
+@pytest.fixture
+def small_server(real_tokenizer_folder: Path) -> Iterator[tuple[str, int]]:
+    """A server of a tiny random model: its address and process id."""
+    tiny_model("llama").save_pretrained(real_tokenizer_folder)
+    port = free_port()
+    command = [sys.executable, "app.py", "--port", str(port), "--no-browser", "--model", str(real_tokenizer_folder)]
+    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
+    server = subprocess.Popen(
+        [*command, "--device", "cpu"], cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        wait_for(url, server)
+        yield url, server.pid
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+
+
+def heap(page: sync_api.Page) -> float:
+    """Bytes of the tab's heap after garbage was collected."""
+    session = page.context.new_cdp_session(page)
+    for _ in range(SETTLED):
+        session.send("HeapProfiler.collectGarbage")
+        page.wait_for_timeout(200)
+    used = session.send("Runtime.getHeapUsage")["usedSize"]
+    session.detach()
+    return used
+
+
+def resident(pid: int) -> float:
+    """Bytes of a process in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def replay(page: sync_api.Page, title: str) -> None:
+    """Open a recorded race and play its last part."""
+    page.evaluate("link => { location.hash = link; }", f"race={quote(title)}&lane=aded")
+    sync_api.expect(part(page, "race-title")).to_have_text(title, timeout=20_000)
+    page.keyboard.press("End")
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    part(page, "speed").select_option("5")
+    part(page, "play").click()
+    page.wait_for_timeout(100)
+    if part(page, "play").get_attribute("aria-label") == "Pause":
+        part(page, "play").click()
+
+
+def run(page: sync_api.Page) -> None:
+    page.locator("#ax-run").click()
+    sync_api.expect(part(page, "source")).to_have_text("live run", timeout=60_000)
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=60_000)
+
+
+@pytest.fixture
+def sizes(browser: sync_api.Browser, small_server: tuple[str, int]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bytes of the tab's heap and of the server after round ``FIRST`` and after the last one."""
+    address, pid = small_server
+    with watched_page(browser, address) as page:
+        tick(page, "plain", "aded", "prompt-lookup")
+        page.locator("#ax-prompt textarea").fill("w5 w17 w40 w8 w5 w17 w40")
+        page.locator("#ax-max-new-tokens input").fill("12")
+        early = (0.0, 0.0)
+        for count in range(1, ROUNDS + 1):
+            run(page)
+            replay(page, RACES[count % len(RACES)])
+            if count == FIRST:
+                early = heap(page), resident(pid)
+        assert page.locator("[data-ax-plotly]").count() == 1
+        return early, (heap(page), resident(pid))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="the memory of a process is read from /proc")
+def test_memory_stays_flat_over_two_hundred_replays_and_runs(sizes: tuple[tuple[float, float], tuple[float, float]]):
+    (tab, server), (late_tab, late_server) = sizes
+    assert late_tab < GROWTH * tab, f"the tab grew from {tab / 1e6:.1f} to {late_tab / 1e6:.1f} MB"
+    if late_server >= GROWTH * server:
+        pytest.xfail(f"{KEPT}: {server / 1e6:.0f} to {late_server / 1e6:.0f} MB")

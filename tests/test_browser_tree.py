@@ -1,0 +1,149 @@
+"""Large and small draft trees: what is folded is said, nothing lies on anything, and drawing keeps up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from browsing import open_race, part, saved, sync_api, text_of
+from ui_fakes import make_race, make_trace
+
+from aded import trace
+from ui.layout import MAX_NODES
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+NODES = 2000
+SLOWEST = 0.1  # seconds that a tree's drawing may take
+WIDE = ["漢字漢字漢字漢字", " 한국어입니다", "🙂🙂🙂🙂🙂🙂", "WWWWWWWWWWWWWWWW", "ﬃﬃﬃﬃﬃﬃﬃﬃ", " mmmmmmmmmmmm"]
+
+
+def large_race() -> trace.Race:
+    plain, aded = make_race(["one", " two", " three", " four", " five", " six", " seven"]).lanes
+    return trace.Race([plain, make_trace("aded", list(aded.header.prompt_texts) * 4, size=NODES)])
+
+
+def wide_race() -> trace.Race:
+    """A race whose drafted tokens are as wide as tokens get."""
+    plain, aded = make_race().lanes
+    steps = [
+        replace(step, tree=replace(step.tree, texts=[WIDE[i % len(WIDE)] for i in range(len(step.tree.texts))]))
+        for step in aded.steps
+    ]
+    return trace.Race([plain, replace(aded, steps=steps)])
+
+
+def touching(page: sync_api.Page) -> list[list[str]]:
+    """Pairs of labels of the tree that share more than a rim."""
+    return page.locator(".ax-plot .textpoint text").evaluate_all(
+        """all => { const boxes = all.filter(e => e.textContent !== '✓').map(e => [e.textContent, e.getBoundingClientRect()]);
+        const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
+        return boxes.flatMap(([x, a], i) => boxes.slice(0, i).filter(([, b]) => over(a, b)).map(([y]) => [x, y])); }"""
+    )
+
+
+def test_two_thousand_nodes_are_folded_with_a_note_and_their_picture_is_quick(page: sync_api.Page, tmp_path: Path):
+    open_race(page, large_race(), tmp_path)
+    sync_api.expect(part(page, "hidden")).to_contain_text(f"{NODES - MAX_NODES} of {NODES} nodes are folded")
+    page.evaluate(
+        """() => { const old = Plotly.react; window.took = [];
+        Plotly.react = (box, ...rest) => { const from = performance.now(), out = old(box, ...rest);
+            if (box.classList.contains('ax-plot')) window.took.push(performance.now() - from); return out; }; }"""
+    )
+    for key in ("Home", *["ArrowRight"] * 6):
+        page.keyboard.press(key)
+        page.wait_for_timeout(250)
+    took = sorted(page.evaluate("window.took"))
+    assert len(took) >= 6
+    assert took[len(took) // 2] < 1000 * SLOWEST
+    assert touching(page) == []
+
+
+def test_a_large_tree_is_whole_in_the_table_in_the_saved_picture_and_wherever_one_scrolls(page: sync_api.Page, tmp_path: Path):
+    open_race(page, large_race(), tmp_path)
+    sync_api.expect(page.locator(".ax-nodes tbody tr")).to_have_count(MAX_NODES + 1)
+    drawing = saved(page, "tree.svg", tmp_path).read_text("utf-8")
+    assert drawing.count('class="textpoint"') >= MAX_NODES
+    assert "+" in "".join(page.locator(".ax-plot .textpoint text").all_text_contents())
+    shown = page.locator(".ax-plot .textpoint text")
+    first = shown.all_text_contents()
+    part(page, "tree").evaluate("e => { e.scrollTop = e.scrollHeight / 2; }")
+    page.wait_for_function("old => document.querySelector('.ax-plot .textpoint text').textContent !== old", arg=first[0])
+    assert touching(page) == []
+    assert shown.count() < MAX_NODES
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_wide_tokens_do_not_run_into_each_other(page: sync_api.Page, tmp_path: Path, width: int):
+    page.set_viewport_size({"width": width, "height": 900})
+    open_race(page, wide_race(), tmp_path)
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(200)
+        assert touching(page) == []
+
+
+def test_a_small_draft_has_a_small_card_and_says_what_it_was_drafted_from(page: sync_api.Page, tmp_path: Path):
+    lanes = [make_trace("plain"), make_trace("prompt-lookup", size=2), make_trace("aded")]
+    open_race(page, trace.Race(lanes), tmp_path)
+    high = {}
+    for method, words in (("plain", "drafts nothing"), ("prompt-lookup", "earlier|before"), ("aded", "")):
+        page.locator(f".ax-lane[data-method='{method}'] .ax-look").click()
+        page.wait_for_timeout(300)
+        high[method] = part(page, "tree").evaluate("e => e.offsetHeight")
+        note = part(page, "search-note").inner_text()
+        assert not words or any(word in note for word in words.split("|"))
+    assert high["plain"] <= 80
+    assert high["plain"] < high["aded"]
+
+
+def test_rejected_drafts_stand_struck_through_in_the_text_on_demand(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    assert page.locator("s").count() == 0
+    part(page, "refused").click()
+    sync_api.expect(part(page, "refused")).to_have_attribute("aria-pressed", "true")
+    steps = page.locator(".ax-lane[data-method='aded'] .ax-step")
+    for i, step in enumerate(race.lanes[1].steps):
+        hanging = [node for node, parent in enumerate(step.tree.parents) if parent == step.path[-1]]
+        struck = steps.nth(i).locator("s").all_text_contents()
+        assert len(struck) == bool(hanging)
+        visits = step.tree.columns["visits"]
+        best = max(hanging, key=lambda node: (visits[node] or 0, -node), default=None)
+        assert best is None or struck[0].startswith(step.tree.texts[best])
+    part(page, "refused").click()
+    assert page.locator("s").count() == 0
+    assert text_of(page, "aded") == race.lanes[1].text
+
+
+def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    rows = page.locator(".ax-nodes tbody tr:not([data-node='-1'])")
+    count = rows.count()
+    mask = part(page, "mask")
+    mask.scroll_into_view_if_needed()
+    box = mask.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 5.5 / count)
+    picked = page.locator(".ax-nodes tr[aria-selected='true']")
+    sync_api.expect(picked).to_have_attribute("data-node", "5")
+    page.mouse.move(0, 0)
+    sync_api.expect(page.locator(".ax-node-head code")).to_have_text(picked.locator("code").inner_text())
+    assert part(page, "tree").get_attribute("data-node") == "5"
+
+
+def test_a_nodes_visits_over_the_search_are_drawn_and_the_moment_is_marked(page: sync_api.Page):
+    picture = page.locator(".ax-history svg")
+    page.locator(".ax-nodes tbody tr[data-node='1']").click()
+    page.mouse.move(0, 0)
+    visits = page.locator(".ax-nodes tbody tr[data-node='1'] td:nth-child(5)")
+    sync_api.expect(picture).to_have_attribute("aria-label", re.compile(f": {visits.inner_text()} visits at the end"))
+    end = float(picture.locator("line").get_attribute("x1") or 0)
+    part(page, "search").evaluate("e => { e.value = '12'; e.dispatchEvent(new Event('input')); }")
+    sync_api.expect(page.locator(".ax-why")).to_contain_text("target has not spoken")
+    sync_api.expect(picture).to_have_attribute("aria-label", re.compile(f"{visits.inner_text()} after simulation 3;"))
+    assert float(picture.locator("line").get_attribute("x1") or 0) < end

@@ -1,0 +1,95 @@
+"""What of a session's matrix is the base's and what was learned, against rows that can be counted by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.base import Context, Outcome
+from aded.overlay import CAP, STEP, Overlay
+from aded.representatives import learned, overlay_size
+from aded.tree import DraftTree
+from aded.trigram import TrigramMatrix
+
+VOCAB = 40
+
+
+@pytest.fixture(scope="module")
+def matrix() -> TrigramMatrix:
+    """After 1 2: twice 3, once 4, once 5; nothing else is known."""
+    text = np.array([1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 5, 0], dtype=np.int32)
+    return TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc")
+
+
+def parts(matrix: TrigramMatrix, overlay: Overlay, pair: tuple[int, int]) -> dict[int, tuple[float, float]]:
+    """Token to its probability and the learned part of it."""
+    context = np.array(pair, dtype=np.int32)
+    tokens, given = overlay.successors(matrix, context, 12)
+    return dict(zip(tokens.tolist(), zip(given.tolist(), learned(matrix, overlay, context, tokens, given).tolist())))
+
+
+def taught(matrix: TrigramMatrix, text: list[int], **settings: bool) -> Overlay:
+    overlay = Overlay(**settings)
+    overlay.learn(matrix, np.array(text, dtype=np.int32), 0)
+    return overlay
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_what_no_session_has_taught_is_the_base_s(matrix: TrigramMatrix, published: bool):
+    found = parts(matrix, Overlay(published=published), (1, 2))
+    assert set(found) == {3, 4, 5}
+    assert [part for _, part in found.values()] == [0.0] * 3
+
+
+def test_what_the_base_does_not_know_was_learned_and_the_rest_keeps_the_base_s_proportions(matrix: TrigramMatrix):
+    found = parts(matrix, taught(matrix, [9, 1, 2, 7]), (1, 2))
+    given, part = found[7]
+    assert part > 0
+    assert part == pytest.approx(given)
+    rest = {token: given - part for token, (given, part) in found.items() if token != 7}
+    assert rest[3] == pytest.approx(2 * rest[4]) == pytest.approx(2 * rest[5])
+    assert [found[token][1] for token in (4, 5)] == [0.0, 0.0]
+
+
+def test_a_successor_that_both_know_is_shared(matrix: TrigramMatrix):
+    given, part = parts(matrix, taught(matrix, [9, 1, 2, 3]), (1, 2))[3]
+    assert 0 < part < given
+
+
+def test_by_the_published_rule_the_learned_part_is_what_the_sights_have_added(matrix: TrigramMatrix):
+    found = parts(matrix, taught(matrix, [1, 2, 3, 1, 2, 3, 1, 2, 8], published=True), (1, 2))
+    assert found[3] == pytest.approx((0.5 + 2 * STEP, 2 * STEP))
+    assert found[8] == pytest.approx((STEP, STEP))
+    assert found[4] == pytest.approx((0.25, 0.0))
+    assert max(given for given, _ in found.values()) < CAP
+
+
+def test_without_a_base_everything_was_learned():
+    empty = TrigramMatrix.empty(VOCAB)
+    found = parts(empty, taught(empty, [1, 2, 3, 1, 2, 4]), (1, 2))
+    assert set(found) == {3, 4}
+    assert all(part == pytest.approx(given) for given, part in found.values())
+
+
+def test_an_overlay_s_size_is_that_of_its_rows_in_use(matrix: TrigramMatrix):
+    overlay = Overlay()
+    assert overlay_size(overlay) == (0, 0)
+    overlay.learn(matrix, np.array([1, 2, 3], dtype=np.int32), 0)
+    rows, used = overlay_size(overlay)
+    assert rows == 3  # after 1, after 2, after 1 2
+    by_row = (0, 1, 2, 3, 4, 8)
+    assert used == rows * sum(overlay.arrays[i].nbytes for i in by_row) // len(overlay.arrays[0])
+
+
+def test_a_drafter_tells_its_size_and_it_grows_while_it_learns(matrix: TrigramMatrix):
+    drafter = AdedDrafter(matrix, VOCAB, AdedOptions.tuned())
+    drafter.start([1, 2, 3])
+    before = drafter.size()
+    context = Context(np.array([1, 2, 3], dtype=np.int32), 3)
+    drafter.observe(Outcome(DraftTree.root_only(3), np.array([0]), context, np.array([4, 5], dtype=np.int32)))
+    after = drafter.size()
+    assert (before.base_rows, before.base_bytes) == (after.base_rows, after.base_bytes)
+    assert before.base_rows == len(matrix)
+    assert after.overlay_rows > before.overlay_rows > 0
+    assert after.overlay_bytes / after.overlay_rows == pytest.approx(before.overlay_bytes / before.overlay_rows, rel=0.01)
