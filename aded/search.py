@@ -19,6 +19,7 @@ from aded.overlay import Overlay, make_room, successors
 from aded.tree import COLUMNS, DraftTree
 from aded.trigram import TrigramMatrix
 
+FADE = 0.93  # best-first: a node is ranked by its joint probability times this for every level, as deeper guesses fail oftener
 UNEXPANDED = -1  # number of children of a node that was not evaluated yet
 NEWEST = 8  # tokens of a context that a search reads: at least the overlay's longest
 
@@ -72,7 +73,7 @@ class Source:
 
 
 def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
-    """The nodes of highest joint probability.
+    """The nodes of highest joint probability, which counts for a little less with every level (``FADE``).
 
     Args:
         source: where successors come from.
@@ -142,8 +143,8 @@ def _best_first(base, overlay, lattice, context, budget, depth, keep):
     size = 1 + (budget - 1) * keep
     tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
     columns = np.full((5, budget), np.nan)
-    offer_token, offer_parent, offer_prior, offer_joint = (
-        np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size),
+    offer_token, offer_parent, offer_prior, offer_joint, offer_rank = (
+        np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size), np.empty(size),
     )  # fmt: skip
     heap, waiting, offers = np.empty(size, np.int32), 0, 0
     suffix, room = np.empty(NEWEST, np.int32), make_room()
@@ -158,11 +159,12 @@ def _best_first(base, overlay, lattice, context, budget, depth, keep):
             for i in range(mix(lattice, depths[node], known, keep, room)):
                 offer_token[offers], offer_parent[offers], offer_prior[offers] = found[i], node, weights[i]
                 offer_joint[offers] = weights[i] * columns[2, node]
-                _push(heap, waiting, offer_joint, offers)
+                offer_rank[offers] = offer_joint[offers] * FADE ** (depths[node] + 1)
+                _push(heap, waiting, offer_rank, offers)
                 offers, waiting = offers + 1, waiting + 1
         if waiting == 0:
             break
-        taken = _pop(heap, waiting, offer_joint)
+        taken = _pop(heap, waiting, offer_rank)
         waiting -= 1
         tokens[count], parents[count] = offer_token[taken], offer_parent[taken]
         depths[count] = depths[parents[count]] + 1

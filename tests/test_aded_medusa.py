@@ -61,7 +61,7 @@ def test_the_tree_holds_the_most_probable_nodes_of_the_mixture(source, seed):
     tree = search.best_first(replace(source, lattice=lattice), np.array(context, dtype=np.int32), limits)
     waiting, taken = [(1.0, (), 1.0)], []
     while len(taken) < len(tree):
-        best = max(waiting, key=lambda offer: offer[0])
+        best = max(waiting, key=lambda offer: offer[0] * search.FADE ** len(offer[1]))
         waiting.remove(best)
         taken.append(best)
         if len(best[1]) < 6:

@@ -63,7 +63,7 @@ def paths_of(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
-def test_best_first_takes_the_nodes_of_highest_joint_probability(source: Source, context: np.ndarray) -> None:
+def test_best_first_takes_the_nodes_of_highest_faded_joint_probability(source: Source, context: np.ndarray) -> None:
     limits = Limits(40, 4, 5)
     successors, joint, level = Slow(source, context, limits.successors), {(): 1.0}, [()]
     for _ in range(limits.depth):
@@ -76,16 +76,20 @@ def test_best_first_takes_the_nodes_of_highest_joint_probability(source: Source,
     tree = search.best_first(source, context, limits)
     if source.overlay.arrays[7]:  # weights above 1 may stand here: the order of taking is checked instead
         return check_taken_in_order(tree, joint, successors)
-    best = sorted(joint.values(), reverse=True)[: limits.budget]
-    np.testing.assert_allclose(np.sort(tree.columns["value"])[::-1], best, rtol=1e-9)
+    best = sorted(map(rank_of, joint, joint.values()), reverse=True)[: limits.budget]
+    np.testing.assert_allclose(sorted(map(rank_of, paths_of(tree), tree.columns["value"]), reverse=True), best, rtol=1e-9)
     np.testing.assert_allclose([joint[path] for path in paths_of(tree)], tree.columns["value"], rtol=1e-9)
+
+
+def rank_of(path: tuple[int, ...], joint: float) -> float:
+    return joint * search.FADE ** len(path)
 
 
 def check_taken_in_order(tree: DraftTree, joint: dict, successors: Slow) -> None:
     """Each taken node was the best of those whose parent had been taken."""
     taken, waiting = {()}, {(t,): p for t, p in successors(())}
     for path in paths_of(tree)[1:]:
-        assert joint[path] == pytest.approx(max(waiting.values()))
+        assert rank_of(path, joint[path]) == pytest.approx(max(map(rank_of, waiting, waiting.values())))
         taken.add(path)
         del waiting[path]
         if len(path) < 4:
