@@ -9,14 +9,18 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aded.cli import Parser
 from aded.errors import AdedError
+from ui import zerogpu
+
+if TYPE_CHECKING:
+    from ui.engine import Engine
+    from ui.models import Models
 
 HOST, PORT = "127.0.0.1", 7860
 LARGEST = 1_000_000
-SPACES = "https://huggingface.co"
-"""Who shows a Space in a frame; the default where the environment says that this is one (SPACE_ID)."""
 NUMBERS = {
     "queue_size": (32, 0, "runs that may wait for the model at once, of all visitors together"),
     "at_once": (4, 1, "runs that take turns on the model"),
@@ -44,10 +48,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     for name, (default, _, words) in NUMBERS.items():
         value = known(f"ADED_{name.upper()}") or str(default)
         add(f"--{name.replace('_', '-')}", default=value, metavar="N", help=f"{words} (default: %(default)s)")
-    framed = known("ADED_FRAME_ANCESTORS") or (SPACES if known("SPACE_ID") else "")
+    framed = known("ADED_FRAME_ANCESTORS") or (hub() if known("SPACE_ID") else "")
     add("--frame-ancestors", default=framed, metavar="URL,…", help="sites that may show the page in a frame")
     add("--no-browser", action="store_true", help="do not open the browser")
     return parser.parse_args(arguments)
+
+
+def hub() -> str:
+    """Who shows a Space in a frame: the default where the environment says that this is one."""
+    from huggingface_hub.constants import ENDPOINT
+
+    return ENDPOINT
 
 
 def check(options: argparse.Namespace) -> int:
@@ -130,9 +141,16 @@ def on_desktop() -> bool:
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
+def usual_parts(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, Engine]:
+    """Models that are loaded when they are needed, and the engine of this process."""
+    from ui.engine import Engine
+    from ui.models import Models
+
+    return Models(specs, device, dtype), Engine()
+
+
 def serve(options: argparse.Namespace, port: int) -> None:
     """Build the page and serve it until interrupted."""
-    from ui.models import Models
     from ui.serving import server
     from ui.serving.limits import Limits
     from ui.serving.service import Service
@@ -146,7 +164,9 @@ def serve(options: argparse.Namespace, port: int) -> None:
         run_seconds=asked["run_seconds"],
         session_tokens=asked["session_limit"] or None,
     )
-    service = Service(Models(models_of(options), options.device, options.dtype), limits)
+    parts = zerogpu.parts if zerogpu.ON else usual_parts
+    models, engine = parts(models_of(options), options.device, options.dtype)
+    service = Service(models, limits, engine)
     opens = not options.no_browser and on_desktop()
     server.serve(service, server.Address(options.host, port, frames_of(options), opens))
 

@@ -74,7 +74,7 @@ def test_the_environment_sets_limits_and_a_space_may_be_framed_by_its_host(monke
     limits = app.limits_of(app.parse(["--max-new-tokens", "50"]))
     assert (limits["queue_size"], limits["max_new_tokens"]) == (7, 50)
     assert app.models_of(app.parse([])) == ["default", "a/b", "c/d"]
-    assert app.frames_of(app.parse([])) == ["https://huggingface.co"]
+    assert app.frames_of(app.parse([])) == [app.hub()]
 
 
 def test_no_option_lets_code_of_a_model_run():
