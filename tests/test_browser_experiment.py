@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import notice, open_race, part, saved, sync_api, text_of, tick
+from browsing import notice, open_race, part, saved, sync_api, text_of
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
@@ -66,9 +66,8 @@ def test_nothing_is_compared_before_there_are_runs(page: sync_api.Page):
 
 @pytest.mark.model
 def test_a_second_run_stands_beside_the_first_and_a_memory_grows_until_it_is_forgotten(page: sync_api.Page, tmp_path: Path):
-    tick(page, "plain", "aded")
-    opened(page, "ADED's settings", "#ax-keep")
-    page.locator("#ax-keep input").check()
+    page.evaluate("() => { location.hash = 'methods=plain,aded&keep=1'; }")  # the settings stay folded
+    sync_api.expect(page.locator(".ax-picker input:checked")).to_have_count(2)
     finished(page, "List the days of the week.")
     sync_api.expect(part(page, "compare-sentence")).to_contain_text("Run again")
     sync_api.expect(part(page, "memory-rows").locator("tr")).to_have_count(1)

@@ -71,8 +71,8 @@ def test_the_busiest_rows_are_those_that_changed_in_most_steps_so_far(page: sync
     step = opened_at(page, race, tmp_path, index)
     counts = Counter(tuple(row.key) for s in race.lanes[1].steps[: index + 1] for row in s.rows)
     lines = part(page, "heat-rows").locator("tr")
-    sync_api.expect(lines).to_have_count(min(12, len(counts)))
-    assert [int(text) for text in lines.locator("td.ax-num").all_inner_texts()] == sorted(counts.values(), reverse=True)[:12]
+    sync_api.expect(lines).to_have_count(min(10, len(counts)))
+    assert [int(text) for text in lines.locator("td.ax-num").all_inner_texts()] == sorted(counts.values(), reverse=True)[:10]
     assert counts.most_common(1)[0][0] == tuple(race.lanes[1].steps[0].rows[0].key)
     sync_api.expect(part(page, "heat-rows").locator("tr.ax-touched")).to_have_count(len(step.rows))
     changed = sum(abs(b - a) >= 0.005 for row in step.rows for a, b in zip(row.after, row.before))

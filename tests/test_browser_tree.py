@@ -136,6 +136,28 @@ def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path
     assert part(page, "tree").get_attribute("data-node") == "5"
 
 
+def test_the_caches_slots_before_and_after_compaction_are_those_of_the_nodes(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    rows = [part(page, f"slots-{when}").locator("[data-node]") for when in ("before", "after")]
+    shown = page.locator(".ax-lane:has(.ax-look[aria-pressed='true'])").get_attribute("data-method")
+    lane = next(lane for lane in race.lanes if lane.header.method == shown)
+    step = lane.steps[int(part(page, "where").inner_text().split()[1]) - 1]
+    assert rows[0].count() == len(step.tree.tokens)
+    kept = [int(str(cell.get_attribute("data-node"))) for cell in rows[1].all()]
+    assert kept == step.path[: len(step.emitted)]
+    numbers = [int(text.split(" ")[0]) for text in rows[1].locator("small").all_text_contents()]
+    assert numbers == list(range(step.position, step.position + len(kept)))
+    rows[1].last.click()
+    sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", str(kept[-1]))
+    page.mouse.move(0, 0)
+    for row in rows:
+        sync_api.expect(row.and_(page.locator(".ax-picked"))).to_have_attribute("data-node", str(kept[-1]))
+    part(page, "guess-toggle").click()
+    sync_api.expect(part(page, "slots-after")).to_be_hidden()
+    assert rows[1].count() == 0
+
+
 def test_a_nodes_visits_over_the_search_are_drawn_and_the_moment_is_marked(page: sync_api.Page):
     picture = page.locator(".ax-history svg")
     page.locator(".ax-nodes tbody tr[data-node='1']").click()

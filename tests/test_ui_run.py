@@ -114,6 +114,23 @@ def test_stop_ends_the_run_within_a_step_and_keeps_what_was_written():
     assert last.notice.text.startswith("Stopped.")
 
 
+def test_stop_between_two_prompts_that_are_read_is_heard_and_nothing_counts_as_learned():
+    control, memories = Control(), {}
+
+    class Reading(FakeEngine):
+        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+            yield None
+            control.stop("stopped")
+            yield None
+            raise AssertionError("a further prompt was read")
+
+    keeping = form(options={"aded": {"keep": True}})
+    last = [u for u in run(keeping, memories, holder(), {}, control, engine=Reading()) if u][-1]
+    assert last.notice.text == "Stopped before the race began."  # type: ignore[union-attr]
+    assert last.view is None
+    assert [memory.prompts for memory in memories.values()] == [0]
+
+
 def test_a_closed_page_frees_the_engine():
     engine = FakeEngine()
     running = run(form(), {}, holder(), {}, engine=engine, clock=ticking(1.0))

@@ -10,7 +10,7 @@ from ui_fakes import make_race, make_trace
 
 from aded import trace
 from aded.errors import AdedError
-from aded.trace import Choice, Race, RowChange
+from aded.trace import Agreement, Choice, Race, RowChange
 from ui.wire import check_drawable, race_line, whole
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}
@@ -58,6 +58,10 @@ def test_a_line_is_one_line_whatever_the_tokens_are():
         ({"emitted": [], "texts": [], "origins": []}, "writes nothing"),
         ({"rows": [RowChange([1, 2], ["a", "b"], [1], ["x", "y"], [0.1], [0.2])]}, "length"),
         ({"rows": [RowChange([1], ["a"], [1], ["x"], [0.1], [0.2])]}, "pair"),
+        ({"rows": [RowChange([1, 2], ["a", "b"], [1], ["x"], [0.1], [1e308])]}, "probability"),
+        ({"rows": [RowChange([1, 2], ["a", "b"], [1], ["x"], [0.1], [0.2], [-0.1])]}, "probability"),
+        ({"agreement": [Agreement("base", False, 1e9, 0, 0, 0)]}, "probability"),
+        ({"choices": [Choice(0, 1, "x", 1.5, 1, False, [], [], [])]}, "probability"),
         ({"choices": [Choice(99, 1, "x", 0.5, 1, False, [], [], [])]}, "choice"),
     ],
 )

@@ -186,6 +186,10 @@ class FakeDecoder:
         self.goal = trace
         self.trace = replace(trace, steps=[], text="", token_ids=[], finish_reason=None)
 
+    @property
+    def finish_reason(self) -> str | None:
+        return self.trace.finish_reason
+
     def advance(self) -> Step:
         step = self.goal.steps[len(self.trace.steps)]
         steps = [*self.trace.steps, step]

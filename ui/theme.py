@@ -18,9 +18,9 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "bus", "memory", "panels", "record", "verdict", "search", "history", "searching", "charts"),
+    *("dom", "words", "bus", "memory", "panels", "record", "recorded", "verdict", "search", "history", "searching", "charts"),
     *("agreement", "tree", "pairs", "pairgraph", "heat", "apart", "matrix", "node", "tables", "picker", "refused"),
-    *("lanes", "times", "strip", "mask", "player", "guess", "step", "keys", "csv", "save", "link", "number", "sheet"),
+    *("lanes", "times", "strip", "mask", "slots", "player", "guess", "step", "keys", "csv", "save", "link", "number", "sheet"),
     *("keysheet", "glossary", "tour", "learn", "header", "notice", "figures", "main", "paying", "payingchart"),
     *("compare", "successive", "experiment", "standalone", "site"),
 )

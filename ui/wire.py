@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aded.errors import AdedError
@@ -18,6 +18,9 @@ from ui.layout import layout
 
 Colours = dict[str, tuple[str, str]]
 """Method name to its colour on paper and its colour in the dark."""
+
+ONE = 1 + 1e-3
+"""The greatest probability, with what rounding may add."""
 
 _identities = itertools.count(1)
 
@@ -68,7 +71,8 @@ def check_drawable(race: Race) -> None:
     """What the page relies on beyond what ``aded.trace`` checks, for a file that somebody else wrote.
 
     Raises:
-        AdedError: a step refers to nodes that are not there, or lists that belong together differ in length.
+        AdedError: a step refers to nodes that are not there, lists that belong together differ in length, or a
+            probability is none.
     """
     if not race.lanes:
         raise AdedError("the race has no lanes; record it again")
@@ -91,7 +95,20 @@ def _problem(step: Step) -> str | None:
     tops = [(choice.top_tokens, choice.top_texts, choice.top_probabilities) for choice in step.choices]
     if any(len({len(part) for part in parts}) > 1 for parts in (*rows, *tops)):
         return "lists that belong together differ in length"
+    if not all(0 <= share <= ONE for share in _shares(step)):
+        return "a probability is not between 0 and 1"
     return None
+
+
+def _shares(step: Step) -> Iterator[float]:
+    """Every number of a step that is a probability or a share of one."""
+    yield from (p for p in step.tree.probability if p is not None)
+    for choice in step.choices:
+        yield from (choice.probability, *choice.top_probabilities)
+    for row in step.rows:
+        yield from (*row.before, *row.after, *row.learned)
+    for near in step.agreement:
+        yield from (near.total_variation, near.top_1, near.top_4, near.top_12)
 
 
 def whole(race: Race, colours: Colours, source: str, title: str) -> str:

@@ -1,6 +1,6 @@
 // This run beside the one before: what was set otherwise, and what came of it.
 
-import { el, number, rate, setText, visible } from "./dom.js";
+import { el, fixed, number, rate, setText, visible } from "./dom.js";
 import { figures, plainLane } from "./record.js";
 import { say } from "./words.js";
 
@@ -11,7 +11,7 @@ export function summary(race) {
   const { prompt, settings } = race.lanes[0].header;
   const lanes = race.lanes.map((lane) => {
     const { tokens, rate: speed, perPass } = figures(lane, lane.steps.length);
-    return { label: lane.header.label, own: lane.header.method_settings, tokens, rate: speed, perPass, ratio: base ? speed / base : null };
+    return { label: lane.label, own: lane.header.method_settings, tokens, rate: speed, perPass, ratio: base ? speed / base : null };
   });
   return { prompt, settings, lanes };
 }
@@ -70,6 +70,6 @@ function compareRow(label, old, now) {
   const change = old && now && old.perPass ? now.perPass - old.perPass : 0;
   const kind = Math.abs(change) < 0.005 ? "ax-dim" : change > 0 ? "ax-up" : "ax-down";
   const cells = [...speeds, ...gains, ...counts].map((value) => el("td", { class: "ax-num", text: value }));
-  const difference = Math.abs(change) < 0.005 ? "·" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(2)}`;
+  const difference = Math.abs(change) < 0.005 ? "·" : `${change > 0 ? "+" : "−"}${fixed(Math.abs(change), 2)}`;
   return el("tr", {}, el("th", { scope: "row", text: label }), ...cells, el("td", { class: `ax-num ${kind}`, text: difference }));
 }

@@ -1,6 +1,7 @@
 // Tables of a race as comma-separated values (RFC 4180). Pure text.
 
 import { PARTS, column, figures, laneName } from "./record.js";
+import { slotsOf } from "./slots.js";
 
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would run
 
@@ -53,10 +54,12 @@ export function rowsTable({ lanes }) {
 export function nodesTable(step) {
   const { tree } = step;
   const columns = ["prior", "visits", "value", "score"];
-  const head = ["node", "parent", "token", "text", "verdict", "reason", ...columns, "target_probability", "target_rank"];
+  const head = ["node", "parent", "token", "text", "verdict", "reason", ...columns, "target_probability", "target_rank", "slot", "slot_after"];
+  const { written, kept } = slotsOf(step);
+  const after = new Map(kept.map(({ node, slot }) => [node, slot]));
   const rows = tree.tokens.map((token, i) => {
     const numbers = columns.map((name) => column(tree, name)[i]);
-    return [i, tree.parents[i], token, tree.texts[i], tree.verdict[i], tree.reason[i], ...numbers, tree.probability[i], tree.rank[i]];
+    return [i, tree.parents[i], token, tree.texts[i], tree.verdict[i], tree.reason[i], ...numbers, tree.probability[i], tree.rank[i], written[i].slot, after.get(i)];
   });
   return [head, ...rows];
 }

@@ -26,37 +26,44 @@ export function toggleClass(node, name, on) {
   if (node.classList.contains(name) !== on) node.classList.toggle(name, on);
 }
 
+const LARGE = 1e9;
+
+// A number with so many digits behind the point; one that would take a line of its own stands as a power of ten.
+export function fixed(value, digits) {
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
+  return Math.abs(value) < LARGE ? value.toFixed(digits) : value.toExponential(2);
+}
+
 export function number(value, digits = 2) {
-  return value === null || value === undefined ? "–" : value.toFixed(digits);
+  return value === null || value === undefined ? "–" : fixed(value, digits);
 }
 
 // Three digits for what is small, two for the rest.
 export function small(value) {
-  return value === null || value === undefined ? "–" : value.toFixed(Math.abs(value) < 0.995 ? 3 : 2);
+  return number(value, Math.abs(value) < 0.995 ? 3 : 2);
 }
 
 export function probability(value) {
-  if (value === null || value === undefined) return "–";
-  return value > 0 && value < 0.005 ? "<0.01" : value.toFixed(2);
+  return value > 0 && value < 0.005 ? "<0.01" : number(value);
 }
 
 export function milliseconds(seconds) {
   const ms = seconds * 1000;
-  return ms === 0 ? "0 ms" : ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${seconds.toFixed(2)} s`;
+  return ms === 0 ? "0 ms" : ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${fixed(seconds, 2)} s`;
 }
 
 // Bytes in decimal units, as disks are sold.
 export function bytes(value) {
-  const unit = value < 1e3 ? 0 : value < 1e6 ? 1 : 2;
-  return `${unit ? (value / 1000 ** unit).toFixed(1) : value} ${["B", "kB", "MB"][unit]}`;
+  const unit = value < 1e3 ? 0 : value < 1e6 ? 1 : value < 1e9 ? 2 : 3;
+  return `${unit ? fixed(value / 1000 ** unit, 1) : value} ${["B", "kB", "MB", "GB"][unit]}`;
 }
 
 export function count(value) {
-  return value.toLocaleString("en");
+  return value < LARGE ? value.toLocaleString("en") : fixed(value, 0);
 }
 
 export function rate(value) {
-  return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+  return value >= 100 ? count(Math.round(value)) : value.toFixed(1);
 }
 
 // A sentence whose commands stand between backquotes, as nodes.

@@ -13,7 +13,8 @@ import { keepWorded, language } from "./words.js";
 const FORGET = "#ax-forget";
 
 // The value is {cost, runs, series} as JSON: the server sends the first, a saved page holds all three.
-export function mountExperiment(element, props, watch, plotlyUrl) {
+// `trigger` tells the server what shall be done; a page without one has none.
+export function mountExperiment(element, props, watch, plotlyUrl, trigger = null) {
   keepMarkup("experiment", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const known = parsed(props.value);
@@ -42,14 +43,14 @@ export function mountExperiment(element, props, watch, plotlyUrl) {
     renderCompare(part, before, now);
     renderPaying(part, Plotly, race, race.lanes[lane], cost(), isDark());
     renderSuccessive(part, Plotly, state.series);
-    part("memory-reset").hidden = !document.querySelector(FORGET);
+    part("memory-reset").hidden = !trigger;
   }
 
   const again = () => state.race && render();
   for (const who of ["base", "session"]) part("memory-key").append(partKey([who, PARTS_OF_MATRIX[who]]));
   part("memory-measure").append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
   part("memory-measure").addEventListener("change", again);
-  wireForgetting(part("memory-reset"), () => {
+  wireForgetting(part("memory-reset"), trigger, () => {
     state.series = [];
     again();
   });
@@ -70,8 +71,11 @@ function parsed(value) {
   return { cost: null, runs: [], series: [], ...(value ? JSON.parse(value) : {}) };
 }
 
-// The button beside the controls makes the drafters forget, and the series ends with it; a page without a server has none.
-function wireForgetting(button, forgotten) {
+// Both buttons, this card's and the one beside the controls, make the drafters forget, and the series ends with it.
+function wireForgetting(button, trigger, forgotten) {
   document.addEventListener("click", (event) => event.target instanceof Element && event.target.closest(FORGET) && forgotten());
-  button.addEventListener("click", () => document.querySelector(FORGET).click());
+  button.addEventListener("click", () => {
+    trigger("clear");
+    forgotten();
+  });
 }

@@ -16,5 +16,5 @@ export function createFigures(part, changed) {
 function figuresRow(lane, time) {
   const now = figures(lane, stepsDone(lane, time));
   const cells = [now.tokens, now.passes, number(now.seconds), rate(now.rate), number(now.perPass)];
-  return el("tr", {}, el("th", { scope: "row", text: lane.header.label }), ...cells.map((text) => el("td", { class: "ax-num", text: String(text) })));
+  return el("tr", {}, el("th", { scope: "row", text: lane.label }), ...cells.map((text) => el("td", { class: "ax-num", text: String(text) })));
 }

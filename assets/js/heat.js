@@ -5,7 +5,7 @@ import { pairButton } from "./pairgraph.js";
 import { busiest, successors } from "./pairs.js";
 import { say } from "./words.js";
 
-export const LINES = 12;
+export const LINES = 10;
 export const PLACES = 8;
 
 export function renderHeat(part, rows, chosen, choose) {

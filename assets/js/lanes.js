@@ -1,8 +1,9 @@
 // The lanes: what each method has written, who wrote each token, and how fast.
 
-import { BIDI, el, rate, setText, toggleClass } from "./dom.js";
+import { BIDI, el, fixed, rate, setText, toggleClass } from "./dom.js";
 import { lossyMark } from "./picker.js";
 import { figures, plainLane, plainLast, stepsDone } from "./record.js";
+import { recorded } from "./recorded.js";
 import { refused } from "./refused.js";
 import { say } from "./words.js";
 
@@ -45,16 +46,16 @@ export function paintLane(node, lane) {
 
 function createLane(lane, index) {
   const parts = {
-    label: el("h3", { class: "ax-lane-label" }, lane.header.label, lossyMark(lane.header)),
+    label: el("h3", { class: "ax-lane-label" }, lane.label, lossyMark(lane.header)),
     speed: el("p", { class: "ax-speed" }),
     rate: el("p", { class: "ax-figures" }),
     look: el("button", { class: "ax-look", type: "button" }),
-    about: el("button", { class: "ax-about", type: "button", "aria-label": say("lane.about", { name: lane.header.label }), text: say("lane.how") }),
-    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("lane.text", { name: lane.header.label }) }),
+    about: el("button", { class: "ax-about", type: "button", "aria-label": say("lane.about", { name: lane.label }), text: say("lane.how") }),
+    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("lane.text", { name: lane.label }) }),
   };
   const root = el("article", { class: "ax-lane", "data-method": lane.header.method });
   paintLane(root, lane);
-  const notice = lane.header.notice ? el("p", { class: "ax-lane-notice", text: lane.header.notice }) : null;
+  const notice = lane.header.notice ? el("p", { class: "ax-lane-notice", text: recorded(lane.header.notice) }) : null;
   const side = el("div", { class: "ax-lane-side" }, parts.label, parts.speed, parts.rate, parts.look, parts.about);
   root.append(side, el("div", { class: "ax-lane-main" }, parts.text, notice));
   return { root, index, lane, parts, steps: [] };
@@ -77,7 +78,7 @@ function renderLane(view, state, base) {
 
 function speedText(lane, now, plain, base) {
   if (lane === base) return "1×";
-  return plain && plain.rate && now.rate ? `${(now.rate / plain.rate).toFixed(now.rate < plain.rate ? 2 : 1)}×` : "–";
+  return plain && plain.rate && now.rate ? `${fixed(now.rate / plain.rate, now.rate < plain.rate ? 2 : 1)}×` : "–";
 }
 
 function appendStep(view) {

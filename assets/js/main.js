@@ -18,6 +18,7 @@ import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
 import { renderStep, sentence, visitsKey } from "./step.js";
+import { createSlots } from "./slots.js";
 import { createStrip, gain } from "./strip.js";
 import { createNodeTable } from "./tables.js";
 import { createTimes } from "./times.js";
@@ -46,7 +47,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     schedule();
   };
   const panels = createPanels(part, state, player, { pick, hover, schedule });
-  const drawn = { race: null, step: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
+  const drawn = { race: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
@@ -138,6 +139,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
     renderNode(part("node"), seen, node, lane.header, calm, state.moment);
     panels.mask.draw(calm, layout, shown);
+    if (drawn.slots !== drawn.step) panels.slots.render(calm, !hidden);
+    drawn.slots = drawn.step;
+    panels.slots.select(node);
     if (drawn.table !== `${drawn.step}/${state.moment}`) panels.table.render(seen, layout);
     drawn.table = `${drawn.step}/${state.moment}`;
     panels.table.select(node);
@@ -234,6 +238,7 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     table: createNodeTable(part("nodes"), both),
     matrix: createMatrix(part, schedule),
     mask: createMask(part("mask"), part("mask-text"), both),
+    slots: createSlots(part, both),
     agreement: createAgreement(part, schedule),
     figures: createFigures(part, schedule),
     search: createSearch(part, { onMoment }),
@@ -273,7 +278,7 @@ function renderHead(part, race) {
 }
 
 function chartKey(lane, index, lanes) {
-  const key = el("span", { class: "ax-key" }, lineKey(laneDash(lanes, index)), lane.header.label);
+  const key = el("span", { class: "ax-key" }, lineKey(laneDash(lanes, index)), lane.label);
   paintLane(key, lane);
   return key;
 }

@@ -1,13 +1,13 @@
 // The matrix learns: one pair is chosen, and its row, its parts, its neighbourhood and the busiest rows show it alike.
 
 import { renderApart, renderSizes } from "./apart.js";
-import { el, isDark, setText, small, visible } from "./dom.js";
+import { el, fixed, isDark, setText, small, visible } from "./dom.js";
 import { renderHeat } from "./heat.js";
 import { changeCell, createPairGraph, pairText } from "./pairgraph.js";
 import { currentPair, nameOf, rowsSoFar, successors } from "./pairs.js";
 import { language, say } from "./words.js";
 
-const SHOWN = 12; // successors of the row
+const SHOWN = 16; // successors of the row
 const CARDS = ["matrix-card", "apart-card", "pairs-card", "heat-card"];
 
 export function createMatrix(part, changed) {
@@ -82,7 +82,7 @@ function successorRow({ text, weight, change }, top) {
     {},
     el("th", { scope: "row" }, el("code", { text: visible(text, 14) })),
     el("td", { class: "ax-track-cell" }, el("div", { class: "ax-track", "aria-hidden": "true" }, bar, mark)),
-    el("td", { class: "ax-num" }, spoken, weight.toFixed(2)),
+    el("td", { class: "ax-num" }, spoken, fixed(weight, 2)),
     changeCell(change),
   );
 }

@@ -1,6 +1,6 @@
 // One node in full: its numbers, the formula that chose it with the numbers in place, and why it stands or fell.
 
-import { el, number, probability, small, visible } from "./dom.js";
+import { el, fixed, number, probability, small, visible } from "./dom.js";
 import { historyFigure } from "./history.js";
 import { column } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
@@ -63,7 +63,7 @@ function puct(tree, node, settings) {
   const lines = [
     el("p", {}, "PUCT = Q + U"),
     el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
-    el("p", { text: `U = (${f.c1}+${f.log.toFixed(2)}) · ${small(f.p)} · √${Math.round(f.parent)}/${1 + Math.round(f.n)}` }),
+    el("p", { text: `U = (${f.c1}+${fixed(f.log, 2)}) · ${small(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
     el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);

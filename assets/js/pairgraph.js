@@ -1,7 +1,7 @@
 // The neighbourhood of a pair of tokens, drawn: pairs as nodes, continuations as edges as wide as they are probable.
 
 import { PLOT_CONFIG } from "./charts.js";
-import { cssToken, el, plotText, setText, small, visible } from "./dom.js";
+import { cssToken, el, fixed, plotText, setText, small, visible } from "./dom.js";
 import { neighbourhood, placed } from "./pairs.js";
 import { curve } from "./tree.js";
 import { say } from "./words.js";
@@ -149,6 +149,6 @@ export function pairButton({ name, texts, known }, choose) {
 }
 
 export function changeCell(change) {
-  const word = change ? `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(2)}` : "·";
+  const word = change ? `${change > 0 ? "+" : "−"}${fixed(Math.abs(change), 2)}` : "·";
   return el("td", { class: `ax-num ${change > 0 ? "ax-up" : change < 0 ? "ax-down" : "ax-dim"}`, text: word });
 }

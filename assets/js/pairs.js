@@ -25,10 +25,15 @@ export function rowsSoFar(steps, index) {
   return rows;
 }
 
-// The rows that changed in most steps, the newest first among equals.
+const FRESH = 3; // lines at most that are kept for the step on screen
+
+// The rows that changed in most steps, the newest first among equals; of a step whose rows are not among them, its busiest.
 export function busiest(rows, count) {
   const order = (a, b) => b.changes - a.changes || b.at - a.at || (a.name < b.name ? -1 : 1);
-  return [...rows.values()].sort(order).slice(0, count);
+  const all = [...rows.values()].sort(order);
+  if (all.slice(0, count).some(({ now }) => now)) return all.slice(0, count);
+  const fresh = all.filter(({ now }) => now).slice(0, Math.min(FRESH, count - 1));
+  return [...all.slice(0, count - fresh.length), ...fresh];
 }
 
 // A row's successors, most probable first: {token, text, weight, learned (null: not on record), change (this step's, 0 for none)}.

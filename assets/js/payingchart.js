@@ -1,7 +1,7 @@
 // Where drafting pays, drawn: what a pass costs, what a draft brings, and the speed that comes of both; the same in a table.
 
 import { PLOT_CONFIG, laneColour, lineLayout } from "./charts.js";
-import { cssToken, el, milliseconds, number, setText } from "./dom.js";
+import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "./dom.js";
 import { DEEPEST, fittedCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
 import { last } from "./record.js";
 import { say } from "./words.js";
@@ -12,13 +12,13 @@ const MACHINE_NODES = 64; // nodes up to which a measured cost is drawn
 export function renderPaying(part, Plotly, race, lane, cost, dark) {
   const found = measured(lane);
   part("paying-pictures").hidden = part("paying-every").hidden = !found;
-  if (!found) return setText(part("paying-sentence"), say("paying.nothing", { name: lane.header.label }));
+  if (!found) return setText(part("paying-sentence"), say("paying.nothing", { name: lane.label }));
   const points = passes(race);
   const here = race.source === "run" && cost !== null;
   const seconds = here ? machineCost(cost, last(lane.steps).position) : fittedCost(points);
   const table = payingTable(found, seconds);
   setText(part("paying-sentence"), payingSentence(lane, found, table));
-  setText(part("paying-source"), say(here ? "paying.machine" : "paying.fitted", { device: lane.header.device }));
+  setText(part("paying-source"), say(here ? "paying.machine" : "paying.fitted", { device: fitted(lane.header.device, 60) }));
   part("paying-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points)));
   if (!Plotly) return undefined;
   const colour = laneColour(lane, dark);
@@ -29,7 +29,7 @@ export function renderPaying(part, Plotly, race, lane, cost, dark) {
 
 export function payingSentence(lane, { alpha, spread }, table) {
   const { best, stops } = limits(table);
-  const values = { name: lane.header.label, alpha: alpha.toFixed(2), spread: spread.toFixed(1), depth: best.depth, ratio: best.ratio.toFixed(2) };
+  const values = { name: lane.label, alpha: alpha.toFixed(2), spread: spread.toFixed(1), depth: best.depth, ratio: fixed(best.ratio, 2) };
   const kind = best.ratio < 1 ? "never" : best.depth === DEEPEST ? "deeper" : "pays";
   const end = stops === null ? say("paying.always", { depth: DEEPEST }) : say("paying.stops", { depth: stops });
   return [say("paying.alpha", values), say(`paying.${kind}`, values), kind === "pays" ? end : ""].filter(Boolean).join(" ");

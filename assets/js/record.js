@@ -1,5 +1,7 @@
 // The record on the page: rebuilt from JSON lines, with each lane's own clock. Knows nothing of drawing.
 
+import { fitted } from "./dom.js";
+
 export function emptyRace() {
   return { id: null, source: "", title: "", lanes: [], running: false, read: 0 };
 }
@@ -17,6 +19,8 @@ export function readLines(race, value) {
   return target;
 }
 
+const TICK = 1e-9; // seconds; no clock tells less
+
 const READERS = {
   race(race, event) {
     Object.assign(race, { id: event.id, source: event.source, title: event.title, lanes: event.lanes.map(emptyLane) });
@@ -26,7 +30,8 @@ const READERS = {
     lane.steps.push(event.step);
     lane.layouts.push(event.layout);
     const s = event.step.seconds;
-    lane.ends.push(last(lane.ends, 0) + s.draft + s.verify + s.commit + s.update);
+    const took = s.draft + s.verify + s.commit + s.update;
+    lane.ends.push(last(lane.ends, 0) + (took < TICK ? 0 : took));
     lane.counts.push(last(lane.counts, 0) + event.step.emitted.length);
   },
   lane(race, event) {
@@ -42,8 +47,10 @@ function apply(race, event) {
   READERS[event.t](race, event);
 }
 
+const LONGEST_LABEL = 60; // letters
+
 function emptyLane({ header, colours, remembers }) {
-  return { header, colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
+  return { header, label: fitted(header.label, LONGEST_LABEL), colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
 }
 
 // A column of a tree, an entry a node; nothing but nulls where the method does not fill it.

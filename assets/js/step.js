@@ -3,6 +3,7 @@
 import { milliseconds, setText, visible } from "./dom.js";
 import { covered } from "./player.js";
 import { PARTS, column } from "./record.js";
+import { recorded } from "./recorded.js";
 import { renderWalk } from "./tables.js";
 import { tallest } from "./tree.js";
 import { say } from "./words.js";
@@ -12,10 +13,10 @@ export function renderStep(part, state) {
   const step = lane.steps[state.step];
   const { hidden } = lane.layouts[state.step];
   const total = step.tree.tokens.length;
-  setText(part("step-title"), say("step.title", { name: lane.header.label, step: step.index + 1 }));
+  setText(part("step-title"), say("step.title", { name: lane.label, step: step.index + 1 }));
   setText(part("step-sentence"), covered(state) ? say("guess.covered", { count: total - 1 }) : sentence(step));
-  setText(part("step-note"), step.note || "");
-  setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: step.budget.why, used: total }));
+  setText(part("step-note"), recorded(step.note || ""));
+  setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: recorded(step.budget.why), used: total }));
   setText(part("hidden"), hidden ? say("step.hidden", { count: hidden, total }) : "");
   setText(part("step-seconds"), secondsText(step.seconds));
   part("tree").style.minHeight = `${Math.min(400, tallest(lane))}px`;

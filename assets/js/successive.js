@@ -14,7 +14,7 @@ export function taken(series, race) {
   if (!lane || !lane.steps.length) return series;
   const means = (who) => Object.fromEntries(MEASURES.map((measure) => [measure, mean(values(lane.steps, who, measure))]));
   const near = Object.fromEntries(SHOWN.map((who) => [who, means(who)]));
-  const row = { prompt: lane.header.prompt, label: lane.header.label, perPass: figures(lane, lane.steps.length).perPass, ...near };
+  const row = { prompt: lane.header.prompt, label: lane.label, perPass: figures(lane, lane.steps.length).perPass, ...near };
   return lane.remembers === 0 ? [row] : [...series, row];
 }
 

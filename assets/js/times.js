@@ -34,7 +34,7 @@ function createRow(lane) {
     bar: el("div", { class: "ax-split", "aria-hidden": "true" }, ...PARTS.map((part) => el("i", { class: `ax-${part}` }))),
     shares: el("span", { class: "ax-shares" }),
   };
-  const label = el("span", { class: "ax-times-label", text: lane.header.label });
+  const label = el("span", { class: "ax-times-label", text: lane.label });
   view.row = el("li", {}, label, view.value, view.bar, view.shares);
   paintLane(view.row, lane);
   return view;

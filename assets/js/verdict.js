@@ -1,5 +1,6 @@
 // The verdict on a race: one plain sentence on speed and text, and the small print. Tokens are compared, not texts.
 
+import { fixed } from "./dom.js";
 import { last, plainLane } from "./record.js";
 import { say } from "./words.js";
 
@@ -43,17 +44,17 @@ function speedsText(race) {
 
 function aloneText(lane) {
   const perPass = (last(lane.counts, 0) / lane.steps.length).toFixed(1);
-  return say("verdict.alone", { name: lane.header.label, rate: Math.round(rateOf(lane)), perPass });
+  return say("verdict.alone", { name: lane.label, rate: Math.round(rateOf(lane)), perPass });
 }
 
 // A lane's rate as a multiple of the base's; `place` says whether the base is named: here, so far, or by the clause before.
 function speedText(lane, base, place) {
   const [slow, fast] = [rateOf(base), rateOf(lane)];
-  const name = lane.header.label;
+  const name = lane.label;
   if (!slow || !fast) return say("verdict.untimed", { name });
   const ratio = fast / slow;
   const kind = Math.abs(ratio - 1) < SAME_SPEED ? "same" : ratio < 1 ? "slower" : "faster";
-  return say(`verdict.${kind}.${place}`, { name, ratio: ratio.toFixed(kind === "faster" ? 1 : 2) });
+  return say(`verdict.${kind}.${place}`, { name, ratio: fixed(ratio, kind === "faster" ? 1 : 2) });
 }
 
 // Whether the lanes wrote the same, compared with plain decoding where it is one of them.
@@ -63,7 +64,7 @@ function textsText(race, midway) {
   const count = race.lanes.length;
   const differing = race.lanes.flatMap((lane, i) => {
     const at = firstDifference(written(base), texts[i]);
-    return at === null ? [] : [{ name: lane.header.label, at: at + 1 }];
+    return at === null ? [] : [{ name: lane.label, at: at + 1 }];
   });
   if (differing.length) return differencesText(differing, count);
   const common = Math.min(...texts.map((text) => text.length));
@@ -83,7 +84,7 @@ function differencesText(differing, count) {
 // Which method may change the text; and where a lossless one wrote another text, what that means.
 function notes(race) {
   const lossy = race.lanes.filter((lane) => !lane.header.lossless);
-  const names = lossy.map((lane) => lane.header.label).join(say("verdict.and"));
+  const names = lossy.map((lane) => lane.label).join(say("verdict.and"));
   const first = lossy.length ? [say("verdict.lossy", { names, count: lossy.length })] : [];
   const base = plainLane(race) || race.lanes[0];
   const others = race.lanes.filter((lane) => lane.header.lossless && firstDifference(written(base), written(lane)) !== null);

@@ -15,6 +15,7 @@ const step = (count, tv) => ({
   agreement: tv === undefined ? [] : [near("base", 0.8), near("session", tv)],
 });
 const lane = (method, label, own, counts, more = {}) => ({
+  label,
   header: { method, label, prompt: more.prompt || "p", settings: { temperature: more.temperature || 0 }, method_settings: own },
   steps: counts.map((n) => step(n, more.tv)),
   ends: counts.map((_, i) => i + 1),

@@ -51,4 +51,6 @@ test("a step's nodes stand in their order", () => {
   const rows = parse(csv(nodesTable(step))).slice(1);
   assert.deepEqual(rows.map((row) => Number(row[1])), step.tree.parents);
   assert.deepEqual(rows.map((row) => row[4]), step.tree.verdict);
+  assert.deepEqual(rows.map((row) => Number(row.at(-2))), step.tree.tokens.map((_, node) => step.position + node));
+  assert.deepEqual(rows.flatMap((row, node) => (row.at(-1) ? [node] : [])), step.path.slice(0, step.emitted.length));
 });

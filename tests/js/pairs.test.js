@@ -26,6 +26,13 @@ test("a row stands as it was recorded last, and what a later step did is not kno
   assert.equal(successors(rows.get("2 3"))[0].change, 0);
 });
 
+test("rows of the step on screen are among the busiest, also where others changed more often", () => {
+  const often = [0, 1].flatMap(() => [1, 2, 3, 4].map((i) => step(i, row([i, i], { 5: 0.5 }))));
+  const rows = rowsSoFar([...often, step(9, row([8, 9], { 5: 0.5 }))], often.length);
+  assert.deepEqual(busiest(rows, 3).map(({ name, now }) => [name, now]), [["4 4", false], ["3 3", false], ["8 9", true]]);
+  assert.equal(busiest(rows, 9).length, 5);
+});
+
 test("the current pair is the one that ends in the root", () => {
   assert.equal(currentPair(step(3, row([1, 2], {}), row([2, 3], {}))), nameOf([2, 3]));
   assert.equal(currentPair(step(3)), null);

@@ -10,7 +10,7 @@ import "./words.js";
 const seconds = { draft: 0.1, verify: 0.6, commit: 0.1, update: 0.2 };
 const step = (emitted) => ({ emitted, seconds, tree: { tokens: [0], columns: {} } });
 const line = (event) => `${JSON.stringify(event)}\n`;
-const head = line({ t: "race", id: 7, source: "run", title: "", lanes: ["plain", "aded"].map((method) => ({ header: { method } })) });
+const head = line({ t: "race", id: 7, source: "run", title: "", lanes: ["plain", "aded"].map((method) => ({ header: { method, label: method } })) });
 const first = head + line({ t: "step", lane: 1, step: step([5, 6]), layout: {} });
 
 test("a growing string is read once, a new race starts over", () => {
@@ -42,4 +42,18 @@ test("plain decoding comes last on the page and stays where it was in the file",
   const { lanes } = readLines(emptyRace(), first);
   assert.deepEqual(plainLast(["p", "a"], lanes), ["a", "p"]);
   assert.equal(JSON.parse(toFile({ lanes })).lanes[0].header.method, "plain");
+});
+
+test("a label of any length is short on the page and whole in the file", () => {
+  const label = "W".repeat(2000);
+  const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "file", title: "", lanes: [{ header: { method: "plain", label } }] }));
+  assert.equal(race.lanes[0].label.length, 60);
+  assert.equal(JSON.parse(toFile(race)).lanes[0].header.label, label);
+});
+
+test("steps that took less than any clock can tell took no time", () => {
+  const none = { draft: 5e-324, verify: 5e-324, commit: 0, update: 0 };
+  const race = readLines(emptyRace(), head + line({ t: "step", lane: 0, step: { ...step([5]), seconds: none }, layout: {} }));
+  assert.deepEqual(race.lanes[0].ends, [0]);
+  assert.equal(figures(race.lanes[0], 1).rate, 0);
 });

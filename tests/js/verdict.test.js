@@ -12,7 +12,7 @@ function lane(method, seconds, { tokens = TOKENS, lossless = true, temperature =
   const label = { plain: "Plain decoding", aded: "ADED" }[method] || method;
   const steps = tokens.map((token) => ({ emitted: [token], texts: [String(token)] }));
   const ends = tokens.map((_, i) => (seconds * (i + 1)) / tokens.length);
-  return { header: { method, label, lossless, settings: { temperature } }, steps, ends, counts: tokens.map((_, i) => i + 1), finish_reason: finish };
+  return { label, header: { method, label, lossless, settings: { temperature } }, steps, ends, counts: tokens.map((_, i) => i + 1), finish_reason: finish };
 }
 const of = (...lanes) => verdict({ lanes, running: false });
 const other = [99, ...TOKENS.slice(1)];

@@ -9,7 +9,7 @@ import { tables } from "./words.js";
 
 const read = (folder) => {
   const at = new URL(`../../${folder}/`, import.meta.url);
-  return readdirSync(at).filter((name) => /\.(js|html|py)$/.test(name)).map((name) => readFileSync(new URL(name, at), "utf-8"));
+  return readdirSync(at, { recursive: true }).filter((name) => /\.(js|html|py)$/.test(name)).map((name) => readFileSync(new URL(name, at), "utf-8"));
 };
 const forms = (entry) => (typeof entry === "string" ? [entry] : Object.values(entry));
 const values = (entry) => [...new Set(forms(entry).flatMap((form) => form.match(/\{\w+\}/g) || []))].sort();

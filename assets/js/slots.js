@@ -1,0 +1,76 @@
+// The cache of keys and values around the pass: the text's slots, the draft's behind them, and what compaction leaves of these.
+
+import { count, el, setText, toggleClass, visible } from "./dom.js";
+import { say } from "./words.js";
+
+export const MOST = 96; // slots of a draft that are drawn one by one
+const LONGEST = 14; // letters of a token
+
+// Where each node lies. The pass writes node i behind the text, at slot position + i; the kept ones are then moved together.
+export function slotsOf(step) {
+  const start = step.position;
+  const written = step.tree.tokens.map((_, node) => ({ node, slot: start + node }));
+  const kept = step.path.slice(0, step.emitted.length).map((node, i) => ({ node, slot: start + i, from: start + node }));
+  return { start, written, kept, free: written.length - kept.length };
+}
+
+// The slots of a draft to be drawn: the first ones and all that are kept; a number stands for so many left out.
+export function folded(written, kept, most = MOST) {
+  const always = new Set(kept.map(({ node }) => node));
+  const shown = [];
+  for (const entry of written) {
+    if (entry.node < most || always.has(entry.node)) shown.push(entry);
+    else if (typeof shown[shown.length - 1] === "number") shown[shown.length - 1] += 1;
+    else shown.push(1);
+  }
+  return shown;
+}
+
+export function createSlots(part, { onHover, onPick }) {
+  const nodeOf = (event) => {
+    const cell = event.target.closest("[data-node]");
+    return cell ? Number(cell.dataset.node) : null;
+  };
+  const rows = ["slots-before", "slots-after"].map(part);
+  for (const row of rows) {
+    row.addEventListener("click", (event) => nodeOf(event) !== null && onPick(nodeOf(event)));
+    row.addEventListener("mouseover", (event) => onHover(nodeOf(event)));
+    row.addEventListener("mouseleave", () => onHover(null));
+  }
+
+  function render(step, judged) {
+    part("slots-card").hidden = step.tree.tokens.length < 2;
+    const { start, written, kept, free } = slotsOf(step);
+    const text = () => slot("ax-slot-text", range(0, start), say("slots.text", { count: start }));
+    const cells = folded(written, judged ? kept : []).map((entry) => (typeof entry === "number" ? more(entry) : cell(step.tree, entry)));
+    rows[0].replaceChildren(...(start ? [text()] : []), ...cells);
+    const left = free ? [slot("ax-slot-free", range(start + kept.length, free), say("slots.free", { count: free }))] : [];
+    rows[1].replaceChildren(...(judged ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry)), ...left] : []));
+    const moved = kept.filter(({ slot: now, from }) => now !== from).length;
+    const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
+    setText(part("slots-text"), judged ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
+  }
+
+  function select(node) {
+    for (const each of rows.flatMap((row) => [...row.children])) toggleClass(each, "ax-picked", each.dataset.node === String(node));
+  }
+  return { render, select };
+}
+
+function cell(tree, { node, slot: number, from = number }) {
+  const token = el("code", { text: visible(tree.texts[node], LONGEST) });
+  const where = el("small", { text: from === number ? String(number) : `${number} ← ${from}` });
+  return el("li", { class: `ax-slot ax-slot-${tree.verdict[node]}`, "data-node": node, title: visible(tree.texts[node], 200) }, where, token);
+}
+
+function slot(kind, where, text) {
+  return el("li", { class: `ax-slot ${kind}` }, el("small", { text: where }), el("span", { text }));
+}
+
+function more(left) {
+  return el("li", { class: "ax-slot ax-slot-more" }, el("small", { text: "…" }), el("span", { text: say("slots.more", { count: left }) }));
+}
+
+function range(first, length) {
+  return length === 1 ? count(first) : `${count(first)}–${count(first + length - 1)}`;
+}
