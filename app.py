@@ -50,6 +50,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         add(f"--{name.replace('_', '-')}", default=value, metavar="N", help=f"{words} (default: %(default)s)")
     framed = known("ADED_FRAME_ANCESTORS") or (hub() if known("SPACE_ID") else "")
     add("--frame-ancestors", default=framed, metavar="URL,…", help="sites that may show the page in a frame")
+    add(
+        "--root-path",
+        default=known("GRADIO_ROOT_PATH") or "",
+        metavar="PATH",
+        help="where a proxy shows the page, such as /aded, if not at its root; the proxy takes it off",
+    )
     add("--no-browser", action="store_true", help="do not open the browser")
     return parser.parse_args(arguments)
 
@@ -73,6 +79,8 @@ def check(options: argparse.Namespace) -> int:
         _check_model(spec)
     limits_of(options)
     frames_of(options)
+    if not re.fullmatch(r"(/[\w.~-]+)*/?|https?://[\w.-]+(:[0-9]{1,5})?(/[\w.~-]+)*/?", options.root_path):
+        raise AdedError(f"root path is '{options.root_path}'; give a path such as /aded, or the page's whole address")
     if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", options.device):
         raise AdedError(f"unknown device '{options.device}'; give auto, cpu, cuda or cuda:N")
     if options.dtype not in ("auto", "float32", "bfloat16", "float16"):
@@ -168,7 +176,8 @@ def serve(options: argparse.Namespace, port: int) -> None:
     models, engine = parts(models_of(options), options.device, options.dtype)
     service = Service(models, limits, engine)
     opens = not options.no_browser and on_desktop()
-    server.serve(service, server.Address(options.host, port, frames_of(options), opens))
+    root = options.root_path.rstrip("/")
+    server.serve(service, server.Address(options.host, port, frames_of(options), opens, root))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,7 +6,8 @@ lanes appear to run at once, and neither takes time from the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 
 from aded.decode import Decoder
 from aded.trace import Race, Step
@@ -18,9 +19,18 @@ def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[t
     Raises:
         AdedError: the prompt is empty or does not fit the context.
     """
+    with closing(turns(decoders, prompt)) as made:
+        for turn in made:
+            if turn is not None:
+                yield turn
+
+
+def turns(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
+    """As ``race``, but hands control over whenever something can be stopped: None after each lane that has read the prompt."""
     try:
         for decoder in decoders:
             decoder.begin(prompt)
+            yield None
         while running := [lane for lane, decoder in enumerate(decoders) if decoder.finish_reason is None]:
             lane = min(running, key=lambda i: (decoders[i].clock, i))
             yield lane, decoders[lane].step()

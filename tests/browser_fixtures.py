@@ -14,7 +14,7 @@ import pytest
 from browsing import FLAGS, ROOT, free_port, sync_api, wait_for, watched_page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
@@ -29,7 +29,7 @@ def address() -> Iterator[str]:
         server.wait(20)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[sync_api.Browser]:
     with sync_api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)

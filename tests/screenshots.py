@@ -36,6 +36,7 @@ RECORDED = {
     "time": ".ax-time",
     "step": ".ax-step-grid",
     "search": "[data-part='tree-card']",
+    "slots": "[data-part='slots-card']",
     "nodes": ".ax-card:has(.ax-nodes)",
     "matrix": "[data-part='matrix-card']",
     "agreement": "[data-part='agreement-card']",

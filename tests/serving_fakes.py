@@ -83,10 +83,10 @@ def fake_service(engine: Engine | None = None, **limits: Any) -> Service:
 
 
 @contextmanager
-def serving(service: Service, tools: bool = False) -> Iterator[str]:
+def serving(service: Service, tools: bool = False, root_path: str = "") -> Iterator[str]:
     """The page and its endpoints on a port of this machine; yields the address."""
     port = free_port()
-    page = server.launch(service, server.Address("127.0.0.1", port), tools)
+    page = server.launch(service, server.Address("127.0.0.1", port, root_path=root_path), tools)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:

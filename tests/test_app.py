@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
         (["--max-prompt", ""], "max prompt is ''"),
         (["--allow-models", "default,./no/such/folder"], "there is no model at './no/such/folder'"),
         (["--frame-ancestors", "*"], "'*' is no site"),
+        (["--root-path", "aded"], "root path is 'aded'; give a path such as /aded"),
+        (["--root-path", "/a b"], "root path"),
         (["--frame-ancestors", "https://a.org; script-src *"], "is no site"),
     ],
 )

@@ -187,3 +187,15 @@ def test_a_file_too_large_is_refused_while_it_comes(address: str):
 def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
     (path,) = httpx.post(f"{address}/gradio_api/upload", files={"files": ("a.json", b"{}")}).json()
     assert httpx.get(f"{address}/gradio_api/file={path}").status_code == 404
+
+
+def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path: Path):
+    now = [0.0]
+    app = guarded(uploads=tmp_path, clock=lambda: now[0])
+    (tmp_path / "tmpbroken").write_bytes(b"half")
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "a.json").write_bytes(b"{}")
+    for now[0] in (0.0, gate.UNFINISHED_SECONDS, gate.UNFINISHED_SECONDS + 1):
+        assert (tmp_path / "tmpbroken").exists()
+        assert ask(app, "POST", "/gradio_api/upload", content=b"x").status_code == 200
+    assert [path.name for path in tmp_path.rglob("*")] == ["whole", "a.json"]

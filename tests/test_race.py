@@ -3,7 +3,7 @@
 from fakes import tiny_target
 
 from aded.decode import Decoder, GenerationSettings
-from aded.race import race, record_of
+from aded.race import race, record_of, turns
 from aded.trace import Race, dumps, loads
 
 PROMPT = [5, 17, 40, 8]
@@ -42,3 +42,23 @@ def test_closing_a_race_stops_every_lane():
     next(run)
     run.close()
     assert all(d.finish_reason == "cancelled" and d._session is None for d in decoders)
+
+
+def test_control_is_handed_over_after_each_prompt_that_was_read_so_that_a_stop_waits_for_one_at_most():
+    decoders = lanes(3)
+    run = turns(decoders, PROMPT)
+    for read in (1, 2):
+        assert next(run) is None
+        assert [d.began for d in decoders] == [i < read for i in range(3)]
+    run.close()
+    assert not decoders[2].began
+    assert all(d.finish_reason == "cancelled" and getattr(d, "_session", None) is None for d in decoders)
+
+
+def test_a_race_is_the_same_with_and_without_its_pauses():
+    def texts(make):
+        decoders = lanes(3)
+        made = [turn for turn in make(decoders, PROMPT) if turn is not None]
+        return [[step.emitted for who, step in made if who == lane] for lane in range(3)]
+
+    assert texts(race) == texts(turns)

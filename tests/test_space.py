@@ -41,6 +41,12 @@ def test_this_project_s_own_settings_and_requirements_have_no_faults(folder: Pat
     assert space.faults_of_requirements(folder) == []
 
 
+def test_the_folder_asks_for_no_torch_that_a_space_with_shared_cards_lacks(folder: Path) -> None:
+    asked = dict(line.split(">=", 1) for line in space.requirements(folder) if line.startswith("torch"))
+    assert asked == {"torch": "2.8.0,<=2.11.0"}
+    assert len(space.requirements(folder)) == len(space.requirements(space.ROOT))
+
+
 @pytest.mark.parametrize(
     ("wrong", "fault"),
     [
@@ -84,6 +90,6 @@ def test_the_page_can_be_built_in_the_running_environment_from_the_folder_alone(
     import sys
 
     space.assemble(tmp_path / "space")
-    code = "from ui.models import ModelHolder; from ui.page import build; build(ModelHolder()); import ui; print(ui.__file__)"
+    code = f"{space.BUILD}; import ui; print(ui.__file__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "space", capture_output=True, text=True, check=True)
     assert str(tmp_path / "space") in done.stdout

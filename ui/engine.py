@@ -13,10 +13,21 @@ from typing import Any
 from aded.methods import METHODS
 from ui.form import Entrant
 from ui.serving.runs import Control
+from ui.words import Saying
+
+Turn = tuple[int, Any] | None
+"""(lane, step), or None."""
+OVER: Any = object()
 
 
 class Engine:
-    """The engine's calls that a run makes."""
+    """The engine's calls that a run makes.
+
+    Attributes:
+        first_words: what is said until the first step is there.
+    """
+
+    first_words: Saying = ("notice.reading", {})
 
     def settings(self, arguments: Mapping[str, Any]) -> Any:
         from aded.decode import GenerationSettings
@@ -44,14 +55,19 @@ class Engine:
         """What a step costs on this machine; None where there is no one machine to ask."""
         return None if model.shared else dataclasses.asdict(model.cost)
 
-    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[tuple[int, Any]]:
-        from aded.race import race
+    def learns(self, decoder: Any) -> bool:
+        """Whether what a decode that was made here has taught its drafter is kept."""
+        return True
 
-        return race(decoders, prompt)
+    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[Turn]:
+        """The race's turns; None where there is nothing to tell, but the race can be stopped."""
+        from aded.race import turns
 
-    def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[tuple[int, Any]]:
-        """(lane, step) until the race ends or ``control`` ends it; tells it the tokens that were written."""
-        with closing(self.race(decoders, prompt)) as steps:  # type: ignore[type-var]
-            while control.reason is None and (made := next(steps, None)) is not None:
-                control.tokens += len(made[1].emitted)
-                yield made
+        return turns(decoders, prompt)
+
+    def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[Turn]:
+        """The race's turns until it ends or ``control`` ends it; tells it the tokens that were written."""
+        with closing(self.race(decoders, prompt)) as turns:  # type: ignore[type-var]
+            while control.reason is None and (turn := next(turns, OVER)) is not OVER:
+                control.tokens += len(turn[1].emitted) if turn else 0
+                yield turn

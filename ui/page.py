@@ -14,8 +14,8 @@ import gradio as gr
 from aded import trace
 from aded.errors import AdedError
 from aded.methods import METHODS
-from aded.trace import Race
 from ui import picker, theme
+from ui.blocks import Page
 from ui.controls import Controls, Wording, create_controls
 from ui.run import Notice, Update, failed
 from ui.serving.endpoints import add_endpoints
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def build(service: Service) -> gr.Blocks:
     """The whole page; nothing of the engine is imported until Run is pressed."""
     recorded, wording = load_recorded(theme.ASSETS / "traces"), Wording()
-    with gr.Blocks(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
+    with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
@@ -71,7 +71,7 @@ def key_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
-def create_recorded(recorded: dict[str, Race], wording: Wording) -> tuple[gr.Dropdown, gr.UploadButton]:
+def create_recorded(recorded: dict[str, str], wording: Wording) -> tuple[gr.Dropdown, gr.UploadButton]:
     names = list(recorded)
     choice = wording.label(
         gr.Dropdown, "control.recorded", choices=names, value=names[0] if names else None, elem_id="ax-recorded"
@@ -80,11 +80,9 @@ def create_recorded(recorded: dict[str, Race], wording: Wording) -> tuple[gr.Dro
     return choice, upload
 
 
-def create_view(recorded: dict[str, Race]) -> gr.HTML:
-    first = next(iter(recorded.items()), None)
-    value = whole(first[1], COLOURS, "recorded", first[0]) if first else None
+def create_view(recorded: dict[str, str]) -> gr.HTML:
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, window.AdedExplorer.standalone.standalone);"
-    return theme.panel("race", mount, value, min_height=600)
+    return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
 
 def create_status() -> gr.HTML:
@@ -95,16 +93,20 @@ def create_status() -> gr.HTML:
 
 
 def create_experiment() -> gr.HTML:
-    mount = f"experiment.mountExperiment(element, props, watch, {json.dumps(theme.plotly_url())});"
+    mount = f"experiment.mountExperiment(element, props, watch, {json.dumps(theme.plotly_url())}, trigger);"
     return theme.panel("experiment", mount)
 
 
-def load_recorded(folder: Path) -> dict[str, Race]:
-    """The bundled races by title, in the order of their file names; a damaged one is left out and said in the log."""
+def load_recorded(folder: Path) -> dict[str, str]:
+    """The bundled races as the browser reads them, by title, in the order of their file names.
+
+    A damaged one is left out and said in the log.
+    """
     races = {}
     for file in sorted(folder.glob("*.json")):
+        title = title_of(file)
         try:
-            races[title_of(file)] = trace.load(file)
+            races[title] = whole(trace.load(file), COLOURS, "recorded", title)
         except AdedError as error:
             log.warning("%s: %s", file.name, error)
     return races
@@ -161,7 +163,7 @@ def connect_run(controls: Controls, service: Service, view: gr.HTML, experiment:
         begun = button.click(announce, None, outputs, queue=False, trigger_mode="once", **QUIET)
         begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
     controls.stop.click(halt, None, [controls.notice, controls.stop], queue=False, **QUIET)
-    controls.forget.click(forget, None, controls.notice, queue=False, **QUIET)
+    gr.on([controls.forget.click, experiment.clear], forget, None, controls.notice, queue=False, **QUIET)
 
 
 def connect_leaving(page: gr.Blocks, service: Service) -> None:
@@ -180,10 +182,10 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML) -> None:
 
 
 def connect_recorded(
-    recorded: dict[str, Race], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
+    recorded: dict[str, str], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
 ) -> None:
     def show(name: str) -> list[Any]:
-        return [whole(recorded[name], COLOURS, "recorded", name), encode(NOTHING)]
+        return [recorded[name], encode(NOTHING)]
 
     def open_file(path: str) -> list[Any]:
         try:
@@ -199,7 +201,7 @@ def connect_recorded(
     upload.upload(open_file, upload, [view, notice], **QUIET)
 
 
-def connect_link(controls: Controls, recorded: dict[str, Race], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
+def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
     """Settings go into the address as they change; an opened link fills them in and shows its race, and runs nothing."""
     widgets = list(controls.widgets.values())
 
@@ -210,7 +212,7 @@ def connect_link(controls: Controls, recorded: dict[str, Race], header: gr.HTML,
         asked = sent(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
         if isinstance(title, str) and title in recorded:
-            return [*controls.opened(asked), title, whole(recorded[title], COLOURS, "recorded", title), encode(NOTHING)]
+            return [*controls.opened(asked), title, recorded[title], encode(NOTHING)]
         return [*controls.opened(asked), gr.skip(), gr.skip(), encode(Notice("info", [("notice.link", {})]))]
 
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)

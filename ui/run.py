@@ -10,7 +10,7 @@ from typing import Any
 
 from aded.errors import AdedError
 from aded.trace import Trace
-from ui.engine import Engine
+from ui.engine import Engine, Turn
 from ui.form import Entrant, Form
 from ui.models import Loading, ModelHolder
 from ui.picker import FEWEST
@@ -154,24 +154,26 @@ def race(
         return
     model, (arguments, said) = holder.model, capped(form.settings(), limits)
     unavailable = engine.unavailable(model)
-    yield Update(notice=Notice("busy", [("notice.reading", {})]), unavailable=unavailable)
+    yield Update(notice=Notice("busy", [engine.first_words]), unavailable=unavailable)
     entrants, left_out = _runnable(form.entrants(), unavailable)
     said += left_out
     settings = engine.settings(arguments)
     recalled = _recall(memories, entrants, arguments["seed"], lambda *lane: engine.drafter(model, *lane))
     decoders = [engine.decoder(model, one, settings, memory and memory.drafter) for one, memory in zip(entrants, recalled)]
-    yield Update(cost=engine.cost(model))
+    cost = engine.cost(model)
+    yield Update(cost=cost)
     remembers = [memory.prompts if memory else None for memory in recalled]
     started, text = clock(), ""
     for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock):
         notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *said])
         yield Update(view=text, notice=notice) if due else None
     lanes = [decoder.trace for decoder in decoders if text]
-    for memory in filter(None, recalled):
-        memory.prompts += 1
+    for memory, decoder in zip(recalled, decoders):
+        if memory and lanes and engine.learns(decoder):
+            memory.prompts += 1
     text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + status_line(running=False)
     notice = _farewell(lanes, control, limits, clock() - started, said)
-    yield Update(view=text if lanes else None, notice=notice, running=False)
+    yield Update(view=text if lanes else None, notice=notice, running=False, cost=None if cost else engine.cost(model))
 
 
 def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Saying]]:
@@ -208,15 +210,19 @@ def _runnable(entrants: Sequence[Entrant], unavailable: Mapping[str, str]) -> tu
 
 
 def _stream(
-    steps: Iterator[tuple[int, Any]],
+    turns: Iterator[Turn],
     decoders: Sequence[Any],
     remembers: Sequence[int | None],
     colours: Colours,
     clock: Callable[[], float],
 ) -> Iterator[tuple[str, bool]]:
-    """After each step the text of JSON lines so far, and whether to send it: at most every ``UPDATE_SECONDS``."""
+    """After each turn the text of JSON lines so far, and whether to send it: at most every ``UPDATE_SECONDS``."""
     text, due = "", 0.0
-    for lane, step in steps:
+    for turn in turns:
+        if turn is None:
+            yield text, False
+            continue
+        lane, step = turn
         text = text or race_line([d.trace for d in decoders], colours, "run", "", remembers)
         text += step_line(lane, step)
         now = clock() >= due
@@ -228,9 +234,9 @@ def _stream(
 
 def _farewell(lanes: Sequence[Trace], control: Control, limits: Limits, seconds: float, left_out: Sequence[Saying]) -> Notice:
     if control.reason:
-        ends: dict[str, Saying] = {"seconds": ("notice.seconds", {"seconds": f"{limits.run_seconds:g}"})}
+        ends: dict[str, Saying] = {"seconds": ("notice.seconds", {"seconds": f"{control.seconds or limits.run_seconds:g}"})}
         ends["shutdown"] = ("notice.shutdown", {})
-        return Notice("info", [ends.get(control.reason, ("notice.stopped", {}))])
+        return Notice("info", [ends.get(control.reason, ("notice.stopped" if lanes else "notice.early", {}))])
     reasons: list[Saying] = [(f"notice.{t.finish_reason}", {}) for t in lanes if t.finish_reason in ENDS]
     notices = [_engine(trace.header.notice) for trace in lanes if trace.header.notice]
     done: Saying = ("notice.done", {"seconds": f"{seconds:.1f}"})

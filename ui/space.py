@@ -7,6 +7,7 @@ front matter, and the requirements against the versions of torch and Python that
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)),
     *("manylinux1_x86_64", "manylinux2014_x86_64", "linux_x86_64"),
 )
+BUILD = "from ui.page import build; from ui.serving.service import Service; build(Service())"
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 LONGEST_DESCRIPTION = 60
 
@@ -47,12 +49,19 @@ def assemble(out: Path, root: Path = ROOT) -> list[Path]:
                 shutil.copytree(root / name, out / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
             else:
                 shutil.copy2(root / name, out / name)
+        hold_torch(out)
         large = sorted(file for file in out.rglob("*") if file.is_file() and file.stat().st_size > LARGE)
         lines = [f"{file.relative_to(out).as_posix()} filter=lfs diff=lfs merge=lfs -text\n" for file in large]
         (out / ".gitattributes").write_text("".join(lines))
     except OSError as error:
         raise AdedError(f"cannot write to {out}: {error.strerror or error}; give another --out") from None
     return large
+
+
+def hold_torch(folder: Path) -> None:
+    """Keep to versions of torch that every kind of Space has: where cards are shared (ZeroGPU), newer ones do not start."""
+    file = folder / "requirements.txt"
+    file.write_text(re.sub(r"(?m)^torch\b.*$", f"torch>={TORCH[0]},<={TORCH[-1]}", file.read_text("utf-8")), "utf-8")
 
 
 def front_matter(readme: str) -> dict[str, Any]:
@@ -125,7 +134,7 @@ def faults_of_environment(folder: Path, python: str) -> list[str]:
         steps = (
             [python, "-m", "venv", place],
             [f"{place}/bin/python", "-m", "pip", "install", "--quiet", "-r", str(folder / "requirements.txt")],
-            [f"{place}/bin/python", "-c", "from ui.models import ModelHolder; from ui.page import build; build(ModelHolder())"],
+            [f"{place}/bin/python", "-c", BUILD],
         )
         for step in steps:
             done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)

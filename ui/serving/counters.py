@@ -57,9 +57,9 @@ class Counters:
 
 
 def device_memory() -> float:
-    """Bytes held on the cards; 0 where there are none or the engine has not been started."""
+    """Bytes held on the cards; 0 where there are none, they are workers' (ZeroGPU), or the engine has not been started."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
+    if torch is None or not torch.cuda.is_initialized():
         return 0.0
     return float(sum(torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())))
 

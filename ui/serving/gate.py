@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +28,15 @@ OPEN = re.compile(
     r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
 """Paths that are let through."""
-FILES = "/gradio_api/file="
+FILES, UPLOAD = "/gradio_api/file=", "/gradio_api/upload"
 CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)")
 """Paths whose bodies are JSON."""
 BY_KEYWORD = "/gradio_api/call/v2/"
 LARGEST_CALL = 1 << 20
 LARGEST_UPLOADS = 256 << 20
 """Bytes that all uploads together may take on the disk; older ones are removed with time."""
+UNFINISHED_SECONDS = 600.0
+"""How long an upload may take; what is left of one that was broken off goes after that."""
 Problem = tuple[int, str, str]
 """Status, a word for the counters, and what is said."""
 SESSION = re.compile(r"[\w-]{1,64}")
@@ -86,6 +89,7 @@ class Gate:
         functions: indices of all functions that the page may call.
         frame_ancestors: see ``security_headers``.
         refused: told the reason of each refusal.
+        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Gate:
         functions: Callable[[], Collection[int]] = tuple,
         frame_ancestors: Sequence[str] = (),
         refused: Callable[[str], None] = lambda reason: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app = app
         self._files = {str(file) for file in files}
@@ -105,6 +110,8 @@ class Gate:
         self._functions = functions
         self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
         self._refused = refused
+        self._clock = clock
+        self._unfinished: dict[Path, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -116,9 +123,14 @@ class Gate:
             body, problem = await _body(receive)
             problem = problem or self._call_problem(scope["path"], body)
             receive = _replay(body, receive)
-        if problem is None:
-            await self.app(scope, receive, send)
-        else:
+        try:
+            if problem is None:
+                await self.app(scope, receive, send)
+        except OSError as error:
+            if scope["path"] != UPLOAD:
+                raise
+            problem = 507, "disk", f"the file could not be kept here ({error.strerror or error}); try again later"
+        if problem is not None:
             self._refused(problem[1])
             await _answer(send, *problem)
 
@@ -129,9 +141,20 @@ class Gate:
             return None if unquote(path.removeprefix(FILES)) in self._files else (404, "path", "not found")
         if not OPEN.fullmatch(path):
             return 404, "path", "not found"
-        if path == "/gradio_api/upload" and self._uploads is not None and size_of(self._uploads) > LARGEST_UPLOADS:
-            return 503, "uploads", "too many files were sent lately; try again later"
+        if path == UPLOAD and self._uploads is not None:
+            self._sweep(self._uploads)
+            if size_of(self._uploads) > LARGEST_UPLOADS:
+                return 503, "uploads", "too many files were sent lately; try again later"
         return None
+
+    def _sweep(self, uploads: Path) -> None:
+        """Remove what broken-off uploads have left; whole ones stand in folders of their own, and Gradio removes them."""
+        now = self._clock()
+        found = {file for file in uploads.glob("*") if file.is_file()}
+        self._unfinished = {file: self._unfinished.get(file, now) for file in found}
+        for file, seen in self._unfinished.items():
+            if now - seen > UNFINISHED_SECONDS:
+                file.unlink(missing_ok=True)
 
     def _call_problem(self, path: str, body: bytes) -> Problem | None:
         """The same by a call's body: the form that every call of Gradio's has, before Gradio reads it."""

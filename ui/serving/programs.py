@@ -84,7 +84,7 @@ def decode(
     engine: Engine,
     tell: Callable[[Lanes], Answer],
     end: Callable[[Lanes], Answer],
-) -> Iterator[Answer]:
+) -> Iterator[Answer | None]:
     """The job: an answer a step, and one for the end.
 
     Raises:
@@ -99,9 +99,9 @@ def decode(
     decoders = [engine.decoder(model, entrant, settings) for entrant in form.entrants()]
     yield answer("running", tell(()), notices=notices)
     began = False
-    for _ in engine.steps(decoders, form.prompt, control):
-        began = True
-        yield answer("running", tell([decoder.trace for decoder in decoders]), notices=notices)
+    for turn in engine.steps(decoders, form.prompt, control):
+        began = began or turn is not None
+        yield answer("running", tell([decoder.trace for decoder in decoders]), notices=notices) if turn else None
     lanes = [decoder.trace for decoder in decoders] if began else []
     yield answer(control.reason or "done", {**tell(lanes), **end(lanes)}, notices=notices)
 

@@ -6,9 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from aded.errors import AdedError
+from ui.serving.quota import WorkerLost
 
 if TYPE_CHECKING:
     from ui.serving.scheduler import Scheduler
@@ -22,11 +24,20 @@ log = logging.getLogger(__name__)
 
 
 class Control:
-    """What a run is told, and what it tells: whether to end and why, and how many tokens it has written."""
+    """What a run is told, and what it tells.
+
+    Attributes:
+        reason: why it is to end, once it is.
+        tokens: how many it has written.
+        seconds: how many it was allowed, where that is not the server's own limit.
+        context: what holds where the run was asked for, such as whose request it was.
+    """
 
     def __init__(self) -> None:
         self.reason: Reason | None = None
         self.tokens = 0
+        self.seconds: float | None = None
+        self.context = copy_context()
 
     def stop(self, reason: Reason) -> None:
         """Ask the run to end after the step that it makes now; the first reason counts."""
@@ -142,7 +153,7 @@ class Run(Generic[T]):
             self._steps.close()  # type: ignore[attr-defined]
         except BaseException as error:
             self.error = self.error or error
-        refused = isinstance(self.error, AdedError)
+        refused = isinstance(self.error, AdedError) and not isinstance(self.error, WorkerLost)
         self.outcome = ("refused" if refused else "failed") if self.error else self.control.reason or "done"
         if self.error and not refused:
             log.error("a run failed", exc_info=self.error)

@@ -35,12 +35,13 @@ SESSIONS = 1000
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen, and who may show the page in a frame."""
+    """Where to listen, who may show the page in a frame, and below which path a proxy shows it."""
 
     host: str
     port: int
     frame_ancestors: Sequence[str] = ()
     open_browser: bool = False
+    root_path: str = ""
 
 
 def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
@@ -54,6 +55,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
         server_name=address.host,
         server_port=address.port,
         inbrowser=address.open_browser,
+        root_path=address.root_path or None,
         max_threads=places,
         theme=theme.theme(),
         head=theme.head(),

@@ -14,6 +14,7 @@ from ui.models import ModelHolder, Models
 from ui.run import Notice, Update, check_form, failed, loading, race
 from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
 from ui.serving.limits import Limits
+from ui.serving.quota import NoCard, WorkerLost
 from ui.serving.reading import follow
 from ui.serving.runs import Control, Run
 from ui.serving.scheduler import Scheduler, TurnedAway
@@ -31,9 +32,8 @@ class Service:
     """
 
     def __init__(self, models: Models | None = None, limits: Limits | None = None, engine: Engine | None = None) -> None:
-        self.models = models or Models()
+        self.models, self.engine = models or Models(), engine or Engine()
         self.limits = limits or Limits()
-        self.engine = engine or Engine()
         self.counters = Counters()
         self.sessions = Sessions()
         self.scheduler = Scheduler(self.limits, self.counters)
@@ -87,9 +87,9 @@ class Service:
         return follow(run, in_line, lambda: self.unread(run.session))
 
     def count(self, error: Exception) -> None:
-        """Count what was asked and could not be; the scheduler counts its own refusals."""
-        if isinstance(error, AdedError) and not isinstance(error, TurnedAway):
-            self.counters.refused("asked")
+        """Count what was asked and could not be; the scheduler counts its own refusals, and runs that fail."""
+        if isinstance(error, AdedError) and not isinstance(error, (TurnedAway, WorkerLost)):
+            self.counters.refused("card" if isinstance(error, NoCard) else "asked")
 
     def status(self) -> Notice:
         """How the server is, in one line."""

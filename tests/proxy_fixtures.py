@@ -1,0 +1,66 @@
+"""A server behind a reverse proxy that shows it below a path, as docs/deploy.md says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import uvicorn
+from browsing import free_port
+from serving_fakes import fake_service, serving
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+BELOW = "/tools/aded"
+HOPS = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
+
+
+@contextmanager
+def proxy(behind: str) -> Iterator[str]:
+    """Shows ``behind`` below ``BELOW`` and nothing else; takes the path off, says so in the usual headers, buffers nothing."""
+    client = httpx.AsyncClient(base_url=behind, timeout=60)
+
+    async def forward(request: Request) -> Response:
+        headers = {name: value for name, value in request.headers.items() if name not in HOPS}
+        headers |= {"x-forwarded-host": request.headers["host"], "x-forwarded-proto": "http"}
+        query = request.url.query
+        path = "/" + request.path_params["path"] + (f"?{query}" if query else "")
+        asked = client.build_request(request.method, path, headers=headers, content=await request.body())
+        answer = await client.send(asked, stream=True)
+
+        async def body() -> AsyncIterator[bytes]:
+            async for part in answer.aiter_raw():
+                yield part
+            await answer.aclose()
+
+        kept = {name: value for name, value in answer.headers.items() if name not in HOPS}
+        return StreamingResponse(body(), answer.status_code, kept)
+
+    async def elsewhere(request: Request) -> Response:
+        if request.url.path == "/favicon.ico":  # which browsers ask every site for
+            return Response(status_code=204)
+        return PlainTextResponse("another site", 418)
+
+    routes = [Route(BELOW + "/{path:path}", forward, methods=["GET", "POST", "DELETE"]), Route("/{path:path}", elsewhere)]
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), "127.0.0.1", port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{port}{BELOW}"
+    server.should_exit = True
+    thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[str]:
+    service = fake_service()
+    with serving(service, root_path=BELOW) as behind, proxy(behind) as found:
+        yield found
