@@ -127,6 +127,7 @@ def _add_method_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--depth", type=int, metavar="N", help="aded: most drafted tokens in a row")
     group.add_argument("--successors", type=int, metavar="N", help="aded: most successors of a pair that are tried")
     group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix made with `matrix build`")
+    group.add_argument("--corpus", help="aded: full (default: what the base matrix was counted from) or none")
     group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
     group.add_argument(
         "--most-recent", action=argparse.BooleanOptionalAction, default=None, help="prompt-lookup: copy the latest match"

@@ -127,7 +127,10 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.aded import AdedDrafter, AdedOptions
 
     given = dict(options)
-    matrix = matrix_for(model, given.pop("matrix", None))
+    path, corpus = given.pop("matrix", None), given.pop("corpus", "full")
+    if corpus not in CORPORA:
+        raise AdedError(f"unknown corpus '{corpus}'; known are {', '.join(CORPORA)}")
+    matrix = matrix_for(model, path) if corpus == "full" else None
     presets = {"tuned": AdedOptions.tuned, "paper": AdedOptions.paper}
     name = given.pop("preset", "tuned")
     if name not in presets:
@@ -224,7 +227,9 @@ def _trained(name: str) -> Any:
     return call
 
 
-ADED_OPTIONS = ("matrix", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback", "keep")
+CORPORA = ("full", "none")
+"""What ADED starts from: its base matrix, or nothing but the text."""
+ADED_OPTIONS = ("matrix", "corpus", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback", "keep")
 
 METHODS: dict[str, Method] = {
     method.name: method

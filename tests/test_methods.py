@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_ui_theme import contrast
 
+from aded.errors import AdedError
 from aded.methods import METHODS
 
 GROUNDS = {"colour": "#fbfaf7", "colour_dark": "#14171b"}
@@ -37,3 +38,16 @@ def test_lanes_stand_out_from_the_ground(column):
     for method in METHODS.values():
         least = 3.0 if method.name == "medusa" and column == "colour" else 4.5
         assert contrast(getattr(method, column), GROUNDS[column]) >= least, method.name
+
+
+def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
+    from fakes import VOCAB, tiny_target
+
+    from aded.trigram import TrigramMatrix
+
+    target = tiny_target()
+    monkeypatch.setattr("aded.methods.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
+    based = {corpus: METHODS["aded"].make(target, {"corpus": corpus}, 0).settings()["base_matrix"] for corpus in ("full", "none")}
+    assert based == {"full": True, "none": False}
+    with pytest.raises(AdedError, match="unknown corpus 'half'; known are full, none"):
+        METHODS["aded"].make(target, {"corpus": "half"}, 0)

@@ -58,6 +58,8 @@ def test_a_site_is_written_over_and_other_folders_are_not(tmp_path: Path) -> Non
     site.export(tmp_path / "site", [tmp_path / "01-one.json", tmp_path / "02-two.json"])
     site.export(tmp_path / "site", [tmp_path / "02-two.json"])
     assert [file.name for file in (tmp_path / "site" / "traces").iterdir()] == ["01-two.js"]
+    (tmp_path / "site" / "index.html").unlink()  # as where the disk was full
+    site.export(tmp_path / "site", [tmp_path / "01-one.json"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("mine")
     with pytest.raises(AdedError, match="holds other files"):

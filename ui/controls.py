@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from aded.methods import METHODS
+from aded.methods import CORPORA, METHODS
 from ui import link, picker, theme
 from ui.form import ABLATIONS, SWITCHES, Form
 from ui.words import FALLBACK, say
@@ -20,6 +20,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "preset": ("tuned", "paper"),
     "search": ("", "mcts", "best-first", "greedy", "full"),
     "feedback": ("", *SWITCHES),
+    "corpus": ("", *CORPORA),
 }
 """Settings that are chosen from a list; the empty word stands for the preset's value."""
 

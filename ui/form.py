@@ -15,7 +15,7 @@ NUMERIC = ("simulations", "c1", "c2", "depth", "successors")
 SWITCHES = {"on": True, "off": False}
 """Words of a setting that is on or off, where the empty word stands for the preset's value."""
 
-ABLATIONS = ("search", "c1", "c2", "simulations", "depth", "feedback")
+ABLATIONS = ("search", "c1", "c2", "simulations", "depth", "feedback", "corpus")
 """Settings of ADED that an ablation varies, one at a time."""
 
 

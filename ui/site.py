@@ -47,7 +47,7 @@ def export(out: Path, files: Sequence[Path] = ()) -> list[Path]:
     """Write the site.
 
     Args:
-        out: a folder that is not there yet, is empty, or holds an exported site.
+        out: a folder that is not there yet, is empty, or holds an exported site, whole or cut short.
         files: recorded races; none for all bundled ones.
 
     Returns:
@@ -121,7 +121,9 @@ def _claim(out: Path) -> None:
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()) and not (page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]):
+        foreign = {entry.name for entry in out.iterdir()} - {"traces", "plotly.js", "README.md", "index.html"}
+        foreign |= {"index.html"} if page.exists() and MARK not in page.read_text("utf-8", "replace")[:4096] else set()
+        if foreign:
             raise AdedError(f"{out} holds other files; give --out a new or empty folder")
         (out / "traces").mkdir(exist_ok=True)
         for old in (out / "traces").glob("*.js"):
