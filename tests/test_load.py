@@ -148,7 +148,10 @@ async def answers(
 
 
 async def visit(http: httpx.AsyncClient, session: str, seen: Seen, solo: dict[tuple[str, str], str]) -> None:
-    """One visitor: runs one after the other, of every kind, until the time is over; who has hung up comes as a new one."""
+    """One visitor: runs of every kind, one after the other, until the time is over; who stopped or hung up comes as a new one.
+
+    (The stream of a call tells all messages of its session, those of the run that was just cancelled too.)
+    """
     rng, tab = random.Random(session), 0
     await asyncio.sleep(rng.random())
     while not seen.over:
@@ -156,7 +159,7 @@ async def visit(http: httpx.AsyncClient, session: str, seen: Seen, solo: dict[tu
         tab += kind == "vanish"
         try:
             await asyncio.wait_for(RUNS[kind](http, f"{session}-{tab}", prompt, method, seen, solo), HANG)
-            tab += kind == "vanish"
+            tab += kind in ("vanish", "stop")
             seen.outcomes[kind] += 1
         except WentHome:
             seen.outcomes["went home"] += 1
