@@ -1,5 +1,7 @@
-"""One server a run, a fresh profile a test. Every test also promises that the console shows no error and that no request
-leaves this machine."""
+"""One server a run, one browser a file (its event loop would be in the way of others), a fresh profile a test.
+
+Every test also promises that the console shows no error and that no request leaves this machine.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from browsing import FLAGS, ROOT, free_port, sync_api, wait_for, watched_page
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
