@@ -54,3 +54,9 @@ def test_plain_decoding_need_not_race():
 def test_what_is_no_race_of_two_to_six_methods_is_refused(value: str | None, count: int):
     with pytest.raises(AdedError, match=f"^{count} methods are chosen; choose two to six"):
         picker.decode(value)
+
+
+def test_rows_alone_leave_the_choice_to_the_browser():
+    assert picker.undecided(picker.encode(None, {"rest": "no datastore"}))
+    for value in (picker.encode(()), picker.encode(("plain", "aded")), sent("aded"), None, "", "not JSON", "[1]", "3"):
+        assert not picker.undecided(value)

@@ -205,8 +205,10 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
     """Settings go into the address as they change; an opened link fills them in and shows its race, and runs nothing."""
     widgets = list(controls.widgets.values())
 
-    def follow(*values: Any) -> str:
-        return json.dumps(controls.link(values))
+    def follow(*values: Any) -> Any:
+        """Rows that the server has sent leave the choice to the browser, which is going to tell it: until then the link stays."""
+        told = dict(zip(controls.widgets, values))["methods"]
+        return gr.skip() if picker.undecided(told) else json.dumps(controls.link(values))
 
     def open_link(event: gr.EventData) -> list[Any]:
         asked = sent(event, "link")

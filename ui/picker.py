@@ -45,6 +45,14 @@ def chosen(value: str | None) -> tuple[str, ...]:
     return tuple(name for name in METHODS if name in names)
 
 
+def undecided(value: str | None) -> bool:
+    """Whether the value leaves the choice to the browser (see ``encode``)."""
+    try:
+        return json.loads(value or "{}")["chosen"] is None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+
+
 def _sent(value: str | None) -> list[Any]:
     try:
         names = json.loads(value or "{}").get("chosen")
