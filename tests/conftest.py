@@ -21,8 +21,12 @@ PROMPTS = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a card, tests that need one are skipped."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that take minutes run when their file or their mark is named; without a card, tests that need one are skipped."""
+    asked = f"{config.option.markexpr} {' '.join(config.args)}"
+    for item in items:
+        if "long" in item.keywords and "long" not in asked and item.path.name not in asked:
+            item.add_marker(pytest.mark.skip(reason=f"takes minutes; run it with `pytest tests/{item.path.name}` or `-m long`"))
     if not torch.cuda.is_available():
         skip = pytest.mark.skip(reason="needs a CUDA card")
         for item in items:

@@ -115,6 +115,7 @@ def test_memory_hardly_grows_over_the_first_replays_and_runs(browser: sync_api.B
     check(measure(browser, small_server, FEW, EARLY), POOLS)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memory_stays_flat_over_two_hundred_replays_and_runs(browser: sync_api.Browser, small_server: tuple[str, int]):
     check(measure(browser, small_server, ROUNDS, FIRST), GROWTH)

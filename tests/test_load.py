@@ -27,7 +27,7 @@ import httpx
 import pytest
 from browsing import free_port, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.model]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.model]
 
 ROOT = Path(__file__).resolve().parent.parent
 SESSIONS = 50

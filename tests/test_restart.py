@@ -21,7 +21,7 @@ import pytest
 from browsing import free_port, sync_api, wait_for
 
 pytest_plugins = ("browser_fixtures",)
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.browser]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.model, pytest.mark.browser]
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = os.environ.get("ADED_RESTART_OUT")
