@@ -141,7 +141,7 @@ def test_an_automatic_budget_keeps_the_window_where_nothing_pays() -> None:
         kept = policy.trim(tree, 100)
         assert kept.required == tree.required > 0
         assert len(kept) == tree.required + 1, "guesses go, the window stays"
-        policy.observe(kept, [0], 1, 1.0, 0.0)
+        policy.observe(kept, [0], 1, 1.0)
         text.step()
     assert policy.cap == policy.largest, "a method that needs its passes is not paused"
 
