@@ -145,7 +145,7 @@ class AutomaticBudget:
         if len(tree) == 1:
             return tree
         seconds = self._table(context, len(tree))
-        self._plain_seconds = float(seconds[0])
+        self._plain_seconds = None if tree.required else float(seconds[0])  # a method that needs its passes is not paused
         if self._drawn:
             return tree
         rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
