@@ -213,15 +213,10 @@ def build_file(
 
 def _answers(ids: np.ndarray, tokenizer: Any, separator: int) -> np.ndarray:
     """The answers of conversations, each ended by the separator; all of the text where it holds none."""
-    from aded.conversations import answered
-    from aded.selfwriting import script_of, separator_of
+    from aded.selfwriting import answers_in
 
-    try:
-        script = script_of(tokenizer)
-    except AdedError:  # it has no template, so there are no conversations
-        return ids
-    kept = answered(ids, script.opening, script.closing, separator_of(tokenizer, script))
-    if not kept.any():
+    kept = answers_in(ids, tokenizer)
+    if kept.all():
         return ids
     ends = np.flatnonzero(kept & ~np.append(kept[1:], False))
     return np.insert(ids[kept], np.cumsum(kept)[ends], separator)

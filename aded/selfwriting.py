@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from aded.batched import Ended, Script, Wave, bytes_per_row
-from aded.conversations import BARREN_WAVES, Conversation, nothing_new
+from aded.conversations import BARREN_WAVES, Conversation, answered, nothing_new
 from aded.errors import AdedError
 from aded.model import TargetModel
 from aded.noise import key_of
@@ -180,6 +180,20 @@ def separator_of(tokenizer: Any, script: Script) -> int:
     """A token to stand between conversations: a special one that they do not hold, else the one that ends a text."""
     free = set(tokenizer.all_special_ids) - {*script.opening, *script.closing}
     return min(free, default=tokenizer.eos_token_id)
+
+
+def answers_in(ids: np.ndarray, tokenizer: Any) -> np.ndarray:
+    """Which tokens of flat text ``[n]`` are an answer's in this tokenizer's chat template, bool ``[n]``.
+
+    All of them where the text holds no conversation, or the tokenizer has no template.
+    """
+    everything = np.ones(ids.shape, dtype=bool)
+    try:
+        script = script_of(tokenizer)
+    except AdedError:
+        return everything
+    found = answered(ids, script.opening, script.closing, separator_of(tokenizer, script))
+    return found if found.any() else everything
 
 
 def _spread(share: float, rows: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from aded import conversations, corpus
+from aded import corpus
 from aded.errors import AdedError
 from aded.replay import read_records
 from aded.weights import Progress
@@ -173,14 +173,9 @@ def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, pr
 
 def answers(ids: np.ndarray, target: TargetModel) -> Text:
     """Flat text in which the answers of conversations count; all of it where it holds none of this model's chat template."""
-    from aded.selfwriting import script_of, separator_of
+    from aded.selfwriting import answers_in
 
-    try:
-        script = script_of(target.tokenizer)
-    except AdedError:  # it has no template, so there are no conversations
-        return Text.plain(ids)
-    counts = conversations.answered(ids, script.opening, script.closing, separator_of(target.tokenizer, script))
-    return Text(ids.astype(np.int64), counts) if counts.any() else Text.plain(ids)
+    return Text(ids.astype(np.int64), answers_in(ids, target.tokenizer))
 
 
 def _check(ids: np.ndarray, target: TargetModel) -> None:
