@@ -5,30 +5,17 @@ Every test also promises that the console shows no error and that no request lea
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
-from browsing import FLAGS, ROOT, free_port, sync_api, wait_for, watched_page
+from browsing import FLAGS, running_app, sync_api, watched_page
 
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
-    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
-    server = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}/"
-    try:
-        wait_for(url, server)
+    with running_app() as (url, _):
         yield url
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(20)
 
 
 @pytest.fixture(scope="module")

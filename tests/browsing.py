@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,6 +49,22 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
         except OSError:
             time.sleep(0.25)
     raise AssertionError("the app did not answer within a minute")
+
+
+@contextmanager
+def running_app(*options: str, end: signal.Signals = signal.SIGINT) -> Iterator[tuple[str, int]]:
+    """The app in a process of its own, once it answers: its address, which ends in a slash, and its process id."""
+    port = free_port()
+    command = [sys.executable, "app.py", "--port", str(port), "--no-browser", *options]
+    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
+    server = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        wait_for(url, server)
+        yield url, server.pid
+    finally:
+        server.send_signal(end)
+        server.wait(20)
 
 
 class watched_page:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import ROOT, free_port, part, sync_api, tick, wait_for, watched_page
+from browsing import part, running_app, sync_api, tick, watched_page
 from fakes import tiny_model
 
 pytest_plugins = ("browser_fixtures",)
@@ -32,19 +29,8 @@ SETTLED = 4  # collections before a heap is measured
 def small_server(real_tokenizer_folder: Path) -> Iterator[tuple[str, int]]:
     """A server of a tiny random model: its address and process id."""
     tiny_model("llama").save_pretrained(real_tokenizer_folder)
-    port = free_port()
-    command = [sys.executable, "app.py", "--port", str(port), "--no-browser", "--model", str(real_tokenizer_folder)]
-    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
-    server = subprocess.Popen(
-        [*command, "--device", "cpu"], cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    url = f"http://127.0.0.1:{port}/"
-    try:
-        wait_for(url, server)
-        yield url, server.pid
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(20)
+    with running_app("--model", str(real_tokenizer_folder), "--device", "cpu") as found:
+        yield found
 
 
 def heap(page: sync_api.Page) -> float:

@@ -13,8 +13,6 @@ import random
 import re
 import signal
 import statistics
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
@@ -25,7 +23,7 @@ from typing import Any
 
 import httpx
 import pytest
-from browsing import free_port, wait_for
+from browsing import running_app
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.model]
 
@@ -70,16 +68,8 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    port = free_port()
-    command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
-    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
-    found = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/healthz", found)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        found.send_signal(signal.SIGTERM)
-        found.wait(20)
+    with running_app(end=signal.SIGTERM) as (url, _):
+        yield url.rstrip("/")
 
 
 def test_fifty_sessions_are_served_apart_fairly_and_within_bounds(server: str):
