@@ -13,6 +13,7 @@ its warm-up. Elsewhere every step runs as it is.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ SEEN_GRAIN = 64
 """Keys that attention sees: a multiple of this."""
 ROWS_GRAIN = 8
 """Rows are compacted to eighths of the batch."""
+FREE = -1
+"""Stands where no beginning says which token a question has."""
 ROW, KEY, GREEDY, STAGE, CLOSED, LENGTH = range(6)
 """Columns of a row's state: its number, the key of its random numbers, whether its answer is greedy, how many tokens of the
 closing it holds, the position of the first of them (0: none), its length when it has ended (0: it runs)."""
@@ -99,6 +102,7 @@ class Wave:
         self.notice: str | None = None
         self._cache = _repeated(opened, batch, len(script.opening), self.capacity)
         self._tokens = torch.zeros(batch, self.capacity, dtype=torch.int64, device=device)
+        self._given = torch.full_like(self._tokens, FREE)  # what questions begin with
         self._state = torch.zeros(6, batch, dtype=torch.int64, device=device)
         self._position = torch.zeros(1, dtype=torch.int64, device=device)
         self._draws = torch.zeros(self.capacity, dtype=torch.int64, device=device)  # a key for every position
@@ -115,11 +119,18 @@ class Wave:
         self._attention = ATTENTION if self._agrees(stock) else stock
 
     @torch.inference_mode()
-    def begin(self, seed: int, greedy: np.ndarray) -> None:
-        """Put all rows to the end of the opening; greedy: which of them answer greedily, bool ``[batch]``."""
+    def begin(self, seed: int, greedy: np.ndarray, beginnings: Sequence[Sequence[int]] = ()) -> None:
+        """Put all rows to the end of the opening.
+
+        Args:
+            seed: of all that is drawn.
+            greedy: which rows answer greedily, bool ``[batch]``.
+            beginnings: token ids that the questions begin with: rows take them in turn; none leaves all to the model.
+        """
         self.rows, self.position = self.batch, len(self.script.opening) - 1
         self._tokens.zero_()
         self._tokens[:, : self.position + 1] = torch.tensor(self.script.opening, device=self._tokens.device)
+        self._given.copy_(torch.from_numpy(self._laid(beginnings)))
         state = np.zeros((6, self.batch), dtype=np.int64)
         state[ROW] = np.arange(self.batch)
         state[KEY] = [signed(key_of(seed, row)) for row in range(self.batch)]
@@ -128,6 +139,15 @@ class Wave:
         # Keys of positions come from another seed: a row's key and a position's meet in an exclusive or.
         self._draws.copy_(torch.tensor([signed(key_of(key_of(seed, self.batch), p)) for p in range(self.capacity)]))
         self._position.fill_(self.position)
+
+    def _laid(self, beginnings: Sequence[Sequence[int]]) -> np.ndarray:
+        """Every row's beginning at its place, int64 ``[batch, capacity]``, ``FREE`` where the model writes."""
+        given = np.full(self._given.shape, FREE, dtype=np.int64)
+        start, room = len(self.script.opening), self.script.longest_question
+        for row, ids in zip(range(self.batch), itertools.cycle(beginnings)):
+            laid = ids[: min(room, self.capacity - start)]
+            given[row, start : start + len(laid)] = laid
+        return given
 
     @property
     def at_end(self) -> bool:
@@ -155,7 +175,8 @@ class Wave:
         order = np.argsort(~running, kind="stable")
         gone = self.collect(np.sort(order[rows:]))
         kept = torch.from_numpy(np.sort(order[:rows])).to(self._state.device)
-        self._tokens[:rows] = self._tokens.index_select(0, kept)
+        for held in (self._tokens, self._given):
+            held[:rows] = held.index_select(0, kept)
         self._state[:, :rows] = self._state.index_select(1, kept)
         for layer in self._cache.layers:
             for held in (layer.keys, layer.values):  # type: ignore[union-attr,unused-ignore]
@@ -229,6 +250,8 @@ class Wave:
         asking, answering = running & (stage == 0), running & (stage == len(script.closing))
         forced = running & ~asking & ~answering
         token = torch.where(forced, self._closing[stage], self._chosen(logits, asking, state))
+        given = self._given[:rows].index_select(1, column)[:, 0]
+        token = torch.where(asking & (given != FREE), given, token)
         closes, ends = asking & (token == self._closing[0]), (token[:, None] == self._eos).any(1)
         rambles = column - len(script.opening) >= script.longest_question
         spent = column - state[CLOSED] - len(script.closing) >= script.longest_answer - 1

@@ -37,7 +37,7 @@ MOST_PROCESSES = 256
 SMALLEST_PIECE = 1 << 12
 """Tokens; less memory than for so many is not to be had."""
 OF_ONE_SOURCE = {
-    "self_written": ("batch", "seed", "greedy_share", "keep_text", "device", "dtype"),
+    "self_written": ("batch", "seed", "greedy_share", "beginnings", "keep_text", "device", "dtype"),
     "dataset": ("dataset_config", "dataset_split", "dataset_field"),
 }
 """Options that go with one source alone."""
@@ -121,16 +121,18 @@ def _source(options: argparse.Namespace) -> Source:
 
 def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
     from aded.model import TargetModel
-    from aded.selfwriting import SelfWriter, script_of, separator_of
+    from aded.selfwriting import SelfWriter, beginnings_in, script_of, separator_of
 
     target = TargetModel.load(options.model, options.device, options.dtype, progress)
     script = script_of(target.tokenizer)
     separator = corpus.separator_for(options.separator, separator_of(target.tokenizer, script), target.vocab_size)
     vocabulary = Vocabulary(target.tokenizer, target.vocab_size, separator)
-    asked = [options.batch, options.seed, options.greedy_share]
+    beginnings = beginnings_in(options.beginnings, target.tokenizer) if options.beginnings else []
+    asked = [options.batch, options.seed, options.greedy_share, *([beginnings] if beginnings else [])]
     model = [target.spec, target.device_name, str(target.dtype), script.opening, script.closing]
     with _folder(options, vocabulary, {"self-written": asked, "model": model}, stamps(target.spec)) as folder:
-        writer = SelfWriter(target, folder.settings.get("batch", options.batch), options.seed, options.greedy_share, script)
+        batch = folder.settings.get("batch", options.batch)
+        writer = SelfWriter(target, batch, options.seed, options.greedy_share, script, beginnings)
         folder.settle(batch=writer.batch)
         collection = Collection(options.self_written, separator, target.vocab_size)
         write(writer, collection, folder, progress)

@@ -226,6 +226,7 @@ def _add_matrix_build(actions: Any) -> None:
     writing.add_argument("--batch", type=int, metavar="B", help="conversations at once (default: what memory holds)")
     writing.add_argument("--seed", type=int, default=0, metavar="S")
     writing.add_argument("--greedy-share", type=float, default=0.6, metavar="X", help="of the answers (default: 0.6)")
+    writing.add_argument("--beginnings", metavar="FILE.jsonl", help="texts that questions begin with, in turn, one a line")
     writing.add_argument("--keep-text", metavar="FILE.npy", help="save the token ids too, each conversation with a separator")
     writing.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
     writing.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")

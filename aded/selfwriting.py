@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from aded import corpus
 from aded.batched import Ended, Script, Wave, bytes_per_row
 from aded.conversations import BARREN_WAVES, Conversation, answered, nothing_new
 from aded.errors import AdedError
@@ -35,6 +37,8 @@ CHECK_EVERY = 16
 """Steps between two looks at which rows still run."""
 CUT_SHARE = 0.05
 """A wave ends when fewer of its rows than this still run: these are cut where they stand."""
+LONGEST_GIVEN = 224
+"""Most tokens of a question whose beginning is given: it may hold the text that it is about."""
 SENTINEL = "QUESTION-STANDS-HERE"
 REMEDY = "give texts with --text, --tokens or --dataset"
 
@@ -54,8 +58,17 @@ class SelfWriter:
         seed: int = 0,
         greedy_share: float = GREEDY_SHARE,
         script: Script | None = None,
+        beginnings: Sequence[Sequence[int]] = (),
     ) -> None:
-        """batch: None for as many as pay and fit; script: None for that of the tokenizer's chat template.
+        """Make the memory of a wave.
+
+        Args:
+            target: the model.
+            batch: None for as many as pay and fit.
+            seed: of all that is drawn.
+            greedy_share: of the answers, 0 to 1.
+            script: None for that of the tokenizer's chat template.
+            beginnings: token ids that questions begin with, in turn (see `beginnings_in`); none leaves them to the model.
 
         Raises:
             AdedError: the model has no chat template or cannot be batched, a setting is out of range, or memory is short.
@@ -67,7 +80,10 @@ class SelfWriter:
         if batch is not None and batch < 1:
             raise AdedError(f"batch is {batch}; give 1 or more")
         self.target, self.seed, self.greedy_share = target, seed, greedy_share
+        self._beginnings = beginnings
         self.script = script or script_of(target.tokenizer)
+        if beginnings:
+            self.script = replace(self.script, longest_question=max(self.script.longest_question, LONGEST_GIVEN))
         if len(self.script.opening) + len(self.script.closing) + 2 > target.context_limit:
             raise AdedError(f"the context of {target.label}, {target.context_limit} tokens, holds no conversation; {REMEDY}")
         self._special = np.array(sorted({*getattr(target.tokenizer, "all_special_ids", ()), *target.eos_ids}))
@@ -104,7 +120,7 @@ class SelfWriter:
         """
         wave = self._wave
         with _within_memory(self.batch):
-            wave.begin(key_of(self.seed, index), _spread(self.greedy_share, self.batch))
+            wave.begin(key_of(self.seed, index), _spread(self.greedy_share, self.batch), self._beginnings)
             ended, written = [], 0
             while not wave.at_end:
                 before = wave.position
@@ -174,6 +190,20 @@ def script_of(tokenizer: Any) -> Script:
     if not opening or not closing or SENTINEL in after:
         raise AdedError(f"the model's chat template does not put a question between marks of its own; {REMEDY}")
     return Script(opening, closing)
+
+
+def beginnings_in(path: str, tokenizer: Any) -> list[list[int]]:
+    """What questions shall begin with, as token ids: the texts of a file (see ``aded.corpus.read_texts``).
+
+    An empty text leaves a question to the model.
+
+    Raises:
+        AdedError: the file cannot be read, or holds no text.
+    """
+    texts = corpus.read_texts(path)
+    if not any(texts):
+        raise AdedError(f"{path} holds no beginnings of questions; give JSON lines of texts")
+    return [list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else [] for text in texts]
 
 
 def separator_of(tokenizer: Any, script: Script) -> int:

@@ -23,8 +23,8 @@ def wave_of(target, script: Script = SCRIPT) -> Wave:
     return Wave(target, script, BATCH, session.cache, target.eos_ids)
 
 
-def written(wave: Wave, every: int = 4, compact: bool = True) -> list[Ended]:
-    wave.begin(SEED, GREEDY)
+def written(wave: Wave, every: int = 4, compact: bool = True, beginnings=()) -> list[Ended]:
+    wave.begin(SEED, GREEDY, beginnings)
     ended = []
     while not wave.at_end:
         wave.advance(every)
@@ -102,6 +102,29 @@ def test_compaction_changes_no_text() -> None:
     for one, other in zip(plain, compacted):
         assert (one.row, one.closed, one.greedy) == (other.row, other.closed, other.greedy)
         np.testing.assert_array_equal(one.ids, other.ids)
+
+
+def test_questions_begin_as_given_in_turn_and_go_on_as_the_model_would() -> None:
+    beginnings = [[20, 21, 22, 23], [], [30]]
+    wave = wave_of(tiny_target("llama"))
+    free, rows = written(wave), written(wave, every=3, beginnings=beginnings)
+    assert wave.rows < wave.batch, "the wave was compacted"
+    start = len(SCRIPT.opening)
+    for one, unbound in zip(rows, free):
+        given = beginnings[one.row % 3]
+        assert one.ids[start : start + len(given)].tolist() == given
+        if not given:
+            np.testing.assert_array_equal(one.ids, unbound.ids)
+    assert any(one.closed > start + 6 for one in rows), "the model asks on"
+    again = written(wave, beginnings=beginnings)
+    assert [one.ids.tolist() for one in again] == [one.ids.tolist() for one in rows]
+    assert written(wave)[0].ids.tolist() == free[0].ids.tolist(), "a wave forgets the beginnings of the last"
+
+
+def test_a_beginning_longer_than_a_question_is_cut() -> None:
+    wave = wave_of(tiny_target("llama"))
+    rows = written(wave, beginnings=[[20] * 100])
+    assert all(len(one.ids) <= SCRIPT.capacity for one in rows) and not answered(rows)
 
 
 def test_seeds_make_the_text() -> None:

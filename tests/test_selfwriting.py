@@ -14,7 +14,7 @@ from aded import conversations
 from aded.conversations import Collection, Conversation, pack, unpack
 from aded.decode import Decoder, GenerationSettings
 from aded.errors import AdedError
-from aded.selfwriting import SENTINEL, Script, SelfWriter, script_of, separator_of
+from aded.selfwriting import SENTINEL, Script, SelfWriter, beginnings_in, script_of, separator_of
 
 OPENING, CLOSING = (5, 17, 40), (7, 9, 11)
 
@@ -108,6 +108,19 @@ def test_a_wave_depends_on_seed_and_number_alone() -> None:
         assert [one.tokens.tolist() for one in other.wave(index)] == [one.tokens.tolist() for one in in_turn[index]]
     assert in_turn[0][0].tokens.tolist() != in_turn[1][0].tokens.tolist()
     assert writer(seed=2).wave(0)[0].tokens.tolist() != in_turn[0][0].tokens.tolist()
+
+
+def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
+    file = tmp_path / "b.jsonl"
+    file.write_text('"[20] [21]"\n""\n{"text": "[30]"}\n')
+    beginnings = beginnings_in(str(file), ChatTokenizer())
+    assert beginnings == [[20, 21], [], [30]]
+    wave = writer(beginnings=beginnings).wave(0)
+    starts = {tuple(one.tokens[one.question : one.question + 1]) for one in wave}
+    assert {(20,), (30,)} < starts
+    file.write_text('""\n')
+    with pytest.raises(AdedError, match="JSON lines"):
+        beginnings_in(str(file), ChatTokenizer())
 
 
 def test_iterating_brings_no_question_twice_and_ends_where_nothing_new_comes(monkeypatch: pytest.MonkeyPatch) -> None:
