@@ -119,6 +119,7 @@ class AutomaticBudget:
     PATIENCE = 4  # drafts in a row that have not paid before drafting is tried less and less often
     LONGEST_PAUSE = 128
     RECENT = 10  # drafts whose gain counts
+    SURE = 1.5  # standard errors below zero at which a mean gain counts as a loss: drafts that pay may fail four times in a row
     WORST = 3.0  # plain steps: a step that took longer, so much longer did, says that the machine was busy
     FORGET = 0.95  # weight of the past in the running throughput, by step
 
@@ -129,7 +130,7 @@ class AutomaticBudget:
         self.curve = curve or AcceptanceCurve()
         self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and tried, for drafters that give no probabilities
         self._tokens = self._seconds = 0.0
-        self._gain, self._tries = 0.0, 0  # of the newest drafts over plain steps, in tokens a step
+        self._gain, self._spread, self._tries = 0.0, 0.0, 0  # mean and variance of the newest drafts' gains, tokens a step
         self._pause, self._next_pause = 0, self.PATIENCE
         self._drawn = 0
         self._plain_seconds: float | None = None  # of a plain step here, where a draft was made
@@ -193,15 +194,22 @@ class AutomaticBudget:
         if self._pause > 0:
             self._pause -= 1
         elif self._plain_seconds is not None:
-            self._tries += 1
-            gain = emitted - min(seconds / self._plain_seconds, emitted + self.WORST)
-            self._gain += (gain - self._gain) / min(self._tries, self.RECENT)
-            if self._gain > 0 and self._tries >= self.RECENT:
+            known = self._count_gain(emitted - min(seconds / self._plain_seconds, emitted + self.WORST))
+            if self._gain > 0 and known == self.RECENT:
                 self._next_pause = self.PATIENCE
-            elif self._gain <= 0 and self._tries >= self.PATIENCE:
+            elif self._gain + self.SURE * (self._spread / known) ** 0.5 <= 0 and known >= self.PATIENCE:
                 self._pause, self._next_pause = self._next_pause, min(self.LONGEST_PAUSE, 2 * self._next_pause)
                 self._tries = 0
         self.cap = 1 if self._pause else self.largest
+
+    def _count_gain(self, gain: float) -> int:
+        """Take a draft's gain in; over how many of the newest ones the mean now goes."""
+        self._tries += 1
+        known = min(self._tries, self.RECENT)
+        surprise = gain - self._gain
+        self._gain += surprise / known
+        self._spread = (1 - 1 / known) * (self._spread + surprise**2 / known)
+        return known
 
 
 def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float) -> str:

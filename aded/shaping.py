@@ -23,6 +23,8 @@ MEMORY = 400.0
 """Verdicts of a level after which older ones count half."""
 RETRY = 16
 """Steps without a draft before one is tried again."""
+ALIKE = 0.02
+"""Drafts that pay within this share of the best pay alike; the largest is made, for what it tells of deeper levels."""
 
 Cost = Callable[[int, int], np.ndarray]
 """(context tokens, most nodes) to seconds of a pass over 1, 2, … nodes, float64 ``[nodes]``."""
@@ -75,4 +77,7 @@ class ShapePolicy:
         seconds, level = self._target(context, len(shape.parents)), self._level(context, len(shape.parents))
         levels = np.maximum.accumulate(shape.depths)
         total = seconds + levels * level
-        return int(np.argmax(shape.values.cumsum() / total)) + 1
+        pays = shape.values.cumsum() / total
+        if pays.argmax() == 0:
+            return 1
+        return int(np.flatnonzero(pays >= (1 - ALIKE) * pays.max())[-1]) + 1

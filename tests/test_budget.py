@@ -179,3 +179,19 @@ def test_one_slow_step_pauses_nothing():
         policy.trim(tree, 300)
         policy.observe(tree, [0, 1, 2], 3, 100.0 if step == 20 else 1.1)
         assert policy.cap > 1
+
+
+def test_a_draft_that_pays_on_the_whole_outlives_a_run_of_failures():
+    """Two tokens more in half of the steps, at half a plain step's cost: sixteen answers of which some begin with failures."""
+    rng = np.random.default_rng(0)
+    steps = paused = 0
+    for _ in range(16):
+        policy = AutomaticBudget(StepCost((1, 64), (1,), ((1.0, 1.0),), False))
+        tree = DraftTree(np.arange(3), np.arange(-1, 2), {"prior": np.array([np.nan, 0.6, 0.9])})
+        for _ in range(60):
+            drafted = policy.cap > 1
+            kept = policy.trim(tree if drafted else DraftTree.root_only(0), 1)
+            good = drafted and rng.random() < 0.5
+            policy.observe(kept, [0, 1, 2] if good else [0], 3 if good else 1, 1.5 if drafted else 1.0)
+            steps, paused = steps + 1, paused + (not drafted)
+    assert paused <= 0.05 * steps
