@@ -18,7 +18,7 @@ from aded import choosing
 from aded.captured import context_bucket
 from aded.errors import AdedError
 from aded.graphs import Replay, host_buffer
-from aded.levels import level_seconds
+from aded.levels import SAMPLED, level_seconds
 from aded.noise import exponentials
 from aded.verify import SamplingSettings
 
@@ -208,8 +208,9 @@ class _ChainStep:
         return token
 
 
-def level_cost(pool: ChainPool) -> float:
+def level_cost(pool: ChainPool, greedy: bool) -> float:
     """Seconds that one more token of a chain takes (see ``aded.levels``)."""
+    settings = SamplingSettings() if greedy else SAMPLED
     runner = pool.take()
     text: list[int] = []
 
@@ -217,10 +218,10 @@ def level_cost(pool: ChainPool) -> float:
         if not text:
             text.extend(context.tolist())
             runner.start(text)
-        runner.chain(context, length, SamplingSettings(), [])
+        runner.chain(context, length, settings, [] if greedy else [0] * length)
 
     try:
-        return level_seconds(pool.draft, "chain", make)
+        return level_seconds(pool.draft, "chain" if greedy else "drawn-chain", make)
     finally:
         pool.give_back(runner)
 

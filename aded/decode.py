@@ -18,6 +18,7 @@ from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError, check_text
+from aded.limits import MOST_NODES
 from aded.methods import METHODS, Method, find_method
 from aded.model import TargetModel
 from aded.recording import Recorder
@@ -28,7 +29,6 @@ from aded.trace import FinishReason, Header, Seconds, Step, Trace
 from aded.tree import DraftTree, warm_up
 from aded.verify import Processor, Rule, SamplingSettings, Verification
 
-MOST_NODES = 256
 SHARED_NODES = 32
 
 

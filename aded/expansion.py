@@ -17,7 +17,7 @@ from aded import choosing
 from aded.drafters.base import DrafterNeeds
 from aded.errors import AdedError
 from aded.lattice import Shape
-from aded.levels import level_seconds
+from aded.levels import SAMPLED, level_seconds
 from aded.noise import exponentials, key_of, signed
 from aded.rejection import draft_key
 from aded.tree import DraftTree, Drawn
@@ -175,19 +175,31 @@ def beam_nodes(depth: int) -> int:
     return 1 + BEAM * max(depth - 1, 0)
 
 
-def level_cost(draft: TargetModel) -> float:
-    """Seconds that one more level of a search for the surest nodes takes (see ``aded.levels``)."""
-    runner = TreeRunner(draft, draft.vocab_size)
+def level_cost(draft: TargetModel, greedy: bool) -> float:
+    """Seconds that one more level takes (see ``aded.levels``): of a search for the surest nodes, or drawn from distributions."""
+    runner, sampler = TreeRunner(draft, draft.vocab_size), Sampler(SAMPLED, coupled=False, replacement=False)
 
     def make(context: np.ndarray, depth: int) -> None:
         if runner.idle:
             runner.start(context.tolist())
-        runner.expand_surest(context, BEAM * depth, depth)
+        if greedy:
+            runner.expand_surest(context, BEAM * depth, depth)
+        else:
+            runner.expand(context, _comb(depth), sampler)
 
     try:
-        return level_seconds(draft, "tree", make)
+        return level_seconds(draft, "tree" if greedy else "drawn-tree", make)
     finally:
         runner.close()
+
+
+def _comb(depth: int) -> Shape:
+    """Two children a level, of which the first has the next level's."""
+    levels = np.arange(1, depth + 1, dtype=np.int32).repeat(2)
+    ranks, parents = np.tile(np.array([0, 1], dtype=np.int32), depth), np.maximum(2 * levels - 3, 0)
+    root = np.zeros(1, dtype=np.int32)
+    columns = (np.append(root, ranks), np.append(root - 1, parents), np.append(root, levels))
+    return Shape(*columns, np.ones(2 * depth + 1))
 
 
 class _Beam:

@@ -12,11 +12,14 @@ import numpy as np
 
 from aded.errors import AdedError
 from aded.trace import write_atomically
+from aded.verify import SamplingSettings
 from aded.weights import cache_folder
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
 
+SAMPLED = SamplingSettings(temperature=0.8, top_p=0.95)
+"""What stands for all settings that draw from a distribution, where their cost is measured."""
 MEASURED_CONTEXT, MEASURED_LEVELS, MEASURED_RUNS = 256, (2, 8), 8
 
 

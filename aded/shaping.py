@@ -28,6 +28,8 @@ ALIKE = 0.02
 
 Cost = Callable[[int, int], np.ndarray]
 """(context tokens, most nodes) to seconds of a pass over 1, 2, … nodes, float64 ``[nodes]``."""
+LevelCost = Callable[[bool], float]
+"""Whether drafts are greedy, to seconds that one more level of them takes: drawing from a distribution costs more."""
 
 
 class ShapePolicy:
@@ -36,10 +38,11 @@ class ShapePolicy:
     Args:
         depth: deepest level of a draft.
         ranks: most children of a node; 1 makes chains.
-        target: seconds of a pass of the target; level: seconds of a pass of the draft model; None: as large as is allowed.
+        target: seconds of a pass of the target.
+        level: seconds that one more level takes the draft model; None: drafts as large as is allowed.
     """
 
-    def __init__(self, depth: int, ranks: int, target: Cost | None = None, level: Cost | None = None) -> None:
+    def __init__(self, depth: int, ranks: int, target: Cost | None = None, level: float | None = None) -> None:
         first = np.array([*FIRST_RATES, *[FIRST_RATES[-1]] * ranks])[:ranks]
         self._tried = np.full((depth, ranks), EVIDENCE)
         self._accepted = EVIDENCE * np.tile(first, (depth, 1))
@@ -74,9 +77,8 @@ class ShapePolicy:
     def _best_size(self, shape: Shape, context: int) -> int:
         if self._target is None or self._level is None:
             return len(shape.parents)
-        seconds, level = self._target(context, len(shape.parents)), self._level(context, len(shape.parents))
         levels = np.maximum.accumulate(shape.depths)
-        total = seconds + levels * level
+        total = self._target(context, len(shape.parents)) + levels * self._level
         pays = shape.values.cumsum() / total
         if pays.argmax() == 0:
             return 1

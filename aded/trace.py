@@ -23,8 +23,11 @@ VERSION = 2
 READABLE = (1, 2)
 """Versions that can be read: the first has neither ``RowChange.learned`` nor ``Step.size``."""
 DEEPEST = 8
+REMEDY = "record one with `python -m aded generate --trace FILE`"
 LONGEST_SECONDS = 1e6
 
+Problem = Literal["missing", "syntax", "foreign", "version", "damaged"]
+"""Of a file: it cannot be read, is no JSON, is no trace, is one of another version, or is damaged."""
 Verdict = Literal["root", "accepted", "rejected", "unreached"]
 """``rejected``: the target stood at its parent and chose another token; ``unreached``: it never stood there."""
 Reason = Literal[
@@ -263,6 +266,26 @@ class Race:
 _FORMATS: dict[type, str] = {Trace: "aded-trace", Race: "aded-race"}
 
 
+class TraceError(AdedError):
+    """A file that is no trace, or none that can be read.
+
+    Attributes:
+        kind: what is wrong with it; ``where``: the field that is damaged, as ``race.lanes[0].steps[3]``, where that is known.
+    """
+
+    def __init__(self, kind: Problem, message: str, where: str = "") -> None:
+        self.kind, self.where = kind, where
+        super().__init__(message)
+
+
+class _Fault(ValueError):
+    """What is wrong in a record, and where."""
+
+    def __init__(self, where: str, what: str) -> None:
+        self.where = where
+        super().__init__(f"{where} {what}")
+
+
 def to_json(record: Any) -> Any:
     """Any record of this module as plain lists and dictionaries (``Trace`` and ``Race`` with format and version)."""
     body = _plain(record)
@@ -283,12 +306,14 @@ def loads(text: str | bytes) -> Race:
     """Read a trace or a race; a single trace becomes a race of one lane.
 
     Raises:
-        AdedError: not JSON, another format or version, a missing or wrong field, or a number that is not finite.
+        TraceError: not JSON, another format or version, a missing or wrong field, or a number that is not finite.
     """
     try:
         body = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise AdedError(f"not a trace: {_one_line(error)}; record one with `python -m aded generate --trace FILE`") from None
+    except _Fault as fault:
+        raise TraceError("damaged", f"damaged trace: {fault}; record it again") from None
+    except (ValueError, RecursionError):
+        raise TraceError("syntax", f"not a trace: it is not JSON; {REMEDY}") from None
     return from_json(body)
 
 
@@ -296,10 +321,10 @@ def from_json(body: Any) -> Race:
     """As ``loads``, from parsed JSON."""
     name = body.get("format") if isinstance(body, dict) else None
     if name not in _FORMATS.values():
-        raise AdedError("not a trace: the field 'format' is missing; record one with `python -m aded generate --trace FILE`")
+        raise TraceError("foreign", f"not a trace: the field 'format' is missing; {REMEDY}")
     if body.get("version") not in READABLE:
         known = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
-        raise AdedError(f"trace version {body.get('version')!r} cannot be read, {known}; record it again")
+        raise TraceError("version", f"trace version {body.get('version')!r} cannot be read, {known}; record it again")
     fields = {k: v for k, v in body.items() if k not in ("format", "version")}
     try:
         if name == _FORMATS[Race]:
@@ -307,10 +332,11 @@ def from_json(body: Any) -> Race:
             race = _typed(Race, {"lanes": lanes, **fields}, "race")
         else:
             race = Race([_typed(Trace, fields, "trace")])
-        for lane in race.lanes:
-            _check(lane)
+        for number, lane in enumerate(race.lanes):
+            _check(lane, f"race.lanes[{number}]" if name == _FORMATS[Race] else "trace")
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise AdedError(f"damaged trace: {_one_line(error)}; record it again") from None
+        where = getattr(error, "where", "")
+        raise TraceError("damaged", f"damaged trace: {_one_line(error)}; record it again", where) from None
     return race
 
 
@@ -323,12 +349,12 @@ def load(path: str | os.PathLike[str]) -> Race:
     """Read a file written by ``save``.
 
     Raises:
-        AdedError: the file is missing, damaged or of another version.
+        TraceError: the file is missing, damaged or of another version.
     """
     try:
         return loads(Path(path).read_bytes())
     except OSError as error:
-        raise AdedError(f"cannot read {path}: {error.strerror}; give the path of a recorded trace") from None
+        raise TraceError("missing", f"cannot read {path}: {error.strerror}; give the path of a recorded trace") from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -364,7 +390,7 @@ def rounded(value: float) -> float:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a finite number")
+    raise _Fault(name, "is not a finite number")
 
 
 def _one_line(error: Exception) -> str:
@@ -391,25 +417,25 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         return _typed_record(kind, value, where)
     if origin is list:
         if not isinstance(value, list):
-            raise ValueError(f"{where} is not a list")
+            raise _Fault(where, "is not a list")
         return [_typed(args[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
     if origin is dict:
         if not isinstance(value, dict):
-            raise ValueError(f"{where} is not an object")
+            raise _Fault(where, "is not an object")
         return {k: _typed(args[1], v, f"{where}.{k}") for k, v in value.items()}
     if origin in (typing.Union, types.UnionType):
         inner = [a for a in args if a is not type(None)]
         return None if value is None and len(inner) < len(args) else _typed(inner[0], value, where)
     if origin is Literal:
         if value not in args:
-            raise ValueError(f"{where} is {value!r}, not one of {', '.join(map(repr, args))}")
+            raise _Fault(where, f"is {value!r}, not one of {', '.join(map(repr, args))}")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)  # OverflowError where it is none
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where} is not of type {kind.__name__}")
+        raise _Fault(where, f"is not of type {kind.__name__}")
     if kind is float and not math.isfinite(value):
-        raise ValueError(f"{where} is not a finite number")
+        raise _Fault(where, "is not a finite number")
     if kind is str:
         check_text(value, where)
     return value
@@ -418,11 +444,11 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
 def _check_any(value: Any, where: str, depth: int = 0) -> None:
     """Settings may be any JSON that can be written again: finite numbers, valid text, a few levels."""
     if depth > DEEPEST:
-        raise ValueError(f"{where} is nested too deeply")
+        raise _Fault(where, "is nested too deeply")
     if isinstance(value, str):
         check_text(value, where)
     elif isinstance(value, (int, float)) and not math.isfinite(value):
-        raise ValueError(f"{where} is not a finite number")
+        raise _Fault(where, "is not a finite number")
     elif isinstance(value, list):
         for item in value:
             _check_any(item, where, depth + 1)
@@ -434,22 +460,22 @@ def _check_any(value: Any, where: str, depth: int = 0) -> None:
 
 def _typed_record(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is not an object")
+        raise _Fault(where, "is not an object")
     hints = typing.get_type_hints(kind)
     for f in dataclasses.fields(kind):
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if f.name not in value and required:
-            raise ValueError(f"{where}.{f.name} is missing")
+            raise _Fault(f"{where}.{f.name}", "is missing")
     unknown = sorted(set(value) - set(hints))
     if unknown:
-        raise ValueError(f"{where}.{unknown[0]} is not a known field")
+        raise _Fault(f"{where}.{unknown[0]}", "is not a known field")
     return kind(**{name: _typed(hints[name], v, f"{where}.{name}") for name, v in value.items()})
 
 
-def _check(trace: Trace) -> None:
-    """What types cannot say: lists of one length, indices in range, ids that add up."""
-    for step in trace.steps:
-        tree, where = step.tree, f"step {step.index}"
+def _check(trace: Trace, lane: str) -> None:
+    """What types cannot say: lists of one length, indices in range, ids that add up; ``lane`` says which it is."""
+    for number, step in enumerate(trace.steps):
+        tree, where = step.tree, f"{lane}.steps[{number}]"
         n = len(tree.tokens)
         columns: list[list[Any]] = [
             tree.parents,
@@ -461,19 +487,19 @@ def _check(trace: Trace) -> None:
             *tree.columns.values(),
         ]
         if n < 1 or any(len(c) != n for c in columns):
-            raise ValueError(f"{where}: the tree's lists differ in length")
+            raise _Fault(where, "has lists of the tree that differ in length")
         if tree.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(tree.parents[1:], 1)):
-            raise ValueError(f"{where}: the tree's parents are out of order")
+            raise _Fault(where, "has parents of the tree out of order")
         parts = (step.seconds.draft, step.seconds.verify, step.seconds.commit, step.seconds.update)
         if any(not 0 <= s <= LONGEST_SECONDS for s in parts):
-            raise ValueError(f"{where}: its seconds are no durations")
+            raise _Fault(where, "has seconds that are no durations")
         if any(not 0 <= node < n for node in step.path):
-            raise ValueError(f"{where}: the path leaves the tree")
+            raise _Fault(where, "has a path that leaves the tree")
         if not len(step.emitted) == len(step.texts) == len(step.origins):
-            raise ValueError(f"{where}: emitted tokens, texts and origins differ in length")
+            raise _Fault(where, "has emitted tokens, texts and origins that differ in length")
         if any(row.learned and len(row.learned) != len(row.tokens) for row in step.rows):
-            raise ValueError(f"{where}: a row's tokens and what was learned of them differ in length")
+            raise _Fault(where, "has a row whose tokens and what was learned of them differ in length")
     if not 0 <= trace.prefill_seconds <= LONGEST_SECONDS:
-        raise ValueError("the prefill's seconds are no duration")
+        raise _Fault(f"{lane}.prefill_seconds", "is no duration")
     if trace.finish_reason and [t for step in trace.steps for t in step.emitted] != trace.token_ids:
-        raise ValueError("the steps' tokens are not the trace's tokens")
+        raise _Fault(f"{lane}.token_ids", "are not the steps' tokens")

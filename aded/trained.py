@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from aded import draft_model, parts
 from aded.chains import ChainPool, level_cost
@@ -56,8 +55,7 @@ def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
         raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
     pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
     pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
-    level = level_cost(pool)
-    return SpeculativeDrafter(pool, _passes(model), lambda context, nodes: np.full(nodes, level), **rest)
+    return SpeculativeDrafter(pool, _passes(model), partial(level_cost, pool), **rest)
 
 
 def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -71,9 +69,11 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
     check_verification(verification)
     branching = _numbers(rest.pop("branching", ""))
     runners = [TreeRunner(draft, model.vocab_size) for draft in drafts]
-    level = sum(tree_level(draft) for draft in drafts)
-    costs = _passes(model), lambda context, nodes: np.full(nodes, level)
-    return SpecInferDrafter(runners, *costs, verification == "coupled", branching=branching, **rest)
+
+    def level(greedy: bool) -> float:
+        return sum(tree_level(draft, greedy) for draft in drafts)
+
+    return SpecInferDrafter(runners, _passes(model), level, verification == "coupled", branching=branching, **rest)
 
 
 def no_heads(model: TargetModel) -> str | None:

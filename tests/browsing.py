@@ -138,7 +138,7 @@ def tick(page: sync_api.Page, *names: str) -> None:
 def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
     """Press Run and wait until the first step is there."""
     page.locator("#ax-prompt textarea").fill(prompt)
-    page.locator("#ax-max-new-tokens input").fill(str(tokens))
+    page.locator("#ax-max-new-tokens input[type=text]").fill(str(tokens))
     page.locator("#ax-run").click()
     live = "() => document.querySelector('[data-part=source]').textContent === 'live run'"
     failed = "document.querySelector('#ax-notice .ax-notice').dataset.kind === 'error'"

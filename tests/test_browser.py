@@ -118,7 +118,7 @@ def test_a_damaged_file_is_said_and_the_picture_stays(page: sync_api.Page, tmp_p
     path = tmp_path / "damaged.json"
     path.write_text('{"format": "aded-race", "version": 1, "lanes": [{}]}')
     open_file(page, path)
-    sync_api.expect(notice(page)).to_contain_text("damaged trace", timeout=20_000)
+    sync_api.expect(notice(page)).to_contain_text("“damaged.json” is damaged", timeout=20_000)
     assert text_of(page, "plain") == before
 
 

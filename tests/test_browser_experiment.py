@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 def finished(page: sync_api.Page, prompt: str, button: str = "#ax-run") -> None:
     """Run a prompt to its end."""
     page.locator("#ax-prompt textarea").fill(prompt)
-    page.locator("#ax-max-new-tokens input").fill("24")
+    page.locator("#ax-max-new-tokens input[type=text]").fill("24")
     page.locator(button).click()
     sync_api.expect(page.locator(button)).to_be_disabled()
     sync_api.expect(page.locator(button)).to_be_enabled(timeout=150_000)
@@ -92,9 +92,10 @@ def test_an_ablation_races_the_four_searches_and_their_texts_are_the_same(page: 
     opened(page, "Ablation", "#ax-ablate")
     finished(page, "List the days of the week.", "#ax-ablate")
     labels = page.locator(".ax-lane-label").all_inner_texts()
-    assert [label.removeprefix("ADED, search ") for label in labels] == ["mcts", "best-first", "greedy", "full", "Plain decoding"]
+    expected = ["MCTS", "best-first", "greedy", "full", "Plain decoding"]
+    assert [label.removeprefix("ADED · Search: ") for label in labels] == expected
     assert "all five texts are identical" in part(page, "sentence").inner_text()
     assert text_of(page, "plain") != ""
     page.locator(".ax-lane .ax-look").nth(2).click()
-    sync_api.expect(part(page, "step-title")).to_contain_text("ADED, search greedy")
+    sync_api.expect(part(page, "step-title")).to_contain_text("ADED · Search: greedy")
     page.wait_for_function("() => location.hash.includes('lane=aded%7E3')")

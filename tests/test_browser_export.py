@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browsing import HOSTILE, open_race, part, saved, sync_api, text_of
+from browsing import HOSTILE, open_race, part, saved, sync_api, text_of, watched_page
+from PIL import Image, ImageChops, ImageStat
 from ui_fakes import make_race
 
 from aded import trace
@@ -17,6 +22,12 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
 TOKENS = HOSTILE * 4
+SVG = "{http://www.w3.org/2000/svg}"
+PICTURES = {
+    *("lanes", "race", "times", "strip", "tree", "history", "mask", "slots", "matrix", "heat", "apart", "pairs", "sizes"),
+    *("agreement", "cost", "tokens", "speed"),
+}
+TABLES = (PICTURES - {"strip", "tree", "tokens", "speed"}) | {"steps", "walk", "nodes", "rows", "paying"}
 
 
 @pytest.fixture
@@ -71,25 +82,142 @@ def test_a_page_of_its_own_plays_the_race_without_server_and_network(
     context.close()
 
 
-@pytest.mark.parametrize("name", ["tree", "race", "agreement", "pairs", "sizes", "cost", "tokens", "speed"])
-def test_pictures_are_saved_as_drawing_and_as_pixels(hostile: sync_api.Page, tmp_path: Path, name: str):
-    drawing = ElementTree.fromstring(saved(hostile, f"{name}.svg", tmp_path).read_text("utf-8"))
-    assert drawing.tag.endswith("svg")
-    tags = {element.tag.split("}")[-1] for element in drawing.iter()}
-    assert not tags & {"script", "foreignObject", "img", "image", "b", "i"}
-    pixels = saved(hostile, f"{name}.png", tmp_path).read_bytes()
-    assert pixels.startswith(b"\x89PNG")
-    assert int.from_bytes(pixels[16:20], "big") > 200
+def offered(page: sync_api.Page) -> dict[str, set[str]]:
+    """What the menu has to save beside the race itself: names by format."""
+    if not part(page, "save-menu").evaluate("e => e.open"):
+        part(page, "save-menu").locator("summary").click()
+        part(page, "save-list").locator("[data-save]").first.wait_for()
+    files = part(page, "save-list").locator("[data-save]").evaluate_all("all => all.map(e => e.dataset.save)")
+    assert len(files) == len(set(files))
+    return {kind: {name for name, end in (file.split(".") for file in files) if end == kind} for kind in ("svg", "png", "csv")}
+
+
+def drawing_of(path: Path) -> ElementTree.Element:
+    """A saved drawing, which holds shapes and texts, each in a font, and nothing else."""
+    drawing = ElementTree.fromstring(path.read_text("utf-8"))
+    assert drawing.tag == f"{SVG}svg"
+    tags = {element.tag.removeprefix(SVG) for element in drawing.iter()}
+    assert "text" in tags
+    assert not tags & {"script", "foreignObject", "img", "image", "b", "i", "a", "style"}
+    for element in drawing.iter(f"{SVG}text"):
+        assert "font-family" in element.attrib or "font-family" in element.get("style", "") or len(element), element.attrib
+    return drawing
+
+
+def words_of(drawing: ElementTree.Element) -> str:
+    return "".join("".join(element.itertext()) for element in drawing.iter(f"{SVG}text"))
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """A saved table; no line of it has more or fewer cells than the head."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows and all(None not in row and None not in row.values() for row in rows)
+    return rows
+
+
+def test_every_picture_and_every_table_can_be_saved(page: sync_api.Page, tmp_path: Path):
+    part(page, "heat-rows").locator("tr").first.wait_for()
+    files = offered(page)
+    assert files == {"svg": PICTURES, "png": PICTURES, "csv": TABLES}
+    for name in sorted(PICTURES):
+        drawing = drawing_of(saved(page, f"{name}.svg", tmp_path))
+        pixels = saved(page, f"{name}.png", tmp_path).read_bytes()
+        assert pixels.startswith(b"\x89PNG")
+        size = [int.from_bytes(pixels[at : at + 4], "big") for at in (16, 20)]
+        assert size == [2 * int(drawing.attrib[side]) for side in ("width", "height")]
+    for name in sorted(TABLES):
+        rows_of(saved(page, f"{name}.csv", tmp_path))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("heat", ".ax-heat"), ("slots", ".ax-slots-row"), ("times", ".ax-times"), ("strip", ".ax-strip"), ("lanes", ".ax-text")],
+)
+def test_a_saved_picture_looks_as_on_the_page(
+    browser: sync_api.Browser, address: str, tmp_path: Path, name: str, place: str, theme: str
+):
+    with watched_page(browser, address, query=f"?__theme={theme}") as page:
+        part(page, "heat-rows").locator("tr").first.wait_for()
+        file = saved(page, f"{name}.svg", tmp_path)
+        page.mouse.move(0, 0)
+        shown = Image.open(io.BytesIO(page.locator(place).first.screenshot())).convert("RGB")
+    context = browser.new_context(offline=True, viewport={"width": 1600, "height": 1200})
+    view = context.new_page()
+    view.goto(file.as_uri())
+    alone = Image.open(io.BytesIO(view.screenshot())).convert("RGB")
+    context.close()
+    differences = []
+    for x, y in itertools.product(range(10, 22), range(30, 120)):  # wherever its title and its text end
+        part_of = alone.crop((x, y, x + shown.width, y + shown.height))
+        differences.append(sum(ImageStat.Stat(ImageChops.difference(part_of, shown)).mean) / 3)
+    assert min(differences) < 3
+
+
+def test_hostile_tokens_are_text_in_whatever_is_saved(hostile: sync_api.Page, tmp_path: Path):
+    hostile.wait_for_timeout(500)
+    files = offered(hostile)
+    assert files["svg"] == PICTURES - {"history"}  # these steps have no simulations on record
+    words = {name: words_of(drawing_of(saved(hostile, f"{name}.svg", tmp_path))) for name in sorted(files["svg"])}
+    assert words["lanes"].count(HOSTILE[0]) == 2 * TOKENS.count(HOSTILE[0])
+    for name in ("tree", "heat", "matrix", "slots"):
+        assert "U+202E" in words[name] or "<img" in words[name], name
+        assert "\u202e" not in words[name]
+    tables = {name: rows_of(saved(hostile, f"{name}.csv", tmp_path)) for name in sorted(files["csv"])}
+    assert all(row["lane"] != "" for row in tables["lanes"] if "lane" in row)
+    for name in ("nodes", "walk", "slots", "mask"):
+        assert {row["text"] for row in tables[name]} & set(TOKENS), name
+    assert hostile.evaluate("window.PWN") is None
 
 
 def test_tables_hold_the_record(hostile: sync_api.Page, tmp_path: Path):
-    read = {}
-    for name in ("lanes", "steps", "nodes"):
-        with saved(hostile, f"{name}.csv", tmp_path).open(encoding="utf-8", newline="") as file:
-            read[name] = list(csv.DictReader(file))
+    read = {
+        name: rows_of(saved(hostile, f"{name}.csv", tmp_path))
+        for name in ("lanes", "steps", "nodes", "race", "agreement", "sizes")
+    }
     race = make_race(TOKENS)
+    plain, aded = race.lanes
     assert [int(row["tokens"]) for row in read["lanes"]] == [len(TOKENS)] * 2
-    assert len(read["steps"]) == sum(len(lane.steps) for lane in race.lanes)
+    assert len(read["steps"]) == len(read["race"]) == len(plain.steps) + len(aded.steps)
     written = "".join(row["text"] for row in read["steps"] if row["method"] == "plain")
     assert written == "".join(TOKENS)
     assert len(read["nodes"]) > 1
+    told = [(step.index + 1, found.who, found.total_variation) for step in aded.steps for found in step.agreement]
+    assert [(int(row["step"]), row["part"], float(row["total_variation"])) for row in read["agreement"]] == told
+    assert [int(row["overlay_rows"]) for row in read["sizes"]] == [step.size.overlay_rows for step in aded.steps if step.size]
+
+
+def test_what_the_target_says_is_not_saved_before_it_is_guessed(page: sync_api.Page, tmp_path: Path):
+    part(page, "heat-rows").locator("tr").first.wait_for()
+    part(page, "guess-toggle").click()
+    sync_api.expect(part(page, "view-root")).to_have_attribute("data-covered", "true")
+    files = offered(page)
+    assert not {"walk", "matrix", "heat", "rows", "agreement"} & (files["svg"] | files["csv"])
+    nodes = rows_of(saved(page, "nodes.csv", tmp_path))
+    assert {row["verdict"] for row in nodes} == {"root", "unjudged"}
+    assert all(row["target_probability"] == row["reason"] == row["slot_after"] == "" for row in nodes)
+    assert {row["when"] for row in rows_of(saved(page, "slots.csv", tmp_path))} == {"before"}
+
+
+def test_runs_and_memory_are_saved_from_a_page_of_its_own(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
+    """Two runs and two prompts in a saved page, as a visitor who ran them would have them there."""
+    file = saved(page, "race.html", tmp_path)
+    lane = {"label": "ADED", "own": {}, "tokens": 24, "rate": 50.5, "perPass": 2.25, "ratio": 1.5}
+    runs = [{"id": f"{i}", "prompt": f"p{i}", "settings": {}, "lanes": [{**lane, "tokens": 24 + i}]} for i in range(2)]
+    near = {"total_variation": 0.5, "top_1": 0.25, "top_4": 0.5, "top_12": 0.75}
+    series = [{"prompt": HOSTILE[0], "label": "ADED", "perPass": 2, "base": near, "session": near} for _ in range(2)]
+    known = json.dumps({"cost": None, "runs": runs, "series": series}).replace("<", "\\u003c")
+    text = re.sub(r"(<script[^>]*data-ax-experiment[^>]*>)[^<]*", lambda found: found[1] + known, file.read_text("utf-8"))
+    file.write_text(text, "utf-8")
+    context, view, wrong = alone(browser, file)
+    part(view, "memory-rows").locator("tr").first.wait_for()
+    assert offered(view)["csv"] == TABLES | {"compare", "memory"}
+    assert offered(view)["svg"] == PICTURES | {"memory"}
+    (row,) = rows_of(saved(view, "compare.csv", tmp_path))
+    assert [row["before_tokens"], row["now_tokens"], row["now_times_plain"]] == ["24", "25", "1.5"]
+    rows = rows_of(saved(view, "memory.csv", tmp_path))
+    assert [(row["prompt"], row["session_top_12"]) for row in rows] == [(HOSTILE[0], "0.75")] * 2
+    drawing_of(saved(view, "memory.svg", tmp_path))
+    assert wrong == []
+    context.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
 import pytest
-from browsing import HOSTILE, notice, part, sync_api, text_of, watched_page
+from browsing import HOSTILE, notice, open_race, part, sync_api, text_of, watched_page
+from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -49,15 +51,15 @@ def test_a_link_opens_race_lane_step_and_node_as_they_were(browser: sync_api.Bro
 def test_settings_travel_in_a_link_and_nothing_is_run(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         page.locator("#ax-prompt textarea").fill("2 < 3 & “漢” 🙂")
-        page.locator("#ax-max-new-tokens input").fill("33")
-        page.locator("#ax-max-new-tokens input").press("Tab")
+        page.locator("#ax-max-new-tokens input[type=text]").fill("33")
+        page.locator("#ax-max-new-tokens input[type=text]").press("Tab")
         page.locator(".ax-picker input[value='suffix']").check()
         wait_for_link(page, "methods", "plain,aded,prompt-lookup,suffix")
         wait_for_link(page, "max_new_tokens", "33")
         asked = page.url
     with watched_page(browser, asked) as page:
         sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value("2 < 3 & “漢” 🙂")
-        sync_api.expect(page.locator("#ax-max-new-tokens input")).to_have_value("33")
+        sync_api.expect(page.locator("#ax-max-new-tokens input[type=text]")).to_have_value("33")
         sync_api.expect(page.locator(".ax-picker input[value='suffix']")).to_be_checked()
         assert part(page, "source").inner_text() == "recorded"
 
@@ -78,6 +80,103 @@ def test_back_and_forward_go_through_what_was_seen(page: sync_api.Page):
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
     page.go_forward()
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
+
+
+def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: sync_api.Page, tmp_path: Path):
+    where, title, source = part(page, "where"), part(page, "race-title"), part(page, "source")
+    first = where.inner_text()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(600)
+    moved = where.inner_text()
+    open_race(page, make_race(), tmp_path)
+    wait_for_link(page, "file", "opened.json")
+    page.locator("#ax-temperature input[type=text]").fill("0.5")
+    wait_for_link(page, "temperature", "0.5")
+    page.locator("#ax-recorded input").click()
+    page.locator("li[role='option']").nth(1).click()
+    wait_for_link(page, "race", "A function in Python")
+    page.go_back()
+    sync_api.expect(source).to_have_text("from a file")
+    sync_api.expect(title).to_have_text("opened.json")
+    page.go_back()
+    sync_api.expect(title).to_have_text("A maths teacher")
+    sync_api.expect(where).to_have_text(moved)
+    sync_api.expect(page.locator("#ax-temperature input[type=text]")).to_have_value("0")
+    page.go_back()
+    sync_api.expect(where).to_have_text(first)
+    assert page.url.endswith("/")
+    for _ in range(3):
+        page.go_forward()
+        page.wait_for_timeout(300)
+    sync_api.expect(title).to_have_text("A function in Python")
+
+
+def test_a_link_to_an_opened_file_says_so_and_finds_its_place_when_the_file_is_opened(
+    browser: sync_api.Browser, address: str, tmp_path: Path
+):
+    watched = watched_page(browser, address)
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with watched as page:
+        open_race(page, make_race(), tmp_path)
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        wait_for_link(page, "step", "2")
+        part(page, "copy").click()
+        sync_api.expect(part(page, "note-text")).to_contain_text("The link does not hold the opened file.")
+        asked = page.evaluate("navigator.clipboard.readText()")
+    with watched_page(browser, address, query=asked.removeprefix(address)) as page:
+        sync_api.expect(part(page, "note-text")).to_contain_text("Open the file here under “Open a saved race”")
+        open_race(page, make_race(), tmp_path)
+        sync_api.expect(part(page, "where")).to_contain_text("step 2 of")
+        sync_api.expect(part(page, "note")).to_be_hidden()
+
+
+def test_what_a_link_asks_for_in_vain_is_named_with_its_remedy_and_the_rest_holds(browser: sync_api.Browser, address: str):
+    query = "#race=No+such+race&methods=foo,plain,rest&temperature=9&seed=5&theme=blue&lane=x&speed=2"
+    with watched_page(browser, address, query=query) as page:
+        note = part(page, "note-text")
+        for words in (
+            "“No such race”",
+            "“foo”",
+            "Temperature: 9 is out of range. Give a number from 0 to 2.",
+            "“blue”",
+            "“speed”",
+        ):
+            sync_api.expect(note).to_contain_text(words, timeout=20_000)
+        page.locator("#ax-controls button.label-wrap", has_text="Sampling").click()
+        sync_api.expect(page.locator("#ax-seed input[type=text]")).to_have_value("5", timeout=20_000)
+        sync_api.expect(page.locator(".ax-picker input:checked")).to_have_count(2)
+        part(page, "note-close").click()
+        sync_api.expect(part(page, "note")).to_be_hidden()
+    with watched_page(browser, address, query="?hide=controls#race=A+summary&lane=nobody&step=9999&node=77777") as page:
+        for words in ("no lane “nobody”", "no step “9999”", "no node “77777”"):
+            sync_api.expect(part(page, "note-text")).to_contain_text(words, timeout=20_000)
+        sync_api.expect(part(page, "race-title")).to_have_text("A summary")
+
+
+def test_what_a_field_shows_is_what_is_run(page: sync_api.Page):
+    page.locator("#ax-controls button.label-wrap", has_text="Sampling").click()
+    for name, typed, shown in (
+        ("seed", "007", "7"),
+        ("seed", "1e3", "1000"),
+        ("temperature", "0.70", "0.7"),
+        ("budget", "AUTO", "auto"),
+    ):
+        field = page.locator(f"#ax-{name} input[type=text]")
+        field.fill(typed)
+        field.press("Tab")
+        sync_api.expect(field).to_have_value(shown)
+        assert page.locator(f"#ax-{name} .ax-fault").is_hidden()
+    field = page.locator("#ax-temperature input[type=text]")
+    field.fill("3.5")
+    field.press("Tab")
+    sync_api.expect(page.locator("#ax-temperature .ax-fault")).to_have_text(
+        "Temperature: 3.5 is out of range. Give a number from 0 to 2."
+    )
+    sync_api.expect(field).to_have_value("3.5")
+    page.locator("#ax-run").click()
+    sync_api.expect(notice(page)).to_have_text("Temperature: 3.5 is out of range. Give a number from 0 to 2.", timeout=20_000)
 
 
 def test_theme_language_and_hidden_controls_come_with_a_link(browser: sync_api.Browser, address: str):

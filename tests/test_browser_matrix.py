@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
-from browsing import HOSTILE, open_race, part, saved, sync_api, watched_page
+from browsing import HOSTILE, ROOT, open_race, part, saved, sync_api, watched_page
 from ui_fakes import make_race
 
 from aded import trace
@@ -103,6 +104,57 @@ def test_a_pair_chosen_in_one_panel_is_chosen_in_all_until_another_step_comes(pa
     page.keyboard.press("ArrowLeft")
     sync_api.expect(part(page, "where")).to_contain_text("step 7 of")
     sync_api.expect(page.locator(".ax-heat tr.ax-picked th")).not_to_have_text(current)
+
+
+def linked_pair(page: sync_api.Page, pair: str | None) -> None:
+    """Wait until the address names this pair, or none."""
+    page.wait_for_function("pair => new URLSearchParams(location.hash.slice(1)).get('pair') === pair", arg=pair)
+
+
+def test_a_node_brings_its_pair_into_all_panels_and_the_address_and_clearing_goes_back(page: sync_api.Page):
+    step, index = 8, 7
+    lane = trace.load(ROOT / "assets" / "traces" / "01-a-maths-teacher.json").lanes[1]
+    tree, known = lane.steps[index].tree, {tuple(row.key) for s in lane.steps[: index + 1] for row in s.rows}
+    pairs = {n: (tree.tokens[p], tree.tokens[n]) for n, p in enumerate(tree.parents) if n}
+    with_row = next(n for n, pair in pairs.items() if pair in known)
+    without = next(n for n, pair in pairs.items() if pair not in known)
+    page.locator(".ax-lane[data-method='aded'] .ax-step").nth(index).click()
+    sync_api.expect(part(page, "where")).to_contain_text(f"step {step} of")
+    sync_api.expect(part(page, "pair-clear")).to_be_hidden()
+    own = shown_pair(page)
+    name = " ".join(tree.texts[n].replace(" ", "␣") for n in (tree.parents[with_row], with_row))
+    page.locator(f".ax-nodes tr[data-node='{with_row}']").click()
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:")
+    sync_api.expect(part(page, "apart-key")).to_contain_text(name)
+    sync_api.expect(part(page, "pairs")).to_have_attribute("aria-label", re.compile(f"^Neighbourhood of {re.escape(name)}:"))
+    linked_pair(page, " ".join(map(str, pairs[with_row])))
+    page.reload()
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:", timeout=30_000)
+    sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", str(with_row))
+    page.locator(f".ax-nodes tr[data-node='{without}']").click()
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {own}:")
+    linked_pair(page, None)
+    other = part(page, "heat-rows").locator("tr:not(.ax-picked) .ax-pair-button").first
+    chosen = other.inner_text()
+    other.click()
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {chosen}:")
+    part(page, "pair-clear").click()
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {own}:")
+    page.locator(f".ax-nodes tr[data-node='{with_row}']").click()
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:")
+    part(page, "tree").press("Escape")
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {own}:")
+    sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", "0")
+    linked_pair(page, None)
+
+
+@pytest.mark.parametrize("pair", ["1 2", "<img src=x onerror=alert(1)>", "9 9 9"])
+def test_a_link_with_a_pair_that_is_not_on_record_shows_the_steps_own(browser: sync_api.Browser, address: str, pair: str):
+    link = f"#race=A+maths+teacher&lane=aded&step=8&node=0&pair={quote(pair)}"
+    with watched_page(browser, address, query=link) as page:
+        sync_api.expect(part(page, "where")).to_contain_text("step 8 of")
+        sync_api.expect(part(page, "matrix-key")).to_contain_text("␣likelihood ␣of")
+        sync_api.expect(part(page, "pair-clear")).to_be_hidden()
 
 
 def test_a_node_of_the_neighbourhood_comes_into_the_middle_by_a_click(page: sync_api.Page):

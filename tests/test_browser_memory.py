@@ -80,7 +80,7 @@ def measure(browser: sync_api.Browser, server: tuple[str, int], rounds: int, fir
     with watched_page(browser, address) as page:
         tick(page, "plain", "aded", "prompt-lookup")
         page.locator("#ax-prompt textarea").fill("w5 w17 w40 w8 w5 w17 w40")
-        page.locator("#ax-max-new-tokens input").fill("12")
+        page.locator("#ax-max-new-tokens input[type=text]").fill("12")
         early = (0.0, 0.0)
         for count in range(1, rounds + 1):
             run(page)

@@ -63,6 +63,20 @@ def test_two_thousand_nodes_are_folded_with_a_note_and_their_picture_is_quick(pa
     assert touching(page) == []
 
 
+def test_no_label_of_a_tree_ends_beyond_its_picture(page: sync_api.Page):
+    part(page, "where").filter(has_text="step").wait_for()
+    page.keyboard.press("Home")
+    steps = int(re.findall(r"\d+", part(page, "where").inner_text())[1])
+    for step in range(1, steps + 1):
+        sync_api.expect(part(page, "where")).to_contain_text(f"step {step} of")
+        beyond = page.locator(".ax-plot").evaluate(
+            """e => { const end = box => box.getBoundingClientRect().right, edge = end(e.querySelector('.main-svg'));
+            return [...e.querySelectorAll('.textpoint text')].map(text => end(text) - edge).filter(by => by > 0); }"""
+        )
+        assert beyond == [], step
+        page.keyboard.press("ArrowRight")
+
+
 def test_a_large_tree_is_whole_in_the_table_in_the_saved_picture_and_wherever_one_scrolls(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
     sync_api.expect(page.locator(".ax-nodes tbody tr")).to_have_count(MAX_NODES + 1)

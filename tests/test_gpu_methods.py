@@ -60,8 +60,8 @@ def drafters(draft, reader, lossless_by_seed=True):
     return {
         "medusa": MedusaDrafter(reader),
         "aded-medusa": AdedMedusaDrafter(None, VOCAB, reader),
-        "speculative": SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), cost(0.1), chain),
-        "specinfer": SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), cost(0.1), coupled=lossless_by_seed),
+        "speculative": SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), lambda greedy: 0.1, chain),
+        "specinfer": SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), lambda greedy: 0.1, coupled=lossless_by_seed),
     }
 
 

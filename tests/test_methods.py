@@ -8,6 +8,7 @@ from test_ui_theme import contrast
 
 from aded.errors import AdedError
 from aded.methods import METHODS
+from ui.wire import PLACES
 
 GROUNDS = {"colour": "#fbfaf7", "colour_dark": "#14171b"}
 LEAST_DISTANCE = 0.085
@@ -51,3 +52,11 @@ def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
     assert based == {"full": True, "none": False}
     with pytest.raises(AdedError, match="unknown corpus 'half'; known are full, none"):
         METHODS["aded"].make(target, {"corpus": "half"}, 0)
+
+
+@pytest.mark.parametrize(("at", "column"), list(enumerate(GROUNDS)))
+def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and_from_plain_decoding(at, column):
+    colours = [pair[at] for pair in PLACES]
+    places = [oklab(colour) for colour in (*colours, getattr(METHODS["plain"], column))]
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
+    assert min(contrast(colour, GROUNDS[column]) for colour in colours) >= 4.5

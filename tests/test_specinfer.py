@@ -10,7 +10,7 @@ from aded.decode import Decoder, GenerationSettings
 from aded.draft_model import own_parameters, small_model
 from aded.drafters.specinfer import SpecInferDrafter, shape_of
 from aded.errors import AdedError
-from aded.expansion import Sampler, TreeRunner
+from aded.expansion import Sampler, TreeRunner, level_cost
 from aded.lattice import best_shape
 from aded.merging import merge
 from aded.methods import METHODS
@@ -34,7 +34,7 @@ def drafts(target):
 
 
 def drafter(drafts, **options):
-    return SpecInferDrafter([TreeRunner(draft, VOCAB) for draft in drafts], cost(1.0), cost(0.05), **options)
+    return SpecInferDrafter([TreeRunner(draft, VOCAB) for draft in drafts], cost(1.0), lambda greedy: 0.05, **options)
 
 
 def row_alone(model, ids):
@@ -214,7 +214,7 @@ def test_a_branching_is_cut_level_by_level():
 @pytest.mark.parametrize("level", [0.02, 0.1, 0.4])
 def test_chains_have_the_length_of_leviathan_s_formula(rate, level):
     """(1 - a^(g+1)) / ((1 - a)(c g + 1)) at its highest, for one rate at all depths; the longest of those that pay alike."""
-    policy = ShapePolicy(12, 1, cost(1.0), cost(level))
+    policy = ShapePolicy(12, 1, cost(1.0), level)
     policy._tried[:], policy._accepted[:] = 1e9, rate * 1e9
     pays = [(1 - rate ** (g + 1)) / ((1 - rate) * (level * g + 1)) for g in range(13)]
     expected = max(g for g in range(13) if pays[g] >= (1 - ALIKE) * max(pays)) if max(pays) > 1 else 0
@@ -233,7 +233,7 @@ def test_rates_are_learned_from_nodes_that_were_judged():
 
 
 def test_drafts_that_do_not_pay_are_tried_again_now_and_then():
-    policy, plain = ShapePolicy(4, 1, cost(1.0), cost(100.0)), DraftTree.root_only(1)
+    policy, plain = ShapePolicy(4, 1, cost(1.0), 100.0), DraftTree.root_only(1)
     sizes = []
     for _ in range(2 * RETRY + 2):
         shape = policy.shape(100, 8)
@@ -241,3 +241,11 @@ def test_drafts_that_do_not_pay_are_tried_again_now_and_then():
         policy.observe(plain if len(shape.parents) == 1 else DraftTree.chain(1, [2]), [0], 1)
     assert [i for i, size in enumerate(sizes) if size == 2] == [RETRY, 2 * RETRY + 1]
     assert best_shape(policy.rates, 8).values[0] == 1.0
+
+
+def test_what_a_level_costs_is_measured_apart_for_greedy_and_drawn_drafts(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path))
+    draft = tiny_target("llama", 1)
+    first = [level_cost(draft, greedy) for greedy in (True, False)]
+    assert all(seconds > 0 for seconds in first) and first[0] != first[1]
+    assert [level_cost(draft, greedy) for greedy in (True, False)] == first, "kept"

@@ -37,7 +37,7 @@ def draft(target):
 
 
 def drafter(draft, verification="rejection", length=0, target=1.0, level=0.1):
-    return SpeculativeDrafter(ChainPool(draft, VOCAB), cost(target), cost(level), verification, length)
+    return SpeculativeDrafter(ChainPool(draft, VOCAB), cost(target), lambda greedy: level, verification, length)
 
 
 def written_alone(model, prompt, count, settings, key_of_position):
@@ -176,7 +176,7 @@ def test_the_length_follows_what_pays(target, draft):
 def test_decodes_hand_their_runner_on(target, draft):
     pool = ChainPool(draft, VOCAB)
     for _ in range(3):
-        one = SpeculativeDrafter(pool, cost(1.0), cost(0.1))
+        one = SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.1)
         Decoder(target, one, GenerationSettings(max_new_tokens=8, budget=8)).run(PROMPT)
     assert len(pool._free) == 1
 
@@ -235,7 +235,7 @@ def widened(model, size):
 @pytest.mark.parametrize("verification", ["rejection", "coupled"])
 def test_vocabularies_may_be_padded_differently(sizes, verification):
     target, draft = (TargetModel(widened(tiny_model("llama"), size), WordTokenizer()) for size in sizes)
-    made = SpeculativeDrafter(ChainPool(draft, target.vocab_size), cost(1.0), cost(0.1), verification, 3)
+    made = SpeculativeDrafter(ChainPool(draft, target.vocab_size), cost(1.0), lambda greedy: 0.1, verification, 3)
     settings = GenerationSettings(max_new_tokens=12, budget=8, temperature=0.8)
     record = Decoder(target, made, settings).run(PROMPT)
     assert len(record.steps) < 12

@@ -10,6 +10,7 @@ import pytest
 from aded.methods import METHODS
 from ui import link, picker
 from ui.controls import CHOICES, Wording, create_controls
+from ui.words import say
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,8 @@ def changed(first: dict[str, Any]) -> dict[str, Any]:
         **first,
         "prompt": "2 < 3 & “漢” 🙂\n#?=",
         "methods": picked,
-        "temperature": 0.7,
-        "seed": 12,
+        "temperature": "0.7",
+        "seed": "12",
         "search": "greedy",
         "c1": "1.25",
         "feedback": "off",
@@ -49,50 +50,79 @@ def test_a_link_that_was_made_is_read_as_it_was(first: dict[str, Any]):
     text = link.encode(values, first)
     assert all(isinstance(value, str) for value in text.values())
     assert text["methods"] == "aded,rest,suffix"
-    assert link.decode(text, first, CHOICES) == values
+    assert link.decode(text, first, CHOICES) == link.Opened(values)
 
 
 def test_an_examples_prompt_is_named(first: dict[str, Any]):
     name, prompt = list(link.examples().items())[2]
     text = link.encode({**first, "prompt": prompt}, first)
     assert text == {"example": name}
-    assert link.decode(text, first, CHOICES)["prompt"] == prompt
+    assert link.decode(text, first, CHOICES).values["prompt"] == prompt
+
+
+def refusals(asked: object, first: dict[str, Any], foreign: tuple[str, ...] = ()) -> list[str]:
+    """What is said of a link of which nothing can be had."""
+    opened = link.decode(asked, first, CHOICES, foreign)
+    assert opened.values == first
+    return [say(key, **values) for key, values in opened.refused]
+
+
+@pytest.mark.parametrize("asked", [None, [], "text", {"seed": 7, "prompt": ["a"], 3: "x"}])
+def test_what_is_no_link_leaves_the_defaults(asked: object, first: dict[str, Any]):
+    assert refusals(asked, first) == []
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("name", "text", "words"),
     [
-        None,
-        [],
-        "text",
-        {"seed": 7, "prompt": ["a"], 3: "x"},
-        {"temperature": "nan", "seed": "inf", "top_k": "x", "top_p": "", "max_new_tokens": "1e999"},
-        {"preset": "<b>", "search": "rm -rf", "example": "none such"},
-        {"__proto__": "x", "no such setting": "1"},
+        ("temperature", "nan", "Temperature: “nan” is no number. Give one from 0 to 2."),
+        ("temperature", "9", "Temperature: 9 is out of range. Give a number from 0 to 2."),
+        ("temperature", "-1e300", "Temperature: -1e300 is out of range"),
+        ("seed", "1.5", "Seed: 1.5 is no whole number"),
+        ("top_p", "", "Top-p (1: off) is empty"),
+        ("budget", "lots", "Draft budget in nodes: “lots” is no number"),
+        ("search", "rm -rf", "Search: “rm -rf” is none of its values. Choose one in the controls."),
+        ("keep", "yes", "Remember prompts: “yes” is none of its values"),
+        ("preset", "<b>", "Preset: “<b>” is none"),
+        ("example", "none such", "There is no example prompt “none such”. Choose one under “Example prompts”"),
+        ("methods", "foo", "There is no method “foo”. Choose methods under “Methods in the race”."),
+        ("speed", "2", "There is no setting “speed”."),
+        ("__proto__x", "2", None),
     ],
 )
-def test_what_is_no_setting_leaves_the_defaults(asked: object, first: dict[str, Any]):
-    assert link.decode(asked, first, CHOICES) == first
+def test_what_cannot_be_had_is_refused_by_name_with_the_remedy(name: str, text: str, words: str | None, first: dict[str, Any]):
+    said = refusals({name: text, "theme": "dark", "race": "A", "step": "3"}, first)
+    assert words in " ".join(said) if words else said == []
 
 
-def test_numbers_stay_within_their_widgets(first: dict[str, Any]):
-    for name, (least, most) in link.BOUNDS.items():
-        assert link.decode({name: "-1e300"}, first, CHOICES)[name] == least
-        assert link.decode({name: "1e300"}, first, CHOICES)[name] == most
+def test_a_strangers_name_behind_the_question_mark_is_no_fault(first: dict[str, Any]):
+    assert refusals({"utm_source": "x", "__sign": "y"}, first, ("utm_source", "__sign")) == []
+
+
+def test_the_rest_of_a_link_holds(first: dict[str, Any]):
+    opened = link.decode({"methods": "foo,aded,rest", "temperature": "9", "seed": "5", "search": "no"}, first, CHOICES)
+    assert picker.chosen(opened.values["methods"]) == ("aded", "rest")
+    assert (opened.values["seed"], opened.values["temperature"], opened.values["search"]) == ("5", "0", "")
+    assert len(opened.refused) == 3
 
 
 def test_only_methods_race_each_once_and_six_at_most(first: dict[str, Any]):
     asked = {"methods": ",".join(["<img>", "aded", "aded", *METHODS])}
-    chosen = json.loads(link.decode(asked, first, CHOICES)["methods"])["chosen"]
-    assert chosen == list(METHODS)[: picker.MOST]
+    opened = link.decode(asked, first, CHOICES)
+    assert json.loads(opened.values["methods"])["chosen"] == list(METHODS)[: picker.MOST]
+    said = [say(key, **values) for key, values in opened.refused]
+    assert "There is no method “<img>”." in said[0]
+    assert [METHODS[name].label in sentence for name, sentence in zip(list(METHODS)[picker.MOST :], said[1:])] == [True] * 6
 
 
-def test_a_prompt_of_any_length_is_cut(first: dict[str, Any]):
-    assert len(link.decode({"prompt": "x" * 10**6}, first, CHOICES)["prompt"]) == link.LONGEST
+def test_a_prompt_of_any_length_is_cut_and_that_is_said(first: dict[str, Any]):
+    opened = link.decode({"prompt": "x" * 10**6}, first, CHOICES)
+    assert len(opened.values["prompt"]) == link.LONGEST
+    assert [key for key, _ in opened.refused] == ["link.cut"]
 
 
 def test_an_opened_link_fills_every_widget_in_order(controls: Any):
-    values = controls.opened({"seed": "5", "prompt": "mine"})
+    values, refused = controls.opened({"seed": "5", "prompt": "mine"})
     named = dict(zip(controls.widgets, values))
-    assert (named["seed"], named["prompt"], values[-1]) == (5, "mine", None)
+    assert (named["seed"], named["prompt"], values[-1], refused) == ("5", "mine", None, [])
     assert len(values) == len(controls.widgets) + 1

@@ -82,10 +82,6 @@ def test_an_empty_prompt_leaves_the_picture_alone():
         ({"numbers": {**NUMBERS, "max_new_tokens": None}}, "max new tokens is empty or not finite"),
         ({"numbers": {**NUMBERS, "seed": 1.5}}, "seed is 1.5; give a whole number"),
         ({"budget": "many"}, "draft budget is 'many'"),
-        ({"options": {"aded": {"simulations": "lots"}}}, "simulations is 'lots'"),
-        ({"options": {"aded": {"simulations": "1.5"}}}, "give a whole number"),
-        ({"options": {"aded": {"c1": "inf"}}}, "c1 is empty or not finite"),
-        ({"options": {"aded": {"depth": "deep"}}}, "depth is 'deep'"),
     ],
 )
 def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str):
@@ -154,7 +150,7 @@ def test_an_unexpected_error_is_shown_and_ends_the_run():
 
 def test_options_reach_their_own_method_alone_and_empty_ones_none():
     engine = FakeEngine()
-    options = {"aded": {"search": "mcts", "simulations": "150", "c1": " "}}
+    options = {"aded": {"search": "mcts", "simulations": 150, "c1": None, "corpus": ""}}
     updates(form(methods=("plain", "aded", "suffix"), options=options), engine=engine)
     assert engine.asked == [("plain", {}), ("aded", {"search": "mcts", "simulations": 150}), ("suffix", {})]
 
@@ -191,7 +187,7 @@ def remembered(view: str | None) -> list[Any]:
 
 def test_a_drafter_that_keeps_is_the_same_from_prompt_to_prompt_until_it_is_set_otherwise():
     memories: dict[str, Any] = {}
-    engine, keeping = FakeEngine(), {"aded": {"keep": True, "c1": "2"}}
+    engine, keeping = FakeEngine(), {"aded": {"keep": True, "c1": 2}}
     views = [updates(form(options=keeping), memories, engine)[-1].view for _ in range(2)]
     views.append(updates(form(options={"aded": {"keep": True}}), memories, engine)[-1].view)
     plain, first, _, second, _, third = engine.drafters
@@ -221,7 +217,7 @@ def test_a_further_seed_is_another_memory():
 @pytest.mark.parametrize("axis", ABLATIONS)
 def test_an_ablation_races_a_settings_values_with_all_else_as_set(axis: str):
     engine = FakeEngine()
-    options = {"aded": {"successors": "5", axis: ""}}
+    options = {"aded": {"successors": 5, axis: ""}}
     last = updates(form(methods=(), options=options, ablation=axis), engine=engine)[-1]
     assert last.notice.kind == "done"  # type: ignore[union-attr]
     (first, *rest) = engine.asked
@@ -319,7 +315,7 @@ def test_the_tokens_of_all_lanes_are_told():
 
 
 def test_what_a_run_takes_and_gives_can_cross_to_another_process():
-    asked = form(options={"aded": {"c1": "2"}})
+    asked = form(options={"aded": {"c1": 2}})
     assert pickle.loads(pickle.dumps(asked)) == asked
     for update in updates(asked):
         assert pickle.loads(pickle.dumps(update)) == update

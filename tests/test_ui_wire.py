@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from ui_fakes import make_race, make_trace
@@ -11,7 +12,7 @@ from ui_fakes import make_race, make_trace
 from aded import trace
 from aded.errors import AdedError
 from aded.trace import Agreement, Choice, Race, RowChange
-from ui.wire import check_drawable, race_line, whole
+from ui.wire import PLACES, check_drawable, race_line, whole
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}
 
@@ -37,9 +38,16 @@ def test_the_lines_hold_the_whole_record():
 
 def test_lanes_of_one_method_have_colours_of_their_own():
     colours = {"plain": ("#1", "#2"), "aded": ("#3", "#4"), "rest": ("#5", "#6")}
-    lanes = [make_trace(name) for name in ("plain", "aded", "aded", "aded")]
-    head = json.loads(race_line(lanes, colours, "run", "").split("\n")[0])
-    assert [lane["colours"] for lane in head["lanes"]] == [["#1", "#2"], ["#3", "#4"], ["#5", "#6"], None]
+
+    def shown(*methods: str) -> list[Any]:
+        head = json.loads(race_line([make_trace(name) for name in methods], colours, "run", "").split("\n")[0])
+        return [lane["colours"] for lane in head["lanes"]]
+
+    places = [list(pair) for pair in PLACES]
+    assert shown("plain", "aded", "rest") == [["#1", "#2"], ["#3", "#4"], ["#5", "#6"]]
+    assert shown("plain", "aded", "aded", "aded") == [["#1", "#2"], places[0], places[2], places[4]]
+    assert shown("plain", *["aded"] * 5) == [["#1", "#2"], *places]
+    assert len(shown(*["aded"] * 8)) == 8
 
 
 def test_a_line_is_one_line_whatever_the_tokens_are():

@@ -7,8 +7,12 @@ import re
 import pytest
 
 from aded.methods import METHODS
-from ui.controls import Wording, create_controls
-from ui.words import FALLBACK, Refused, say, tables
+from ui import link
+from ui.controls import ADED, CHOICES, GENERATION, Wording, create_controls
+from ui.form import ABLATIONS
+from ui.page import title_of
+from ui.theme import ASSETS
+from ui.words import FALLBACK, Refused, say, say_or, tables, word
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -32,8 +36,23 @@ def test_every_method_of_the_registry_has_an_article_with_its_paper(language: st
 def test_chinese_is_chinese_but_for_names():
     alike = [key for key, entry in tables()["zh"].items() if isinstance(entry, str) and not CHINESE.search(entry)]
     names = {"notice.text", "quoted", "verdict.semicolon", "verdict.sentence", "count.of", "tour.count", "term.puct"}
-    names |= {"compare.change", "compare.own"}
+    names |= {"compare.change", "compare.own", "lane.variant"}
     assert [k for k in alike if k not in names and not re.fullmatch(r"article\.[\w-]+", k)] == []
+
+
+@pytest.mark.parametrize("language", sorted(tables()))
+def test_methods_examples_and_bundled_races_have_words(language: str):
+    for name, method in METHODS.items():
+        assert say(f"about.{name}", language)
+        assert (say(f"article.{name}"), say(f"about.{name}")) == (method.label, method.description)
+    titles = [title_of(file) for file in (ASSETS / "traces").glob("*.json")]
+    for key in [*(f"title.{title}" for title in titles), *(f"example.{name}" for name in link.examples())]:
+        assert say(key) == key.split(".", 1)[1]
+        assert say(key, language)
+    for name in (*ADED, *GENERATION, "budget", *(axis for axis in ABLATIONS)):
+        assert say(f"control.{name}", language)
+    for words in CHOICES.values():
+        assert all(say(f"choice.{word}", language) for word in words if word)
 
 
 def test_a_key_says_its_words_in_a_language_and_the_fallbacks_in_an_unknown_one():
@@ -41,6 +60,14 @@ def test_a_key_says_its_words_in_a_language_and_the_fallbacks_in_an_unknown_one(
     assert say("control.run", "<b>") == say("control.run") == "Run"
     assert say("notice.text", text="{text} \\1") == "{text} \\1"
     assert say("search.count", count=1) == "1 simulation"
+
+
+def test_a_value_can_be_words_of_a_key_which_are_said_in_the_same_language():
+    values = {"label": word("control.temperature"), "value": "9", "least": "0", "most": "2"}
+    assert say("field.range", **values) == "Temperature: 9 is out of range. Give a number from 0 to 2."
+    assert say("field.range", "zh", **values).startswith("温度：9")
+    assert say("quoted", text=word("no.such.key", "as it is")) == "“as it is”"
+    assert (say_or("title.A summary", "x", "zh"), say_or("title.Mine", "Mine", "zh")) == ("摘要", "Mine")
 
 
 def test_a_refusal_can_be_said_in_any_language():
@@ -59,4 +86,7 @@ def test_every_widget_speaks_every_language():
         updates = wording.updates(language)
         assert len(updates) == len(wording.widgets) > 10
     texts = [update.get("label") or update.get("value") for update in wording.updates("zh")]
-    assert all(CHINESE.search(text) or text.startswith("Top-") for text in texts)
+    assert all(CHINESE.search(text) for text in texts)
+    choices = [label for update in wording.updates("zh") for label, _ in update.get("choices", [])]
+    assert len(choices) > 20
+    assert all(CHINESE.search(label) for label in choices)

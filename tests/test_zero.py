@@ -331,7 +331,7 @@ def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero
 
 def test_what_the_engine_refuses_in_a_worker_is_refused_in_its_own_words(on_zero: Any):
     service = on_zero(Engine(), tiny_target("llama"))
-    last = updates(service, form(prompt="w5 w17", options={"aded": {"depth": "900"}}))[-1]
+    last = updates(service, form(prompt="w5 w17", options={"aded": {"depth": 900}}))[-1]
     assert words(last) == "Depth is 900; give a number from 1 to 64."
     assert service.counters.value("aded_refusals_total", {"reason": "asked"}) == 1
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import gradio as gr
@@ -12,10 +12,13 @@ import gradio as gr
 from aded.methods import CORPORA, METHODS
 from ui import link, picker, theme
 from ui.form import ABLATIONS, SWITCHES, Form
-from ui.words import FALLBACK, say
+from ui.numbers import FIELDS, parse
+from ui.words import FALLBACK, Saying, say, say_or
 
 ADED = tuple(name for name in METHODS["aded"].options if name != "matrix")
 """Settings of ADED; which matrix it has is not a visitor's to say."""
+GENERATION = tuple(name for name in FIELDS if name not in ADED and name != "budget")
+"""Numbers that all methods share."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "preset": ("tuned", "paper"),
     "search": ("", "mcts", "best-first", "greedy", "full"),
@@ -23,16 +26,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "corpus": ("", *CORPORA),
 }
 """Settings that are chosen from a list; the empty word stands for the preset's value."""
-
-
-NOTCHES: dict[str, tuple[float, ...]] = {
-    "budget": (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256),
-    "c1": (0, 0.25, 0.5, 1, 1.25, 2, 4, 8, 16, 32, 64),
-    "c2": (1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096, 19652),
-    "depth": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64),
-    "simulations": (6, 9, 12, 18, 24, 36, 50, 72, 100, 150, 250, 500, 1000),
-}
-"""Numbers that have a slider, and the values that it stops at; any other can be typed."""
 
 
 class Wording:
@@ -86,15 +79,16 @@ class Controls:
         """What the visitor asked for: a race of the chosen methods, or of the values of one setting of ADED.
 
         Raises:
-            AdedError: too few or too many methods.
+            Refused: too few or too many methods, or a field that holds no number or one out of its range.
         """
         named = {name: values[widget] for name, widget in self.widgets.items()}
+        named |= {name: parse(name, str(named[name] or "")) for name in FIELDS}
         aded = {name: named[name] for name in ADED}
         return Form(
             prompt=named["prompt"] or "",
             methods=() if ablation else picker.decode(named["methods"]),
             budget=named["budget"] or "auto",
-            numbers={name: named[name] for name in link.BOUNDS},
+            numbers={name: named[name] for name in GENERATION},
             options={"aded": {**aded, "keep": aded["keep"] or None}},
             ablation=values[self.axis] if ablation else None,
         )
@@ -103,10 +97,14 @@ class Controls:
         """The settings as a link names them, from the widgets' values in their order."""
         return link.encode(dict(zip(self.widgets, values)), self.first)
 
-    def opened(self, asked: object) -> list[Any]:
-        """The widgets' values that a link asks for, in their order, and the example whose prompt it is, if any."""
-        values = link.decode(asked, self.first, CHOICES)
-        return [*values.values(), link.example_of(values["prompt"])]
+    def opened(self, asked: object, foreign: Collection[str] = ()) -> tuple[list[Any], list[Saying]]:
+        """The widgets' values that a link asks for, in their order, with the example whose prompt it is, if any.
+
+        Returns:
+            The values, and a sentence for each one of the link's that cannot be had (see ``link.decode``).
+        """
+        opened = link.decode(asked, self.first, CHOICES, foreign)
+        return [*opened.values.values(), link.example_of(opened.values["prompt"])], opened.refused
 
 
 def create_controls(wording: Wording) -> Controls:
@@ -127,9 +125,18 @@ def create_prompt(wording: Wording) -> tuple[gr.Textbox, gr.Dropdown]:
     examples = link.examples()
     first = next(iter(examples))
     prompt = wording.label(gr.Textbox, "control.prompt", value=examples[first], lines=4, max_lines=14, elem_id="ax-prompt")
-    pick = wording.label(gr.Dropdown, "control.examples", choices=list(examples), value=first, elem_id="ax-examples")
+    pick = create_list(wording, "control.examples", {name: f"example.{name}" for name in examples}, elem_id="ax-examples")
     pick.input(lambda name: examples[name], pick, prompt, queue=False, show_progress="hidden", api_visibility="private")
     return prompt, pick
+
+
+def create_list(wording: Wording, key: str, names: Mapping[str, str], **settings: Any) -> gr.Dropdown:
+    """A list of names, the first one chosen; each is shown by the words of its key, or as it is where there are none."""
+
+    def words(language: str) -> dict[str, Any]:
+        return {"label": say(key, language), "choices": [(say_or(own, name, language), name) for name, own in names.items()]}
+
+    return wording.add(gr.Dropdown(value=next(iter(names), None), **settings, **words(FALLBACK)), words)
 
 
 def create_methods() -> gr.HTML:
@@ -140,7 +147,7 @@ def create_run(wording: Wording) -> tuple[gr.Button, gr.Button, gr.HTML]:
     with gr.Row(elem_id="ax-run-row"):
         start = create_button(wording, "control.run", variant="primary", elem_id="ax-run", min_width=0)
         stop = create_button(wording, "control.stop", elem_id="ax-stop", min_width=0, interactive=False)
-    return start, stop, theme.panel("notice", "notice.mountNotice(element, props, watch);")
+    return start, stop, theme.panel("notice", "notice.mountNotice(element, props, watch, true);")
 
 
 def create_button(wording: Wording, key: str, **settings: Any) -> gr.Button:
@@ -148,19 +155,10 @@ def create_button(wording: Wording, key: str, **settings: Any) -> gr.Button:
 
 
 def create_settings(wording: Wording) -> dict[str, Any]:
-    label = wording.label
-    widgets = {
-        "max_new_tokens": label(gr.Number, "control.tokens", value=96, precision=None, elem_id="ax-max-new-tokens"),
-        "budget": create_number("budget", "auto"),
-        "temperature": label(gr.Slider, "control.temperature", maximum=2, value=0, step=0.05, elem_id="ax-temperature"),
-    }
-    with label(gr.Accordion, "control.sampling", open=False):
-        return {
-            **widgets,
-            "top_p": label(gr.Slider, "control.top_p", minimum=0.05, maximum=1, value=1, step=0.05),
-            "top_k": label(gr.Number, "control.top_k", value=0, precision=None),
-            "seed": label(gr.Number, "control.seed", value=0, precision=None),
-        }
+    widgets = {name: create_number(name, value) for name, value in (("max_new_tokens", "96"), ("budget", "auto"))}
+    widgets["temperature"] = create_number("temperature", "0")
+    with wording.label(gr.Accordion, "control.sampling", open=False):
+        return widgets | {name: create_number(name, value) for name, value in (("top_p", "1"), ("top_k", "0"), ("seed", "0"))}
 
 
 def create_aded(wording: Wording) -> dict[str, Any]:
@@ -173,38 +171,32 @@ def create_aded(wording: Wording) -> dict[str, Any]:
 
 
 def create_setting(wording: Wording, name: str) -> Any:
-    """A list where there are words to choose from, a box to tick for what is on or off, else a field for a number."""
+    """A list where there are words to choose from, a field for a number, else a box to tick for what is on or off."""
+    if name in FIELDS:
+        return create_number(name, "")
     settings: dict[str, Any] = {"elem_id": f"ax-{name}", "min_width": 0}
     words = aded_words(name, FALLBACK)
-    if name in NOTCHES:
-        return create_number(name, "")
     if name in CHOICES:
         widget = gr.Dropdown(value=CHOICES[name][0], **settings, **words)
-    elif name == "keep":
-        widget = gr.Checkbox(value=False, **settings, **words)
     else:
-        widget = gr.Textbox(value="", max_lines=1, **settings, **words)
+        widget = gr.Checkbox(value=False, **settings, **words)
     return wording.add(widget, lambda language: aded_words(name, language))
 
 
-def create_number(name: str, nothing: str) -> gr.HTML:
-    """A slider and a field for one number, whose value is text; ``nothing`` stands for the preset's or for the automatic one."""
-    about = json.dumps({"name": name, "notches": NOTCHES[name], "nothing": nothing})
+def create_number(name: str, value: str) -> gr.HTML:
+    """A field for a number, whose value is text, and a slider where it has notches."""
+    about = json.dumps({"name": name, **asdict(FIELDS[name])})
     mount = f"number.mountNumber(element, props, watch, {about});"
-    return theme.panel("number", mount, nothing, elem_id=f"ax-{name}", min_width=0)
+    return theme.panel("number", mount, value, elem_id=f"ax-{name.replace('_', '-')}", min_width=0)
 
 
 def aded_words(name: str, language: str) -> dict[str, Any]:
-    """A setting's label and, in words, its choices or what an empty field stands for."""
-    label, default = say(f"control.{name}", language), say("control.default", language)
-    if name in CHOICES:
-        return {"label": label, "choices": [(_choice(word, language) or default, word) for word in CHOICES[name]]}
-    return {"label": label} if name == "keep" else {"label": label, "placeholder": default}
-
-
-def _choice(word: str, language: str) -> str:
-    """A choice in words; names of searches are the same in every language."""
-    return word if word in CHOICES["search"] else say(f"choice.{word}", language)
+    """A setting's label and, in words, its choices."""
+    label = say(f"control.{name}", language)
+    if name not in CHOICES:
+        return {"label": label}
+    named = [(say(f"choice.{word}" if word else "control.default", language), word) for word in CHOICES[name]]
+    return {"label": label, "choices": named}
 
 
 def create_ablation(wording: Wording) -> tuple[gr.Dropdown, gr.Button]:

@@ -1,4 +1,4 @@
-"""What the visitor asked for, as typed, and the lanes that come of it. Knows the registry of methods, and no Gradio."""
+"""What the visitor asked for, and the lanes that come of it. Knows the registry of methods, and no Gradio."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aded.errors import AdedError
+from ui.numbers import FIELDS
 
-WHOLE = ("max_new_tokens", "top_k", "seed", "simulations", "depth", "successors")
-NUMERIC = ("simulations", "c1", "c2", "depth", "successors")
-"""Options of methods that are typed as text, so that an empty field can stand for the preset's value."""
 SWITCHES = {"on": True, "off": False}
 """Words of a setting that is on or off, where the empty word stands for the preset's value."""
 
@@ -36,17 +34,17 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Form:
-    """What the visitor asked for, as typed.
+    """What the visitor asked for.
 
     Attributes:
-        numbers: of ``GenerationSettings``.
+        budget: most nodes of a draft, or ``auto``; ``numbers``: others of ``GenerationSettings``.
         options: of each method; an empty one stands for its default.
         ablation: a setting of ADED: its values race against plain decoding, in the place of ``methods``.
     """
 
     prompt: str
     methods: Sequence[str]
-    budget: str = "auto"
+    budget: int | str = "auto"
     numbers: Mapping[str, float | None] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ablation: str | None = None
@@ -57,28 +55,19 @@ class Form:
         Raises:
             AdedError: a field is empty or not a number.
         """
-        values = {name: _number(name, value, whole=name in WHOLE) for name, value in self.numbers.items()}
+        values = {name: _number(name, value, whole=FIELDS[name].whole) for name, value in self.numbers.items()}
         return {**values, "budget": _budget(self.budget)}
 
     def entrants(self) -> list[Entrant]:
-        """The lanes, in their order.
-
-        Raises:
-            AdedError: an option that must be a number is none.
-        """
+        """The lanes, in their order."""
         if self.ablation is None:
             return [Entrant(method, self.method_options(method)) for method in self.methods]
         return [Entrant("plain"), *_variants(self.ablation, self.method_options("aded"))]
 
     def method_options(self, method: str) -> dict[str, Any]:
-        """The options that were set for a method.
-
-        Raises:
-            AdedError: one that must be a number is none.
-        """
-        options = self.options.get(method, {}).items()
-        given = {name: value for name, value in options if value is not None and str(value).strip()}
-        return {name: _parsed(name, value) for name, value in given.items()}
+        """The options that were set for a method."""
+        given = {name: value for name, value in self.options.get(method, {}).items() if value not in (None, "")}
+        return {name: SWITCHES.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
 
 
 def _variants(axis: str, options: Mapping[str, Any]) -> list[Entrant]:
@@ -99,25 +88,11 @@ def _number(name: str, value: float | None, whole: bool) -> float | int:
     return int(value) if whole else float(value)
 
 
-def _parsed(name: str, value: Any) -> Any:
-    if name in NUMERIC:
-        return _typed_number(name, value)
-    return SWITCHES.get(value, value) if isinstance(value, str) else value
-
-
-def _typed_number(name: str, text: str | float) -> float | int:
-    try:
-        value = float(text)
-    except ValueError:
-        raise AdedError(f"{name} is '{text}'; give a number or leave it empty") from None
-    return _number(name, value, whole=name in WHOLE)
-
-
-def _budget(text: str) -> int | str:
-    word = text.strip().lower()
+def _budget(asked: int | str) -> int | str:
+    word = str(asked).strip().lower()
     if word in ("", "auto"):
         return "auto"
     try:
         return int(word)
     except ValueError:
-        raise AdedError(f"draft budget is '{text}'; give 'auto' or a number of nodes") from None
+        raise AdedError(f"draft budget is '{asked}'; give 'auto' or a number of nodes") from None

@@ -1,27 +1,40 @@
-"""Links into the page: which settings one may hold, and the widgets' values that it asks for. All of it is a stranger's text."""
+"""Links into the page: which settings one may hold, the widgets' values that it asks for, and what of it cannot be had.
+
+All of it is a stranger's text.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from aded.methods import METHODS
 from ui import picker
+from ui.numbers import FIELDS, parse
 from ui.theme import ASSETS
+from ui.words import Refused, Saying, word
 
 LONGEST = 20_000
 """Characters of a value that are read at most."""
+SHOWN = 60
+"""Characters of a value that are said again."""
+VIEW = ("race", "run", "file", "lane", "step", "node", "pair", "theme", "lang", "hide")
+"""Names that are the browser's to read."""
 
-BOUNDS: dict[str, tuple[float, float]] = {
-    "max_new_tokens": (1, 100_000),
-    "temperature": (0, 2),
-    "top_p": (0.05, 1),
-    "top_k": (0, 1_000_000),
-    "seed": (0, 2**63 - 1),
-}
-"""Least and greatest value of each numeric widget."""
+
+@dataclass
+class Opened:
+    """What a link asks of the controls.
+
+    Attributes:
+        values: one for every setting: the link's where it can be had, else the default.
+        refused: a sentence for each value that cannot.
+    """
+
+    values: dict[str, Any]
+    refused: list[Saying] = field(default_factory=list)
 
 
 def examples() -> dict[str, str]:
@@ -38,7 +51,7 @@ def encode(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     """The settings of a link: those that are not as they were at first, as text."""
     values, defaults = _named(values), _named(defaults)
     changed = {name: value for name, value in values.items() if value is not None and value != defaults[name]}
-    link = {name: _number_text(value) if isinstance(value, (int, float)) else str(value) for name, value in changed.items()}
+    link = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in changed.items()}
     if example := example_of(link.get("prompt", "")):
         link = {**{k: v for k, v in link.items() if k != "prompt"}, "example": example}
     return link
@@ -49,42 +62,73 @@ def _named(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "methods": ",".join(picker.chosen(values["methods"]))}
 
 
-def decode(link: object, defaults: Mapping[str, Any], choices: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """A value for every setting: the link's where it is one, else the default.
+def decode(
+    link: object, defaults: Mapping[str, Any], choices: Mapping[str, Sequence[str]], foreign: Collection[str] = ()
+) -> Opened:
+    """What a link asks for.
 
     Args:
         link: what a browser sent: name to text, if it is honest.
         choices: the words that a setting may have, for those that are chosen from a list.
+        foreign: names that may be somebody else's, as those behind the address's question mark.
     """
-    texts = {k: v[:LONGEST] for k, v in link.items() if isinstance(v, str)} if isinstance(link, Mapping) else {}
-    if (prompt := examples().get(texts.get("example", ""))) is not None:
-        texts["prompt"] = prompt
-    return {name: _value(name, texts[name], default, choices) if name in texts else default for name, default in defaults.items()}
+    texts = {k: v for k, v in link.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(link, Mapping) else {}
+    opened = Opened(dict(defaults))
+    for name in ("example", *(known for known in defaults if known in texts)):
+        try:
+            opened.values |= _read(name, texts.get(name, ""), defaults, choices, opened.refused)
+        except Refused as refusal:
+            opened.refused += refusal.sayings
+    known = {"example", *defaults, *VIEW, *foreign}
+    opened.refused += [("link.name", {"value": cut(name)}) for name in texts if name not in known and not name.startswith("__")]
+    return opened
 
 
-def _value(name: str, text: str, default: Any, choices: Mapping[str, tuple[str, ...]]) -> Any:
+def _read(
+    name: str, text: str, defaults: Mapping[str, Any], choices: Mapping[str, Sequence[str]], refused: list[Saying]
+) -> dict[str, Any]:
+    """The values that one entry of a link sets; what of it can be had goes in, and what cannot is added to ``refused``.
+
+    Raises:
+        Refused: nothing of it can be had.
+    """
+    if name == "example":
+        return _example(text)
     if name == "methods":
-        names = text.split(",")
-        return picker.encode([method for method in METHODS if method in names][: picker.MOST])
-    if name in BOUNDS:
-        return _number(text, default, *BOUNDS[name])
-    if name in choices:
-        return text if text in choices[name] else default
-    if isinstance(default, bool):
-        return text == "1"
-    return text
+        return _methods(text, refused)
+    if name in FIELDS:
+        parse(name, text)
+        return {name: text}
+    if name in choices or isinstance(defaults[name], bool):
+        return {name: _choice(name, text, choices.get(name))}
+    if len(text) > LONGEST:
+        refused.append(("link.cut", {"label": word(f"control.{name}"), "most": LONGEST}))
+    return {name: text[:LONGEST]}
 
 
-def _number(text: str, default: float, least: float, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return default
-    if not math.isfinite(value):
-        return default
-    value = min(max(value, least), most)
-    return int(value) if value == int(value) else value
+def _example(name: str) -> dict[str, Any]:
+    prompt = examples().get(name)
+    if name and prompt is None:
+        raise Refused("link.example", value=cut(name), list=word("control.examples"))
+    return {} if prompt is None else {"prompt": prompt}
 
 
-def _number_text(value: float) -> str:
-    return str(int(value)) if value == int(value) else str(value)
+def _choice(name: str, text: str, words: Sequence[str] | None) -> str | bool:
+    """One of the words, or, where there are none, whether a box is ticked."""
+    if text not in (words or ("0", "1")):
+        raise Refused("link.choice", label=word(f"control.{name}"), value=cut(text))
+    return text if words else text == "1"
+
+
+def _methods(text: str, refused: list[Saying]) -> dict[str, Any]:
+    names = list(dict.fromkeys(text[:LONGEST].split(",")))
+    known = [method for method in METHODS if method in names]
+    refused += [("link.method", {"value": cut(name), "list": word("picker.title")}) for name in names if name not in METHODS]
+    for name in known[picker.MOST :]:
+        refused.append(("link.most", {"most": picker.MOST, "value": word(f"article.{name}", METHODS[name].label)}))
+    return {"methods": picker.encode(known[: picker.MOST])} if known else {}
+
+
+def cut(text: str) -> str:
+    """A stranger's text, no longer than can be said again."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

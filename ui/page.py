@@ -14,15 +14,17 @@ import gradio as gr
 from aded import trace
 from aded.errors import AdedError
 from aded.methods import METHODS
+from aded.trace import TraceError
 from ui import picker, theme
 from ui.blocks import Page
-from ui.controls import Controls, Wording, create_controls
-from ui.run import Notice, Update, failed
+from ui.controls import Controls, Wording, create_controls, create_list
+from ui.link import cut
+from ui.run import Notice, Update, failed, refusal
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
 from ui.wire import Colours, check_drawable, whole
-from ui.words import Refused
+from ui.words import Refused, Saying, word
 
 COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -72,16 +74,15 @@ def key_of(request: gr.Request) -> str:
 
 
 def create_recorded(recorded: dict[str, str], wording: Wording) -> tuple[gr.Dropdown, gr.UploadButton]:
-    names = list(recorded)
-    choice = wording.label(
-        gr.Dropdown, "control.recorded", choices=names, value=names[0] if names else None, elem_id="ax-recorded"
-    )
+    choice = create_list(wording, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
     upload = wording.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
     return choice, upload
 
 
 def create_view(recorded: dict[str, str]) -> gr.HTML:
-    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, window.AdedExplorer.standalone.standalone);"
+    script = "window.AdedExplorer"
+    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
+    mount += f" {script}.upload.guardUploads({LARGEST_TRACE});"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
 
@@ -194,11 +195,19 @@ def connect_recorded(
             race = trace.load(path)
             check_drawable(race)
             return [whole(race, COLOURS, "file", Path(path).name), encode(NOTHING)]
-        except AdedError as error:
-            return [gr.skip(), encode(Notice("error", [("notice.text", {"text": f"{Path(path).name}: {error}"})]))]
+        except TraceError as error:
+            return [gr.skip(), encode(unreadable(Path(path).name, error))]
+        except Refused as error:
+            return [gr.skip(), encode(refusal(error))]
 
     choice.input(show, choice, [view, notice], **QUIET)
     upload.upload(open_file, upload, [view, notice], **QUIET)
+
+
+def unreadable(name: str, error: TraceError) -> Notice:
+    """What is wrong with a file, and what to open instead."""
+    place: list[Saying] = [("file.where", {"where": cut(error.where)})] if error.where else []
+    return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
 
 
 def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
@@ -208,17 +217,31 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
     def follow(*values: Any) -> Any:
         """Rows that the server has sent leave the choice to the browser, which is going to tell it: until then the link stays."""
         told = dict(zip(controls.widgets, values))["methods"]
-        return gr.skip() if picker.undecided(told) else json.dumps(controls.link(values))
+        return gr.skip() if picker.undecided(told) else json.dumps({"settings": controls.link(values)})
 
     def open_link(event: gr.EventData) -> list[Any]:
+        """A page that is open already (``again``) goes back to a link that it has made itself."""
         asked = sent(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
+        values, refused = controls.opened(asked, foreign(event))
+        shown: list[Any] = [gr.skip(), gr.skip()]
+        told = NOTHING if sent(event, "again") else Notice("info", [("notice.link", {})])
         if isinstance(title, str) and title in recorded:
-            return [*controls.opened(asked), title, recorded[title], encode(NOTHING)]
-        return [*controls.opened(asked), gr.skip(), gr.skip(), encode(Notice("info", [("notice.link", {})]))]
+            shown, told = [title, recorded[title]], NOTHING
+        elif isinstance(title, str):
+            refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
+        note = json.dumps({"settings": controls.link(values[: len(widgets)]), "refused": refused})
+        return [*values, *shown, encode(told), note]
 
+    outputs = [*widgets, controls.examples, choice, view, controls.notice, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
-    header.submit(open_link, None, [*widgets, controls.examples, choice, view, controls.notice], queue=False, **QUIET)
+    header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
+
+
+def foreign(event: gr.EventData) -> list[str]:
+    """Names of an address that may be somebody else's."""
+    names = sent(event, "foreign")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def connect_language(header: gr.HTML, wording: Wording) -> None:

@@ -18,10 +18,24 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "bus", "memory", "panels", "record", "recorded", "verdict", "search", "history", "searching", "charts"),
-    *("agreement", "tree", "pairs", "pairgraph", "heat", "apart", "matrix", "node", "tables", "picker", "refused"),
-    *("lanes", "times", "strip", "mask", "slots", "player", "guess", "step", "keys", "csv", "save", "link", "number", "sheet"),
-    *("keysheet", "glossary", "tour", "learn", "header", "notice", "figures", "main", "paying", "payingchart"),
+    *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record", "slots", "csv"),
+    *("verdict", "search", "history", "searching", "charts"),
+    *("agreement", "treegrid", "tree", "pairs", "pairgraph", "heat", "apart", "matrix", "node", "tables", "picker", "refused"),
+    *("lanes", "times", "strip", "mask", "places", "player", "guess", "step", "keys", "save", "link", "number", "sheet"),
+    *(
+        "keysheet",
+        "glossary",
+        "tour",
+        "learn",
+        "linknote",
+        "upload",
+        "header",
+        "notice",
+        "figures",
+        "main",
+        "paying",
+        "payingchart",
+    ),
     *("compare", "successive", "experiment", "standalone", "site"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""

@@ -12,13 +12,20 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aded.errors import AdedError
-from aded.trace import Race, Step, Trace, to_json
+from aded.trace import Race, Step, Trace, TraceError, to_json
 from ui.layout import layout
 
 Colours = dict[str, tuple[str, str]]
 """Method name to its colour on paper and its colour in the dark."""
 
+PLACES = [
+    ("#1c0262", "#eeecff"),
+    ("#400285", "#dbc9fe"),
+    ("#671898", "#d89cff"),
+    ("#902ea1", "#cf77de"),
+    ("#b942a5", "#bf59b3"),
+]
+"""Colours of lanes of one method, on paper and in the dark: one hue from end to end, and no method's own."""
 ONE = 1 + 1e-3
 """The greatest probability, with what rounding may add."""
 
@@ -46,9 +53,14 @@ def race_line(
 
 
 def _lane_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:
-    """Each lane's colour: its method's own; a further lane of the same method takes that of a method that does not race."""
-    spare = iter([colour for name, colour in colours.items() if name not in methods])
-    return [colours.get(name) if name not in methods[:i] else next(spare, None) for i, name in enumerate(methods)]
+    """Each lane's colour: its method's own; lanes of one method, as in an ablation, take those of their places."""
+    return [_of_place(name, methods, i) if methods.count(name) > 1 else colours.get(name) for i, name in enumerate(methods)]
+
+
+def _of_place(method: str, methods: Sequence[str], index: int) -> tuple[str, str]:
+    """The places of a method's lanes stand as far apart in the row of colours as it allows."""
+    place, count = list(methods[:index]).count(method), list(methods).count(method)
+    return PLACES[round(place * (len(PLACES) - 1) / (count - 1)) if count <= len(PLACES) else place % len(PLACES)]
 
 
 def step_line(lane: int, step: Step) -> str:
@@ -71,14 +83,16 @@ def check_drawable(race: Race) -> None:
     """What the page relies on beyond what ``aded.trace`` checks, for a file that somebody else wrote.
 
     Raises:
-        AdedError: a step refers to nodes that are not there, lists that belong together differ in length, or a
+        TraceError: a step refers to nodes that are not there, lists that belong together differ in length, or a
             probability is none.
     """
     if not race.lanes:
-        raise AdedError("the race has no lanes; record it again")
-    for step in (step for trace in race.lanes for step in trace.steps):
-        if problem := _problem(step):
-            raise AdedError(f"damaged trace: step {step.index}: {problem}; record it again")
+        raise TraceError("damaged", "the race has no lanes; record it again", "race.lanes")
+    for lane, trace in enumerate(race.lanes):
+        for number, step in enumerate(trace.steps):
+            if problem := _problem(step):
+                where = f"race.lanes[{lane}].steps[{number}]"
+                raise TraceError("damaged", f"damaged trace: {where}: {problem}; record it again", where)
 
 
 def _problem(step: Step) -> str | None:

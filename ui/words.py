@@ -31,7 +31,27 @@ def say(key: str, language: str = FALLBACK, **values: Any) -> str:
     if isinstance(found, dict):
         count = values.get("count")
         found = found.get(str(count)) or (found.get("one") if count == 1 else None) or found["other"]
-    return re.sub(r"\{(\w+)\}", lambda name: str(values.get(name[1], name[0])), found)
+    return re.sub(r"\{(\w+)\}", lambda name: _said(values.get(name[1], name[0]), language), found)
+
+
+def word(key: str, otherwise: str | None = None) -> dict[str, str]:
+    """A value of a sentence that is itself said in the visitor's language: the words of a key.
+
+    Args:
+        otherwise: what is said where nobody has words for the key.
+    """
+    return {"say": key} if otherwise is None else {"say": key, "otherwise": otherwise}
+
+
+def _said(value: Any, language: str) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return say_or(value["say"], str(value.get("otherwise", value["say"])), language)
+
+
+def say_or(key: str, otherwise: str, language: str = FALLBACK) -> str:
+    """The words of a key, or ``otherwise`` where no language has any."""
+    return say(key, language) if key in tables()[FALLBACK] else otherwise
 
 
 class Refused(AdedError):

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from aded import search
+from aded import limits, search
 from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, MatrixRow, MatrixSize, Outcome
 from aded.errors import AdedError
 from aded.overlay import TOLD, Overlay, within
@@ -62,13 +62,7 @@ class AdedOptions:
     def __post_init__(self) -> None:
         _one_of("preset", self.preset, get_args(Preset))
         _one_of("search", self.search, get_args(Search))
-        for name, low, high in (
-            ("c1", 0, 1e6),
-            ("c2", 1e-3, 1e6),
-            ("depth", 1, 64),
-            ("simulations", 0, 10_000),
-            ("successors", 1, 64),
-        ):
+        for name, (low, high) in limits.ADED.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise AdedError(f"{name} is {value!r}; give a number from {low} to {high}")

@@ -11,7 +11,7 @@ from aded.errors import AdedError
 from aded.expansion import Sampler, TreeRunner, beam_nodes
 from aded.lattice import Shape
 from aded.merging import merge
-from aded.shaping import Cost, ShapePolicy
+from aded.shaping import Cost, LevelCost, ShapePolicy
 from aded.tree import DraftTree
 from aded.verify import SamplingSettings
 
@@ -25,7 +25,7 @@ class SpecInferDrafter(Drafter):
 
     Args:
         runners: the draft models, one or more.
-        target, level: seconds of a pass of the target and of all draft models, see ``ShapePolicy``.
+        target, level: what a pass of the target and a level of all drafts cost, see ``aded.shaping``.
         coupled: draw with the target's random numbers and judge by one draw a node (see ``SpeculativeDrafter``); else rejection
             by multi-step speculative sampling.
         replacement: children are drawn independently, as published; else each from what the ones before it left.
@@ -40,23 +40,23 @@ class SpecInferDrafter(Drafter):
         self,
         runners: Sequence[TreeRunner],
         target: Cost,
-        level: Cost,
+        level: LevelCost,
         coupled: bool = False,
         replacement: bool = False,
         branching: Sequence[int] = (),
     ) -> None:
         if len(branching) > 16 or any(not 1 <= children <= 64 for children in branching):
             raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
-        self._runners, self._costs = list(runners), (target, level)
+        self._runners, self._target, self._level = list(runners), target, level
         self.coupled, self.replacement, self.branching = coupled, replacement, tuple(branching)
         self._sampler = Sampler(SamplingSettings(), coupled, replacement)
-        self._policy = ShapePolicy(DEPTH, RANKS, *self._costs)
+        self._policy = self._new_policy()
 
     def follow(self, settings: SamplingSettings) -> None:
         self._sampler = Sampler(settings, self.coupled, self.replacement)
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._policy = ShapePolicy(DEPTH, RANKS, *self._costs)
+        self._policy = self._new_policy()
         for runner in self._runners:
             runner.start(prompt)
 
@@ -93,6 +93,9 @@ class SpecInferDrafter(Drafter):
             "replacement": self.replacement,
             "branching": list(self.branching) or "what pays",
         }
+
+    def _new_policy(self) -> ShapePolicy:
+        return ShapePolicy(DEPTH, RANKS, self._target, self._level(self._sampler.settings.greedy))
 
     @property
     def _by_certainty(self) -> bool:

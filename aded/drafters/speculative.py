@@ -12,7 +12,7 @@ from aded.drafters.base import Context, Drafter, Explanation, Outcome
 from aded.errors import AdedError
 from aded.noise import key_of, signed
 from aded.rejection import draft_key
-from aded.shaping import Cost, ShapePolicy
+from aded.shaping import Cost, LevelCost, ShapePolicy
 from aded.tree import DraftTree, Drawn
 from aded.verify import SamplingSettings
 
@@ -25,7 +25,7 @@ class SpeculativeDrafter(Drafter):
 
     Args:
         pool: the draft model.
-        target, level: seconds of a pass of the target and of the draft model, see ``ShapePolicy``.
+        target, level: what a pass of the target and a token of the draft cost, see ``aded.shaping``.
         verification: *rejection*, as published: the draft is drawn on its own and judged by the distributions that it was drawn
             from. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): it is drawn with the random numbers that the target
             is going to use and judged by one draw a node, so that the text is that of plain decoding with the same seed.
@@ -39,7 +39,7 @@ class SpeculativeDrafter(Drafter):
         self,
         pool: ChainPool,
         target: Cost,
-        level: Cost,
+        level: LevelCost,
         verification: VerificationKind = "rejection",
         draft_length: int = 0,
     ) -> None:
@@ -47,7 +47,7 @@ class SpeculativeDrafter(Drafter):
         if not 0 <= draft_length <= LENGTHS[-1] or draft_length != int(draft_length):
             raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for what pays")
         self.verification, self.draft_length = verification, int(draft_length)
-        self._pool, self._costs = pool, (target, level)
+        self._pool, self._target, self._level = pool, target, level
         self._runner: ChainRunner | None = None
         self._settings = SamplingSettings()
         self._policy = self._new_policy()
@@ -103,7 +103,9 @@ class SpeculativeDrafter(Drafter):
         return self._runner
 
     def _new_policy(self) -> ShapePolicy:
-        return ShapePolicy(self.draft_length or LENGTHS[-1], 1, *(() if self.draft_length else self._costs))
+        if self.draft_length:
+            return ShapePolicy(self.draft_length, 1)
+        return ShapePolicy(LENGTHS[-1], 1, self._target, self._level(self._settings.greedy))
 
     def _length(self, context: Context, budget: int) -> int:
         room = min(budget, self._pool.draft.context_limit - len(context.tokens))

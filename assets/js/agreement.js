@@ -1,7 +1,8 @@
 // How near the matrix is to the model at each step's root: a curve over the run for each of its parts, and a table.
 
-import { PLOT_CONFIG, lineKey, lineLayout } from "./charts.js";
+import { PLOT_CONFIG, lineKey, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, setText, small } from "./dom.js";
+import { offer } from "./offers.js";
 import { language, say } from "./words.js";
 
 const WINDOW = 8; // steps that a point of the curve is the mean of
@@ -50,9 +51,16 @@ export function createAgreement(part, changed) {
     setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
     Plotly.react(part("agreement"), traces(lane.steps, measure), lineLayout(part("agreement"), axes(lane.steps.length), index + 1), PLOT_CONFIG);
     part("agreement-now").replaceChildren(...nowRows(lane.steps, index, measure));
+    const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(part("agreement"))];
+    offer("agreement", { group: "matrix", title: "save.agreement", place: () => part("agreement"), picture, table: () => agreementTable(lane.steps) });
     part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(lane.steps, index, measure) : []));
   }
   return { render };
+}
+
+function agreementTable(steps) {
+  const rows = steps.flatMap((step) => step.agreement.map((found) => [step.index + 1, found.who, ...MEASURES.map((measure) => found[measure]), String(found.unseen)]));
+  return [["step", "part", ...MEASURES, "unseen"], ...rows];
 }
 
 export function partKey([who, { dash, colour }]) {

@@ -1,7 +1,8 @@
 // Base and overlay apart: which part of a row was shipped and which was learned, and how large both are over the run.
 
-import { PLOT_CONFIG, lineLayout } from "./charts.js";
+import { PLOT_CONFIG, lineLayout, plotted } from "./charts.js";
 import { bytes, count, cssToken, el, setText, small, visible } from "./dom.js";
+import { offer } from "./offers.js";
 import { pairText } from "./pairgraph.js";
 import { successors } from "./pairs.js";
 import { say } from "./words.js";
@@ -13,6 +14,12 @@ export function renderApart(part, known) {
   part("apart-table").hidden = !parts.length;
   setText(part("apart-key"), parts.length ? apartSentence(known, parts) : say("apart.unknown"));
   part("apart-rows").replaceChildren(...parts.slice(0, SHOWN).map((one) => apartRow(one, Math.max(0.01, parts[0].weight))));
+  const picture = () => [part("apart-key"), part("apart-table")];
+  offer("apart", { group: "matrix", title: "apart.title", place: () => part("apart-table"), picture, table: () => apartTable(known, parts) });
+}
+
+function apartTable({ row }, parts) {
+  return [["pair", "token", "text", "base", "learned"], ...parts.map(({ token, text, weight, learned }) => [row.key_texts.join(""), token, text, weight - learned, learned])];
 }
 
 // How much of the row's probability was learned.
@@ -41,6 +48,12 @@ export function renderSizes(part, Plotly, steps, index) {
   setText(part("sizes-sentence"), sizes[index] ? sizesSentence(sizes[index]) : "");
   part("sizes-rows").replaceChildren(...(part("sizes-every").open ? sizes.flatMap((size, i) => (size ? [sizeRow(size, i, index)] : [])) : []));
   if (Plotly) drawSizes(Plotly, part("sizes-chart"), sizes, index);
+  offer("sizes", { group: "matrix", title: "save.sizes", place: () => part("sizes"), picture: () => [part("sizes-sentence"), plotted(part("sizes-chart"))], table: () => sizesTable(sizes) });
+}
+
+function sizesTable(sizes) {
+  const names = ["overlay_rows", "overlay_bytes", "base_rows", "base_bytes"];
+  return [["step", ...names], ...sizes.map((size, i) => [i + 1, ...names.map((name) => size && size[name])])];
 }
 
 export function sizesSentence({ base_rows, base_bytes, overlay_rows, overlay_bytes }) {

@@ -1,6 +1,8 @@
 // Plotly, fetched from this server when first needed, and the one line chart of the race.
 
+import { curveTable } from "./csv.js";
 import { cssToken, svg } from "./dom.js";
+import { offer } from "./offers.js";
 import { duration } from "./record.js";
 import { say } from "./words.js";
 
@@ -26,8 +28,14 @@ export function laneColour(lane, dark) {
   return lane.colours ? lane.colours[dark ? 1 : 0] : cssToken("--ax-muted");
 }
 
+// A box that Plotly has drawn into, or null.
+export function plotted(box) {
+  return box.data ? box : null;
+}
+
 // Tokens over time, one line a lane on its own clock, with a line where the clock of the replay stands.
-export function drawRaceChart(Plotly, box, state, dark) {
+export function drawRaceChart(Plotly, part, state, dark) {
+  const box = part("chart");
   const { lanes } = state.race;
   const most = Math.max(1, ...lanes.map((lane) => lane.counts[lane.counts.length - 1] || 0));
   const end = duration(state.race) || 1;
@@ -41,6 +49,7 @@ export function drawRaceChart(Plotly, box, state, dark) {
   }));
   const axes = { x: { range: [0, end * 1.02], nticks: 5, title: say("axis.seconds") }, y: { range: [0, most * 1.12], nticks: 5 } };
   Plotly.react(box, data, lineLayout(box, axes, state.time), PLOT_CONFIG);
+  offer("race", { group: "race", title: "chart.title", place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });
 }
 
 // The layout of a line chart that fills its box: two axes, and an upright line at `now`.

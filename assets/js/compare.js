@@ -2,7 +2,8 @@
 
 import { el, fixed, number, rate, setText, visible } from "./dom.js";
 import { figures, plainLane } from "./record.js";
-import { say } from "./words.js";
+import { choice, laneLabel } from "./recorded.js";
+import { say, sayOr } from "./words.js";
 
 // What of a finished race is kept to be compared with.
 export function summary(race) {
@@ -11,7 +12,8 @@ export function summary(race) {
   const { prompt, settings } = race.lanes[0].header;
   const lanes = race.lanes.map((lane) => {
     const { tokens, rate: speed, perPass } = figures(lane, lane.steps.length);
-    return { label: lane.label, own: lane.header.method_settings, tokens, rate: speed, perPass, ratio: base ? speed / base : null };
+    const { method, label } = lane.header;
+    return { method, label, own: lane.header.method_settings, tokens, rate: speed, perPass, ratio: base ? speed / base : null };
   });
   return { prompt, settings, lanes };
 }
@@ -19,9 +21,9 @@ export function summary(race) {
 // Settings that differ: {label of the lane or null, name, before, after}; a lane that is in one run alone has none.
 export function changes(before, now) {
   const common = differing(before.settings, now.settings).map((change) => ({ label: null, ...change }));
-  const own = now.lanes.flatMap(({ label, own: settings }) => {
-    const old = before.lanes.find((lane) => lane.label === label);
-    return old ? differing(old.own, settings).map((change) => ({ label, ...change })) : [];
+  const own = now.lanes.flatMap((lane) => {
+    const old = before.lanes.find(({ label }) => label === lane.label);
+    return old ? differing(old.own, lane.own).map((change) => ({ label: laneLabel(lane), ...change })) : [];
   });
   return [...common, ...own.filter(({ name }) => !common.some((change) => change.name === name))];
 }
@@ -35,9 +37,22 @@ function text(value) {
   return value === undefined || value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
+const SAME = { base_matrix: "corpus" }; // settings that are another one's doing
+const WORDS = { true: "on", false: "off" };
+
+// A setting by its label on the page, and a value of it in words.
+function settingName(name) {
+  return sayOr(`control.${SAME[name] ?? name}`, name.replaceAll("_", " "));
+}
+
+function settingValue(name, value) {
+  if (name === "simulations" && value === "0") return choice("automatic");
+  return visible(choice(WORDS[value] ?? value), 30);
+}
+
 export function changesSentence(before, now) {
   const words = changes(before, now).map(({ label, name, before: old, after }) => {
-    const values = { name: name.replaceAll("_", " "), label, before: visible(old, 30), after: visible(after, 30) };
+    const values = { name: settingName(name), label, before: settingValue(name, old), after: settingValue(name, after) };
     return say(label ? "compare.own" : "compare.change", values);
   });
   if (labels(before) !== labels(now)) words.unshift(say("compare.lanes"));
@@ -60,7 +75,7 @@ export function renderCompare(part, before, now) {
 function rows(before, now) {
   const all = [...new Set([...now.lanes, ...before.lanes].map((lane) => lane.label))];
   const of = (run, label) => run.lanes.find((lane) => lane.label === label);
-  return all.map((label) => compareRow(label, of(before, label), of(now, label)));
+  return all.map((label) => [of(before, label), of(now, label)]).map(([old, fresh]) => compareRow(laneLabel(fresh || old), old, fresh));
 }
 
 function compareRow(label, old, now) {

@@ -51,15 +51,54 @@ export function rowsTable({ lanes }) {
   return [head, ...rows];
 }
 
+// How many tokens each lane had written at the end of each of its steps.
+export function curveTable({ lanes }) {
+  const rows = lanes.flatMap((lane, i) => lane.ends.map((seconds, k) => [laneName(lanes, i), k + 1, seconds, lane.counts[k]]));
+  return [["method", "step", "seconds", "tokens"], ...rows];
+}
+
+// The verification walk, with the most probable of what else the target held possible at each node.
+export function walkTable({ tree, choices }) {
+  const others = Math.max(0, ...choices.map((choice) => choice.top_tokens.length));
+  const head = ["place", "node", "after", "token", "text", "probability", "rank", "draw", "drafted"];
+  for (let k = 1; k <= others; k++) head.push(`top_${k}_token`, `top_${k}_text`, `top_${k}_probability`);
+  const rows = choices.map((choice, i) => {
+    const { node, token, text, probability, rank, draw, drafted, top_tokens: tokens } = choice;
+    const top = tokens.flatMap((other, k) => [other, choice.top_texts[k], choice.top_probabilities[k]]);
+    return [i + 1, node, tree.texts[node], token, text, probability, rank, draw, String(Boolean(drafted)), ...top];
+  });
+  return [head, ...rows];
+}
+
+// What each node attends to beside the text: itself and its ancestors, the farthest first.
+export function maskTable({ tree }) {
+  const sees = [];
+  tree.parents.forEach((parent, node) => sees.push([...(parent < 0 ? [] : sees[parent]), node]));
+  return [["node", "token", "text", "sees"], ...sees.map((nodes, node) => [node, tree.tokens[node], tree.texts[node], nodes.join(" ")])];
+}
+
+// Two runs side by side; a lane that is in one alone has nothing of the other.
+export function compareTable(before, now) {
+  const names = ["tokens", "tokens_per_second", "times_plain", "tokens_per_step"];
+  const numbers = (lane) => (lane ? [lane.tokens, lane.rate, lane.ratio, lane.perPass] : names.map(() => null));
+  const labels = [...new Set([...now.lanes, ...before.lanes].map((lane) => lane.label))];
+  const rows = labels.map((label) => [label, ...[before, now].flatMap((run) => numbers(run.lanes.find((lane) => lane.label === label)))]);
+  return [["lane", ...["before", "now"].flatMap((run) => names.map((name) => `${run}_${name}`))], ...rows];
+}
+
+// A step's nodes; of one that the target has not judged, on screen, nothing that it says.
 export function nodesTable(step) {
   const { tree } = step;
   const columns = ["prior", "visits", "value", "score"];
   const head = ["node", "parent", "token", "text", "verdict", "reason", ...columns, "target_probability", "target_rank", "slot", "slot_after"];
   const { written, kept } = slotsOf(step);
   const after = new Map(kept.map(({ node, slot }) => [node, slot]));
+  const judged = !step.exists;
   const rows = tree.tokens.map((token, i) => {
     const numbers = columns.map((name) => column(tree, name)[i]);
-    return [i, tree.parents[i], token, tree.texts[i], tree.verdict[i], tree.reason[i], ...numbers, tree.probability[i], tree.rank[i], written[i].slot, after.get(i)];
+    const verdict = judged ? [tree.verdict[i], tree.reason[i]] : [tree.verdict[i], null];
+    const target = judged ? [tree.probability[i], tree.rank[i], written[i].slot, after.get(i)] : [null, null, written[i].slot, null];
+    return [i, tree.parents[i], token, tree.texts[i], ...verdict, ...numbers, ...target];
   });
   return [head, ...rows];
 }

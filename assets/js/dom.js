@@ -77,13 +77,19 @@ export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 // Characters that may take the room of two: all beyond the alphabets and signs that monospaced fonts hold.
 const WIDE = /[\u1100-\u1dff\u2c00-\uffff\u{10000}-\u{10ffff}]|\p{Emoji_Presentation}/u;
 
+const widthOf = (point) => (WIDE.test(point) ? 2 : 1);
+
+// How many letters wide a text is.
+export function lettersOf(text) {
+  return Array.from(text).reduce((sum, point) => sum + widthOf(point), 0);
+}
+
 // A text no wider than so many letters; what is cut ends in dots.
 export function fitted(text, limit) {
+  if (lettersOf(text) <= limit) return text;
   const points = Array.from(text);
-  const widths = points.map((point) => (WIDE.test(point) ? 2 : 1));
-  if (widths.reduce((sum, width) => sum + width, 0) <= limit) return text;
   let room = limit - 1;
-  const kept = points.findIndex((_, i) => (room -= widths[i]) < 0);
+  const kept = points.findIndex((point) => (room -= widthOf(point)) < 0);
   return `${points.slice(0, kept).join("")}…`;
 }
 

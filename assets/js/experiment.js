@@ -4,7 +4,9 @@ import { MEASURES, PARTS_OF_MATRIX, partKey } from "./agreement.js";
 import { on } from "./bus.js";
 import { plotly } from "./charts.js";
 import { renderCompare, summary } from "./compare.js";
+import { compareTable } from "./csv.js";
 import { el, isDark } from "./dom.js";
+import { offer } from "./offers.js";
 import { keepMarkup, keepValue } from "./panels.js";
 import { renderPaying } from "./payingchart.js";
 import { renderSuccessive, taken } from "./successive.js";
@@ -41,6 +43,7 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
     state.drawn = key;
     const [before, now] = state.runs.length > 1 ? state.runs : [null, state.runs[0]];
     renderCompare(part, before, now);
+    offer("compare", { group: "experiment", title: "compare.title", place: () => part("compare-table"), table: () => compareTable(before, now) });
     renderPaying(part, Plotly, race, race.lanes[lane], cost(), isDark());
     renderSuccessive(part, Plotly, state.series);
     part("memory-reset").hidden = !trigger;

@@ -3,7 +3,8 @@
 import { emit, on } from "./bus.js";
 import { el, setText } from "./dom.js";
 import { createLearning } from "./learn.js";
-import { asksServer, readLink, viewOf, writeLink } from "./link.js";
+import { PLACE, asksServer, faultsOf, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { createLinkNote } from "./linknote.js";
 import { recall, remember } from "./memory.js";
 import { keepMarkup } from "./panels.js";
 import { keepWorded, language, languages, onLanguage, say, setLanguage } from "./words.js";
@@ -14,41 +15,58 @@ const SHOWN = 2500; // milliseconds that "copied" is shown
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
-  const address = createAddress(props, watch, trigger);
+  const note = createLinkNote(part);
+  const address = createAddress(props, watch, trigger, note);
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), address.link.lang, trigger);
   document.body.classList.toggle("ax-hide-controls", address.link.hide === "controls");
-  part("copy").addEventListener("click", () => copy(part("copy"), part("copied"), address.text()));
+  part("copy").addEventListener("click", () => copy(part("copied"), address, note));
   createLearning(element);
   keepWorded(element);
   address.open();
 }
 
-function createAddress(props, watch, trigger) {
-  const here = { link: readLink(window.location), view: null, first: null, timer: 0 };
-  const settings = () => JSON.parse(props.value || "{}");
+function createAddress(props, watch, trigger, note) {
+  const here = { link: readLink(window.location), view: null, first: null, opened: false, timer: 0 };
+  const told = () => ({ settings: {}, refused: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
+    const hide = here.link.hide === "controls" ? here.link.hide : null;
     const url = new URL(window.location.href);
     url.search = url.hash = "";
-    return url.href + writeLink({ ...settings(), ...here.view, theme, lang: language(), hide: here.link.hide });
+    return url.href + writeLink({ ...told().settings, ...here.view, theme, lang: language(), hide });
   };
 
+  // A link that names no race is one of the race that the page began with.
   function open() {
-    const wanted = { ...here.first, ...here.link };
+    const wanted = PLACE.some((name) => here.link[name]) ? here.link : { ...here.first, ...here.link };
+    note.set(faultsOf(here.link, languages().map(({ code }) => code)));
     emit("show", viewOf(wanted));
-    if (asksServer(here.first ? wanted : here.link, here.view && here.view.race)) trigger("submit", { link: wanted });
+    if (here.link.file && !(here.view && here.view.file === here.link.file)) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
+    const [asked, again] = [here.opened ? wanted : here.link, here.opened];
+    here.opened = true;
+    const foreign = [...new URLSearchParams(window.location.search).keys()];
+    const news = again && sameSettings(told().settings, here.link) ? { race: asked.race } : asked;
+    if (asksServer(news, here.view && here.view.race) || (again && news === asked)) trigger("submit", { link: asked, again, foreign });
   }
 
-  // Until something was chosen, the address stays as short as it was typed.
-  const untouched = () => !window.location.hash && JSON.stringify(here.view) === JSON.stringify(here.first) && !Object.keys(settings()).length;
+  // Until something was chosen, the address stays as it was typed where it is short, or names what is still to come.
+  function untouched() {
+    const waiting = here.link.run === "1" || here.link.file;
+    return (!window.location.hash || waiting) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(told().settings, here.link);
+  }
+
+  // Another race or lane, and the first change of all, is something to come back to; a step or a node is not.
+  function departs() {
+    const before = readLink(window.location);
+    const known = PLACE.some((name) => before[name]) ? before : here.first;
+    return !window.location.hash || [...PLACE, "lane"].some((name) => (known[name] ?? null) !== (here.view[name] ?? null));
+  }
 
   function write() {
     const next = text();
-    if (untouched() || next === window.location.href) return;
-    const before = readLink(window.location);
-    const another = here.view && ["race", "run", "lane"].some((name) => before[name] && before[name] !== here.view[name]);
-    window.history[another ? "pushState" : "replaceState"](null, "", next);
+    if (!here.view || untouched() || next === window.location.href) return;
+    window.history[departs() ? "pushState" : "replaceState"](null, "", next);
   }
 
   function later() {
@@ -58,21 +76,27 @@ function createAddress(props, watch, trigger) {
 
   on("view", (view) => {
     here.view = view;
+    if (view.file && view.file === here.link.file) note.drop("link.file");
+    if (!view.file) note.drop("link.copied.file");
     if (here.first) later();
     else here.first = view;
   });
-  watch("value", later);
+  on("refused", note.add);
+  watch("value", () => {
+    note.add(told().refused);
+    later();
+  });
   onLanguage(later);
   window.addEventListener("popstate", () => {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
     open();
   });
-  return { link: here.link, text, open, later };
+  return { link: here.link, text, open, later, file: () => here.view && here.view.file };
 }
 
 function wireTheme(button, { link, later }) {
-  const theme = link.theme || (new URLSearchParams(window.location.search).get("__theme") ? null : recall("theme"));
+  const theme = ["light", "dark"].find((name) => name === link.theme) || (new URLSearchParams(window.location.search).get("__theme") ? null : recall("theme"));
   if (theme) document.body.classList.toggle("dark", theme === "dark");
   button.addEventListener("click", () => {
     remember("theme", document.body.classList.toggle("dark") ? "dark" : "light");
@@ -95,12 +119,14 @@ function wireLanguage(select, asked, trigger) {
   });
 }
 
-async function copy(button, status, text) {
+async function copy(status, address, note) {
+  const text = address.text();
   try {
     await navigator.clipboard.writeText(text);
     setText(status, say("link.copied"));
   } catch {
     window.prompt(say("link.copy"), text);
   }
+  if (address.file()) note.add([["link.copied.file", {}]]);
   setTimeout(() => setText(status, ""), SHOWN);
 }

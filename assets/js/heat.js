@@ -1,6 +1,7 @@
 // The busiest rows of the run so far as a heat map: a line a pair, its successors side by side, this step's changes marked.
 
 import { el, small, visible } from "./dom.js";
+import { offer } from "./offers.js";
 import { pairButton } from "./pairgraph.js";
 import { busiest, successors } from "./pairs.js";
 import { say } from "./words.js";
@@ -12,6 +13,17 @@ export function renderHeat(part, rows, chosen, choose) {
   const lines = busiest(rows, LINES);
   part("heat-head").replaceChildren(...headings());
   part("heat-rows").replaceChildren(...lines.map((line) => heatRow(line, chosen, choose)));
+  const table = part("heat-rows").parentElement;
+  offer("heat", { group: "matrix", title: "heat.title", place: () => table, picture: () => [table, part("heat-key")], table: () => heatTable(lines) });
+}
+
+function heatTable(lines) {
+  const rows = lines.flatMap((line) =>
+    successors(line)
+      .slice(0, PLACES)
+      .map(({ token, text, weight, change }, i) => [line.row.key_texts.join(""), ...line.row.key, line.changes, i + 1, token, text, weight, change]),
+  );
+  return [["pair", "first", "second", "steps", "place", "token", "text", "weight", "change"], ...rows];
 }
 
 function headings() {

@@ -1,6 +1,7 @@
 // How often a node was visited and how its score went, simulation by simulation: a small picture in the node's card.
 
 import { el, small, svg } from "./dom.js";
+import { offer } from "./offers.js";
 import { column } from "./record.js";
 import { canReplay, phaseAt, puctOf, trail } from "./search.js";
 import { say } from "./words.js";
@@ -37,7 +38,13 @@ export function historyFigure(recorded, node, settings, moment) {
   const scored = scores.some((score) => score !== null);
   if (scored) picture.append(path(scores, "ax-history-score", false));
   picture.append(path(visits, "ax-history-visits", true), marker(now, total));
-  return el("figure", { class: "ax-history" }, el("figcaption", { class: "ax-dim", text: say(scored ? "history.both" : "history.visits", values) }), picture);
+  const figure = el("figure", { class: "ax-history" }, el("figcaption", { class: "ax-dim", text: say(scored ? "history.both" : "history.visits", values) }), picture);
+  offer("history", { group: "step", title: "save.history", place: () => figure, picture: () => [figure], table: () => historyTable(visits, scores) });
+  return figure;
+}
+
+function historyTable(visits, scores) {
+  return [["simulation", "visits", "score"], ...visits.map((count, k) => [k, count, scores[k]])];
 }
 
 function path(list, name, steps) {

@@ -11,6 +11,7 @@ const ROWS = [
   [["←", "→"], "step"],
   [["Home", "End"], "ends"],
   [["←", "→", "↑", "↓"], "tree"],
+  [["Esc"], "root"],
   [["↑", "↓"], "table"],
   [["Tab"], "tab"],
   [["Enter"], "enter"],

@@ -1,6 +1,8 @@
 // The lanes: what each method has written, who wrote each token, and how fast.
 
+import { lanesTable } from "./csv.js";
 import { BIDI, el, fixed, rate, setText, toggleClass } from "./dom.js";
+import { offer } from "./offers.js";
 import { lossyMark } from "./picker.js";
 import { figures, plainLane, plainLast, stepsDone } from "./record.js";
 import { recorded } from "./recorded.js";
@@ -27,7 +29,10 @@ export function createLanes(root, toggle, { onStep, onLane, onAbout }) {
   function rebuild(race) {
     toggle.setAttribute("aria-pressed", "false");
     views = race.lanes.map(createLane);
-    root.replaceChildren(...plainLast(views, race.lanes).map((view) => view.root));
+    const shown = plainLast(views, race.lanes);
+    root.replaceChildren(...shown.map((view) => view.root));
+    const picture = () => shown.flatMap(({ parts }) => [parts.label, parts.text]);
+    offer("lanes", { group: "race", title: "save.lanes", place: () => root, picture, table: () => lanesTable(race) });
   }
 
   function render(state) {

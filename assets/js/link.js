@@ -1,6 +1,10 @@
 // The address as a description of what is on screen: read, checked and written. Values are text, whatever they hold.
 
-export const VIEW = ["race", "run", "lane", "step", "node"];
+import { fitted } from "./dom.js";
+
+const LONGEST = 60; // letters of a value that is said again
+export const PLACE = ["race", "run", "file"];
+export const VIEW = [...PLACE, "lane", "step", "node", "pair"];
 export const PAGE = ["theme", "lang", "hide"];
 
 // Name to value; what stands behind # goes before what stands behind ?.
@@ -18,13 +22,43 @@ export function writeLink(link) {
 
 // Whether a link asks for more than the race on screen: another race, or settings in the controls.
 export function asksServer(link, race) {
-  const settings = Object.keys(link).some((name) => !VIEW.includes(name) && !PAGE.includes(name) && !name.startsWith("__"));
-  return settings || (link.race !== undefined && link.race !== race);
+  return Object.keys(settingsOf(link)).length > 0 || (link.race !== undefined && link.race !== race);
+}
+
+// What of a link is for the controls.
+export function settingsOf(link) {
+  return Object.fromEntries(Object.entries(link).filter(([name]) => !VIEW.includes(name) && !PAGE.includes(name) && !name.startsWith("__")));
+}
+
+// Whether two links set the same.
+export function sameSettings(one, other) {
+  const sorted = (link) => JSON.stringify(Object.entries(settingsOf(link)).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return sorted(one) === sorted(other);
+}
+
+// Sentences on what a link says of the page and of the view and cannot mean, as keys and values; `languages` are codes.
+export function faultsOf(link, languages) {
+  const view = viewOf(link);
+  const wrong = {
+    theme: link.theme && !["light", "dark"].includes(link.theme),
+    lang: link.lang && !languages.includes(link.lang),
+    hide: link.hide && link.hide !== "controls",
+    run: link.run && !view.run,
+    step: link.step && view.step === null,
+    node: link.node && view.node === null,
+    pair: link.pair && view.pair === null,
+  };
+  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: fitted(link[name], LONGEST) }]);
 }
 
 // The view that a link names, as the player counts: steps from 0. What is no whole number is null.
 export function viewOf(link) {
-  return { race: link.race, run: link.run === "1", lane: link.lane, step: whole(link.step, 1), node: whole(link.node, 0) };
+  return { race: link.race, run: link.run === "1", file: link.file, lane: link.lane, step: whole(link.step, 1), node: whole(link.node, 0), pair: pairOf(link.pair) };
+}
+
+// Two ids of tokens, as the matrix names a pair.
+function pairOf(text) {
+  return /^\d{1,7} \d{1,7}$/.test(text || "") ? text : null;
 }
 
 function whole(text, first) {

@@ -3,7 +3,7 @@
 import { createAgreement } from "./agreement.js";
 import { emit, on } from "./bus.js";
 import { drawRaceChart, laneDash, lineKey, plotly } from "./charts.js";
-import { el, isDark, setText } from "./dom.js";
+import { el, fitted, isDark, setText } from "./dom.js";
 import { createFigures } from "./figures.js";
 import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
 import { listenToKeys } from "./keys.js";
@@ -12,6 +12,7 @@ import { createMask } from "./mask.js";
 import { createMatrix } from "./matrix.js";
 import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
+import { createPlaces, isPlace, placeOf } from "./places.js";
 import { SPEEDS, covered, createPlayer, createState } from "./player.js";
 import { emptyRace, laneName, plainLast, readLines } from "./record.js";
 import { createSave } from "./save.js";
@@ -24,22 +25,22 @@ import { createNodeTable } from "./tables.js";
 import { createTimes } from "./times.js";
 import { createTree } from "./tree.js";
 import { verdict } from "./verdict.js";
-import { keepWorded, language, say } from "./words.js";
+import { keepWorded, language, say, sayOr } from "./words.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
 const SLOW = 330; // and between those of what the matrix learned
+const LONGEST = 60; // letters of a name that is said again
 const SPOKEN = 1500; // milliseconds between spoken sentences
 
 export function mountRace(element, props, watch, plotlyUrl, standalone) {
   keepMarkup("race", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const state = createState(emptyRace());
-  const player = createPlayer(state, schedule);
+  const player = createPlayer(state, schedule, (what, value) => emit("refused", [[`link.${what}`, { value: fitted(String(value), LONGEST) }]]));
+  const places = createPlaces();
   const pick = (node) => {
-    state.node = node;
-    state.hover = null;
+    player.selectNode(node);
     emit("did", "node");
-    schedule();
   };
   const hover = (node) => {
     if (state.hover === node) return;
@@ -127,7 +128,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     drawn.learnedAt = performance.now();
     const lane = state.race.lanes[state.lane];
     if (!lane || !lane.steps[state.step]) return;
-    panels.matrix.render(Plotly, state.race, lane, state.step);
+    panels.matrix.render(Plotly, state);
     panels.agreement.render(Plotly, state.race, lane, state.step, isDark());
   }
 
@@ -154,7 +155,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     const key = [race.id, race.lanes.map((lane) => lane.steps.length), state.time, isDark(), part("chart").clientWidth, language()].join("/");
     if (!Plotly || drawn.chart === key) return;
     drawn.chart = key;
-    drawRaceChart(Plotly, part("chart"), state, isDark());
+    drawRaceChart(Plotly, part, state, isDark());
   }
 
   function speak(step) {
@@ -173,8 +174,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   // Says what is on screen, for the address.
   function tell() {
     if (state.playing !== 0 || state.following) return;
-    const { source, title } = state.race;
-    const view = { race: source === "recorded" ? title : null, run: source === "run" ? "1" : null, lane: laneName(state.race.lanes, state.lane), step: state.step + 1, node: state.node };
+    const view = { ...placeOf(state.race), lane: laneName(state.race.lanes, state.lane), step: state.step + 1, node: state.node, pair: state.pair };
     const key = JSON.stringify(view);
     if (drawn.view === key) return;
     drawn.view = key;
@@ -198,13 +198,27 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       if (row) pick(Number(row.dataset.node));
     });
     wireTime(part, state, player);
-    createSave(part, () => ({ race: state.race, step: state.race.lanes[state.lane].steps[state.step], Plotly, standalone: () => standalone(props.value) }));
+    createSave(part, () => ({ race: state.race, standalone: () => standalone(props.value) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    on("show", player.show);
+    on("show", show);
   }
 
-  const open = () => player.open(readLines(state.race, props.value));
+  function open() {
+    player.open(readLines(state.race, props.value));
+    if (state.race.id !== null) places.keep(state.race, props.value);
+  }
+
+  // The view of a link: of the race on screen, of one that was there before, or of one that is still to come.
+  function show(view) {
+    const text = !state.race.running && !isPlace(view, state.race) && places.find(view);
+    if (text) {
+      props.value = text;
+      open();
+    }
+    player.show(view);
+  }
+
   wire();
   keepWorded(element, reword);
   watch("value", open);
@@ -234,9 +248,9 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     lanes: createLanes(part("lanes"), part("refused"), lanes),
     times: createTimes(part("times")),
     strip: createStrip(part("strip"), { onSeek: (index) => act(() => player.seek(index), "step") }),
-    tree: createTree(part("tree"), both),
+    tree: createTree(part("tree"), part("tree-legend"), both),
     table: createNodeTable(part("nodes"), both),
-    matrix: createMatrix(part, schedule),
+    matrix: createMatrix(part, { onChange: schedule, onPair: player.selectPair }),
     mask: createMask(part("mask"), part("mask-text"), both),
     slots: createSlots(part, both),
     agreement: createAgreement(part, schedule),
@@ -274,7 +288,7 @@ function renderHead(part, race) {
   const chip = document.querySelector("[data-part='machine']");
   if (chip) setText(chip, [header.model, header.device, header.dtype].join(" · "));
   setText(part("source"), race.source ? say(`source.${race.source}`) : "");
-  setText(part("race-title"), race.title);
+  setText(part("race-title"), sayOr(`title.${race.title}`, race.title));
 }
 
 function chartKey(lane, index, lanes) {

@@ -1,6 +1,9 @@
 // Tree attention: which nodes a node sees in the one pass that verifies them all. A row sees the text and its ancestors.
 
-import { cssToken, setText, visible } from "./dom.js";
+import { maskTable } from "./csv.js";
+import { cssToken, setText, svg, visible } from "./dom.js";
+import { standIn } from "./drawing.js";
+import { offer } from "./offers.js";
 import { say } from "./words.js";
 
 const CELL = 34; // pixels of a cell at most
@@ -26,9 +29,23 @@ export function createMask(canvas, caption, { onHover, onPick }) {
     const pen = canvas.getContext("2d");
     pen.scale(dots, dots);
     paint(pen, size, step.tree, order, selected);
+    standIn(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
+    offer("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [caption, canvas], table: () => maskTable(step) });
     setText(caption, describe(step.tree, selected));
   }
   return { draw };
+}
+
+// The picture as SVG, by the same strokes: what a canvas's pen fills becomes a rectangle.
+function drawing(size, draw) {
+  const root = svg("svg", { viewBox: `0 0 ${size} ${size}` });
+  const place = (n) => n.toFixed(2);
+  draw({
+    fillRect(x, y, width, height) {
+      root.append(svg("rect", { x: place(x), y: place(y), width: place(width), height: place(height), fill: this.fillStyle, "fill-opacity": this.globalAlpha }));
+    },
+  });
+  return root;
 }
 
 function ancestors(tree, node) {

@@ -1,8 +1,10 @@
 // The matrix learns: one pair is chosen, and its row, its parts, its neighbourhood and the busiest rows show it alike.
 
 import { renderApart, renderSizes } from "./apart.js";
+import { rowsTable } from "./csv.js";
 import { el, fixed, isDark, setText, small, visible } from "./dom.js";
 import { renderHeat } from "./heat.js";
+import { offer } from "./offers.js";
 import { changeCell, createPairGraph, pairText } from "./pairgraph.js";
 import { currentPair, nameOf, rowsSoFar, successors } from "./pairs.js";
 import { language, say } from "./words.js";
@@ -10,38 +12,35 @@ import { language, say } from "./words.js";
 const SHOWN = 16; // successors of the row
 const CARDS = ["matrix-card", "apart-card", "pairs-card", "heat-card"];
 
-export function createMatrix(part, changed) {
-  const state = { chosen: null, place: "", drawn: "" };
-  const choose = (name) => {
-    state.chosen = name;
-    changed();
-  };
-  const graph = createPairGraph(part, choose);
-  part("matrix-picker").addEventListener("change", (event) => choose(event.target.value));
-  for (const name of ["pairs-every", "sizes-every"]) part(name).addEventListener("toggle", changed);
+export function createMatrix(part, { onChange, onPair }) {
+  const graph = createPairGraph(part, onPair);
+  let drawn = "";
+  part("matrix-picker").addEventListener("change", (event) => onPair(event.target.value));
+  part("pair-clear").addEventListener("click", () => onPair(null));
+  for (const name of ["pairs-every", "sizes-every"]) part(name).addEventListener("toggle", onChange);
 
-  // A pair stays chosen until another step is shown.
-  function render(Plotly, race, lane, index) {
+  function render(Plotly, { race, lane: at, step: index, pair }) {
+    const lane = race.lanes[at];
     const learns = lane.steps.some((step) => step.rows.length);
     for (const card of CARDS) part(card).hidden = !learns;
     if (!learns) return;
-    const place = `${race.id}/${race.lanes.indexOf(lane)}/${index}`;
-    if (place !== state.place) Object.assign(state, { place, chosen: null });
-    const key = [place, lane.steps.length, state.chosen, isDark(), language(), Boolean(Plotly), part("pairs").clientWidth, part("sizes-chart").clientWidth, part("pairs-every").open, part("sizes-every").open].join("/");
-    if (key === state.drawn) return;
-    state.drawn = key;
-    draw(Plotly, lane, index);
+    const key = [race.id, at, index, lane.steps.length, pair, isDark(), language(), Boolean(Plotly), part("pairs").clientWidth, part("sizes-chart").clientWidth, part("pairs-every").open, part("sizes-every").open].join("/");
+    if (key === drawn) return;
+    drawn = key;
+    draw(Plotly, race, lane, index, pair);
   }
 
-  function draw(Plotly, lane, index) {
+  function draw(Plotly, race, lane, index, pair) {
     const rows = rowsSoFar(lane.steps, index);
-    const name = rows.has(state.chosen) ? state.chosen : currentPair(lane.steps[index]) || lastOf(rows);
+    const name = pair || currentPair(lane.steps[index]) || lastOf(rows);
     const known = rows.get(name);
+    part("pair-clear").hidden = !pair;
     renderPicker(part("matrix-picker"), lane.steps[index].rows, known);
     renderRow(part, known, lane.steps[index].rows.length);
     renderApart(part, known);
     renderSizes(part, Plotly, lane.steps, index);
-    renderHeat(part, rows, name, choose);
+    offer("rows", { group: "matrix", title: "save.rows", place: () => part("matrix-card"), table: () => rowsTable(race) });
+    renderHeat(part, rows, name, onPair);
     part("pairs").hidden = !known;
     if (known) graph.render(Plotly, rows, name);
   }
@@ -69,6 +68,14 @@ function renderRow(part, known, changed) {
   const hidden = Math.max(0, all.length - SHOWN);
   const words = [hidden ? say("matrix.hidden", { count: hidden }) : "", changed > 1 ? say("matrix.rows", { count: changed }) : ""];
   setText(part("matrix-more"), words.filter(Boolean).join(" "));
+  const picture = () => [part("matrix-key"), part("matrix")];
+  offer("matrix", { group: "matrix", title: "matrix.row", place: () => known && part("matrix"), picture, table: () => successorsTable(known) });
+}
+
+// All of a pair's successors, before and after the step; a row that it did not change is the same in both.
+function successorsTable({ row, now }) {
+  const rows = row.tokens.map((token, k) => [row.key_texts.join(""), token, row.texts[k], (now ? row.before : row.after)[k], row.after[k], row.learned && row.learned[k]]);
+  return [["pair", "token", "text", "before", "after", "learned"], ...rows];
 }
 
 function successorRow({ text, weight, change }, top) {

@@ -1,7 +1,8 @@
 // The neighbourhood of a pair of tokens, drawn: pairs as nodes, continuations as edges as wide as they are probable.
 
-import { PLOT_CONFIG } from "./charts.js";
+import { PLOT_CONFIG, plotted } from "./charts.js";
 import { cssToken, el, fixed, plotText, setText, small, visible } from "./dom.js";
+import { offer } from "./offers.js";
 import { neighbourhood, placed } from "./pairs.js";
 import { curve } from "./tree.js";
 import { say } from "./words.js";
@@ -26,10 +27,11 @@ export function createPairGraph(part, choose) {
     root.setAttribute("aria-label", say("pairs.summary", { pair: pairText(rows.get(centre).row.key_texts), count: graph.nodes.length - 1 }));
     part("pairs-rows").replaceChildren(...(part("pairs-every").open ? edgeRows(graph, choose) : []));
     if (Plotly) draw(Plotly, graph, centre);
+    offer("pairs", { group: "matrix", title: "pairs.title", place: () => root, picture: () => [part("pairs-legend"), plotted(plot)], table: () => edgesTable(graph) });
   }
 
   function draw(Plotly, graph, centre) {
-    const grid = geometry(root, graph.nodes);
+    const grid = geometry(plot.clientWidth, graph.nodes);
     Plotly.react(plot, traces(graph, grid, centre), layout(grid), PLOT_CONFIG);
     if (grid.width > root.clientWidth) root.scrollLeft = grid.place({ name: centre })[0] - MARGIN.left;
     if (wired) return;
@@ -52,10 +54,10 @@ export function bucketOf(weight) {
   return weight >= 0.5 ? 3 : weight >= 0.2 ? 2 : weight >= 0.05 ? 1 : 0;
 }
 
-function geometry(root, nodes) {
+function geometry(available, nodes) {
   const { places, columns, rows } = placed(nodes);
   const left = MARGIN.left + (nodes.some((node) => node.depth < 0) ? LEADING_ROOM : 0);
-  const room = root.clientWidth - left - MARGIN.right;
+  const room = available - left - MARGIN.right;
   const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, columns - 1)));
   const place = ({ name }) => [left + places.get(name).x * wide, MARGIN.top + places.get(name).y * ROW];
   return { place, width: Math.max(260, left + MARGIN.right + wide * (columns - 1)), height: MARGIN.top + MARGIN.bottom + ROW * Math.max(1, rows - 1) };
@@ -129,6 +131,13 @@ function label(node, muted) {
   if (node.depth === 0) return `<b>${text}</b>`;
   const mark = node.change > 0 ? "▲" : node.change < 0 ? "▼" : "";
   return `${text} <span style="font-size:10px;color:${muted}">${small(node.weight)}${mark}</span>`;
+}
+
+function edgesTable({ nodes, edges }) {
+  const byName = new Map(nodes.map((node) => [node.name, node]));
+  const words = (name) => byName.get(name).texts.join("");
+  const rows = edges.map(({ from, to, weight, change }) => [from, words(from), to, words(to), weight, change]);
+  return [["from", "from_text", "to", "to_text", "weight", "change"], ...rows];
 }
 
 function edgeRows({ nodes, edges }, choose) {

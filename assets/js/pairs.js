@@ -54,6 +54,17 @@ export function currentPair(step) {
   return row ? nameOf(row.key) : null;
 }
 
+// The pair that a node ends, its parent's token and its own, where a row of it is on record up to the step; null for any other
+// node and for the root, whose pair is the step's own. A negative node is the target's own token.
+export function pairOfNode(steps, index, node) {
+  const step = steps[index];
+  if (node === 0) return null;
+  const { tokens, parents } = step.tree;
+  const parent = node < 0 ? step.path[step.path.length - 1] : parents[node];
+  const name = nameOf([tokens[parent], node < 0 ? step.emitted[step.emitted.length - 1] : tokens[node]]);
+  return rowsSoFar(steps, index).has(name) ? name : null;
+}
+
 // What surrounds a pair: pairs as nodes, continuations as edges. The most probable paths are followed first, so that the
 // same rows always give the same graph.
 //   nodes: {name, pair, texts, depth, parent (null: the middle, or one that leads to it), known, now, weight, change}

@@ -1,7 +1,8 @@
 // Where drafting pays, drawn: what a pass costs, what a draft brings, and the speed that comes of both; the same in a table.
 
-import { PLOT_CONFIG, laneColour, lineLayout } from "./charts.js";
+import { PLOT_CONFIG, laneColour, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "./dom.js";
+import { offer } from "./offers.js";
 import { DEEPEST, fittedCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
 import { last } from "./record.js";
 import { say } from "./words.js";
@@ -20,11 +21,33 @@ export function renderPaying(part, Plotly, race, lane, cost, dark) {
   setText(part("paying-sentence"), payingSentence(lane, found, table));
   setText(part("paying-source"), say(here ? "paying.machine" : "paying.fitted", { device: fitted(lane.header.device, 60) }));
   part("paying-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points)));
+  offerPaying(part, points, seconds, table, found.points);
   if (!Plotly) return undefined;
   const colour = laneColour(lane, dark);
   drawCost(Plotly, part("cost-chart"), points, seconds, here);
   drawTokens(Plotly, part("tokens-chart"), found.points, table, colour);
   return drawSpeed(Plotly, part("speed-chart"), table, colour);
+}
+
+// What a pass costs and what a draft brings: three pictures, the points and the line of the first one, and the table of both others.
+function offerPaying(part, points, seconds, table, seen) {
+  const group = "experiment";
+  const place = () => part("paying-pictures");
+  const costs = () => [["nodes", "passes", "seconds_per_pass", "line_seconds"], ...points.map((p) => [p.nodes, p.passes, p.seconds, seconds(p.nodes)])];
+  offer("paying", { group, title: "paying.title", place, table: () => levelsTable(table, seen) });
+  offer("cost", { group, title: "save.cost", place, picture: () => [plotted(part("cost-chart")), part("paying-source")], table: costs });
+  for (const name of ["tokens", "speed"]) {
+    const box = part(`${name}-chart`);
+    offer(name, { group, title: `save.${name}`, place, picture: () => [plotted(box), box.nextElementSibling] });
+  }
+}
+
+function levelsTable(table, points) {
+  const rows = table.map(({ depth, tokens, nodes, seconds, ratio }) => {
+    const seen = points.find((point) => point.depth === depth);
+    return [depth, tokens, seen && seen.tokens, seen && seen.steps, nodes, seconds, ratio];
+  });
+  return [["depth", "expected_tokens", "measured_tokens", "measured_steps", "nodes", "seconds", "times_plain"], ...rows];
 }
 
 export function payingSentence(lane, { alpha, spread }, table) {

@@ -1,7 +1,8 @@
 // The picker of methods: which of them race, which lack a part, which may change the text.
 
 import { el, setText, withCode } from "./dom.js";
-import { keepWorded, say } from "./words.js";
+import { spoken } from "./recorded.js";
+import { keepWorded, say, sayOr } from "./words.js";
 
 const NARROW = 860; // width in pixels below which the list begins folded
 
@@ -72,12 +73,17 @@ function methodRow(method, { chosen, most }) {
   const ticked = chosen.includes(method.name);
   const input = el("input", { type: "checkbox", value: method.name, disabled: !ticked && chosen.length >= most });
   input.checked = ticked;
-  return el("li", { title: method.description }, el("label", {}, input, swatch(method), el("span", { text: method.label }), lossyMark(method)));
+  const about = sayOr(`about.${method.name}`, method.description);
+  return el("li", { title: about }, el("label", {}, input, ...named(method)));
 }
 
 function lackingRow(method) {
-  const label = el("label", {}, el("input", { type: "checkbox", disabled: true }), swatch(method), el("span", { text: method.label }), lossyMark(method));
-  return el("li", {}, label, el("p", { class: "ax-dim" }, ...withCode(method.unavailable)));
+  const label = el("label", {}, el("input", { type: "checkbox", disabled: true }), ...named(method));
+  return el("li", {}, label, el("p", { class: "ax-dim" }, ...withCode(spoken(method.unavailable))));
+}
+
+function named(method) {
+  return [swatch(method), el("span", { text: sayOr(`article.${method.name}`, method.label) }), lossyMark(method)].filter(Boolean);
 }
 
 export function lossyMark({ lossless }) {

@@ -1,12 +1,14 @@
 // Time: playing, stepping and scrubbing a record. Draws nothing; it changes the state and says so.
 
+import { currentPair, pairOfNode, rowsSoFar } from "./pairs.js";
+import { isPlace } from "./places.js";
 import { draftingLane, duration, laneName, stepsDone, tellingStep } from "./record.js";
 
 export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const PLEASANT = 14; // seconds a replay should last
 
 export function createState(race) {
-  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, hover: null, following: false, moment: null, guess: null };
+  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, pair: null, hover: null, following: false, moment: null, guess: null };
 }
 
 // Whether the verdict on the step on screen waits for the learner's guess.
@@ -14,7 +16,8 @@ export function covered(state) {
   return state.guess !== null && !state.guess.has(state.step);
 }
 
-export function createPlayer(state, changed) {
+// `missed` is told what a link names and the race does not have: (lane, step, node or pair; its name).
+export function createPlayer(state, changed, missed = () => {}) {
   let before = null;
   let wanted = null; // the view to open as soon as its race is there
 
@@ -59,9 +62,26 @@ export function createPlayer(state, changed) {
   function selectStep(index) {
     state.step = index;
     state.hover = null;
+    state.pair = null;
     state.moment = null;
     const step = lane() && lane().steps[index];
     state.node = step && step.path.length > 1 && !covered(state) ? step.path[step.path.length - 1] : 0;
+  }
+
+  // A node that is chosen brings its pair of tokens with it; a node without one brings the step's own pair back.
+  function selectNode(node) {
+    state.node = node;
+    state.hover = null;
+    state.pair = pairOfNode(lane().steps, state.step, node);
+    changed();
+  }
+
+  // A pair by its name, until another step or node is chosen; null for the step's own.
+  function selectPair(name) {
+    const { steps } = lane();
+    const known = name !== null && name !== currentPair(steps[state.step]) && rowsSoFar(steps, state.step).has(name);
+    state.pair = known ? name : null;
+    changed();
   }
 
   function seek(index) {
@@ -79,20 +99,33 @@ export function createPlayer(state, changed) {
     return covered(state) ? (state.step ? ends[state.step - 1] : 0) : ends[state.step];
   }
 
-  // Opens a view that a link names: {race, run, lane, step, node}; what does not fit is left as it is.
+  // The end of all lanes, at this one's last step.
+  function end() {
+    seek(lastStep());
+    if (!lane() || covered(state)) return;
+    state.time = duration(state.race);
+    settle();
+  }
+
+  // Opens a view that a link names: {race, run, file, lane, step, node, pair}; what does not fit is told and left as it is.
   function show(view) {
     wanted = view;
     meet();
   }
 
   function meet() {
-    if (!wanted || !lane() || state.race.running || !fits(wanted, state.race)) return;
-    const { lane: name, step, node } = wanted;
+    if (!wanted || !lane() || state.race.running || !isPlace(wanted, state.race)) return;
+    const { lane: name, step, node, pair } = wanted;
     wanted = null;
     const index = state.race.lanes.findIndex((_, i) => laneName(state.race.lanes, i) === name);
+    if (name && index < 0) missed("lane", name);
     if (index >= 0 && index !== state.lane) setLane(index);
-    if (step !== null) seek(step);
+    if (step !== null && lane().steps[step]) seek(step);
+    else if (step !== null) missed("step", step + 1);
     if (node !== null && lane().steps[state.step] && hasNode(lane().steps[state.step], node)) state.node = node;
+    else if (node !== null) missed("node", node);
+    if (pair !== null && lane().steps[state.step]) selectPair(pair);
+    if (pair && ![state.pair, currentPair(lane().steps[state.step])].includes(pair)) missed("pair", pair);
     settle();
   }
 
@@ -141,12 +174,7 @@ export function createPlayer(state, changed) {
     settle();
   }
 
-  return { open, seek, setLane, play, show, toggleGuess, answer, by: (n) => seek(state.step + n), home: () => seek(0), end: () => seek(lastStep()) };
-}
-
-function fits(view, race) {
-  if (view.race) return race.source === "recorded" && race.title === view.race;
-  return !view.run || race.source === "run";
+  return { open, seek, selectNode, selectPair, setLane, play, show, toggleGuess, answer, by: (n) => seek(state.step + n), home: () => seek(0), end };
 }
 
 function hasNode(step, node) {

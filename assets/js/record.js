@@ -1,6 +1,6 @@
 // The record on the page: rebuilt from JSON lines, with each lane's own clock. Knows nothing of drawing.
 
-import { fitted } from "./dom.js";
+import { laneLabel } from "./recorded.js";
 
 export function emptyRace() {
   return { id: null, source: "", title: "", lanes: [], running: false, read: 0 };
@@ -47,10 +47,9 @@ function apply(race, event) {
   READERS[event.t](race, event);
 }
 
-const LONGEST_LABEL = 60; // letters
-
 function emptyLane({ header, colours, remembers }) {
-  return { header, label: fitted(header.label, LONGEST_LABEL), colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null };
+  const label = { get: () => laneLabel(header), enumerable: true }; // in the language of the moment
+  return Object.defineProperty({ header, colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
 }
 
 // A column of a tree, an entry a node; nothing but nulls where the method does not fill it.

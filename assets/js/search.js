@@ -2,6 +2,7 @@
 
 import { column } from "./record.js";
 import { small, visible } from "./dom.js";
+import { choice, laneLabel } from "./recorded.js";
 import { say, wordsOf } from "./words.js";
 
 export const PHASES = ["selection", "expansion", "reward", "backup"];
@@ -129,9 +130,9 @@ export function searchNote(step, header) {
 }
 
 // How the tree was made where there is no search to replay.
-function withoutSimulations(search, { method, label }) {
+function withoutSimulations(search, header) {
   if (search === "mcts") return say("search.unrecorded");
-  if (wordsOf("drafted").includes(method)) return say(`drafted.${method}`);
-  if (search) return say("search.sweep", { search });
-  return say("search.without", { label });
+  if (wordsOf("drafted").includes(header.method)) return say(`drafted.${header.method}`);
+  if (search) return say("search.sweep", { search: choice(search) });
+  return say("search.without", { label: laneLabel(header) });
 }

@@ -3,13 +3,15 @@
 // Every file is a script, since a page that was opened from a disk may read nothing else; texts are packed in them.
 
 import { mountExperiment } from "./experiment.js";
-import { el, setText } from "./dom.js";
+import { emit } from "./bus.js";
+import { el, fitted, setText } from "./dom.js";
 import { mountHeader } from "./header.js";
 import { mountRace } from "./main.js";
 import { standalone } from "./standalone.js";
-import { keepWorded, say } from "./words.js";
+import { keepWorded, say, sayOr } from "./words.js";
 
 const LIBRARY = "plotly.js";
+const LONGEST = 60; // letters of a title that is said again
 const taken = new Map();
 
 // What a file's script calls: its own name, and the text that it brings, gzipped and in base64.
@@ -27,6 +29,17 @@ export async function openSite(races) {
   const fileOf = (title) => (races.find((race) => race.title === title) || {}).file;
   let wanted = "";
 
+  function word() {
+    for (const option of menu.options) option.text = sayOr(`title.${option.value}`, option.value);
+  }
+
+  // A link's race, or a word on it where there is none.
+  function open(title) {
+    if (fileOf(title)) return show(title);
+    if (title) emit("refused", [["link.race", { value: fitted(title, LONGEST), list: { say: "control.recorded" } }]]);
+    return null;
+  }
+
   async function show(title) {
     wanted = menu.value = title;
     setText(status, say("site.loading"));
@@ -37,14 +50,15 @@ export async function openSite(races) {
     for (const act of watchers) act();
   }
 
-  menu.append(...races.map(({ title }) => el("option", { value: title, text: title })));
+  menu.append(...races.map(({ title }) => el("option", { value: title })));
   menu.addEventListener("change", () => show(menu.value));
-  keepWorded(panel("site"));
+  keepWorded(panel("site"), word);
+  word();
   await library().catch((error) => setText(status, error.message));
   mountRace(panel("race"), props, (_, act) => watchers.push(act), LIBRARY, standalone);
   mountExperiment(panel("experiment"), { value: "" }, () => {}, LIBRARY);
   await show(races[0].title);
-  mountHeader(panel("header"), { value: null }, () => {}, (_, asked) => fileOf(asked.link && asked.link.race) && show(asked.link.race));
+  mountHeader(panel("header"), { value: null }, () => {}, (_, asked) => asked.link && open(asked.link.race));
 }
 
 // The charts' library as a script of the page itself, as the page that is saved from here needs it.

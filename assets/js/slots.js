@@ -1,6 +1,7 @@
 // The cache of keys and values around the pass: the text's slots, the draft's behind them, and what compaction leaves of these.
 
 import { count, el, setText, toggleClass, visible } from "./dom.js";
+import { offer } from "./offers.js";
 import { say } from "./words.js";
 
 export const MOST = 96; // slots of a draft that are drawn one by one
@@ -12,6 +13,13 @@ export function slotsOf(step) {
   const written = step.tree.tokens.map((_, node) => ({ node, slot: start + node }));
   const kept = step.path.slice(0, step.emitted.length).map((node, i) => ({ node, slot: start + i, from: start + node }));
   return { start, written, kept, free: written.length - kept.length };
+}
+
+// The cache as the pass left it and, once judged, as compaction did; `from` is the slot that an entry was moved from.
+function slotsTable(step, judged) {
+  const { written, kept } = slotsOf(step);
+  const row = (when) => ({ node, slot: at, from = at }) => [when, at, from, node, step.tree.tokens[node], step.tree.texts[node]];
+  return [["when", "slot", "from", "node", "token", "text"], ...written.map(row("before")), ...(judged ? kept.map(row("after")) : [])];
 }
 
 // The slots of a draft to be drawn: the first ones and all that are kept; a number stands for so many left out.
@@ -48,6 +56,8 @@ export function createSlots(part, { onHover, onPick }) {
     rows[1].replaceChildren(...(judged ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry)), ...left] : []));
     const moved = kept.filter(({ slot: now, from }) => now !== from).length;
     const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
+    const picture = () => [part("slots-text"), ...rows.map((row) => row.parentElement)];
+    offer("slots", { group: "step", title: "slots.title", place: () => rows[0], picture, table: () => slotsTable(step, judged) });
     setText(part("slots-text"), judged ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
   }
 

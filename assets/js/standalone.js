@@ -1,12 +1,17 @@
 // One HTML file that plays a race with no server and no network: this page's own renderer, its style, the charts' library.
 
+import { emit } from "./bus.js";
+import { fitted } from "./dom.js";
 import { mountExperiment } from "./experiment.js";
 import { mountHeader } from "./header.js";
+import { viewOf } from "./link.js";
 import { mountRace } from "./main.js";
+import { isPlace } from "./places.js";
 import { keptMarkup, keptValue } from "./panels.js";
 
 const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; font-src data:";
 
+const LONGEST = 60; // letters of a title that is said again
 const PANELS = ["header", "race", "experiment"];
 
 // The file's text; `lines` is the race as JSON lines.
@@ -42,7 +47,13 @@ export function openFile() {
   const value = (name) => document.querySelector(`script[data-ax-${name}]`).textContent;
   mountRace(panel("race"), { value: value("race") }, still, null, standalone);
   if (panel("experiment")) mountExperiment(panel("experiment"), { value: value("experiment") }, still, null);
-  mountHeader(panel("header"), { value: null }, still, still);
+  mountHeader(panel("header"), { value: null }, still, (_, { link }) => link && refuseOther(link, value("race")));
+}
+
+// A file holds one race: a link to another one is refused.
+function refuseOther(link, lines) {
+  const shown = JSON.parse(lines.slice(0, lines.indexOf("\n")));
+  if (!isPlace(viewOf(link), shown)) emit("refused", [["link.alone", { value: fitted(link.race || link.file || "", LONGEST) }]]);
 }
 
 async function textOf(selector) {

@@ -5,7 +5,7 @@ import { covered } from "./player.js";
 import { PARTS, column } from "./record.js";
 import { recorded } from "./recorded.js";
 import { renderWalk } from "./tables.js";
-import { tallest } from "./tree.js";
+import { tallest } from "./treegrid.js";
 import { say } from "./words.js";
 
 export function renderStep(part, state) {

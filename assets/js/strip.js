@@ -1,6 +1,8 @@
 // The time strip: one bar a step, its height the tokens gained; it is the scrubber too.
 
+import { stepsTable } from "./csv.js";
 import { el, milliseconds, toggleClass } from "./dom.js";
+import { offer } from "./offers.js";
 import { say } from "./words.js";
 
 export function createStrip(root, { onSeek }) {
@@ -35,6 +37,8 @@ export function createStrip(root, { onSeek }) {
       toggleClass(bar, "ax-ahead", i >= done && i !== state.step);
     });
     describe(state, steps);
+    offer("strip", { group: "race", title: "save.strip", place: () => root, picture: () => [root] });
+    offer("steps", { group: "race", title: "save.steps", place: () => root, table: () => stepsTable(state.race) });
   }
 
   function reset(key) {

@@ -1,9 +1,11 @@
 // What a drafter that remembers gains from prompt to prompt: how near its matrix comes to the model.
 
 import { MEASURES, PARTS_OF_MATRIX, mean, values } from "./agreement.js";
-import { PLOT_CONFIG, lineLayout } from "./charts.js";
+import { PLOT_CONFIG, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, number, setText, small } from "./dom.js";
+import { offer } from "./offers.js";
 import { figures } from "./record.js";
+import { laneLabel } from "./recorded.js";
 import { say } from "./words.js";
 
 const SHOWN = ["base", "session"];
@@ -14,7 +16,7 @@ export function taken(series, race) {
   if (!lane || !lane.steps.length) return series;
   const means = (who) => Object.fromEntries(MEASURES.map((measure) => [measure, mean(values(lane.steps, who, measure))]));
   const near = Object.fromEntries(SHOWN.map((who) => [who, means(who)]));
-  const row = { prompt: lane.header.prompt, label: lane.label, perPass: figures(lane, lane.steps.length).perPass, ...near };
+  const row = { prompt: lane.header.prompt, method: lane.header.method, label: lane.header.label, perPass: figures(lane, lane.steps.length).perPass, ...near };
   return lane.remembers === 0 ? [row] : [...series, row];
 }
 
@@ -22,7 +24,7 @@ export function successiveSentence(series) {
   const now = series[series.length - 1];
   const [gain, first] = [lead(now), lead(series[0])];
   const [base, session] = SHOWN.map((who) => small(now[who].total_variation));
-  const values = { name: now.label, count: series.length, base, session, gain: small(Math.abs(gain)), first: small(first).replace("-", "−") };
+  const values = { name: laneLabel(now), count: series.length, base, session, gain: small(Math.abs(gain)), first: small(first).replace("-", "−") };
   return say(series.length === 1 ? "memory.one" : gain < 0 ? "memory.farther" : "memory.nearer", values);
 }
 
@@ -39,6 +41,14 @@ export function renderSuccessive(part, Plotly, series) {
   setText(part("memory-meaning"), say(`measure.${measure}.meaning`));
   part("memory-rows").replaceChildren(...series.map((row, i) => seriesRow(row, i, measure)));
   if (Plotly) draw(Plotly, part("memory-chart"), series, measure);
+  const picture = () => [part("memory-meaning"), part("memory-key"), plotted(part("memory-chart"))];
+  offer("memory", { group: "experiment", title: "memory.title", place: () => part("memory-card"), picture, table: () => seriesTable(series) });
+}
+
+function seriesTable(series) {
+  const names = SHOWN.flatMap((who) => MEASURES.map((measure) => `${who}_${measure}`));
+  const rows = series.map((row, i) => [i + 1, row.prompt, row.label, row.perPass, ...SHOWN.flatMap((who) => MEASURES.map((measure) => row[who][measure]))]);
+  return [["number", "prompt", "lane", "tokens_per_step", ...names], ...rows];
 }
 
 function seriesRow({ prompt, base, session, perPass }, index, measure) {

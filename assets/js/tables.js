@@ -1,6 +1,8 @@
 // The step in tables: the verification walk, and every node (the picture's equal in text).
 
+import { nodesTable, walkTable } from "./csv.js";
 import { el, number, probability, small, toggleClass, visible } from "./dom.js";
+import { offer } from "./offers.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
 import { OWN, treeNodes } from "./tree.js";
@@ -8,6 +10,7 @@ import { say } from "./words.js";
 
 export function renderWalk(body, step) {
   body.replaceChildren(...step.choices.map((choice, i) => walkRow(step, choice, i)));
+  offer("walk", { group: "step", title: "walk.title", place: () => body, table: () => walkTable(step) });
 }
 
 function walkRow(step, choice, i) {
@@ -68,6 +71,7 @@ export function createNodeTable(body, { onHover, onPick }) {
       if (!waiting && picked !== null) select(picked);
     };
     waiting = nodes.length ? requestAnimationFrame(rest) : 0;
+    offer("nodes", { group: "step", title: "nodes.title", place: () => body, table: () => nodesTable(step) });
   }
 
   function select(node) {

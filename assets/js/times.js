@@ -2,7 +2,8 @@
 
 import { el, milliseconds, setText } from "./dom.js";
 import { paintLane } from "./lanes.js";
-import { PARTS, figures, plainLast, stepsDone } from "./record.js";
+import { offer } from "./offers.js";
+import { PARTS, figures, laneName, plainLast, stepsDone } from "./record.js";
 import { say } from "./words.js";
 
 export function createTimes(root) {
@@ -17,8 +18,15 @@ export function createTimes(root) {
     const costs = views.map(({ lane }) => perToken(figures(lane, stepsDone(lane, state.time))));
     const most = Math.max(...costs.map((cost) => cost.total));
     views.forEach((view, i) => renderRow(view, costs[i], most));
+    const picture = () => [root, root.nextElementSibling];
+    offer("times", { group: "race", title: "times.title", place: () => root, picture, table: () => timesTable(state.race.lanes, costs) });
   }
   return { rebuild, render };
+}
+
+function timesTable(lanes, costs) {
+  const names = [...PARTS, "total"];
+  return [["method", ...names.map((name) => `${name}_seconds_per_token`)], ...costs.map((cost, i) => [laneName(lanes, i), ...names.map((name) => cost[name])])];
 }
 
 // Seconds for one token, by part, from a lane's figures.

@@ -1,15 +1,14 @@
 // The draft tree, drawn by Plotly at positions that came with the step. Colour, shape and text tell verdicts apart.
 
 import { cssToken, el, plotText, visible } from "./dom.js";
-import { PLOT_CONFIG } from "./charts.js";
+import { PLOT_CONFIG, plotted } from "./charts.js";
+import { plotDrawing, standIn } from "./drawing.js";
+import { offer } from "./offers.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
+import { geometry, lettersFor, numbersOf } from "./treegrid.js";
 import { say } from "./words.js";
 
-const ROWS = { roomy: 30, tight: 25, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
-const COLUMN = { least: 92, most: 168 };
-const MARGIN = { left: 20, right: 104, top: 30, bottom: 22 };
-const LETTER = 7.3; // width of a letter of a label
 const WIDTHS = {
   searched: [1.2, 1.6, 2],
   trail: [3.4, 3.4, 3.4],
@@ -48,7 +47,7 @@ export function treeNodes(step, layout) {
   return nodes.filter((node) => !node.hidden);
 }
 
-export function createTree(root, { onHover, onPick }) {
+export function createTree(root, legend, { onHover, onPick }) {
   const plot = el("div", { class: "ax-plot", "aria-hidden": "true" });
   root.replaceChildren(plot);
   let nodes = [];
@@ -58,7 +57,7 @@ export function createTree(root, { onHover, onPick }) {
 
   function draw(Plotly, step, layout, selected) {
     nodes = treeNodes(step, layout);
-    shown = { Plotly, grid: geometry(root, layout), selected };
+    shown = { Plotly, grid: geometry(plot.clientWidth, layout, step), selected };
     paint();
     root.setAttribute("aria-label", summary(step, nodes));
     if (!wired) wire();
@@ -72,8 +71,9 @@ export function createTree(root, { onHover, onPick }) {
     Plotly.react(plot, traces(nodes, grid, selected, nodes.length > MANY ? windowOf(root) : null), plotLayout(grid), PLOT_CONFIG);
   }
 
-  // The picture with all its marks, as it is saved.
-  plot.whole = () => ({ data: traces(nodes, shown.grid, shown.selected, null), layout: plotLayout(shown.grid) });
+  // Saved with all its marks, not with those alone that can be seen.
+  standIn(plot, () => plotDrawing({ data: traces(nodes, shown.grid, shown.selected, null), layout: plotLayout(shown.grid) }));
+  offer("tree", { group: "step", title: "tree.label", place: () => root, picture: () => [legend, plotted(plot)] });
 
   function wire() {
     wired = true;
@@ -96,13 +96,14 @@ export function createTree(root, { onHover, onPick }) {
   return { draw, show: (node) => (root.dataset.node = String(node)) };
 }
 
-// Arrow keys: left to the parent, right to the first child, up and down within the column.
+// Arrow keys: left to the parent, right to the first child, up and down within the column; Escape: to the root.
 export function neighbour(nodes, from, key) {
   const node = nodes.find((n) => n.id === from) || nodes[0];
   if (!node) return undefined;
   const children = nodes.filter((n) => n.parent === node.id && n.id !== node.id && node.id !== OWN).sort((a, b) => a.y - b.y);
   const same = nodes.filter((n) => n.x === node.x).sort((a, b) => a.y - b.y);
   const at = same.indexOf(node);
+  if (key === "Escape") return 0;
   if (key === "ArrowLeft") return node.parent >= 0 ? node.parent : node.id;
   if (key === "ArrowRight") return children.length ? children[0].id : node.id;
   if (key === "ArrowUp") return same[Math.max(0, at - 1)].id;
@@ -110,33 +111,11 @@ export function neighbour(nodes, from, key) {
   return undefined;
 }
 
-// Height that every tree of a lane fits in, so that the page does not jump from step to step.
-export function tallest(lane) {
-  return heightOf(Math.max(1, ...lane.layouts.map((layout) => layout.rows)));
-}
-
 // Scrolls the tree's own box, never the page.
 function revealNode(root, [x, y]) {
   const room = 60;
   if (x < root.scrollLeft + room || x > root.scrollLeft + root.clientWidth - 2 * room) root.scrollLeft = x - root.clientWidth / 2;
   if (y < root.scrollTop + room / 2 || y > root.scrollTop + root.clientHeight - room) root.scrollTop = y - root.clientHeight / 2;
-}
-
-function rowHeight(rows) {
-  return rows > ROWS.many ? ROWS.tight : ROWS.roomy;
-}
-
-function heightOf(rows) {
-  return Math.max(64, MARGIN.top + MARGIN.bottom + rowHeight(rows) * (rows - 1));
-}
-
-function geometry(root, layout) {
-  const room = root.clientWidth - MARGIN.left - MARGIN.right;
-  const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, layout.columns - 1)));
-  const width = MARGIN.left + MARGIN.right + wide * (layout.columns - 1);
-  const row = rowHeight(layout.rows);
-  const place = (node) => [MARGIN.left + node.x * wide, MARGIN.top + node.y * row];
-  return { wide, place, width: Math.max(width, 260), height: heightOf(layout.rows) };
 }
 
 function plotLayout({ width, height }) {
@@ -188,7 +167,7 @@ function traces(nodes, grid, selected, seen) {
   const edges = ["opened", "unjudged", "searched", "unreached", "rejected", "accepted", "trail", "own"].flatMap((kind) =>
     WIDTHS[kind].map((width, bucket) => edgeTrace(crossing, byId, place, kind, style[kind], width, bucket, most)),
   );
-  const letters = Math.max(7, Math.min(14, Math.floor((grid.wide - 30) / LETTER)));
+  const letters = lettersFor(grid.wide);
   const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], most, letters));
   return [...edges, ...marks, ringTrace(byId.get(selected), place, most), tickTrace(near, place, most)].filter((trace) => trace.x.length);
 }
@@ -236,7 +215,7 @@ function nodeTrace(nodes, place, kind, style, most, letters) {
   const muted = cssToken("--ax-muted");
   const label = (n) => {
     const text = plotText(visible(n.text, letters));
-    const numbers = [n.visits === null ? null : Math.round(n.visits), n.score, n.folded ? `+${n.folded}` : null].filter((value) => value !== null).join(" · ");
+    const numbers = numbersOf(n);
     const suffix = numbers ? ` <span style="font-size:10px;color:${muted}">${numbers}</span>` : "";
     return n.onTrail || kind === "accepted" || kind === "own" ? `<b>${text}</b>${suffix}` : text + suffix;
   };

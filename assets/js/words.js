@@ -30,8 +30,23 @@ export function onLanguage(listener) {
 }
 
 // The words of a key, {names} replaced by values. An entry of several forms is chosen from by the value `count`.
+// A value {say, otherwise} is said too: the words of its key, or `otherwise` where there are none.
 export function say(key, values = {}) {
-  return formOf(entry(key), values.count).replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? String(values[name]) : whole));
+  return formOf(entry(key), values.count).replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? said(values[name]) : whole));
+}
+
+function said(value) {
+  return value instanceof Object && "say" in value ? sayOr(value.say, value.otherwise ?? value.say) : String(value);
+}
+
+// The words of a key, or `otherwise` where no language has any.
+export function sayOr(key, otherwise) {
+  return Object.hasOwn(state.tables[FALLBACK] || {}, key) ? say(key) : otherwise;
+}
+
+// The words of a key in the first language, in which the engine speaks.
+export function original(key) {
+  return (state.tables[FALLBACK] || {})[key];
 }
 
 // Names of a family in the order of the table: "term" gives "draft" for "term.draft".

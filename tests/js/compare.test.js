@@ -6,6 +6,7 @@ import test from "node:test";
 import { changes, changesSentence, summary } from "../../assets/js/compare.js";
 import { laneName } from "../../assets/js/record.js";
 import { successiveSentence, taken } from "../../assets/js/successive.js";
+import { setLanguage } from "../../assets/js/words.js";
 import "./words.js";
 
 const near = (who, total_variation) => ({ who, total_variation, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
@@ -35,10 +36,20 @@ test("what was set otherwise is named, and nothing else", () => {
     { label: null, name: "temperature", before: "0", after: "0.5" },
     { label: "ADED", name: "c1", before: "1", after: "2" },
   ]);
-  assert.match(changesSentence(before, now), /temperature 0 → 0.5; ADED: c1 1 → 2/);
+  assert.match(changesSentence(before, now), /Temperature 0 → 0.5; ADED: c₁ \(prior\) 1 → 2/);
   assert.match(changesSentence(before, { ...now, lanes: now.lanes.slice(1) }), /other lanes/);
   assert.match(changesSentence(now, now), /Nothing was changed/);
   assert.match(changesSentence(before, summary(race({ c1: 1, depth: 4 }, { prompt: "q" }))), /another prompt/);
+});
+
+test("settings go by their labels and values by words, in the reader's language", () => {
+  const before = summary(race({ search: "mcts", feedback: true, simulations: 0, base_matrix: true, other_thing: 1 }));
+  const now = summary(race({ search: "best-first", feedback: false, simulations: 12, base_matrix: false, other_thing: 2 }));
+  const said = changesSentence(before, now);
+  for (const part of ["Search MCTS → best-first", "Feedback yes → no", "Simulations automatic → 12", "Base matrix yes → no", "other thing 1 → 2"]) assert.ok(said.includes(part), said);
+  setLanguage("zh");
+  assert.match(changesSentence(before, now), /反馈 是 → 否/);
+  setLanguage("en");
 });
 
 test("a series grows with what a drafter remembers and begins again when it has forgotten", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { cell, csv, lanesTable, nodesTable, stepsTable } from "../../assets/js/csv.js";
+import { cell, compareTable, csv, curveTable, lanesTable, maskTable, nodesTable, stepsTable, walkTable } from "../../assets/js/csv.js";
 import { emptyRace, readLines } from "../../assets/js/record.js";
 
 const saved = JSON.parse(readFileSync(new URL("../../assets/traces/01-a-maths-teacher.json", import.meta.url), "utf-8"));
@@ -53,4 +53,43 @@ test("a step's nodes stand in their order", () => {
   assert.deepEqual(rows.map((row) => row[4]), step.tree.verdict);
   assert.deepEqual(rows.map((row) => Number(row.at(-2))), step.tree.tokens.map((_, node) => step.position + node));
   assert.deepEqual(rows.flatMap((row, node) => (row.at(-1) ? [node] : [])), step.path.slice(0, step.emitted.length));
+});
+
+const aded = race.lanes[1];
+const tables = (rows) => {
+  const [head, ...cells] = parse(csv(rows));
+  return cells.map((row) => Object.fromEntries(head.map((name, i) => [name, row[i]])));
+};
+
+test("the walk says at each node what the target chose, and the most probable of what it might have", () => {
+  const step = aded.steps.find(({ choices }) => choices.length > 2);
+  const rows = tables(walkTable(step));
+  assert.deepEqual(rows.map(({ token }) => Number(token)), step.choices.map(({ token }) => token));
+  assert.deepEqual(rows.map((row) => Number(row.top_1_probability)), step.choices.map((choice) => choice.top_probabilities[0]));
+  assert.deepEqual(rows.map(({ drafted }) => drafted), step.choices.map(({ drafted }) => String(drafted)));
+});
+
+test("a node attends to its ancestors and to itself", () => {
+  const step = aded.steps[7];
+  for (const { node, sees } of tables(maskTable(step))) {
+    const line = sees.split(" ").map(Number);
+    assert.equal(line.at(-1), Number(node));
+    line.forEach((seen, i) => assert.equal(step.tree.parents[seen], i ? line[i - 1] : -1));
+  }
+});
+
+test("the curve ends at a lane's tokens and its time", () => {
+  const mine = tables(curveTable(race)).filter(({ method }) => method === "aded");
+  assert.equal(Number(mine.at(-1).tokens), saved.lanes[1].token_ids.length);
+  assert.equal(mine.length, aded.steps.length);
+});
+
+test("of a step that is not judged the table of nodes says nothing that the target does", () => {
+  for (const row of tables(nodesTable({ ...aded.steps[7], exists: [] }))) assert.deepEqual([row.target_probability, row.target_rank, row.reason, row.slot_after], ["", "", "", ""]);
+});
+
+test("a lane that is in one run alone has no numbers in the other", () => {
+  const lane = (label) => ({ label, tokens: 3, rate: 2, ratio: null, perPass: 1.5 });
+  const rows = tables(compareTable({ lanes: [lane("A"), lane("B")] }, { lanes: [lane("C"), lane("A")] }));
+  assert.deepEqual(rows.map((row) => [row.lane, row.before_tokens, row.now_tokens, row.now_times_plain]), [["C", "", "3", ""], ["A", "3", "3", ""], ["B", "3", "", ""]]);
 });

@@ -48,7 +48,7 @@ test("the covered tree is tidy and its order does not depend on what was accepte
   }
 });
 
-function opened() {
+function opened(missed) {
   const { lanes } = races[0];
   const lines = [
     { t: "race", id: 1, source: "recorded", title: "One", lanes: lanes.map(({ header }) => ({ header, colours: null })) },
@@ -56,7 +56,7 @@ function opened() {
     { t: "status", running: false },
   ];
   const state = createState(emptyRace());
-  const player = createPlayer(state, () => {});
+  const player = createPlayer(state, () => {}, missed);
   return { state, player, race: readLines(emptyRace(), lines.map((line) => `${JSON.stringify(line)}\n`).join("")) };
 }
 
@@ -78,8 +78,9 @@ test("while a step is covered the clock stands before it; an answer counts once 
   assert.equal(state.guess, null);
 });
 
-test("a link's view opens when its race is there, and what does not fit is left", () => {
-  const { state, player, race } = opened();
+test("a link's view opens when its race is there, and what does not fit is told and left", () => {
+  const missed = [];
+  const { state, player, race } = opened((what, value) => missed.push([what, value]));
   player.show({ race: "One", run: false, lane: "plain", step: 4, node: 999 });
   player.open(race);
   assert.equal(race.lanes[state.lane].header.method, "plain");
@@ -87,6 +88,18 @@ test("a link's view opens when its race is there, and what does not fit is left"
   assert.ok(state.node < 999);
   player.show({ race: "Another", run: false, lane: "aded", step: 1, node: null });
   assert.equal(state.step, 4);
-  player.show({ race: undefined, run: false, lane: "nobody", step: 99999, node: 0 });
+  assert.deepEqual(missed, [["node", 999]]);
+  player.show({ race: undefined, run: false, lane: "nobody", step: 99999, node: 0, pair: "1 2" });
+  assert.equal(state.step, 4);
+  assert.deepEqual(missed.slice(1), [["lane", "nobody"], ["step", 100000], ["pair", "1 2"]]);
+});
+
+test("the end is that of all lanes, the first step is this lane's", () => {
+  const { state, player, race } = opened();
+  player.open(race);
+  player.home();
+  player.end();
   assert.equal(state.step, race.lanes[state.lane].steps.length - 1);
+  assert.equal(state.time, Math.max(...race.lanes.map((lane) => lane.ends[lane.ends.length - 1])));
+  for (const lane of race.lanes) assert.ok(lane.ends[lane.ends.length - 1] <= state.time);
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { asksServer, readLink, viewOf, writeLink } from "../../assets/js/link.js";
+import { asksServer, faultsOf, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/js/link.js";
 
 const HOSTILE = ["<img src=x onerror=alert(1)>", "a&b=c#d", "%00%zz", "漢 🙂", "${1+1}", "__proto__"];
 
@@ -22,8 +22,14 @@ test("the hash goes before the query, both are read", () => {
 });
 
 test("a view has steps from 0, and nulls where there is no whole number", () => {
-  assert.deepEqual(viewOf({ lane: "aded", step: "12", node: "-1" }), { race: undefined, run: false, lane: "aded", step: 11, node: -1 });
+  assert.deepEqual(viewOf({ lane: "aded", step: "12", node: "-1" }), { race: undefined, run: false, file: undefined, lane: "aded", step: 11, node: -1, pair: null });
   for (const text of ["", "x", "1.5", "1e9", "9".repeat(40)]) assert.equal(viewOf({ step: text }).step, null);
+});
+
+test("a pair is two ids of tokens, or none", () => {
+  assert.equal(viewOf(readLink({ search: "", hash: writeLink({ pair: "282 896" }) })).pair, "282 896");
+  for (const text of ["282", "282  896", "1 2 3", "-1 2", "a b", `1 ${"9".repeat(9)}`, "<b> 1"]) assert.equal(viewOf({ pair: text }).pair, null);
+  assert.ok(!asksServer({ lane: "aded", pair: "282 896" }, "A"));
 });
 
 test("the server is asked for another race or for settings, and for nothing else", () => {
@@ -31,4 +37,18 @@ test("the server is asked for another race or for settings, and for nothing else
   assert.ok(!asksServer({ race: "A", lang: "zh" }, "A"));
   assert.ok(asksServer({ race: "B" }, "A"));
   assert.ok(asksServer({ seed: "7" }, "A"));
+});
+
+test("settings are what is neither of the view nor of the page nor Gradio's, in any order", () => {
+  assert.deepEqual(settingsOf({ race: "A", file: "f", pair: "1 2", lang: "zh", __theme: "dark", seed: "7", keep: "1" }), { seed: "7", keep: "1" });
+  assert.ok(sameSettings({ a: "1", b: "2", step: "3" }, { b: "2", a: "1" }));
+  assert.ok(!sameSettings({ a: "1" }, {}));
+});
+
+test("what the page cannot mean is named, value by value, and nothing else is", () => {
+  const wrong = { theme: "blue", lang: "xx", hide: "all", run: "yes", step: "x", node: "1.5", pair: "a" };
+  const named = faultsOf({ ...wrong, race: "A", lane: "any", seed: "x" }, ["en", "zh"]);
+  assert.deepEqual(named, Object.entries(wrong).map(([name, value]) => [`link.${name}`, { value }]));
+  assert.deepEqual(faultsOf({ theme: "dark", lang: "zh", hide: "controls", run: "1", step: "3", node: "-1", pair: "1 2" }, ["en", "zh"]), []);
+  assert.equal(faultsOf({ step: "x".repeat(1000) }, [])[0][1].value.length, 60);
 });

@@ -6,7 +6,7 @@ import test from "node:test";
 import { apartSentence, sizesSentence } from "../../assets/js/apart.js";
 import { bytes, fitted, visible } from "../../assets/js/dom.js";
 import { bucketOf, kindOf } from "../../assets/js/pairgraph.js";
-import { busiest, currentPair, nameOf, neighbourhood, placed, rowsSoFar, successors } from "../../assets/js/pairs.js";
+import { busiest, currentPair, nameOf, neighbourhood, pairOfNode, placed, rowsSoFar, successors } from "../../assets/js/pairs.js";
 import "./words.js";
 
 const row = (key, next, before = {}) => {
@@ -31,6 +31,13 @@ test("rows of the step on screen are among the busiest, also where others change
   const rows = rowsSoFar([...often, step(9, row([8, 9], { 5: 0.5 }))], often.length);
   assert.deepEqual(busiest(rows, 3).map(({ name, now }) => [name, now]), [["4 4", false], ["3 3", false], ["8 9", true]]);
   assert.equal(busiest(rows, 9).length, 5);
+});
+
+test("a node's pair is its parent's token and its own, where such a row is on record by then", () => {
+  const tree = { tokens: [3, 4, 5], parents: [-1, 0, 1] };
+  const steps = [{ tree, path: [0, 1], emitted: [4, 6], rows: [row([3, 4], { 5: 1 }), row([4, 6], { 7: 1 })] }, { tree, path: [0], emitted: [9], rows: [row([4, 5], { 6: 1 })] }];
+  assert.deepEqual([0, 1, 2, -1].map((node) => pairOfNode(steps, 0, node)), [null, "3 4", null, "4 6"]);
+  assert.deepEqual([0, 1, 2, -1].map((node) => pairOfNode(steps, 1, node)), [null, "3 4", "4 5", null]);
 });
 
 test("the current pair is the one that ends in the root", () => {

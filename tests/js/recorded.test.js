@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { recorded } from "../../assets/js/recorded.js";
+import { laneLabel, recorded, spoken, spokenSentence } from "../../assets/js/recorded.js";
 import { setLanguage } from "../../assets/js/words.js";
 import "./words.js";
 
@@ -49,4 +49,54 @@ test("in English they stay as the engine wrote them, but for one and many", () =
 
 test("what nobody knows stays as it is, markup and all", () => {
   for (const text of ["", "<img src=x>", "as set ", "${1+1} more nodes", "automatic: 1e308 more nodes"]) assert.equal(recorded(text), text);
+});
+
+// What a run can be answered with, as the engine's source has it: f-strings with their values filled in.
+const filled = (text) => text.replaceAll(/\{len\(ids\)[^}]*\}|\{[^}]*(?:limit|original|total|count)[^}]*\}/g, "12").replaceAll(/\{[^}]*\}/g, "X");
+const joined = (path, start) => {
+  const found = new RegExp(`(f?"${start}[^]*?)\n\\s*\\)`).exec(read(path)) || new RegExp(`(f?"${start}.*")`).exec(read(path));
+  return filled([...found[1].matchAll(/"((?:[^"\\\\])*)"/g)].map((part) => part[1]).join(""));
+};
+const answers = [
+  joined("aded/model.py", "the prompt has").replace("Xtokens", "X tokens"),
+  joined("aded/decode.py", "the memory of the device"),
+  "the prompt holds characters that are no valid Unicode; give it as UTF-8 text",
+  "rest has no datastore for this model's tokenizer; make one with `python -m aded datastore build`, or name one with --datastore",
+  "there are no Medusa heads for this model; make what is missing with `python -m aded train medusa --model SPEC --out DIR`, then give --heads FILE",
+  "there is no draft model for this model; make what is missing with `python -m aded train draft --model SPEC --out DIR`, then give --draft FILE",
+  "starting the engine",
+  "loading the model",
+  "checking the weights",
+  "downloading the default model (93 MB, once)",
+  "converting the model, once: tensor 3 of 272",
+  "saving the converted model",
+  "steps of this model cannot be captured: they run one operation at a time",
+  "this model verifies chains only: of a draft tree, its first path is verified",
+  "this model verifies one token a step: drafting is off",
+  "the context is held to 4096 tokens, where this model's rotary embedding changes",
+];
+
+test("what the engine answers a run is said in Chinese, alone and in a sentence", () => {
+  setLanguage("zh");
+  for (const text of [...answers, answers.slice(-4, -2).join("; ")]) {
+    assert.match(spoken(text), /[\u4e00-\u9fff]/, text);
+    assert.match(spokenSentence(`${text[0].toUpperCase()}${text.slice(1)}.`), /[\u4e00-\u9fff].*。$/, text);
+    assert.match(spokenSentence(`${text}…`), /…$/);
+  }
+  setLanguage("en");
+  for (const text of answers) assert.equal(spoken(text), text);
+});
+
+test("sentences of the engine's source are those that are known", () => {
+  const source = ["aded/model.py", "aded/loading.py", "aded/weights.py", "aded/decode.py", "aded/methods.py", "aded/parts.py", "ui/models.py"].map(read).join("\n");
+  const quoted = ["starting the engine", "loading the model", "checking the weights", "saving the converted model", "this model verifies", "the context is held to", "there are no Medusa heads", "there is no draft model", "for this model; make what is missing with", "rest has no datastore for this model's tokenizer", "steps of this model cannot be captured", "converting the model, once: tensor", "downloading the default model"];
+  for (const words of quoted) assert.ok(source.includes(words), words);
+});
+
+test("a lane is called by its method, or by the value that it has in an ablation, in the reader's language", () => {
+  const names = () => [["plain", "Plain decoding"], ["aded", "ADED, search mcts"], ["aded", "ADED, c1 0.25"], ["aded", "mine"], ["nobody", "Nobody"], ["__proto__", "x"]].map(([method, label]) => laneLabel({ method, label }));
+  assert.deepEqual(names(), ["Plain decoding", "ADED · Search: MCTS", "ADED · c₁ (prior): 0.25", "mine", "Nobody", "x"]);
+  setLanguage("zh");
+  assert.deepEqual(names().slice(0, 4), ["逐词元解码", "ADED · 搜索：蒙特卡洛树搜索（MCTS）", "ADED · c₁（先验）：0.25", "mine"]);
+  setLanguage("en");
 });

@@ -11,8 +11,9 @@ from aded.errors import AdedError
 from aded.methods import METHODS, find_method, matrix_for
 from aded.trace import Race, Trace, to_json
 from ui.engine import Engine
-from ui.form import WHOLE, Form
+from ui.form import Form
 from ui.models import ModelHolder
+from ui.numbers import FIELDS
 from ui.picker import MOST
 from ui.run import capped, check_form
 from ui.serving.limits import Limits
@@ -39,7 +40,7 @@ def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: 
         raise AdedError(f"methods must be one to {MOST} names; `methods` lists them")
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise AdedError(f"{name} is not a number; give a {'whole ' if name in WHOLE else ''}number")
+            raise AdedError(f"{name} is not a number; give a {'whole ' if FIELDS[name].whole else ''}number")
     found = tuple(find_method(name).name for name in names)
     return Form(prompt, found, str(budget), numbers)  # type: ignore[arg-type]
 

@@ -20,6 +20,7 @@ from ui.serving.runs import Control, Run
 from ui.serving.scheduler import Scheduler, TurnedAway
 from ui.serving.sessions import Session, Sessions
 from ui.wire import Colours
+from ui.words import Saying
 
 T = TypeVar("T")
 
@@ -98,7 +99,9 @@ class Service:
         if not holder.loaded:
             return Notice("info", [("status.asleep", values)])
         values |= {"running": self.scheduler.running, "waiting": self.scheduler.waiting}
-        return Notice("info", [("status.line", {**values, "device": round(device_memory() / MEGABYTE)})])
+        held = round(device_memory() / MEGABYTE)
+        card: list[Saying] = [("status.card", {"device": held})] if held else []
+        return Notice("info", [("status.line", values), *card])
 
     def close(self, seconds: float = 5.0) -> bool:
         """End all runs within a step; whether that was done in time."""

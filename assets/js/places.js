@@ -1,0 +1,31 @@
+// Races that were on screen, so that the browser's Back has them again: the last few, as JSON lines.
+
+const MOST = 4;
+
+// What a link calls a race: a recorded one by its title, a live run, an opened file by its name.
+export function placeOf({ source, title }) {
+  return { race: source === "recorded" ? title : null, run: source === "run" ? "1" : null, file: source === "file" ? title : null };
+}
+
+// Whether a link's view names this race, or none.
+export function isPlace({ race, run, file }, shown) {
+  const here = placeOf(shown);
+  if (race || file) return (race || null) === here.race && (file || null) === here.file;
+  return !run || here.run !== null;
+}
+
+export function createPlaces() {
+  const texts = new Map();
+
+  function keep(race, text) {
+    const place = JSON.stringify(placeOf(race));
+    texts.delete(place);
+    texts.set(place, text);
+    if (texts.size > MOST) texts.delete(texts.keys().next().value);
+  }
+
+  // The text of the race that a view names; undefined where it is gone, or was never there.
+  const find = ({ race, run, file }) => texts.get(JSON.stringify({ race: race || null, run: run ? "1" : null, file: file || null }));
+
+  return { keep, find };
+}

@@ -1,0 +1,212 @@
+"""The page in Chinese: whatever is opened, shown, read out or answered holds no English, but for names, tokens and letters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import notice, open_file, part, sync_api, watched_page
+from ui_fakes import make_race
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG GPU GB MB kB ms
+    English SmolLM Instruct cpu CPU threads float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
+"""What a Chinese paper prints as it is: names, acronyms, units, what a machine is called, and what one types."""
+KEYS = "Space Home End Tab Enter Esc"
+TYPED = "light dark controls"
+ALLOWED = set(f"{NAMES} {KEYS} {TYPED}".split())
+FOREIGN = """code, kbd, textarea, script, style, .ax-text, .ax-formula, .ax-plot, .ax-pairs svg, .ax-choices, .ax-next,
+    .ax-article .ax-dim, [data-part='prompt'], [data-part='matrix-picker'], [data-part='memory-rows']"""
+"""Places of tokens, of what a visitor has typed, and of papers' titles."""
+READ_OUT = ["aria-label", "aria-valuetext", "aria-description", "title", "placeholder", "alt"]
+SEEN = """([foreign, names]) => {
+  const shown = (e) => !e.closest("script, style") && e.checkVisibility({ visibilityProperty: true });
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const at = walker.currentNode.parentElement;
+    if (at && !at.closest(foreign) && shown(at)) found.push(walker.currentNode.data);
+  }
+  for (const e of [...document.querySelectorAll("body *")].filter(shown)) {
+    const own = e.closest("svg, [data-part='prompt'], [data-part='memory-rows']");
+    if (!own) found.push(...names.map((name) => e.getAttribute(name) || ""));
+    if (e.matches("select") && !e.closest(foreign)) found.push(...[...e.selectedOptions].map((option) => option.text));
+    if (e.matches("input[role='listbox']")) found.push(e.value);
+  }
+  return found.filter((text) => /[A-Za-z]{2}/.test(text));
+}"""
+QUOTED = re.compile(r"“[^”]*”|<\|\w+\|>|␣?[^\s，。；：（）]*␣[^\s，。；：（）]*")
+"""Tokens inside of sentences, and what a visitor has typed."""
+
+
+TOKENS = "() => [...document.querySelectorAll('.ax code, .ax-tok')].map((e) => e.textContent)"
+
+
+def english(page: sync_api.Page, *names: str) -> list[str]:
+    """Texts on screen and in what is read out that hold a word of English which is none of the names, nor a token on screen."""
+    page.wait_for_timeout(400)
+    allowed = ALLOWED.union(names, re.findall("[A-Za-z]+", " ".join(page.evaluate(TOKENS))))
+    texts = {QUOTED.sub(" ", text) for text in page.evaluate(SEEN, [FOREIGN, READ_OUT])}
+    words = {text: [word for word in re.findall("[A-Za-z]{2,}", text) if word not in allowed] for text in texts}
+    return sorted(text for text, found in words.items() if found)
+
+
+@pytest.fixture
+def page(browser: sync_api.Browser, address: str) -> Iterator[sync_api.Page]:
+    with watched_page(browser, address, query="#lang=zh") as found:
+        sync_api.expect(found.locator("#ax-run")).to_have_text("运行")
+        yield found
+
+
+def unfold(page: sync_api.Page) -> None:
+    for opener in page.locator("#ax-controls button.label-wrap").all():
+        opener.click()
+    page.evaluate("() => { for (const box of document.querySelectorAll('details')) box.open = true; }")
+
+
+def test_every_panel_and_group_of_controls(page: sync_api.Page):
+    unfold(page)
+    assert english(page) == []
+
+
+@pytest.mark.parametrize("name", ["preset", "search", "corpus", "feedback", "axis", "examples", "recorded"])
+def test_every_list_to_choose_from(page: sync_api.Page, name: str):
+    unfold(page)
+    page.locator(f"#ax-{name} input").click()
+    assert page.locator("li[role='option']").count() >= 2
+    assert english(page) == []
+
+
+def test_every_recorded_race_lane_by_lane(page: sync_api.Page):
+    page.locator("#ax-recorded input").click()
+    count = page.locator("li[role='option']").count()
+    for index in range(count):
+        if index:
+            before = part(page, "race-title").inner_text()
+            page.locator("#ax-recorded input").click()
+            page.locator("li[role='option']").nth(index).click()
+            sync_api.expect(part(page, "race-title")).not_to_have_text(before)
+        for look in page.locator(".ax-lane .ax-look").all():
+            look.click()
+            page.keyboard.press("Home")
+            page.keyboard.press("ArrowRight")
+            assert english(page) == []
+
+
+@pytest.mark.parametrize("opener", ["learn", "keys", "guess-toggle", "refused", "copy"])
+def test_what_a_button_opens(page: sync_api.Page, opener: str):
+    page.locator(f"button[data-part='{opener}']").click()
+    unfolded = "() => { for (const box of document.querySelectorAll('.ax-article')) box.open = true; }"
+    page.evaluate(unfolded)
+    assert english(page) == []
+
+
+def test_every_stop_of_the_tour(page: sync_api.Page):
+    part(page, "tour").click()
+    for _ in range(12):
+        assert english(page) == []
+        part(page, "tour-next").click()
+
+
+def test_the_search_phase_by_phase_and_every_kind_of_node(page: sync_api.Page):
+    for moment in range(1, 6):
+        part(page, "search").evaluate(f"e => {{ e.value = '{moment}'; e.dispatchEvent(new Event('input')); }}")
+        assert english(page) == []
+    page.keyboard.press("ArrowRight")
+    for node in range(6):
+        page.locator(f".ax-nodes tbody tr[data-node='{node}']").click()
+        assert english(page) == []
+
+
+def test_what_a_run_is_refused_for(page: sync_api.Page):
+    unfold(page)
+    wrong = {"temperature": "3.5", "top-p": "", "top-k": "x", "seed": "1.5", "max-new-tokens": "0", "budget": "many"}
+    wrong |= {"depth": "deep", "c1": "-1", "c2": "0", "simulations": "1e9", "successors": "1.5"}
+    for name, text in wrong.items():
+        field = page.locator(f"#ax-{name} input[type=text]")
+        right = field.input_value()
+        field.fill(text)
+        page.locator("#ax-run").click()
+        sync_api.expect(page.locator(f"#ax-{name} .ax-fault")).to_be_visible()
+        sync_api.expect(notice(page)).to_contain_text(
+            page.locator(f"#ax-{name} [data-part='label']").inner_text(), timeout=20_000
+        )
+        assert english(page) == []
+        field.fill(right)
+        field.press("Tab")
+        sync_api.expect(page.locator(f"#ax-{name} .ax-fault")).to_be_hidden()
+    page.locator(".ax-picker input[value='plain']").uncheck()
+    page.locator(".ax-picker input[value='aded']").uncheck()
+    page.locator("#ax-run").click()
+    sync_api.expect(notice(page)).to_contain_text("两到六种", timeout=20_000)
+    page.locator("#ax-prompt textarea").fill(" ")
+    page.locator("#ax-forget").click()
+    sync_api.expect(notice(page)).to_contain_text("已忘掉", timeout=20_000)
+    assert english(page) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("cut.json", b'{"format": "aded'),
+        ("bytes.json", b"\xff\xfe\x00"),
+        ("foreign.json", b"[1, 2]"),
+        ("old.json", b'{"format": "aded-race", "version": 99, "lanes": []}'),
+        ("damaged.json", b'{"format": "aded-race", "version": 1, "lanes": [{}]}'),
+        ("empty.json", b'{"format": "aded-race", "version": 1, "lanes": []}'),
+        ("large.json", b" " * (17 << 20)),
+        ("text.txt", b"text"),
+    ],
+)
+def test_what_a_file_is_refused_for(page: sync_api.Page, tmp_path: Path, name: str, content: bytes):
+    path = tmp_path / name
+    path.write_bytes(content)
+    open_file(page, path)
+    sync_api.expect(notice(page)).to_contain_text("请打开", timeout=20_000)
+    assert page.locator(".toast-body").count() == 0
+    assert english(page) == []
+
+
+def test_what_a_link_asks_for_in_vain(browser: sync_api.Browser, address: str):
+    view = "race=none&lane=none&step=x&node=x&pair=x&theme=blue&hide=all&run=no"
+    settings = "methods=none,plain,aded&temperature=9&seed=x&search=none&keep=maybe&example=none&speed=2"
+    with watched_page(browser, address, query=f"?lang=zh#{view}&{settings}") as page:
+        sync_api.expect(part(page, "note-text").locator("p")).to_have_count(14, timeout=20_000)
+        assert english(page) == []
+
+
+def test_an_opened_file_and_what_its_link_says(page: sync_api.Page, tmp_path: Path):
+    open_file_in_chinese(page, tmp_path)
+    part(page, "copy").click()
+    sync_api.expect(part(page, "note-text")).to_contain_text("链接不包含")
+    assert english(page, "opened", "json", "made", "up", "model", "nodes", "pay", "best", "on", "this", "machine") == []
+
+
+def open_file_in_chinese(page: sync_api.Page, folder: Path) -> None:
+    from aded import trace
+
+    trace.save(make_race(), folder / "opened.json")
+    open_file(page, folder / "opened.json")
+    sync_api.expect(part(page, "source")).to_have_text("来自文件", timeout=20_000)
+    unfold(page)
+
+
+@pytest.mark.model
+def test_runs_and_an_ablation_side_by_side(page: sync_api.Page):
+    unfold(page)
+    for button in ("#ax-run", "#ax-run", "#ax-ablate"):
+        page.locator("#ax-prompt textarea").fill("List the days of the week.")
+        page.locator("#ax-max-new-tokens input[type=text]").fill("12")
+        page.locator("#ax-keep input").check()
+        page.locator(button).click()
+        sync_api.expect(page.locator(button)).to_be_disabled()
+        assert english(page) == []
+        sync_api.expect(page.locator(button)).to_be_enabled(timeout=150_000)
+        if page.locator(".ax-notice[data-kind='error']").count():
+            pytest.skip(f"no model here: {notice(page).inner_text()}")
+        page.wait_for_timeout(1000)
+        assert english(page) == []
