@@ -21,8 +21,8 @@ EVIDENCE = 8.0
 """Verdicts that a first guess is worth."""
 MEMORY = 400.0
 """Verdicts of a level after which older ones count half."""
-RETRY = 16
-"""Steps without a draft before one is tried again."""
+RETRY, LONGEST_RETRY = 16, 256
+"""Steps without a draft before one is tried again: at first, and at most, for each time in vain doubles them."""
 ALIKE = 0.02
 """Drafts that pay within this share of the best pay alike; the largest is made, for what it tells of deeper levels."""
 
@@ -47,7 +47,7 @@ class ShapePolicy:
         self._tried = np.full((depth, ranks), EVIDENCE)
         self._accepted = EVIDENCE * np.tile(first, (depth, 1))
         self._target, self._level = target, level
-        self._without = 0
+        self._without, self._retry = 0, RETRY
 
     @property
     def rates(self) -> np.ndarray:
@@ -58,12 +58,16 @@ class ShapePolicy:
         """The shape of at most ``budget`` nodes, the root included, that pays best over ``context`` committed tokens."""
         shape = best_shape(self.rates, budget)
         nodes = self._best_size(shape, context)
-        if nodes == 1 and self._without >= RETRY:
+        if nodes > 1:
+            self._retry = RETRY
+        elif self._without >= self._retry:
             nodes = min(2, len(shape.parents))
         return Shape(*(column[:nodes] for column in shape))
 
     def observe(self, tree: DraftTree, path: Sequence[int] | np.ndarray, judged: int) -> None:
         """Learn from a verdict: the verified draft, its accepted path, and at how many nodes of that the target had its say."""
+        if len(tree) > 1 and self._without >= self._retry:
+            self._retry = min(2 * self._retry, LONGEST_RETRY)
         self._without = 0 if len(tree) > 1 else self._without + 1
         accepted = {int(node) for node in path}
         for level, node in enumerate(list(path)[: min(judged, len(self._tried))]):

@@ -232,14 +232,14 @@ def test_rates_are_learned_from_nodes_that_were_judged():
     assert policy.rates[2].tolist() == before[2].tolist()
 
 
-def test_drafts_that_do_not_pay_are_tried_again_now_and_then():
+def test_drafts_that_do_not_pay_are_tried_again_ever_more_seldom():
     policy, plain = ShapePolicy(4, 1, cost(1.0), 100.0), DraftTree.root_only(1)
     sizes = []
-    for _ in range(2 * RETRY + 2):
+    for _ in range(7 * RETRY + 3):
         shape = policy.shape(100, 8)
         sizes.append(len(shape.parents))
         policy.observe(plain if len(shape.parents) == 1 else DraftTree.chain(1, [2]), [0], 1)
-    assert [i for i, size in enumerate(sizes) if size == 2] == [RETRY, 2 * RETRY + 1]
+    assert [i for i, size in enumerate(sizes) if size == 2] == [RETRY, 3 * RETRY + 1, 7 * RETRY + 2]
     assert best_shape(policy.rates, 8).values[0] == 1.0
 
 
