@@ -110,6 +110,12 @@ class KVCache(Cache):
             for layer in self._apart:
                 layer.keys, layer.values = self._grown(layer.keys), self._grown(layer.values)
 
+    def free(self) -> None:
+        """Give the memory back at once: cache and layers hold each other, so it would wait for the garbage collector."""
+        self._block = self.layer_class_to_replicate = None
+        for layers in (self._in_block, self._apart, self.layers):
+            layers.clear()
+
     def _grown(self, old: torch.Tensor) -> torch.Tensor:
         new = old.new_zeros(*old.shape[:-2], self.capacity, old.shape[-1])
         new[..., : self.length, :] = old[..., : self.length, :]

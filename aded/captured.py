@@ -29,6 +29,9 @@ COMPILED_BUCKETS = (1, 16, 64, 256)
 """Fewer shapes where each is compiled first, which takes half a minute."""
 SMALLEST_CONTEXT, SMALLEST_COMPILED = 256, 1024
 WARM_UP_RUNS = 2
+MOST_STEPS = 256
+"""Kept of one cache, the one used longest ago goes first: visitors sample in as many ways as they like, each with graphs of its
+own. A text has one of each size and context, 45 up to 1024 tokens; sets of methods take several kinds."""
 
 
 def node_bucket(nodes: int, compiled: bool = False) -> int:
@@ -272,18 +275,22 @@ class StepPool:
         bucket = node_bucket(nodes, compiled)
         assert length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
         seen = context_bucket(length + bucket, cache.capacity, compiled)
-        steps = self._steps.setdefault(id(cache), {})
-        key = (bucket, seen, *kind.key)
-        if key not in steps:
-            step = FixedStep(self._target, cache, bucket, seen, kind)
-            if self._capture:
-                if not any(self._steps.values()):  # a memory pool ends with its last graph
-                    self._memory = torch.cuda.graph_pool_handle()
-                step.capture(self._memory)
-                self.captured += 1
-                self.capture_seconds += step.capture_seconds
-            steps[key] = step
-        return steps[key]
+        steps, key = self._steps.setdefault(id(cache), {}), (bucket, seen, *kind.key)
+        step = steps.pop(key, None) or self._new_step(cache, bucket, seen, kind)
+        steps[key] = step
+        if len(steps) > MOST_STEPS:
+            del steps[next(iter(steps))]
+        return step
+
+    def _new_step(self, cache: KVCache, nodes: int, seen: int, kind: StepKind) -> FixedStep:
+        step = FixedStep(self._target, cache, nodes, seen, kind)
+        if self._capture:
+            if not any(self._steps.values()):  # a memory pool ends with its last graph
+                self._memory = torch.cuda.graph_pool_handle()
+            step.capture(self._memory)
+            self.captured += 1
+            self.capture_seconds += step.capture_seconds
+        return step
 
     def clear(self) -> None:
         """Free every cache and graph that no decode is using."""

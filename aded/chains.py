@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from aded import choosing
-from aded.captured import context_bucket
+from aded.captured import MOST_STEPS, context_bucket
 from aded.errors import AdedError
 from aded.graphs import Replay, host_buffer
 from aded.levels import SAMPLED, level_seconds
@@ -124,11 +124,13 @@ class ChainRunner:
         seen = context_bucket(needed, cache.capacity)
         rule = ("greedy",) if settings.greedy else (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
         key = (room, length, seen, *rule)
-        if key not in self._steps:
-            if not self._steps and self.draft.device.type == "cuda":
-                self.memory = torch.cuda.graph_pool_handle()
-            self._steps[key] = _ChainStep(self, cache, room, length, seen, settings)
-        return self._steps[key]
+        if not self._steps and self.draft.device.type == "cuda":
+            self.memory = torch.cuda.graph_pool_handle()
+        step = self._steps.pop(key, None) or _ChainStep(self, cache, room, length, seen, settings)
+        self._steps[key] = step
+        if len(self._steps) > MOST_STEPS:
+            del self._steps[next(iter(self._steps))]
+        return step
 
 
 def _common(first: np.ndarray, second: np.ndarray) -> int:

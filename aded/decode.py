@@ -14,7 +14,7 @@ import torch
 
 import aded
 from aded import budget as budgets
-from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget
+from aded.budget import AutomaticBudget, FixedBudget
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError, check_text
@@ -107,9 +107,9 @@ class Decoder:
         )
         self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
         self.drafter.follow(self.rule.settings)
-        key = f"{self.method.name} {self.drafter.settings()} {'greedy' if self.rule.settings.greedy else 'sampled'}"
-        self._budget_of = lambda: choose_budget(self.settings.budget, model, self.drafter, key)
-        self.budget = self._budget_of()
+        chosen = "greedy" if self.rule.settings.greedy else "sampled"
+        self._curve = f"{self.method.name} {self.drafter.settings()} {chosen}"
+        self.budget = self._new_budget()
         warm_up()
         budgets.warm_up()
         self.record = record
@@ -162,7 +162,7 @@ class Decoder:
         self._session: TargetSession | None = self.model.session(len(ids) + room + 2 * self.budget.cap)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
-        self.budget = self._budget_of()
+        self.budget = self._new_budget()
         self.drafter.start(ids)
         started = time.perf_counter()
         self._session.prefill(ids[:-1])
@@ -245,6 +245,9 @@ class Decoder:
             notice=self.model.notice,
         )
 
+    def _new_budget(self) -> FixedBudget | AutomaticBudget:
+        return choose_budget(self.settings.budget, self.model, self.drafter, self._curve)
+
     def _context(self) -> Context:
         return Context(self._tokens[: self._length], self._prompt_length)
 
@@ -295,7 +298,7 @@ def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, metho
         return FixedBudget(int(budget), "as set")
     if model.shared:
         return FixedBudget(SHARED_NODES, "fixed: processes that share a model have no clock in common to measure costs by")
-    return AutomaticBudget(model.cost, model.acceptance.setdefault(method, AcceptanceCurve()))
+    return AutomaticBudget(model.cost, model.acceptance(method))
 
 
 def versions() -> dict[str, str]:

@@ -32,6 +32,7 @@ from aded.tree import DraftTree
 T = TypeVar("T")
 Mode = Literal["tree", "chain", "plain"]
 """What the model can verify in one pass: any tree, one chain, or a single token."""
+MOST_CURVES = 256
 
 
 class TargetModel:
@@ -71,7 +72,7 @@ class TargetModel:
         self.pool: StepPool | None = None
         self.step_sizes: tuple[int, ...] = NODE_BUCKETS[:-1]
         self._cost: StepCost | None = None
-        self.acceptance: dict[str, AcceptanceCurve] = {}  # by method: what predictions were worth, no tokens
+        self._curves: dict[str, AcceptanceCurve] = {}
         self._forward: Any = model
         self.attention = "stock"
         on_one_card = self.device.type == "cuda" and not (self.shared or self.spread)
@@ -200,6 +201,17 @@ class TargetModel:
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
         parts += [str(self.compiled), str(self.packed), self.attention, aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    def acceptance(self, method: str) -> AcceptanceCurve:
+        """What this method's predictions, with its settings, were worth on this model: no tokens of anybody's text.
+
+        Kept of the ``MOST_CURVES`` that were asked for last: visitors set methods as they like.
+        """
+        curve = self._curves.pop(method, None) or AcceptanceCurve()
+        self._curves[method] = curve
+        if len(self._curves) > MOST_CURVES:
+            del self._curves[next(iter(self._curves))]
+        return curve
 
     def session(self, capacity: int = 1024) -> TargetSession:
         """A decode of its own on this model, with room for ``capacity`` tokens (it grows)."""

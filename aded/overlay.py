@@ -99,6 +99,22 @@ class Overlay:
         trust[TOLD_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_TOLD
         trust[SEEN_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_OVERLAY
 
+    def knowledge(self) -> dict[str, np.ndarray]:
+        """A copy of everything that was learned."""
+        return {"now": np.array(self.now), **{name: array.copy() for name, array in self._taught().items()}}
+
+    def recall(self, knowledge: dict[str, np.ndarray]) -> None:
+        """Put what an overlay of the same settings has learned in the place of what this one has."""
+        self.now = int(knowledge["now"])
+        for name, array in self._taught().items():
+            np.copyto(array, knowledge[name])
+
+    def _taught(self) -> dict[str, np.ndarray]:
+        """The arrays that learning changes; the others are settings."""
+        keys, successors, weights, sights, stamps, trust, _, _, told = self.arrays
+        rows: dict[str, np.ndarray] = {"keys": keys, "successors": successors, "weights": weights, "sights": sights}
+        return {**rows, "stamps": stamps, "trust": trust, "told": told}
+
     def learn(self, base: TrigramMatrix, text: np.ndarray, start: int) -> None:
         """Count ``text[start:]``, each token as the successor of the contexts before it.
 

@@ -62,10 +62,14 @@ class TargetSession:
         return KVCache(capacity, int(self.target.config.num_hidden_layers))
 
     def close(self) -> None:
-        """Hand the cache to the next decode."""
-        if self.target.pool is not None and isinstance(self.cache, KVCache):
-            self.target.pool.give_back(self.cache)
-        self.cache = None
+        """Hand the cache to the next decode, or its memory back."""
+        cache, self.cache = self.cache, None
+        if not isinstance(cache, KVCache):
+            return
+        if self.target.pool is not None:
+            self.target.pool.give_back(cache)
+        else:
+            cache.free()
 
     @property
     def length(self) -> int:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 from browsing import free_port
 from ui_fakes import FakeDecoder, fake_race, make_trace
 
+from aded.drafters.base import Drafter
 from aded.errors import AdedError
 from ui.engine import Engine
-from ui.form import Entrant
+from ui.form import Entrant, Form
 from ui.models import Models
+from ui.run import Update
 from ui.serving import server
 from ui.serving.limits import Limits
 from ui.serving.service import Service
+from ui.serving.sessions import Session
 
 NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
 
@@ -39,7 +43,7 @@ class FakeEngine(Engine):
         return self.lacking
 
     def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
-        return object()
+        return Drafter()
 
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
         self.asked.append((entrant.method, dict(entrant.options)))
@@ -80,6 +84,30 @@ def fake_service(engine: Engine | None = None, **limits: Any) -> Service:
         Limits(**limits),
         engine or FakeEngine(),
     )
+
+
+def form(**changes: Any) -> Form:
+    return Form(**{"prompt": "hello", "methods": ("plain", "aded"), "numbers": NUMBERS, **changes})
+
+
+def updates(
+    service: Service, asked: Form | None = None, session: Session | None = None, when: Any = lambda update: None
+) -> list[Update]:
+    """All updates of a race, as the page would get them; ``when`` is told each at once."""
+
+    async def read() -> list[Update]:
+        found = []
+        async with aclosing(service.race(session or service.sessions.get("a"), asked or form(), {})) as news:
+            async for update in news:
+                found.append(update)
+                when(update)
+        return found
+
+    return asyncio.run(asyncio.wait_for(read(), 60))
+
+
+def words(update: Update) -> str:
+    return update.notice.text if update.notice else ""
 
 
 @contextmanager

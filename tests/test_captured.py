@@ -5,8 +5,8 @@ import pytest
 import torch
 from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 
-from aded import choosing, selftest
-from aded.captured import NODE_BUCKETS, context_bucket, node_bucket
+from aded import captured, choosing, selftest
+from aded.captured import NODE_BUCKETS, StepKind, context_bucket, node_bucket
 from aded.decode import Decoder, GenerationSettings
 from aded.drafters.base import DrafterNeeds
 from aded.verify import Rule, SamplingSettings
@@ -65,6 +65,22 @@ def test_steps_and_caches_are_reused_and_freed():
     target.pool.clear()
     assert target.pool._free == []
     assert target.pool._steps == {}
+
+
+def test_ways_to_sample_without_end_have_a_bounded_number_of_steps_and_those_in_use_stay(monkeypatch):
+    monkeypatch.setattr(captured, "MOST_STEPS", 4)
+    target = fixed_target()
+    for temperature in (0.0, 0.5, 0.6, 0.7, 0.0):
+        settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=temperature)
+        truth = alone(target, PROMPT, 20, Rule(settings.sampling))
+        assert Decoder(target, OracleDrafter(truth), settings).run(PROMPT).token_ids == truth
+        assert all(len(steps) <= 4 for steps in target.pool._steps.values())
+    cache = target.pool.take(64)
+    kinds = [StepKind(SamplingSettings(temperature)) for temperature in (0.0, 0.1, 0.2, 0.3, 0.4)]
+    used = target.pool.step(cache, 8, kinds[0])
+    for kind in kinds[1:]:
+        target.pool.step(cache, 8, kind)
+        assert target.pool.step(cache, 8, kinds[0]) is used
 
 
 def test_lanes_at_once_have_caches_of_their_own():

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.model]
 
 ROOT = Path(__file__).resolve().parent.parent
 SESSIONS = 50
-MINUTES = float(os.environ.get("ADED_LOAD_MINUTES") or 1)
+WARM_UP = 120.0
+"""Seconds after which memory has to be flat: by then runs of every kind have been on together, and the allocator has its room."""
+MINUTES = max(3.0, float(os.environ.get("ADED_LOAD_MINUTES") or 3))
+"""No fewer than show it."""
 OUT = os.environ.get("ADED_LOAD_OUT")
 PROMPTS = ("Why is the sky blue?", "Count from one to twenty.")
 METHODS = ("plain", "aded", "prompt-lookup")
@@ -38,10 +42,8 @@ KINDS = ("whole", "whole", "race", "stop", "vanish")
 REFUSALS = re.compile("The server is busy|One run at a time")
 HANG = 900.0
 """Seconds after which a run counts as hanging, its time in line included."""
-WARM_UP = 0.3
-"""Share of the time after which memory has to be flat."""
 GROWTH = 64 << 20
-"""Bytes that it may still grow by."""
+"""Bytes that memory may still grow by after its warm-up."""
 
 
 class WentHome(Exception):
@@ -259,7 +261,7 @@ def figures_of(address: str, seen: Seen, solo_steps: list[float]) -> dict[str, A
     import aded
 
     metrics = httpx.get(f"{address}/metrics").text
-    flat = [value for at, value in seen.memory if at >= WARM_UP * 60 * MINUTES]
+    flat = [value for at, value in seen.memory if at >= WARM_UP]
     third = max(1, len(flat) // 3)
     return {
         "command": f"ADED_LOAD_MINUTES={MINUTES:g} python -m pytest tests/test_load.py",
@@ -274,10 +276,16 @@ def figures_of(address: str, seen: Seen, solo_steps: list[float]) -> dict[str, A
         "step_seconds_alone": percentiles(solo_steps),
         "step_seconds_under_load": percentiles(seen.steps),
         "page_seconds": percentiles(seen.pages),
+        "memory_bytes_by_minute": [statistics.median(values) for values in by_minute(seen.memory)],
         "memory_after_warm_up_bytes": statistics.median(flat[:third]),
         "memory_growth_bytes": statistics.median(flat[-third:]) - statistics.median(flat[:third]),
         "still_running": float(re.findall(r"^aded_running (\S+)", metrics, re.MULTILINE)[0]),
     }
+
+
+def by_minute(samples: list[tuple[float, float]]) -> Iterator[list[float]]:
+    for _, group in groupby(samples, lambda sample: sample[0] // 60):
+        yield [value for _, value in group]
 
 
 def percentiles(values: list[float]) -> dict[str, float]:

@@ -54,6 +54,25 @@ def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
         METHODS["aded"].make(target, {"corpus": "half"}, 0)
 
 
+@pytest.mark.parametrize("method", ["plain", "prompt-lookup", "aded", "token-recycling", "suffix"])
+def test_a_method_has_knowledge_to_hand_on_where_it_can_keep_what_it_learned(method):
+    from fakes import tiny_target
+
+    target, keeps = tiny_target(), "keep" in METHODS[method].options
+    taught, new = (METHODS[method].make(target, {"keep": True} if keeps else {}, 0) for _ in range(2))
+    taught.start([5, 17, 40, 8, 5, 17])
+    knowledge = taught.knowledge()
+    assert (knowledge is not None) == keeps
+    if knowledge is None:
+        with pytest.raises(AssertionError, match="keeps nothing"):
+            new.recall({})
+        return
+    new.recall(knowledge)
+    taught.start([63, 21])  # what was handed on is a copy
+    for name, array in new.knowledge().items():
+        assert np.array_equal(array, knowledge[name]), name
+
+
 @pytest.mark.parametrize(("at", "column"), list(enumerate(GROUNDS)))
 def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and_from_plain_decoding(at, column):
     colours = [pair[at] for pair in PLACES]

@@ -102,6 +102,16 @@ def test_prompts_that_are_empty_or_do_not_fit_are_refused():
         target.check_prompt([])
 
 
+def test_what_predictions_were_worth_is_kept_for_a_bounded_number_of_settings_those_in_use_among_them(monkeypatch):
+    monkeypatch.setattr("aded.model.MOST_CURVES", 3)
+    target = tiny_target()
+    used = target.acceptance("used")
+    for i in range(10):
+        target.acceptance(f"seed {i}")
+        assert target.acceptance("used") is used
+    assert len(target._curves) == 3
+
+
 def test_end_of_text_ids_may_be_a_list():
     model = tiny_model("llama")
     model.generation_config.eos_token_id = [4, 9]

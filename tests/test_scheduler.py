@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -263,6 +265,31 @@ def test_a_run_that_fails_ends_alone():
         assert settle(scheduler.submit("a", work.job("a", 1))).outcome == "done"
     assert (failed.outcome, refused.outcome) == ("failed", "refused")
     assert isinstance(failed.error, MemoryError)
+
+
+def test_what_a_run_held_is_freed_though_it_failed_and_its_error_is_kept():
+    class Held:
+        pass
+
+    def wrong(control: Control) -> Iterator[str]:
+        held = Held()
+        kept.append(ref(held))
+        yield "on"
+        try:
+            raise MemoryError("no more")
+        except MemoryError:
+            raise AdedError("the memory of the device is used up; ask for fewer new tokens") from None
+
+    kept: list[ref[Held]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        with scheduling() as scheduler:
+            run = settle(scheduler.submit("a", wrong))
+        assert isinstance(run.error, AdedError)
+        assert [one() for one in kept] == [None]
+    finally:
+        gc.enable()
 
 
 def test_even_an_exit_inside_a_job_leaves_the_turns_going():

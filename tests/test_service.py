@@ -9,40 +9,17 @@ from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
-from serving_fakes import NUMBERS, FakeEngine, GatedEngine, fake_service
+from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, words
 
 from aded.errors import AdedError
-from ui.form import Form
 from ui.models import Models
-from ui.run import Update
 from ui.serving.limits import Limits
 from ui.serving.service import Service
-from ui.serving.sessions import Session
-
-
-def form(**changes: Any) -> Form:
-    return Form(**{"prompt": "hello", "methods": ("plain", "aded"), "numbers": NUMBERS, **changes})
-
-
-def updates(service: Service, session: Session, asked: Form | None = None, when: Any = lambda update: None) -> list[Update]:
-    async def read() -> list[Update]:
-        found = []
-        async with aclosing(service.race(session, asked or form(), {})) as news:
-            async for update in news:
-                found.append(update)
-                when(update)
-        return found
-
-    return asyncio.run(asyncio.wait_for(read(), 20))
-
-
-def words(update: Update) -> str:
-    return update.notice.text if update.notice else ""
 
 
 def test_a_race_streams_and_ends_with_a_verdict():
     service = fake_service()
-    found = updates(service, service.sessions.get("a"))
+    found = updates(service)
     assert words(found[-1]).startswith("Done in")
     assert not found[-1].running
     assert found[-1].view
@@ -55,7 +32,7 @@ def test_stop_ends_a_race_that_runs_and_keeps_what_was_written():
     engine.gate.set()
     service = fake_service(engine)
     session = service.sessions.get("a")
-    found = updates(service, session, when=lambda update: session.stop() if update.view else None)
+    found = updates(service, session=session, when=lambda update: session.stop() if update.view else None)
     assert words(found[-1]).startswith("Stopped.")
     assert engine.closed
     assert found[-1].view
@@ -67,23 +44,23 @@ def test_stop_before_the_race_has_begun_is_heard():
     session = service.sessions.get("a")
     session.begin()
     session.stop()
-    (only,) = updates(service, session)
+    (only,) = updates(service, session=session)
     assert words(only) == "Stopped before the race began."
     session.begin()
-    assert words(updates(service, session)[-1]).startswith("Done")
+    assert words(updates(service, session=session)[-1]).startswith("Done")
     service.close()
 
 
 def test_one_in_line_is_told_its_place_and_can_be_stopped_there():
     engine = GatedEngine()
     service = fake_service(engine, at_once=1)
-    first = threading.Thread(target=updates, args=(service, service.sessions.get("a")))
+    first = threading.Thread(target=updates, args=(service,))
     first.start()
     assert engine.on.wait(10)
     session = service.sessions.get("b")
     threading.Timer(0.3, session.stop).start()
     threading.Timer(0.4, engine.gate.set).start()
-    found = updates(service, session)
+    found = updates(service, session=session)
     assert words(found[0]) == "You are next in line for the model."
     assert words(found[-1]) == "Stopped before the race began."
     first.join(10)
@@ -103,10 +80,10 @@ def test_the_loading_of_the_model_is_told_and_its_failure_is_tried_again():
 
     service = Service(Models(("x",), loader=loader), Limits(), FakeEngine())
     session = service.sessions.get("a")
-    found = updates(service, session)
+    found = updates(service, session=session)
     assert any(words(update) == "Fetching…" for update in found)
     assert words(found[-1]) == "Unknown model 'x'; give a folder."
-    assert words(updates(service, session)[-1]).startswith("Done")
+    assert words(updates(service, session=session)[-1]).startswith("Done")
     service.close()
 
 
@@ -122,9 +99,9 @@ def test_what_goes_wrong_is_a_notice_and_the_next_race_works():
     engine = Broken()
     service = fake_service(engine)
     session = service.sessions.get("a")
-    assert "RuntimeError: out of memory." in words(updates(service, session)[-1])
+    assert "RuntimeError: out of memory." in words(updates(service, session=session)[-1])
     engine.broken = False
-    assert words(updates(service, session)[-1]).startswith("Done")
+    assert words(updates(service, session=session)[-1]).startswith("Done")
     assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
     service.close()
 
@@ -154,7 +131,7 @@ def test_memories_of_a_session_are_its_own_and_outlast_a_race():
     service = fake_service()
     keeping = form(options={"aded": {"keep": True}})
     for key in ("a", "a", "b"):
-        updates(service, service.sessions.get(key), keeping)
+        updates(service, keeping, service.sessions.get(key))
     (first,), (second,) = (service.sessions.get(key).memories.values() for key in "ab")
     assert (first.prompts, second.prompts) == (2, 1)
     assert first.drafter is not second.drafter

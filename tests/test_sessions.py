@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from weakref import ref
+
 import numpy as np
 import pytest
 from serving_fakes import GatedEngine, fake_service
@@ -44,6 +47,23 @@ def test_a_visitor_that_leaves_is_forgotten_and_its_run_ends():
     assert run.control.reason == "left"
     assert not service.sessions.get("a").memories
     service.close()
+
+
+def test_a_run_that_has_ended_and_is_not_read_any_more_is_not_kept():
+    """What it told last may be large, and a session may stay for an hour."""
+    service = fake_service()
+    session = service.sessions.get("a")
+    run = service.submit(session, service.models.first, lambda control: (yield "the end"))
+    assert session.run is run
+    while not run.over:
+        time.sleep(0.01)
+    service.close()
+    kept = ref(run)
+    del run
+    assert kept() is session.run is None
+    assert not session.busy
+    session.stop()
+    service.sessions.free("a")
 
 
 def test_a_visitor_that_is_not_known_can_leave():

@@ -1,4 +1,4 @@
-"""What a session keeps of what it was sent: nothing."""
+"""What a session keeps of what it was sent and what it sent: nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import gradio as gr
+import pytest
 from gradio.state_holder import SessionState
 
 from ui.blocks import Page
@@ -15,16 +16,16 @@ BIG = "x" * 100_000
 
 
 def session_after(kind: type[gr.Blocks]) -> tuple[SessionState, list[Any]]:
-    """A session to which a value and nothing were sent in turn, and what the browser got."""
+    """A session that sent a long text, and to which a value and nothing were sent in turn; and what the browser got."""
+    answers = [out for i in range(ROUNDS) for out in ([f"{BIG}{i}", gr.update(interactive=False)], [gr.skip(), "go"])]
     with kind() as page:
-        view, button = gr.HTML(BIG), gr.Button()
-        button.click(lambda: None, None, [view, button])
+        view, prompt, button = gr.HTML(BIG), gr.Textbox(), gr.Button()
+        button.click(lambda text: answers.pop(0), [prompt], [view, button])
     [fn] = page.fns.values()
     state = SessionState(page)
 
     async def send() -> list[Any]:
-        answers = [[f"{BIG}{i}", gr.update(interactive=False)] for i in range(ROUNDS)]
-        return [await page.postprocess_data(fn, out, state) for answer in answers for out in (answer, [gr.skip(), "go"])]
+        return [(await page.process_api(fn, [BIG], state))["data"] for _ in range(2 * ROUNDS)]
 
     return state, asyncio.run(send())
 
@@ -32,16 +33,45 @@ def session_after(kind: type[gr.Blocks]) -> tuple[SessionState, list[Any]]:
 def kept(state: SessionState) -> list[str]:
     """Large values that are kept for the session."""
     values = [config.get("props", {}).get("value") for config in state.config_values.values()]
-    return [value for value in values if isinstance(value, str) and len(value) > len(BIG)]
+    return [value for value in values if isinstance(value, str) and len(value) >= len(BIG)]
 
 
-def test_a_session_keeps_no_value_and_no_further_component_however_often_it_is_sent_some():
+def test_a_session_keeps_no_value_no_settings_and_no_further_component_however_often_it_is_sent_some():
     state, _ = session_after(Page)
     assert kept(state) == []
-    assert len(state.config_values) == len(state.blocks_config.blocks) == 2
+    assert list(state.components) == []
+    assert len(state.config_values) == len(state.blocks_config.blocks) == 4  # the text field stands in a form
+
+
+def test_a_call_that_is_refused_leaves_as_little():
+    def refused() -> None:
+        raise gr.Error("one run at a time")
+
+    with Page() as page:
+        button = gr.Button()
+        button.click(refused)
+    [fn] = page.fns.values()
+    state = SessionState(page)
+    with pytest.raises(gr.Error):
+        asyncio.run(page.process_api(fn, [], state))
+    assert list(state.components) == []
 
 
 def test_the_browser_gets_the_same_as_from_a_page_that_keeps_everything():
     state, plain = session_after(gr.Blocks)
-    assert len(kept(state)) >= ROUNDS - 1  # what the page is spared
+    assert len(kept(state)) >= ROUNDS  # what the page is spared
     assert session_after(Page)[1] == plain
+
+
+def test_of_sessions_and_calls_that_are_gone_no_name_is_kept():
+    with Page() as page:
+        gr.Button().click(lambda: None)
+    [fn] = page.fns.values()
+    queue = page._queue
+    queue.pending_messages_per_session["here"] = asyncio.Queue()
+    queue.pending_event_ids_session |= {"here": {"1"}, "gone": set(), "left": {"2"}}
+    queue.event_ids_to_events["1"] = None  # type: ignore[assignment]
+    page.app.iterators_to_reset |= {"1", "2"}
+    asyncio.run(page.process_api(fn, []))
+    assert queue.pending_event_ids_session == {"here": {"1"}}
+    assert page.app.iterators_to_reset == {"1"}

@@ -19,9 +19,11 @@ from typing import Any
 import httpx
 import pytest
 from fakes import tiny_target
-from serving_fakes import NUMBERS, FakeEngine, serving
+from serving_fakes import NUMBERS, FakeEngine, form, serving, updates, words
 from zero_fakes import FORK, Error, Spaces
 
+from aded.drafters.aded import AdedDrafter
+from aded.drafters.base import Drafter
 from aded.trace import Race, Seconds
 from ui.engine import Engine
 from ui.form import Entrant, Form
@@ -62,28 +64,6 @@ class CountedEngine(FakeEngine):
                 yield turn
         finally:
             self.shut.set()
-
-
-def form(**changes: Any) -> Form:
-    return Form(**{"prompt": "hello", "methods": ("plain", "aded"), "numbers": NUMBERS, **changes})
-
-
-def updates(
-    service: Service, asked: Form | None = None, session: Session | None = None, when: Any = lambda update: None
-) -> list[Update]:
-    async def read() -> list[Update]:
-        found = []
-        async with aclosing(service.race(session or service.sessions.get("a"), asked or form(), {})) as news:
-            async for update in news:
-                found.append(update)
-                when(update)
-        return found
-
-    return asyncio.run(asyncio.wait_for(read(), 60))
-
-
-def words(update: Update) -> str:
-    return update.notice.text if update.notice else ""
 
 
 def traces(service: Service, asked: Form) -> Race:
@@ -218,8 +198,8 @@ def test_what_is_taught_in_place_is_lost_and_seen_to_be(on_zero: Any, spaces: Sp
         for array in known.values():
             array += 1
 
-    monkeypatch.setattr(worker, "recall", in_place)
-    monkeypatch.setattr(worker, "learned", lambda drafter: None)
+    monkeypatch.setattr(AdedDrafter, "recall", in_place)
+    monkeypatch.setattr(AdedDrafter, "knowledge", lambda drafter: None)
     spaces.warm.clear()
     assert words(updates(on_zero(Engine(), target), asked, session)[-1]).startswith("Done in")
     assert (pickle.dumps(memory.drafter.learned), memory.prompts) == (before, 1)
@@ -341,7 +321,7 @@ def test_a_race_that_has_used_its_time_up_is_cut_and_says_so_and_keeps_what_it_t
 ):
     monkeypatch.setattr(worker, "START_SECONDS", 0.0)
     monkeypatch.setattr(worker, "LANE_SECONDS", 0.5)
-    monkeypatch.setattr(worker, "learned", lambda drafter: {})
+    monkeypatch.setattr(Drafter, "knowledge", lambda drafter: {})
     service = on_zero(CountedEngine(pause=0.1))
     session = service.sessions.get("a")
     last = updates(service, form(options=KEEPING), session)[-1]

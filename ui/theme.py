@@ -21,7 +21,7 @@ MODULES = (
     *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record", "slots", "csv"),
     *("verdict", "search", "history", "searching", "charts"),
     *("agreement", "treegrid", "tree", "pairs", "pairgraph", "heat", "apart", "matrix", "node", "tables", "picker", "refused"),
-    *("lanes", "times", "strip", "mask", "places", "player", "guess", "step", "keys", "save", "link", "number", "sheet"),
+    *("lanes", "times", "strip", "mask", "places", "player", "guess", "step", "keys", "bar", "save", "link", "number", "sheet"),
     *(
         "keysheet",
         "glossary",
@@ -39,7 +39,7 @@ MODULES = (
     *("compare", "successive", "experiment", "standalone", "site"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""
-STYLES = ("tokens", "page", "learn", "matrix", "experiment", "file")
+STYLES = ("tokens", "frame", "page", "race", "step", "learn", "matrix", "experiment", "file")
 """Sheets of ``assets/css`` in the order in which they apply."""
 
 

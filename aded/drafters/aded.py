@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from aded import limits, search
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, MatrixRow, MatrixSize, Outcome
+from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Knowledge, MatrixRow, MatrixSize, Outcome
 from aded.errors import AdedError
 from aded.overlay import TOLD, Overlay, within
 from aded.representatives import Answer, answers, learned, overlay_size
@@ -166,6 +166,12 @@ class AdedDrafter(Drafter):
 
     def represent(self, context: Context) -> list[Answer]:
         return list(answers(self._base, self._overlay, self._newest(context)))
+
+    def knowledge(self) -> Knowledge:
+        return self._overlay.knowledge()
+
+    def recall(self, knowledge: Knowledge) -> None:
+        self._overlay.recall(knowledge)
 
     def settings(self) -> dict[str, object]:
         return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}

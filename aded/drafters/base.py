@@ -134,6 +134,10 @@ class Explanation:
     simulations: tuple[Simulation, ...] = field(default_factory=tuple)
 
 
+Knowledge = dict[str, np.ndarray]
+"""What a session has taught a drafter, as arrays that can cross to another process; what sessions share is not in it."""
+
+
 class Drafter:
     """A drafting method: ``propose`` guesses the coming tokens, ``observe`` learns from the verdict.
 
@@ -180,6 +184,14 @@ class Drafter:
     def represent(self, context: Context) -> list[Answer]:
         """What stands in for the model in this method says would follow ``context``; called before ``observe``, never timed."""
         return []
+
+    def knowledge(self) -> Knowledge | None:
+        """A copy of what has been learned; None for a method that keeps nothing from text to text."""
+        return None
+
+    def recall(self, knowledge: Knowledge) -> None:
+        """Take in what a drafter of the same settings has learned; this one is new."""
+        raise AssertionError(f"{type(self).__name__} keeps nothing")
 
     def settings(self) -> dict[str, object]:
         """The method's own settings, for the record (JSON values)."""

@@ -18,7 +18,7 @@ from numba import njit
 
 from aded.continuations import Continuations
 from aded.datastore import Datastore
-from aded.drafters.base import Context, Drafter, Explanation, Outcome
+from aded.drafters.base import Context, Drafter, Explanation, Knowledge, Outcome
 from aded.errors import AdedError
 from aded.tree import DraftTree
 
@@ -103,6 +103,12 @@ class SuffixDrafter(Drafter):
     def explain(self, context: Context, budget: int) -> Explanation:
         tree = self.propose(context, budget)
         return Explanation(self._source if tree.drafted else NO_MATCH if budget > 1 else None)
+
+    def knowledge(self) -> Knowledge:
+        return {"text": self._text[: self._length].copy()}
+
+    def recall(self, knowledge: Knowledge) -> None:
+        self._append(knowledge["text"])
 
     def settings(self) -> dict[str, object]:
         names = ("longest", "draft_length", "factor", "least", "keep")

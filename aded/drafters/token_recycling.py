@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Outcome
+from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Knowledge, Outcome
 from aded.errors import AdedError
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
@@ -76,6 +76,12 @@ class TokenRecyclingDrafter(Drafter):
     def explain(self, context: Context, budget: int) -> Explanation:
         known = self._successors[context.root, 0] != UNKNOWN
         return Explanation(None if known or budget == 1 else NO_SUCCESSOR)
+
+    def knowledge(self) -> Knowledge:
+        return {"successors": self._successors.copy()}
+
+    def recall(self, knowledge: Knowledge) -> None:
+        np.copyto(self._successors, knowledge["successors"])
 
     def settings(self) -> dict[str, object]:
         return {"keep": self.keep, "warm": self._corpus is not None}

@@ -157,6 +157,8 @@ class Run(Generic[T]):
         self.outcome = ("refused" if refused else "failed") if self.error else self.control.reason or "done"
         if self.error and not refused:
             log.error("a run failed", exc_info=self.error)
+        if self.error:
+            _forget_frames(self.error)
 
     def finish(self) -> None:
         """Tell the listener that it is over."""
@@ -166,6 +168,11 @@ class Run(Generic[T]):
     def _tell(self) -> None:
         with suppress(RuntimeError):  # the listener's event loop has closed
             self._listener()
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Let go of the frames that an error came through, and those that led to it: they hold the run's decoders."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
 
 
 def _nothing() -> None:

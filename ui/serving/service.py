@@ -63,8 +63,9 @@ class Service:
         """
         holder.start()
         settings = {} if merge is None else {"merge": merge}
-        session.run = self.scheduler.submit(session.key, job, ready=lambda: not holder.busy, **settings)
-        return session.run
+        run = self.scheduler.submit(session.key, job, ready=lambda: not holder.busy, **settings)
+        session.run = run
+        return run
 
     async def race(self, session: Session, form: Form, colours: Colours) -> AsyncGenerator[Update, None]:
         """A visitor's race from press to end. Never raises: what goes wrong becomes a notice."""

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 from ui.serving.runs import Run
 
@@ -32,16 +33,24 @@ class Session:
     Attributes:
         key: what tells it apart from others.
         memories: drafters that keep what they learn, by how they are set.
-        run: the newest run, if there was one.
+        run: the newest run, as long as the scheduler or a reader holds it: what it told last may be large.
         stopped: whether Stop was pressed since Run was.
     """
 
     def __init__(self, key: str = "") -> None:
         self.key = key
         self.memories: dict[str, Memory] = {}
-        self.run: Run[Any] | None = None
         self.stopped = False
         self.seen = 0.0
+        self._run: ref[Run[Any]] | None = None
+
+    @property
+    def run(self) -> Run[Any] | None:
+        return self._run() if self._run else None
+
+    @run.setter
+    def run(self, run: Run[Any]) -> None:
+        self._run = ref(run)
 
     def begin(self) -> None:
         """Run was pressed."""
@@ -50,12 +59,13 @@ class Session:
     def stop(self) -> None:
         """Stop was pressed."""
         self.stopped = True
-        if self.run is not None:
-            self.run.stop()
+        if run := self.run:
+            run.stop()
 
     @property
     def busy(self) -> bool:
-        return self.run is not None and not self.run.over
+        run = self.run
+        return run is not None and not run.over
 
 
 class Sessions:
@@ -87,8 +97,8 @@ class Sessions:
         """The visitor has left: end the run and forget everything."""
         with self._lock:
             session = self._sessions.pop(key, None)
-        if session is not None and session.run is not None:
-            session.run.leave()
+        if session is not None and (run := session.run):
+            run.leave()
 
     def sweep(self) -> None:
         """Forget sessions that are too old or too many, and memories beyond their bound, the oldest first."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
+from aded.drafters.base import Knowledge
 from aded.errors import AdedError
 from aded.trace import FinishReason, Footprint, Step, Trace
 from ui.engine import Engine
 from ui.form import Entrant
-from ui.serving.learned import Learned, learned, recall
 
 START_SECONDS, LANE_SECONDS, TOKEN_SECONDS = 12.0, 1.0, 0.02
 """A fresh worker (the card's start, weights, self-test, costs measured in 2 s and 16 graphs); a lane's prompt and its graphs, one
@@ -48,7 +48,7 @@ class Task:
     prompt: str
     settings: Mapping[str, Any]
     entrants: Sequence[Entrant]
-    known: Sequence[Learned | None]
+    known: Sequence[Knowledge | None]
 
     @property
     def seconds(self) -> int:
@@ -84,7 +84,7 @@ class Closed:
         cut: whether it had used its time up.
     """
 
-    learned: list[Learned | None]
+    learned: list[Knowledge | None]
     footprint: Footprint | None
     cut: bool
 
@@ -169,10 +169,10 @@ def work(task: Task) -> Iterator[News]:
         yield Refusal(str(error))
 
 
-def _decoder(model: Any, entrant: Entrant, settings: Mapping[str, Any], known: Learned | None) -> Any:
+def _decoder(model: Any, entrant: Entrant, settings: Mapping[str, Any], known: Knowledge | None) -> Any:
     drafter = ENGINE.drafter(model, entrant, settings["seed"]) if entrant.options.get("keep") else None
     if known is not None:
-        recall(drafter, known)
+        drafter.recall(known)
     return ENGINE.decoder(model, entrant, ENGINE.settings(settings), drafter)
 
 
@@ -190,7 +190,7 @@ def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Itera
             yield Made(lane, step, decoders[lane].finish_reason)
             if cut := time.monotonic() > until:
                 break
-    kept = [learned(d.drafter) if e.options.get("keep") else None for d, e in zip(decoders, task.entrants)]
+    kept = [d.drafter.knowledge() if e.options.get("keep") else None for d, e in zip(decoders, task.entrants)]
     yield Closed(kept, getattr(model, "footprint", None), cut)
 
 

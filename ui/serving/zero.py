@@ -16,12 +16,12 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from aded.drafters.base import Knowledge
 from aded.errors import AdedError
 from aded.trace import FinishReason, Footprint, Step, Trace
 from ui.engine import OVER, Engine, Turn
 from ui.form import Entrant
 from ui.serving import worker
-from ui.serving.learned import Learned
 from ui.serving.quota import RECORDED, WorkerLost, said
 from ui.serving.runs import Control
 from ui.serving.worker import Closed, Made, News, Opened, Refusal, Task
@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.01
 class RemoteDrafter:
     """What stands for a drafter that keeps what it learns: the state that a worker sent back, None before the first."""
 
-    learned: Learned | None = None
+    learned: Knowledge | None = None
 
 
 class RemoteDecoder:
@@ -53,7 +53,7 @@ class RemoteDecoder:
         self._footprint: Footprint | None = None
 
     @property
-    def known(self) -> Learned | None:
+    def known(self) -> Knowledge | None:
         """What its drafter has learned before."""
         return self.drafter.learned if self.drafter else None
 
@@ -75,7 +75,7 @@ class RemoteDecoder:
         self._steps.append(made.step)
         self._finish = made.finish_reason
 
-    def take_back(self, learned: Learned | None, footprint: Footprint | None) -> None:
+    def take_back(self, learned: Knowledge | None, footprint: Footprint | None) -> None:
         """The worker has ended: put what it taught the drafter where the next race finds it."""
         self._footprint, self.closed, self.returned = footprint, True, learned is not None
         if self.drafter is not None and learned is not None:
