@@ -171,7 +171,7 @@ def work(task: Task) -> Iterator[News]:
 
 def _decoder(model: Any, entrant: Entrant, settings: Mapping[str, Any], known: Knowledge | None) -> Any:
     drafter = ENGINE.drafter(model, entrant, settings["seed"]) if entrant.options.get("keep") else None
-    if known is not None:
+    if drafter is not None and known is not None:
         drafter.recall(known)
     return ENGINE.decoder(model, entrant, ENGINE.settings(settings), drafter)
 
