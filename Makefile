@@ -1,12 +1,13 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
 # make test  set everything up and run every test that needs no GPU
-# make check formatting, lint, types, and what is known of faults in what is installed
+# make check formatting, lint (of the scripts and sheets too, where npx is there), types, and what is known of faults in what is installed
 # make space the folder of a Space, in build/space, assembled and checked
 # make audit the last of these, as a test
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BIOME := @biomejs/biome@2.6.8
 ARGS ?=
 
 .PHONY: run test check audit format browser space clean
@@ -23,6 +24,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	sh tests/lint_page.sh $(BIOME)
 	-$(BIN)/python tests/audit.py
 
 audit: $(VENV)/dev.stamp

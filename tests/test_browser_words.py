@@ -37,20 +37,20 @@ SEEN = """([foreign, names]) => {
     if (e.matches("select") && !e.closest(foreign)) found.push(...[...e.selectedOptions].map((option) => option.text));
     if (e.matches("input[role='listbox']")) found.push(e.value);
   }
-  return found.filter((text) => /[A-Za-z]{2}/.test(text));
+  const tokens = document.querySelectorAll(".ax code, .ax-tok, [data-part='matrix-picker'] option");
+  return { texts: found.filter((text) => /[A-Za-z]{2}/.test(text)), tokens: [...tokens].map((e) => e.textContent) };
 }"""
+"""What is seen or read out, and the tokens beside it, at one moment: time may run."""
 QUOTED = re.compile(r"“[^”]*”|<\|\w+\|>|␣?[^\s，。；：（）]*␣[^\s，。；：（）]*")
 """Tokens inside of sentences, and what a visitor has typed."""
-
-
-TOKENS = "() => [...document.querySelectorAll('.ax code, .ax-tok')].map((e) => e.textContent)"
 
 
 def english(page: sync_api.Page, *names: str) -> list[str]:
     """Texts on screen and in what is read out that hold a word of English which is none of the names, nor a token on screen."""
     page.wait_for_timeout(400)
-    allowed = ALLOWED.union(names, re.findall("[A-Za-z]+", " ".join(page.evaluate(TOKENS))))
-    texts = {QUOTED.sub(" ", text) for text in page.evaluate(SEEN, [FOREIGN, READ_OUT])}
+    seen = page.evaluate(SEEN, [FOREIGN, READ_OUT])
+    allowed = ALLOWED.union(names, re.findall("[A-Za-z]+", " ".join(seen["tokens"])))
+    texts = {QUOTED.sub(" ", text) for text in seen["texts"]}
     words = {text: [word for word in re.findall("[A-Za-z]{2,}", text) if word not in allowed] for text in texts}
     return sorted(text for text, found in words.items() if found)
 

@@ -80,7 +80,7 @@ function rows(before, now) {
 
 function compareRow(label, old, now) {
   const speeds = [old, now].map((lane) => (lane ? rate(lane.rate) : "–"));
-  const gains = [old, now].map((lane) => (lane && lane.ratio ? `${number(lane.ratio)}×` : "–"));
+  const gains = [old, now].map((lane) => (lane?.ratio ? `${number(lane.ratio)}×` : "–"));
   const counts = [old, now].map((lane) => (lane ? number(lane.perPass) : "–"));
   const change = old && now && old.perPass ? now.perPass - old.perPass : 0;
   const kind = Math.abs(change) < 0.005 ? "ax-dim" : change > 0 ? "ax-up" : "ax-down";

@@ -44,7 +44,7 @@ export function rowsTable({ lanes }) {
   const rows = lanes.flatMap((lane, i) =>
     lane.steps.flatMap((step) =>
       step.rows.flatMap((row) =>
-        row.tokens.map((token, k) => [laneName(lanes, i), step.index + 1, ...row.key, row.key_texts.join(""), token, row.texts[k], row.before[k], row.after[k], row.learned && row.learned[k]]),
+        row.tokens.map((token, k) => [laneName(lanes, i), step.index + 1, ...row.key, row.key_texts.join(""), token, row.texts[k], row.before[k], row.after[k], row.learned?.[k]]),
       ),
     ),
   );
@@ -73,7 +73,7 @@ export function walkTable({ tree, choices }) {
 // What each node attends to beside the text: itself and its ancestors, the farthest first.
 export function maskTable({ tree }) {
   const sees = [];
-  tree.parents.forEach((parent, node) => sees.push([...(parent < 0 ? [] : sees[parent]), node]));
+  for (const [node, parent] of tree.parents.entries()) sees.push([...(parent < 0 ? [] : sees[parent]), node]);
   return [["node", "token", "text", "sees"], ...sees.map((nodes, node) => [node, tree.tokens[node], tree.texts[node], nodes.join(" ")])];
 }
 

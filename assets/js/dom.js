@@ -71,6 +71,7 @@ export function withCode(sentence) {
   return sentence.split("`").map((text, i) => (i % 2 ? el("code", { text }) : text));
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: what cannot be seen is looked for here
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
@@ -87,10 +88,13 @@ export function lettersOf(text) {
 // A text no wider than so many letters; what is cut ends in dots.
 export function fitted(text, limit) {
   if (lettersOf(text) <= limit) return text;
-  const points = Array.from(text);
-  let room = limit - 1;
-  const kept = points.findIndex((point) => (room -= widthOf(point)) < 0);
-  return `${points.slice(0, kept).join("")}…`;
+  let [kept, room] = ["", limit - 1];
+  for (const point of text) {
+    room -= widthOf(point);
+    if (room < 0) break;
+    kept += point;
+  }
+  return `${kept}…`;
 }
 
 // A token for labels and tables: blanks, line ends and control characters can be seen, long ones are cut.

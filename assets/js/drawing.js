@@ -68,7 +68,8 @@ async function drawPart(root) {
   }
   const box = root.getBoundingClientRect();
   const defs = svg("defs");
-  const name = `ax-${(drawn += 1)}`;
+  drawn += 1;
+  const name = `ax-${drawn}`;
   const define = (shape) => {
     shape.id = `${name}-${defs.children.length}`;
     defs.append(shape);

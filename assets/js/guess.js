@@ -37,10 +37,10 @@ export function unjudgedLayout(step, layout) {
   let free = 0;
   const descend = (node) => {
     const shown = childrenOf(step.tree, node).filter((child) => layout.nodes.includes(child));
-    shown.forEach((child, i) => {
-      rows.set(child, i ? (free += 1) : rows.get(node));
+    for (const [i, child] of shown.entries()) {
+      rows.set(child, i ? ++free : rows.get(node));
       descend(child);
-    });
+    }
   };
   descend(0);
   return { ...layout, own: null, rows: free + 1, y: layout.nodes.map((node) => rows.get(node)) };

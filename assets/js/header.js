@@ -42,12 +42,12 @@ function createAddress(props, watch, trigger, note) {
     const wanted = PLACE.some((name) => here.link[name]) ? here.link : { ...here.first, ...here.link };
     note.set(faultsOf(here.link, languages().map(({ code }) => code)));
     emit("show", viewOf(wanted));
-    if (here.link.file && !(here.view && here.view.file === here.link.file)) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
+    if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened];
     here.opened = true;
     const foreign = [...new URLSearchParams(window.location.search).keys()];
     const news = again && sameSettings(told().settings, here.link) ? { race: asked.race } : asked;
-    if (asksServer(news, here.view && here.view.race) || (again && news === asked)) trigger("submit", { link: asked, again, foreign });
+    if (asksServer(news, here.view?.race) || (again && news === asked)) trigger("submit", { link: asked, again, foreign });
   }
 
   // Until something was chosen, the address stays as it was typed where it is short, or names what is still to come.
@@ -92,7 +92,7 @@ function createAddress(props, watch, trigger, note) {
     here.link = { ...readLink(window.location), hide: here.link.hide };
     open();
   });
-  return { link: here.link, text, open, later, file: () => here.view && here.view.file };
+  return { link: here.link, text, open, later, file: () => here.view?.file };
 }
 
 function wireTheme(button, { link, later }) {

@@ -22,7 +22,7 @@ export function nodeHistory(step, node, settings) {
     }
     const known = node > 0 && visits[tree.parents[node]] ? puctOf(tree, node, settings) : null;
     found.visits.push(visits[node]);
-    found.scores.push(known && known.score);
+    found.scores.push(known?.score ?? null);
   }
   return found;
 }

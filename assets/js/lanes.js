@@ -37,7 +37,7 @@ export function createLanes(root, toggle, { onStep, onLane, onAbout }) {
 
   function render(state) {
     const base = plainLane(state.race);
-    views.forEach((view) => renderLane(view, state, base));
+    for (const view of views) renderLane(view, state, base);
   }
   return { rebuild, render };
 }
@@ -83,14 +83,14 @@ function renderLane(view, state, base) {
 
 function speedText(lane, now, plain, base) {
   if (lane === base) return "1×";
-  return plain && plain.rate && now.rate ? `${fixed(now.rate / plain.rate, now.rate < plain.rate ? 2 : 1)}×` : "–";
+  return plain?.rate && now.rate ? `${fixed(now.rate / plain.rate, now.rate < plain.rate ? 2 : 1)}×` : "–";
 }
 
 function appendStep(view) {
   const index = view.steps.length;
   const step = view.lane.steps[index];
   const node = el("span", { class: "ax-step", "data-step": index });
-  step.texts.forEach((text, i) => node.append(token(text, step.origins[i], step.emitted[i])));
+  node.append(...step.texts.map((text, i) => token(text, step.origins[i], step.emitted[i])));
   view.parts.text.append(node);
   view.steps.push(node);
 }

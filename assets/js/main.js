@@ -1,26 +1,26 @@
 // The view: connects the record, the player and the panels. One state a page, none shared.
 
 import { createAgreement } from "./agreement.js";
+import { createBar } from "./bar.js";
 import { emit, on } from "./bus.js";
 import { drawRaceChart, laneDash, lineKey, plotly } from "./charts.js";
 import { el, fitted, isDark, setText } from "./dom.js";
 import { createFigures } from "./figures.js";
 import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
-import { listenToKeys } from "./keys.js";
 import { createLanes, paintLane } from "./lanes.js";
 import { createMask } from "./mask.js";
 import { createMatrix } from "./matrix.js";
 import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createPlaces, isPlace, placeOf } from "./places.js";
-import { SPEEDS, covered, createPlayer, createState } from "./player.js";
+import { covered, createPlayer, createState } from "./player.js";
 import { emptyRace, laneName, plainLast, readLines } from "./record.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
 import { renderStep, sentence, visitsKey } from "./step.js";
 import { createSlots } from "./slots.js";
-import { createStrip, gain } from "./strip.js";
+import { createStrip } from "./strip.js";
 import { createNodeTable } from "./tables.js";
 import { createTimes } from "./times.js";
 import { createTree } from "./tree.js";
@@ -72,7 +72,8 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     panels.lanes.render(state);
     panels.times.render(state);
     panels.strip.render(state);
-    renderBar(part, state);
+    panels.bar.render();
+    Object.assign(part("view-root").dataset, { running: String(state.race.running), covered: String(covered(state)) });
     const words = verdict(state.race);
     setText(part("sentence"), words.sentence);
     setText(part("detail"), words.detail);
@@ -127,7 +128,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   function renderLearning() {
     drawn.learnedAt = performance.now();
     const lane = state.race.lanes[state.lane];
-    if (!lane || !lane.steps[state.step]) return;
+    if (!lane?.steps[state.step]) return;
     panels.matrix.render(Plotly, state);
     panels.agreement.render(Plotly, state.race, lane, state.step, isDark());
   }
@@ -192,12 +193,10 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   }
 
   function wire() {
-    part("speed").append(...SPEEDS.map((s) => el("option", { value: s, text: `${s}×` })));
     part("walk").addEventListener("click", (event) => {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
-    wireTime(part, state, player);
     createSave(part, () => ({ race: state.race, standalone: () => standalone(props.value) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -240,6 +239,10 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     emit("did", "search");
     schedule();
   };
+  const seek = (index) => {
+    player.seek(index);
+    emit("did", "step");
+  };
   const answer = (node) => {
     player.answer(node);
     emit("did", "guess");
@@ -247,7 +250,8 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
   return {
     lanes: createLanes(part("lanes"), part("refused"), lanes),
     times: createTimes(part("times")),
-    strip: createStrip(part("strip"), { onSeek: (index) => act(() => player.seek(index), "step") }),
+    bar: createBar(part, state, player),
+    strip: createStrip(part("strip"), { onSeek: seek }),
     tree: createTree(part("tree"), part("tree-legend"), both),
     table: createNodeTable(part("nodes"), both),
     matrix: createMatrix(part, { onChange: schedule, onPair: player.selectPair }),
@@ -258,26 +262,6 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     search: createSearch(part, { onMoment }),
     guess: createGuess(part, { onToggle: player.toggleGuess, onAnswer: answer, onNext: () => player.by(1) }),
   };
-}
-
-function act(action, name) {
-  action();
-  emit("did", name);
-}
-
-function wireTime(part, state, player) {
-  const actions = {
-    play: () => act(() => player.play(1), "play"),
-    back: () => act(() => player.play(-1), "play"),
-    previous: () => act(() => player.by(-1), "step"),
-    next: () => act(() => player.by(1), "step"),
-    home: () => act(player.home, "step"),
-    end: () => act(player.end, "step"),
-    help: () => emit("keys"),
-  };
-  for (const name of ["play", "back", "previous", "next"]) part(name).addEventListener("click", actions[name]);
-  part("speed").addEventListener("change", (event) => (state.speed = Number(event.target.value)));
-  listenToKeys(actions);
 }
 
 function renderHead(part, race) {
@@ -295,20 +279,4 @@ function chartKey(lane, index, lanes) {
   const key = el("span", { class: "ax-key" }, lineKey(laneDash(lanes, index)), lane.label);
   paintLane(key, lane);
   return key;
-}
-
-function renderBar(part, state) {
-  const lane = state.race.lanes[state.lane];
-  const step = lane.steps[state.step];
-  const play = part("play");
-  play.dataset.on = String(state.playing > 0);
-  play.setAttribute("aria-label", say(state.playing > 0 ? "time.pause" : "time.play"));
-  part("back").dataset.on = String(state.playing < 0);
-  part("back").setAttribute("aria-label", say(state.playing < 0 ? "time.pause" : "time.backwards"));
-  for (const name of ["play", "back"]) part(name).disabled = state.race.running;
-  part("speed").value = String(state.speed);
-  setText(part("where"), step ? say("step.where", { step: state.step + 1, steps: lane.steps.length }) : say("step.none"));
-  setText(part("gain"), step && !covered(state) ? gain(step) : "");
-  setText(part("clock"), say("time.clock", { seconds: state.time.toFixed(2) }));
-  Object.assign(part("view-root").dataset, { source: state.race.source, running: String(state.race.running), covered: String(covered(state)) });
 }

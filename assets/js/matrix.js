@@ -74,7 +74,7 @@ function renderRow(part, known, changed) {
 
 // All of a pair's successors, before and after the step; a row that it did not change is the same in both.
 function successorsTable({ row, now }) {
-  const rows = row.tokens.map((token, k) => [row.key_texts.join(""), token, row.texts[k], (now ? row.before : row.after)[k], row.after[k], row.learned && row.learned[k]]);
+  const rows = row.tokens.map((token, k) => [row.key_texts.join(""), token, row.texts[k], (now ? row.before : row.after)[k], row.after[k], row.learned?.[k]]);
   return [["pair", "token", "text", "before", "after", "learned"], ...rows];
 }
 

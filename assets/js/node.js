@@ -9,7 +9,7 @@ import { say } from "./words.js";
 
 // `recorded` is the step as it was recorded, `moment` where its search stands (null: over).
 export function renderNode(root, step, node, header, recorded, moment) {
-  const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node, header.method_settings);
+  const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
@@ -22,7 +22,7 @@ export function renderNode(root, step, node, header, recorded, moment) {
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
-function nodeFacts(step, node, settings) {
+function nodeFacts(step, node) {
   const { tree } = step;
   const rank = tree.rank[node];
   const rows = [

@@ -42,7 +42,7 @@ export function successors({ row, now }) {
     token,
     text: row.texts[i],
     weight: row.after[i],
-    learned: row.learned && row.learned.length ? row.learned[i] : null,
+    learned: row.learned?.[i] ?? null,
     change: now && Math.abs(row.after[i] - row.before[i]) >= SLIGHT ? row.after[i] - row.before[i] : 0,
   }));
   return all.filter(({ weight, change }) => weight > 0 || change).sort((a, b) => b.weight - a.weight);
@@ -84,7 +84,7 @@ export function neighbourhood(rows, centre, limit = MOST_PAIRS) {
 function addNode(graph, rows, node) {
   const name = nameOf(node.pair);
   const row = rows.get(name);
-  graph.nodes.set(name, { ...node, name, known: Boolean(row), now: Boolean(row && row.now) });
+  graph.nodes.set(name, { ...node, name, known: Boolean(row), now: Boolean(row?.now) });
 }
 
 // The pairs whose rows go on to the middle, most probable first.
@@ -118,12 +118,14 @@ function follow(graph, rows, waiting, limit) {
   const pair = [from.pair[1], on.token];
   const name = nameOf(pair);
   const there = graph.nodes.has(name);
-  if (slight || (!there && (graph.nodes.size >= limit || from.depth >= FARTHEST))) return void (graph.folded += 1);
+  if (slight || (!there && (graph.nodes.size >= limit || from.depth >= FARTHEST))) {
+    graph.folded += 1;
+    return;
+  }
   graph.edges.push({ from: from.name, to: name, weight: on.weight, change: on.change, tree: !there });
-  if (there) return undefined;
+  if (there) return;
   addNode(graph, rows, { pair, texts: [from.texts[1], on.text], depth: from.depth + 1, parent: from.name, weight: on.weight, change: on.change });
   waiting.push(...continuations(graph.nodes.get(name), reach, rows));
-  return undefined;
 }
 
 // Columns and rows of a neighbourhood's nodes: what leads to the middle on its left, first children on their parent's row.
@@ -134,7 +136,8 @@ export function placed(nodes) {
   let free = 0;
   const walk = (node, y) => {
     places.set(node.name, { x: node.depth + shift, y });
-    nodes.filter((other) => other.parent === node.name).forEach((child, i) => walk(child, i ? ++free : y));
+    const children = nodes.filter((other) => other.parent === node.name);
+    for (const [i, child] of children.entries()) walk(child, i ? ++free : y);
   };
   const middle = nodes.find((node) => node.depth === 0);
   if (middle) walk(middle, 0);

@@ -13,7 +13,7 @@ export function expectedTokens(alpha, depth) {
 // Levels of a draft below its root.
 export function depthOf({ parents }) {
   const depths = [];
-  parents.forEach((parent, node) => (depths[node] = parent < 0 ? 0 : depths[parent] + 1));
+  for (const parent of parents) depths.push(parent < 0 ? 0 : depths[parent] + 1);
   return Math.max(...depths);
 }
 
@@ -41,7 +41,7 @@ function wasRefused(step) {
 
 function meansBy(steps, levels) {
   const groups = new Map();
-  steps.forEach((step, i) => groups.set(levels[i], [...(groups.get(levels[i]) || []), step.emitted.length]));
+  for (const [i, step] of steps.entries()) groups.set(levels[i], [...(groups.get(levels[i]) || []), step.emitted.length]);
   return [...groups].sort(([a], [b]) => a - b).map(([depth, counts]) => ({ depth, steps: counts.length, tokens: sum(counts) / counts.length }));
 }
 
@@ -53,7 +53,7 @@ function sum(list) {
 export function machineCost({ sizes, contexts, seconds, padded }, context) {
   const share = contexts.length > 1 ? Math.max(0, (context - contexts[0]) / (contexts[1] - contexts[0])) : 0;
   const at = seconds[0].map((first, i) => (share ? first + share * (seconds[1][i] - first) : first));
-  at.forEach((value, i) => (at[i] = Math.max(value, i ? at[i - 1] : 0)));
+  for (const i of at.keys()) at[i] = Math.max(at[i], i ? at[i - 1] : 0);
   return (nodes) => {
     const next = sizes.findIndex((size) => size >= nodes);
     if (padded || next === 0) return next < 0 ? last(at) : at[next];

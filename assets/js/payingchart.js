@@ -45,7 +45,7 @@ function offerPaying(part, points, seconds, table, seen) {
 function levelsTable(table, points) {
   const rows = table.map(({ depth, tokens, nodes, seconds, ratio }) => {
     const seen = points.find((point) => point.depth === depth);
-    return [depth, tokens, seen && seen.tokens, seen && seen.steps, nodes, seconds, ratio];
+    return [depth, tokens, seen?.tokens, seen?.steps, nodes, seconds, ratio];
   });
   return [["depth", "expected_tokens", "measured_tokens", "measured_steps", "nodes", "seconds", "times_plain"], ...rows];
 }

@@ -64,8 +64,8 @@ export function createPlayer(state, changed, missed = () => {}) {
     state.hover = null;
     state.pair = null;
     state.moment = null;
-    const step = lane() && lane().steps[index];
-    state.node = step && step.path.length > 1 && !covered(state) ? step.path[step.path.length - 1] : 0;
+    const step = lane()?.steps[index];
+    state.node = step?.path.length > 1 && !covered(state) ? step.path[step.path.length - 1] : 0;
   }
 
   // A node that is chosen brings its pair of tokens with it; a node without one brings the step's own pair back.
@@ -85,7 +85,7 @@ export function createPlayer(state, changed, missed = () => {}) {
   }
 
   function seek(index) {
-    if (!lane() || !lane().steps.length) return;
+    if (!lane()?.steps.length) return;
     state.playing = 0;
     state.following = state.race.running && index >= lastStep();
     selectStep(Math.max(0, Math.min(lastStep(), index)));

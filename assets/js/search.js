@@ -89,7 +89,7 @@ export function puctOf(tree, node, settings) {
 function scores(tree, exists, settings) {
   return tree.parents.map((_, node) => {
     const known = node && exists[node] ? puctOf(tree, node, settings) : null;
-    return known && settings.preset === "paper" && !known.n ? Infinity : known && known.score;
+    return known && settings.preset === "paper" && !known.n ? Infinity : (known?.score ?? null);
   });
 }
 

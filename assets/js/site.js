@@ -26,7 +26,7 @@ export async function openSite(races) {
   const status = panel("site").querySelector("[role=status]");
   const props = { value: "" };
   const watchers = [];
-  const fileOf = (title) => (races.find((race) => race.title === title) || {}).file;
+  const fileOf = (title) => races.find((race) => race.title === title)?.file;
   let wanted = "";
 
   function word() {

@@ -59,7 +59,7 @@ export function createStrip(root, { onSeek }) {
 
   function scale(steps) {
     const most = Math.max(4, ...steps.map((s) => s.emitted.length));
-    bars.forEach((bar, i) => (bar.firstChild.parentNode.style.height = `${(100 * steps[i].emitted.length) / most}%`));
+    for (const [i, bar] of bars.entries()) bar.style.height = `${(100 * steps[i].emitted.length) / most}%`;
     toggleClass(root, "ax-dense", steps.length > 90);
   }
 

@@ -13,7 +13,7 @@ const SHOWN = ["base", "session"];
 // The series with a finished race taken in: a drafter that remembers nothing yet begins another one.
 export function taken(series, race) {
   const lane = race.lanes.find((one) => one.remembers !== null);
-  if (!lane || !lane.steps.length) return series;
+  if (!lane?.steps.length) return series;
   const means = (who) => Object.fromEntries(MEASURES.map((measure) => [measure, mean(values(lane.steps, who, measure))]));
   const near = Object.fromEntries(SHOWN.map((who) => [who, means(who)]));
   const row = { prompt: lane.header.prompt, method: lane.header.method, label: lane.header.label, perPass: figures(lane, lane.steps.length).perPass, ...near };

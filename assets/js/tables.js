@@ -105,8 +105,8 @@ function nodeRow(step, node) {
   const token = el("td", {}, el("code", { text: visible(node.text, 15) }));
   token.style.paddingLeft = `${6 + 7 * node.x}px`;
   const spoken = !step.exists;
-  const p = own ? choice && choice.probability : spoken ? tree.probability[node.id] : null;
-  const rank = own ? choice && choice.rank : spoken && tree.rank[node.id];
+  const p = own ? choice?.probability : spoken ? tree.probability[node.id] : null;
+  const rank = own ? choice?.rank : spoken && tree.rank[node.id];
   return el(
     "tr",
     { "data-node": node.id, tabindex: -1 },

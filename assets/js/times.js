@@ -17,7 +17,7 @@ export function createTimes(root) {
   function render(state) {
     const costs = views.map(({ lane }) => perToken(figures(lane, stepsDone(lane, state.time))));
     const most = Math.max(...costs.map((cost) => cost.total));
-    views.forEach((view, i) => renderRow(view, costs[i], most));
+    for (const [i, view] of views.entries()) renderRow(view, costs[i], most);
     const picture = () => [root, root.nextElementSibling];
     offer("times", { group: "race", title: "times.title", place: () => root, picture, table: () => timesTable(state.race.lanes, costs) });
   }
@@ -49,7 +49,7 @@ function createRow(lane) {
 }
 
 function renderRow({ bar, value, shares }, cost, most) {
-  PARTS.forEach((part, i) => (bar.children[i].style.width = most ? `${(100 * cost[part]) / most}%` : "0"));
+  for (const [i, part] of PARTS.entries()) bar.children[i].style.width = most ? `${(100 * cost[part]) / most}%` : "0";
   setText(value, cost.total ? milliseconds(cost.total) : "–");
   setText(shares, sharesText(cost));
 }

@@ -55,7 +55,7 @@ export function createTour(opener) {
 
   function reveal() {
     const found = document.querySelector(STOPS[tour.at].at);
-    const place = found && found.offsetHeight ? found : null;
+    const place = found?.offsetHeight ? found : null;
     frame(place);
     if (place) place.scrollIntoView({ block: place.offsetHeight > 0.6 * window.innerHeight ? "start" : "center", behavior: reducedMotion() ? "auto" : "smooth" });
   }

@@ -37,7 +37,7 @@ export function treeNodes(step, layout) {
     verdict: tree.verdict[n],
     visits: column(tree, "visits")[n],
     folded: layout.folded[i],
-    score: step.scores && step.scores.has(n) ? scoreText(step.scores.get(n)) : null,
+    score: step.scores?.has(n) ? scoreText(step.scores.get(n)) : null,
   }));
   if (layout.own && !step.exists) {
     const [x, y] = layout.own;

@@ -15,8 +15,8 @@ export function faultOfFile({ name, size }, most) {
 // Stops a file with a fault before anybody else hears of it; the notice tells.
 export function guardUploads(most) {
   const onChange = (event) => {
-    const input = event.target instanceof Element && event.target.closest("input[type='file']");
-    const fault = input && input.files.length ? faultOfFile(input.files[0], most) : null;
+    const input = event.target instanceof Element ? event.target.closest("input[type='file']") : null;
+    const fault = input?.files.length ? faultOfFile(input.files[0], most) : null;
     if (!fault) return;
     event.stopImmediatePropagation();
     input.value = "";

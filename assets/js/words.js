@@ -46,7 +46,7 @@ export function sayOr(key, otherwise) {
 
 // The words of a key in the first language, in which the engine speaks.
 export function original(key) {
-  return (state.tables[FALLBACK] || {})[key];
+  return state.tables[FALLBACK]?.[key];
 }
 
 // Names of a family in the order of the table: "term" gives "draft" for "term.draft".

@@ -74,7 +74,7 @@ test("a node attends to its ancestors and to itself", () => {
   for (const { node, sees } of tables(maskTable(step))) {
     const line = sees.split(" ").map(Number);
     assert.equal(line.at(-1), Number(node));
-    line.forEach((seen, i) => assert.equal(step.tree.parents[seen], i ? line[i - 1] : -1));
+    for (const [i, seen] of line.entries()) assert.equal(step.tree.parents[seen], i ? line[i - 1] : -1);
   }
 });
 

@@ -42,7 +42,7 @@ test("the covered tree is tidy and its order does not depend on what was accepte
     const layout = unjudgedLayout(step, { nodes, x: nodes.map(depth), y: nodes.map(() => 0), own: [1, 0], rows: 1 });
     const places = nodes.map((node) => `${layout.x[node]}/${layout.y[node]}`);
     assert.equal(new Set(places).size, nodes.length);
-    nodes.slice(1).forEach((node) => assert.ok(layout.y[node] >= layout.y[step.tree.parents[node]]));
+    for (const node of nodes.slice(1)) assert.ok(layout.y[node] >= layout.y[step.tree.parents[node]]);
     assert.deepEqual(unjudgedLayout({ ...step, path: [0], verdict: [] }, layout).y, layout.y);
     assert.equal(layout.own, null);
   }

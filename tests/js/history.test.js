@@ -20,7 +20,7 @@ test("a node's history ends at the visits and the score that the engine recorded
     const { visits, scores } = nodeHistory(step, node, settings);
     assert.equal(visits.length, step.simulations.length + 1);
     assert.equal(visits.at(-1), column(step.tree, "visits")[node]);
-    visits.slice(1).forEach((count, i) => assert.ok(count - visits[i] === 0 || count - visits[i] === 1));
+    for (const [i, count] of visits.slice(1).entries()) assert.ok(count - visits[i] === 0 || count - visits[i] === 1);
     const recorded = column(step.tree, "score")[node];
     if (node && scores.at(-1) !== null) assert.ok(Math.abs(scores.at(-1) - recorded) < 1e-4 * Math.max(1, recorded), `${scores.at(-1)} ${recorded}`);
   }
@@ -38,7 +38,7 @@ test("what was refused hangs from the end of the accepted path, and a step witho
   for (const one of steps) {
     const nodes = refused(one);
     some += nodes.length > 0;
-    nodes.forEach((node, i) => assert.equal(one.tree.parents[node], i ? nodes[i - 1] : one.path.at(-1)));
+    for (const [i, node] of nodes.entries()) assert.equal(one.tree.parents[node], i ? nodes[i - 1] : one.path.at(-1));
     for (const node of nodes) assert.notEqual(one.tree.verdict[node], "accepted");
   }
   assert.ok(some > 5);

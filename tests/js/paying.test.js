@@ -16,7 +16,10 @@ const chain = (depth, accepted, ended = false) => ({
 
 test("the expected tokens are the mean of a walk that accepts each level with the same probability", () => {
   let seed = 7;
-  const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+  const random = () => {
+    seed = (seed * 16807) % 2147483647;
+    return seed / 2147483647;
+  };
   for (const [alpha, depth] of [[0.5, 3], [0.8, 6], [0, 4], [1, 5]]) {
     const walk = () => { let n = 0; while (n < depth && random() < alpha) n += 1; return n + 1; };
     const mean = Array.from({ length: 40000 }, walk).reduce((a, b) => a + b, 0) / 40000;

@@ -44,7 +44,7 @@ test("every sentence of the engine is said in Chinese, with its numbers", () => 
 
 test("in English they stay as the engine wrote them, but for one and many", () => {
   const plain = (text) => text.replace(/1 nodes would/, "1 node would").replace("last 1 tokens stand", "last token stands").replace("last 1 tokens", "last token");
-  said("en").forEach((words, i) => assert.equal(words, plain(sentences[i])));
+  for (const [i, words] of said("en").entries()) assert.equal(words, plain(sentences[i]));
 });
 
 test("what nobody knows stays as it is, markup and all", () => {

@@ -27,9 +27,9 @@ test("nearly every recorded search can be counted again", () => {
 test("the last moment has the visits, means and scores that the engine recorded", () => {
   for (const { lane, step, settings } of searched) {
     const { columns } = searchedStep(step, moments(step), settings).tree;
-    step.tree.columns.visits.forEach((visits, node) => assert.equal(columns.visits[node], visits || 0));
-    step.tree.columns.value.forEach((value, node) => value === null || assert.ok(near(columns.value[node], value)));
-    step.tree.columns.score.forEach((score, node) => score === null || assert.ok(near(columns.score[node], score), lane.header.label));
+    for (const [node, visits] of step.tree.columns.visits.entries()) assert.equal(columns.visits[node], visits || 0);
+    for (const [node, value] of step.tree.columns.value.entries()) assert.ok(value === null || near(columns.value[node], value));
+    for (const [node, score] of step.tree.columns.score.entries()) assert.ok(score === null || near(columns.score[node], score), lane.header.label);
   }
 });
 

@@ -20,7 +20,7 @@ test("a cache that is played slot by slot always holds the text, and nothing els
       assert.equal(start, cache.length);
       for (const { node, slot } of written) cache[slot] = step.tree.tokens[node];
       const moved = kept.map(({ from }) => cache[from]);
-      kept.forEach(({ slot }, i) => (cache[slot] = moved[i]));
+      for (const [i, { slot }] of kept.entries()) cache[slot] = moved[i];
       cache.length -= free;
       text.push(...step.emitted);
       assert.deepEqual(cache, text.slice(0, -1), `${lane.header.label} ${step.index}`);
