@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import FAMILIES, OracleDrafter, alone, tiny_model
 
-from aded import selftest
+from aded import captured, selftest
 from aded.decode import Decoder, GenerationSettings
 from aded.errors import AdedError
 from aded.model import TargetModel
@@ -89,6 +89,19 @@ def test_fifty_runs_and_model_switches_leak_nothing():
     torch.cuda.empty_cache()
     assert torch.cuda.memory_allocated() <= before[0] + 1_000_000
     assert torch.cuda.memory_reserved() <= before[1] + 32_000_000
+
+
+def test_ways_to_sample_without_end_hold_a_bounded_number_of_graphs(monkeypatch):
+    monkeypatch.setattr(captured, "MOST_STEPS", 4)
+    target, held = tiny(), []
+    for tenths in range(12):
+        settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=tenths / 10, seed=3)
+        truth = alone(target, PROMPT, 20, Rule(settings.sampling))
+        assert Decoder(target, OracleDrafter(truth), settings).run(PROMPT).token_ids == truth
+        assert all(len(steps) <= 4 for steps in target.pool._steps.values())
+        gc.collect()
+        held.append(torch.cuda.memory_allocated())
+    assert max(held[6:]) <= 1.02 * held[5]
 
 
 def test_many_runs_on_one_model_hold_constant_memory(card_model):
