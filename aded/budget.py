@@ -190,10 +190,14 @@ class AutomaticBudget:
         return self._tables[place]
 
     def _plan(self, emitted: int, seconds: float) -> None:
-        """While drafts do not pay for their making and verification, spare them: ever longer pauses between tries."""
+        """While drafts do not pay for their making and verification, spare them: ever longer pauses between tries.
+
+        Not where drafts are sampled: what is drawn would depend on the clock, and runs would not repeat. Methods that draw
+        choose what pays by costs that were measured once (see ``aded.shaping``).
+        """
         if self._pause > 0:
             self._pause -= 1
-        elif self._plain_seconds is not None:
+        elif self._plain_seconds is not None and not self._drawn:
             known = self._count_gain(emitted - min(seconds / self._plain_seconds, emitted + self.WORST))
             if self._gain > 0 and known == self.RECENT:
                 self._next_pause = self.PATIENCE

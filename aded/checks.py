@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from aded.errors import AdedError
 def check_file(path: str | None) -> None:
     """Refuse a file that cannot be written."""
     where = Path(path).resolve() if path else None
-    if where and ((where.exists() and not where.is_file()) or not os.access(where.parent, os.W_OK)):
+    if where and ((where.exists() and not where.is_file()) or not _takes_files(where.parent)):
         raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
 
 
@@ -24,8 +25,17 @@ def check_folder(path: str | None) -> None:
     where = Path(path).resolve()
     while not os.path.lexists(where):
         where = where.parent
-    if not where.is_dir() or not os.access(where, os.W_OK | os.X_OK):
+    if not _takes_files(where):
         raise AdedError(f"cannot write {path}: {where} is no folder that can be written to; choose another --out")
+
+
+def _takes_files(folder: Path) -> bool:
+    """Whether a file can be made in a folder: tried, for permissions do not tell of file systems that take none."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def check_apart(option: str, path: str | None, others: Iterable[str | None]) -> None:

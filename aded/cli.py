@@ -173,7 +173,8 @@ def _add_trained_options(group: Any) -> None:
 
 
 def _add_methods(commands: Any) -> None:
-    parser = commands.add_parser("methods", help="list the methods")
+    parser = commands.add_parser("methods", help="list the methods, and what is missing for those that cannot run")
+    parser.add_argument("--model", metavar="SPEC", help="the model that they shall run on (default: the bundled one, not loaded)")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=_methods)
 
@@ -279,6 +280,7 @@ def _add_datastore(commands: Any) -> None:
     )
     build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
     build.add_argument("--out", metavar="FILE", help="default: in the cache folder, where methods find it")
+    build.add_argument("--most", type=int, metavar="N", help="at most so many tokens, from the beginning on")
     build.add_argument("--compact", action="store_true", help="leave the suffix array out, which who loads it makes again")
     build.set_defaults(run=_datastore_build)
     show = actions.add_parser("show", help="print what a datastore holds")
@@ -426,8 +428,9 @@ def _prompt(options: argparse.Namespace) -> str:
 def _methods(options: argparse.Namespace) -> None:
     from aded.bench.recorded import default_target
     from aded.methods import METHODS
+    from aded.model import TargetModel
 
-    target: Any = default_target()
+    target: Any = TargetModel.load(options.model, "cpu") if options.model else default_target()
     if options.json:
         print(json.dumps([method.to_json(target) for method in METHODS.values()], ensure_ascii=False, indent=2))
         return
@@ -471,7 +474,8 @@ def _datastore_build(options: argparse.Namespace) -> None:
     tokens, texts = options.tokens, options.text
     check_file(options.out)
     check_apart("--out", options.out, [tokens, *(texts or ())])
-    print(datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact))
+    made = datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact, options.most)
+    print(made)
 
 
 def _export_site(options: argparse.Namespace) -> None:

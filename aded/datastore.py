@@ -180,7 +180,13 @@ class Datastore:
 
 
 def build_file(
-    tokens: str | None, texts: Sequence[str] | None, separator: int | None, model: str, out: str | None, compact: bool = False
+    tokens: str | None,
+    texts: Sequence[str] | None,
+    separator: int | None,
+    model: str,
+    out: str | None,
+    compact: bool = False,
+    most: int | None = None,
 ) -> str:
     """Build a datastore from a file of token ids, or else from text files, and save it; returns a sentence on what was made.
 
@@ -193,16 +199,20 @@ def build_file(
         model: whose tokenizer makes or made the ids.
         out: where to; None: the cache folder, where methods look for it.
         compact: see ``Datastore.save``.
+        most: tokens to keep at most, from the beginning on; None for all.
 
     Raises:
-        AdedError: there is no text, ids are not of this model's tokenizer, or a file cannot be read or written.
+        AdedError: there is no text, ``most`` is below 1, ids are of another tokenizer, or a file cannot be read or written.
     """
     from aded import corpus
     from aded.tokens import tokenizer_fingerprint
 
+    if most is not None and most < 1:
+        raise AdedError(f"--most is {most}; give a number from 1 on")
     tokenizer, vocab_size = corpus.load_tokenizer(model)
     ending = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
     ids = _answers(corpus.read_tokens(tokens), tokenizer, ending) if tokens else _tokenized(texts or (), tokenizer, ending)
+    ids = ids[:most]
     if (ids == ending).all():
         raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file that holds more than separators")
     store = Datastore.build(ids, separator=ending, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))

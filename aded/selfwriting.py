@@ -40,7 +40,7 @@ CUT_SHARE = 0.05
 LONGEST_GIVEN = 224
 """Most tokens of a question whose beginning is given: it may hold the text that it is about."""
 SENTINEL = "QUESTION-STANDS-HERE"
-REMEDY = "give texts with --text, --tokens or --dataset"
+REMEDY = "give texts instead: a matrix takes --text, --tokens or --dataset, training --corpus FILE"
 
 
 class SelfWriter:
@@ -198,12 +198,19 @@ def beginnings_in(path: str, tokenizer: Any) -> list[list[int]]:
     An empty text leaves a question to the model.
 
     Raises:
-        AdedError: the file cannot be read, or holds no text.
+        AdedError: the file cannot be read, holds no text, one that leaves no room for a question, or a special token.
     """
     texts = corpus.read_texts(path)
     if not any(texts):
         raise AdedError(f"{path} holds no beginnings of questions; give JSON lines of texts")
-    return [list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else [] for text in texts]
+    beginnings = [list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else [] for text in texts]
+    special = set(getattr(tokenizer, "all_special_ids", ()))
+    for number, ids in enumerate(beginnings, 1):
+        if len(ids) > LONGEST_GIVEN // 2:
+            raise AdedError(f"{path}, text {number} has {len(ids)} tokens; give at most {LONGEST_GIVEN // 2}, a question goes on")
+        if special.intersection(ids):
+            raise AdedError(f"{path}, text {number} holds a special token of the model's, which would end it; leave that out")
+    return beginnings
 
 
 def separator_of(tokenizer: Any, script: Script) -> int:

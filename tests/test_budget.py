@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from fakes import tiny_target
 
 from aded import budget
 from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget, StepCost, _joint
 from aded.decode import Decoder, GenerationSettings
-from aded.tree import DraftTree
+from aded.tree import DraftTree, Drawn
 
 LINEAR = StepCost((1, 64), (256,), ((1.0, 4.0),), padded=False)  # a plain step takes 1 s, every further node 1/21
 FREE = StepCost((1, 2, 4, 8, 16, 32, 64), (256,), ((1.0,) * 7,), padded=True)
@@ -195,3 +196,14 @@ def test_a_draft_that_pays_on_the_whole_outlives_a_run_of_failures():
             policy.observe(kept, [0, 1, 2] if good else [0], 3 if good else 1, 1.5 if drafted else 1.0)
             steps, paused = steps + 1, paused + (not drafted)
     assert paused <= 0.05 * steps
+
+
+def test_drafts_that_were_drawn_are_never_paused_by_the_clock():
+    """What is drawn next must not depend on how long the last steps took, or a seed would not repeat its text."""
+    policy = AutomaticBudget(StepCost((1, 64), (1,), ((1.0, 1.0),), False))
+    drawn = Drawn(torch.full((2, 4), 0.25, dtype=torch.float64), np.array([-1, 0, 1], dtype=np.int32))
+    tree = DraftTree(np.arange(3), np.arange(-1, 2), {"prior": np.array([np.nan, 0.5, 0.5])}, drawn=drawn)
+    for _ in range(40):
+        assert policy.trim(tree, 1) is tree
+        policy.observe(tree, [0], 1, 50.0)
+        assert policy.cap == policy.largest

@@ -110,6 +110,12 @@ def test_methods_are_listed(capsys):
     assert "lossless" in capsys.readouterr().out
 
 
+def test_methods_tell_what_another_model_lacks(tiny, capsys):
+    assert run("methods", "--model", "another") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("unavailable: there are no Medusa heads for this model" in line and "train medusa" in line for line in lines) == 3
+
+
 def test_a_prompt_file_is_read(tiny, capsys, tmp_path):
     (tmp_path / "p.txt").write_text("a b c", encoding="utf-8")
     assert run("generate", "--prompt-file", str(tmp_path / "p.txt"), "--max-new-tokens", "2", "--json") == 0

@@ -118,9 +118,14 @@ def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
     wave = writer(beginnings=beginnings).wave(0)
     starts = {tuple(one.tokens[one.question : one.question + 1]) for one in wave}
     assert {(20,), (30,)} < starts
-    file.write_text('""\n')
-    with pytest.raises(AdedError, match="JSON lines"):
-        beginnings_in(str(file), ChatTokenizer())
+    for text, remedy in (
+        ('""', "JSON lines"),
+        (f'"{"w " * 200}"', "text 1 has 200 tokens; give at most"),
+        ('"a"\n"b [7]"', "text 2 holds"),
+    ):
+        file.write_text(text + "\n")
+        with pytest.raises(AdedError, match=remedy):
+            beginnings_in(str(file), ChatTokenizer())
 
 
 def test_iterating_brings_no_question_twice_and_ends_where_nothing_new_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 import aded
+from aded.checks import check_folder
 from aded.errors import AdedError
 from aded.trace import write_atomically
 from aded.weights import Progress
@@ -66,6 +67,8 @@ def run(options: argparse.Namespace) -> None:
     from aded import terminal
     from aded.cli import load_model
 
+    _check(options)
+    check_folder(options.out)
     folder = _folder(options.out)
     with terminal.Progress() as progress:
         target = load_model(options, progress)
@@ -85,6 +88,8 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     _check(options)
     if options.kind == "draft" and options.layers > (most := int(target.config.get_text_config().num_hidden_layers)):
         raise AdedError(f"--layers is {options.layers}; give at most {most}, which the model itself has")
+    if options.kind == "draft" and target.mode != "tree":
+        raise AdedError(f"{target.label} can have no draft model of its own layers: its passes need a shape of their own")
     text = data.read(options.corpus, target, options.self_written, options.seed, progress)
     rows = data.pack(text, options.length, options.seed, options.share)
     recorded = data.recorded(options.held_out, target) if options.held_out else None
