@@ -283,3 +283,38 @@ def test_a_run_stops_midway_and_the_other_visitor_sees_nothing_of_it(browser: sy
         sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
         assert text_of(other, "plain") == theirs
         assert notice(other).inner_text() == ""
+
+
+@pytest.mark.model
+def test_while_a_run_is_on_no_other_race_can_be_opened_and_the_lists_name_what_is_there(page: sync_api.Page):
+    recorded, examples = page.locator("#ax-recorded input"), page.locator("#ax-examples input")
+    sync_api.expect(recorded).to_have_value("A maths teacher")
+    sync_api.expect(examples).to_have_value("How a model writes")
+    start(page, "Write a long story about the sea.", 400)
+    sync_api.expect(examples).to_have_value("")
+    sync_api.expect(recorded).to_be_disabled()
+    sync_api.expect(recorded).to_have_value("")
+    sync_api.expect(notice(page)).to_contain_text("Other races can be opened once they have stopped")
+    page.locator("#ax-stop").click()
+    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway", timeout=30_000)
+    sync_api.expect(recorded).to_be_enabled()
+    recorded.click()
+    page.locator("li[role='option']").first.click()
+    sync_api.expect(part(page, "source")).to_have_text("recorded")
+    sync_api.expect(recorded).to_have_value("A maths teacher")
+
+
+def test_a_list_that_escape_has_closed_opens_again_with_a_click(page: sync_api.Page):
+    recorded, options = page.locator("#ax-recorded input"), page.locator("li[role='option']")
+    for _ in range(2):
+        recorded.click()
+        sync_api.expect(options.first).to_be_visible()
+        page.keyboard.press("Escape")
+        sync_api.expect(options).to_have_count(0)
+
+
+def test_the_field_takes_as_many_new_tokens_as_the_server_writes(page: sync_api.Page):
+    field = page.locator("#ax-max-new-tokens")
+    field.locator("input[type=text]").fill("513")
+    field.locator("input[type=text]").press("Tab")
+    sync_api.expect(field.locator(".ax-fault")).to_contain_text("Give a number from 1 to 512")

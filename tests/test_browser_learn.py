@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from browsing import open_race, part, sync_api
+from browsing import open_race, part, sync_api, watched_page
 from ui_fakes import make_race
+
+from aded.trace import Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -54,6 +56,49 @@ def test_the_tour_goes_through_all_its_stops(page: sync_api.Page):
     part(page, "tour-next").click()
     assert len(set(seen)) == 12
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
+
+
+def test_the_tour_leaves_a_lane_without_drafts_for_one_that_has_what_a_stop_asks_for(page: sync_api.Page):
+    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    part(page, "tour").click()
+    for _ in range(5):
+        sync_api.expect(page.locator(".ax-lane[data-method='plain'] .ax-look")).to_have_attribute("aria-pressed", "true")
+        part(page, "tour-next").click()
+    sync_api.expect(page.locator(".ax-tour")).to_contain_text(re.compile(r"step \d+ of ADED is on screen now"))
+    sync_api.expect(page.locator(".ax-lane[data-method='aded'] .ax-look")).to_have_attribute("aria-pressed", "true")
+    for place in ("tree-card", "guess-toggle", "search-slot", "walk-card", "mask-card", "matrix-card"):
+        while not part(page, place).evaluate("e => e.classList.contains('ax-toured')"):
+            assert part(page, "tour-next").inner_text() != "Finish"
+            part(page, "tour-next").click()
+            page.wait_for_timeout(250)
+        sync_api.expect(part(page, place)).to_be_visible()
+
+
+def test_the_tour_passes_over_what_no_lane_has(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, Race([lane for lane in race.lanes if lane.header.method == "plain"]), tmp_path)
+    part(page, "tour").click()
+    sync_api.expect(page.locator(".ax-tour .ax-dim").first).to_have_text("1 of 5")
+    for _ in range(4):
+        part(page, "tour-next").click()
+    sync_api.expect(page.locator(".ax-tour .ax-dim").first).to_have_text("5 of 5")
+    sync_api.expect(part(page, "tour-next")).to_have_text("Finish")
+    part(page, "tour-next").click()
+    sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
+
+
+@pytest.mark.parametrize(("query", "words"), [("", "press Run"), ("#hide=controls", "at your own pace")])
+def test_the_tour_ends_with_what_the_page_can_do(browser: sync_api.Browser, address: str, query: str, words: str):
+    with watched_page(browser, address, query=query) as page:
+        part(page, "tour").click()
+        while part(page, "tour-next").inner_text() != "Finish":
+            assert not {"press Run", "at your own pace"} & set(re.findall("press Run|at your own pace", tour_text(page)))
+            part(page, "tour-next").click()
+        assert words in tour_text(page)
+
+
+def tour_text(page: sync_api.Page) -> str:
+    return page.locator(".ax-tour").inner_text()
 
 
 def test_the_verdict_is_covered_until_the_learner_has_guessed(page: sync_api.Page, tmp_path: Path):

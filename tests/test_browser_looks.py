@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browsing import open_race, part, sync_api, watched_page
+from browsing import open_file, open_race, part, sync_api, watched_page
 from ui_fakes import make_race
+
+from aded import trace
+from aded.trace import Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -57,3 +62,99 @@ def test_a_step_that_ends_a_line_leaves_nothing_on_the_empty_line_behind_it(page
             ".flatMap(([, right, , blur, spread]) => [right, blur, spread].map(Number))"
         )
         assert sides and not any(sides)  # what has no width casts no shadow beside it
+
+
+CUT = """all => all.filter(e => e.getClientRects().length && !e.closest(".ax-wide, .ax-scroll, .ax-sr")).flatMap(e => {
+    const card = e.closest(".ax-card");
+    const room = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight);
+    return e.getBoundingClientRect().right > room + 1 ? [e.className] : [];
+})"""
+"""Tables, and boxes that scroll, beyond the room of their card."""
+
+
+def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, 390) as page:
+        page.evaluate("() => { for (const box of document.querySelectorAll('details:not(.ax-menu)')) box.open = true; }")
+        for look in page.locator(".ax-lane .ax-look").all():
+            look.click()
+            page.wait_for_timeout(500)
+            tables = page.locator(".ax-card table")
+            assert tables.count() > 8
+            assert tables.evaluate_all(CUT) == []
+            scrollers = page.locator(".ax-card :is(.ax-wide, .ax-scroll):not(.ax-menu *)")
+            assert scrollers.evaluate_all(CUT.replace('".ax-wide, .ax-scroll, .ax-sr"', '".ax-sr"')) == []
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_long_prompt_is_unfolded_by_keyboard_and_pointer(browser: sync_api.Browser, address: str, width: int, tmp_path: Path):
+    race = make_race()
+    prompt = "Explain it, at length. " * 20
+    named = [replace(lane, header=replace(lane.header, prompt=prompt)) for lane in race.lanes]
+    with watched_page(browser, address, width) as page:
+        line, toggle = part(page, "prompt-line"), part(page, "prompt-toggle")
+        open_race(page, make_race(), tmp_path)
+        if width == 1440:
+            sync_api.expect(toggle).to_be_hidden()
+        open_race_again(page, Race(named), tmp_path)
+        sync_api.expect(toggle).to_have_attribute("aria-expanded", "false")
+        assert line.evaluate("e => e.scrollWidth > e.clientWidth")
+        toggle.press("Enter")
+        sync_api.expect(toggle).to_have_attribute("aria-expanded", "true")
+        assert not line.evaluate("e => e.scrollWidth > e.clientWidth + 1")
+        toggle.click()
+        sync_api.expect(toggle).to_have_attribute("aria-expanded", "false")
+
+
+def open_race_again(page: sync_api.Page, race: Race, folder: Path) -> None:
+    trace.save(race, folder / "again.json")
+    open_file(page, folder / "again.json")
+    sync_api.expect(part(page, "race-title")).to_have_text("again.json", timeout=20_000)
+
+
+def test_few_steps_fill_the_strip_and_each_is_where_it_is_clicked(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(["one", " two", " three", " four", " five", " six", " seven"]), tmp_path)
+    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    bars = part(page, "strip").locator("> i")
+    sync_api.expect(bars).to_have_count(7)
+    wide = part(page, "strip").evaluate(
+        "e => (e.lastElementChild.getBoundingClientRect().right - e.getBoundingClientRect().left) / e.clientWidth"
+    )
+    assert wide > 0.5
+    for index in (1, 4, 6):
+        bars.nth(index).click()
+        sync_api.expect(part(page, "where")).to_have_text(f"step {index + 1} of 7")
+
+
+def test_every_chart_says_its_units(page: sync_api.Page):
+    for name in ("chart", "agreement", "sizes-chart", "cost-chart", "tokens-chart", "speed-chart"):
+        box = part(page, name)
+        sync_api.expect(box.locator(".xtitle")).to_have_text(re.compile(r"\w"))
+        sync_api.expect(box.locator(".ytitle")).to_have_text(re.compile(r"\w"))
+        inside = "(e, of) => { const [a, b] = [e.querySelector(of), e].map(one => one.getBoundingClientRect());"
+        inside += " return a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1; }"
+        assert box.evaluate(inside, ".xtitle") and box.evaluate(inside, ".ytitle"), name
+    sync_api.expect(part(page, "cost-chart").locator(".ytitle")).to_contain_text("ms")
+
+
+def test_the_neighbourhood_has_its_room_and_its_labels_a_rim(page: sync_api.Page):
+    box = part(page, "pairs")
+    sync_api.expect(box.locator(".textpoint text").first).to_be_visible()
+    assert box.evaluate("e => e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth + 1")
+    rims = box.locator(".textpoint text").evaluate_all("all => all.map(e => getComputedStyle(e).paintOrder.split(' ')[0])")
+    assert set(rims) == {"stroke"}
+
+
+WIDTHS_OF_MARKS = """async () => {
+    await document.fonts.load("20px ax-marks", "␣");
+    const pen = document.createElement("canvas").getContext("2d");
+    const style = getComputedStyle(document.body);
+    return ["--ax-sans", "--ax-mono"].map(name => {
+        pen.font = `20px ${style.getPropertyValue(name)}`;
+        return [..."␣⏎⇥"].map(mark => pen.measureText(mark).width);
+    });
+}"""
+
+
+def test_the_mark_of_a_blank_is_the_same_in_running_text_and_in_columns(page: sync_api.Page):
+    running, columns = page.evaluate(WIDTHS_OF_MARKS)
+    assert running == columns

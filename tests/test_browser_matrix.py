@@ -153,7 +153,7 @@ def test_a_link_with_a_pair_that_is_not_on_record_shows_the_steps_own(browser: s
     link = f"#race=A+maths+teacher&lane=aded&step=8&node=0&pair={quote(pair)}"
     with watched_page(browser, address, query=link) as page:
         sync_api.expect(part(page, "where")).to_contain_text("step 8 of")
-        sync_api.expect(part(page, "matrix-key")).to_contain_text("␣likelihood ␣of")
+        sync_api.expect(part(page, "matrix-key")).to_contain_text("␣the ␣likelihood")
         sync_api.expect(part(page, "pair-clear")).to_be_hidden()
 
 

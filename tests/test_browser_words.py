@@ -14,7 +14,7 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
 NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG GPU GB MB kB ms
-    English SmolLM Instruct cpu CPU threads float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
+    English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
 """What a Chinese paper prints as it is: names, acronyms, units, what a machine is called, and what one types."""
 KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark controls"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aded.drafters.aded import AdedOptions
-from ui.numbers import FIELDS, parse
+from ui.numbers import FIELDS, parse, within
 from ui.words import Refused, say
 
 
@@ -67,3 +67,20 @@ def test_every_notch_of_a_slider_is_a_value_of_its_field():
     for name, field in FIELDS.items():
         assert all(parse(name, f"{notch:.15g}") == notch for notch in field.notches)
         assert list(field.notches) == sorted(set(field.notches))
+
+
+def test_a_servers_limit_is_the_fields_range():
+    fields = within(40)
+    assert fields["max_new_tokens"].most == 40
+    assert max(fields["max_new_tokens"].notches) == 32
+    assert parse("max_new_tokens", "40", fields) == 40
+    with pytest.raises(Refused, match="New tokens, at most: 41 is out of range. Give a number from 1 to 40"):
+        parse("max_new_tokens", "41", fields)
+    assert {name: field for name, field in fields.items() if name != "max_new_tokens"} == {
+        name: field for name, field in FIELDS.items() if name != "max_new_tokens"
+    }
+
+
+def test_a_number_beyond_all_is_out_of_range_as_the_field_says_it_too():
+    with pytest.raises(Refused, match="Temperature: 1e400 is out of range"):
+        parse("temperature", "1e400")

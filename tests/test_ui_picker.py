@@ -52,7 +52,7 @@ def test_plain_decoding_need_not_race():
     ],
 )
 def test_what_is_no_race_of_two_to_six_methods_is_refused(value: str | None, count: int):
-    with pytest.raises(AdedError, match=f"^{count} methods are chosen; choose two to six"):
+    with pytest.raises(AdedError, match=f"^{count} {'method is' if count == 1 else 'methods are'} chosen; choose two to six"):
         picker.decode(value)
 
 

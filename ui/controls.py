@@ -12,13 +12,15 @@ import gradio as gr
 from aded.methods import CORPORA, METHODS
 from ui import link, picker, theme
 from ui.form import ABLATIONS, SWITCHES, Form
-from ui.numbers import FIELDS, parse
+from ui.numbers import FIELDS, Field, parse
 from ui.words import FALLBACK, Saying, say, say_or
 
 ADED = tuple(name for name in METHODS["aded"].options if name != "matrix")
 """Settings of ADED; which matrix it has is not a visitor's to say."""
 GENERATION = tuple(name for name in FIELDS if name not in ADED and name != "budget")
 """Numbers that all methods share."""
+USUAL_TOKENS = 96
+"""New tokens that a page asks for at first, where the server writes so many."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "preset": ("tuned", "paper"),
     "search": ("", "mcts", "best-first", "greedy", "full"),
@@ -59,6 +61,7 @@ class Controls:
         start, ablate: the buttons that begin a race, of the chosen methods and of the values of ``axis``.
         stop: the one that ends it.
         forget: the one that makes kept drafters forget.
+        fields: what each number may be.
     """
 
     widgets: dict[str, Any]
@@ -69,6 +72,7 @@ class Controls:
     axis: gr.Dropdown
     ablate: gr.Button
     forget: gr.Button
+    fields: Mapping[str, Field]
 
     @property
     def first(self) -> dict[str, Any]:
@@ -82,7 +86,7 @@ class Controls:
             Refused: too few or too many methods, or a field that holds no number or one out of its range.
         """
         named = {name: values[widget] for name, widget in self.widgets.items()}
-        named |= {name: parse(name, str(named[name] or "")) for name in FIELDS}
+        named |= {name: parse(name, str(named[name] or ""), self.fields) for name in self.fields}
         aded = {name: named[name] for name in ADED}
         return Form(
             prompt=named["prompt"] or "",
@@ -103,22 +107,22 @@ class Controls:
         Returns:
             The values, and a sentence for each one of the link's that cannot be had (see ``link.decode``).
         """
-        opened = link.decode(asked, self.first, CHOICES, foreign)
+        opened = link.decode(asked, self.first, CHOICES, foreign, self.fields)
         return [*opened.values.values(), link.example_of(opened.values["prompt"])], opened.refused
 
 
-def create_controls(wording: Wording) -> Controls:
-    """The form, its buttons, and the notice under them."""
+def create_controls(wording: Wording, fields: Mapping[str, Field] = FIELDS) -> Controls:
+    """The form, its buttons, and the notice under them; each number is held to its field."""
     prompt, examples = create_prompt(wording)
     widgets: dict[str, Any] = {"prompt": prompt, "methods": create_methods()}
     start, stop, notice = create_run(wording)
-    widgets |= create_settings(wording)
+    widgets |= create_settings(wording, fields)
     with wording.label(gr.Accordion, "control.aded", open=False):
         widgets |= create_aded(wording)
         forget = create_button(wording, "control.forget", elem_id="ax-forget", size="sm")
     with wording.label(gr.Accordion, "control.ablation", open=False):
         axis, ablate = create_ablation(wording)
-    return Controls(widgets, examples, start, stop, notice, axis, ablate, forget)
+    return Controls(widgets, examples, start, stop, notice, axis, ablate, forget, fields)
 
 
 def create_prompt(wording: Wording) -> tuple[gr.Textbox, gr.Dropdown]:
@@ -126,7 +130,9 @@ def create_prompt(wording: Wording) -> tuple[gr.Textbox, gr.Dropdown]:
     first = next(iter(examples))
     prompt = wording.label(gr.Textbox, "control.prompt", value=examples[first], lines=4, max_lines=14, elem_id="ax-prompt")
     pick = create_list(wording, "control.examples", {name: f"example.{name}" for name in examples}, elem_id="ax-examples")
-    pick.input(lambda name: examples[name], pick, prompt, queue=False, show_progress="hidden", api_visibility="private")
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    pick.input(lambda name: examples[name], pick, prompt, **quiet)
+    prompt.change(link.example_of, prompt, pick, trigger_mode="always_last", **quiet)
     return prompt, pick
 
 
@@ -154,11 +160,13 @@ def create_button(wording: Wording, key: str, **settings: Any) -> gr.Button:
     return wording.add(gr.Button(say(key), **settings), lambda language: {"value": say(key, language)})
 
 
-def create_settings(wording: Wording) -> dict[str, Any]:
-    widgets = {name: create_number(name, value) for name, value in (("max_new_tokens", "96"), ("budget", "auto"))}
-    widgets["temperature"] = create_number("temperature", "0")
+def create_settings(wording: Wording, fields: Mapping[str, Field]) -> dict[str, Any]:
+    tokens = f"{min(USUAL_TOKENS, fields['max_new_tokens'].most):g}"
+    first = {"max_new_tokens": tokens, "budget": "auto", "temperature": "0"}
+    widgets = {name: create_number(name, value, fields[name]) for name, value in first.items()}
     with wording.label(gr.Accordion, "control.sampling", open=False):
-        return widgets | {name: create_number(name, value) for name, value in (("top_p", "1"), ("top_k", "0"), ("seed", "0"))}
+        sampling = {"top_p": "1", "top_k": "0", "seed": "0"}
+        return widgets | {name: create_number(name, value, fields[name]) for name, value in sampling.items()}
 
 
 def create_aded(wording: Wording) -> dict[str, Any]:
@@ -173,7 +181,7 @@ def create_aded(wording: Wording) -> dict[str, Any]:
 def create_setting(wording: Wording, name: str) -> Any:
     """A list where there are words to choose from, a field for a number, else a box to tick for what is on or off."""
     if name in FIELDS:
-        return create_number(name, "")
+        return create_number(name, "", FIELDS[name])
     settings: dict[str, Any] = {"elem_id": f"ax-{name}", "min_width": 0}
     words = aded_words(name, FALLBACK)
     if name in CHOICES:
@@ -183,9 +191,9 @@ def create_setting(wording: Wording, name: str) -> Any:
     return wording.add(widget, lambda language: aded_words(name, language))
 
 
-def create_number(name: str, value: str) -> gr.HTML:
+def create_number(name: str, value: str, field: Field) -> gr.HTML:
     """A field for a number, whose value is text, and a slider where it has notches."""
-    about = json.dumps({"name": name, **asdict(FIELDS[name])})
+    about = json.dumps({"name": name, **asdict(field)})
     mount = f"number.mountNumber(element, props, watch, {about});"
     return theme.panel("number", mount, value, elem_id=f"ax-{name.replace('_', '-')}", min_width=0)
 

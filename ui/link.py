@@ -12,7 +12,7 @@ from typing import Any
 
 from aded.methods import METHODS
 from ui import picker
-from ui.numbers import FIELDS, parse
+from ui.numbers import FIELDS, Field, parse
 from ui.theme import ASSETS
 from ui.words import Refused, Saying, word
 
@@ -63,7 +63,11 @@ def _named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode(
-    link: object, defaults: Mapping[str, Any], choices: Mapping[str, Sequence[str]], foreign: Collection[str] = ()
+    link: object,
+    defaults: Mapping[str, Any],
+    choices: Mapping[str, Sequence[str]],
+    foreign: Collection[str] = (),
+    fields: Mapping[str, Field] = FIELDS,
 ) -> Opened:
     """What a link asks for.
 
@@ -71,12 +75,13 @@ def decode(
         link: what a browser sent: name to text, if it is honest.
         choices: the words that a setting may have, for those that are chosen from a list.
         foreign: names that may be somebody else's, as those behind the address's question mark.
+        fields: what each number may be.
     """
     texts = {k: v for k, v in link.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(link, Mapping) else {}
     opened = Opened(dict(defaults))
     for name in ("example", *(known for known in defaults if known in texts)):
         try:
-            opened.values |= _read(name, texts.get(name, ""), defaults, choices, opened.refused)
+            opened.values |= _read(name, texts.get(name, ""), defaults, choices, fields, opened.refused)
         except Refused as refusal:
             opened.refused += refusal.sayings
     known = {"example", *defaults, *VIEW, *foreign}
@@ -85,7 +90,12 @@ def decode(
 
 
 def _read(
-    name: str, text: str, defaults: Mapping[str, Any], choices: Mapping[str, Sequence[str]], refused: list[Saying]
+    name: str,
+    text: str,
+    defaults: Mapping[str, Any],
+    choices: Mapping[str, Sequence[str]],
+    fields: Mapping[str, Field],
+    refused: list[Saying],
 ) -> dict[str, Any]:
     """The values that one entry of a link sets; what of it can be had goes in, and what cannot is added to ``refused``.
 
@@ -96,8 +106,8 @@ def _read(
         return _example(text)
     if name == "methods":
         return _methods(text, refused)
-    if name in FIELDS:
-        parse(name, text)
+    if name in fields:
+        parse(name, text, fields)
         return {name: text}
     if name in choices or isinstance(defaults[name], bool):
         return {name: _choice(name, text, choices.get(name))}

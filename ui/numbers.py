@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aded import limits
@@ -54,13 +55,20 @@ FIELDS: dict[str, Field] = {
 }
 
 
-def parse(name: str, text: str) -> float | int | None:
+def within(max_new_tokens: int) -> dict[str, Field]:
+    """The fields of a server that writes no more new tokens than so many."""
+    asked = FIELDS["max_new_tokens"]
+    notches = tuple(notch for notch in asked.notches if notch <= max_new_tokens)
+    return {**FIELDS, "max_new_tokens": replace(asked, most=max_new_tokens, notches=notches)}
+
+
+def parse(name: str, text: str, fields: Mapping[str, Field] = FIELDS) -> float | int | None:
     """The number that a field's text stands for; None for no number where a field may have none.
 
     Raises:
         Refused: the text is no number, or one that the field does not take; the sentence names the field and its range.
     """
-    field = FIELDS[name]
+    field = fields[name]
     plain = unicodedata.normalize("NFKC", text).strip()
     if field.nothing is not None and plain.lower() in ("", field.nothing):
         return None

@@ -19,6 +19,7 @@ from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import Controls, Wording, create_controls, create_list
 from ui.link import cut
+from ui.numbers import within
 from ui.run import Notice, Update, failed, refusal
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
@@ -45,13 +46,13 @@ def build(service: Service) -> gr.Blocks:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
-                controls = create_controls(wording)
+                controls = create_controls(wording, within(service.limits.max_new_tokens))
                 choice, upload = create_recorded(recorded, wording)
                 status = create_status()
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
                 experiment = create_experiment()
-        connect_run(controls, service, view, experiment)
+        connect_run(controls, service, view, experiment, choice, upload)
         connect_recorded(recorded, choice, upload, view, controls.notice)
         connect_link(controls, recorded, header, choice, view)
         connect_language(header, wording)
@@ -82,7 +83,7 @@ def create_recorded(recorded: dict[str, str], wording: Wording) -> tuple[gr.Drop
 def create_view(recorded: dict[str, str]) -> gr.HTML:
     script = "window.AdedExplorer"
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
-    mount += f" {script}.upload.guardUploads({LARGEST_TRACE});"
+    mount += f" {script}.upload.guardUploads({LARGEST_TRACE}); {script}.reopen.reopenLists(document);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
 
@@ -119,10 +120,12 @@ def title_of(file: Path) -> str:
     return words[:1].upper() + words[1:]
 
 
-def connect_run(controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML) -> None:
+def connect_run(
+    controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown, upload: gr.UploadButton
+) -> None:
     """Both kinds of race, of methods and of one setting's values, and what ends or forgets them."""
     buttons = [controls.start, controls.ablate, controls.stop]
-    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], experiment]
+    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], experiment, choice, upload]
     inputs = {*controls.widgets.values(), controls.axis}
 
     def session_of(request: gr.Request) -> Session:
@@ -185,6 +188,8 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML) -> None:
 def connect_recorded(
     recorded: dict[str, str], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
 ) -> None:
+    """Another race on screen; the list holds none while it is a file's."""
+
     def show(name: str) -> list[Any]:
         return [recorded[name], encode(NOTHING)]
 
@@ -194,14 +199,14 @@ def connect_recorded(
                 raise Refused("notice.large", megabytes=LARGEST_TRACE >> 20)
             race = trace.load(path)
             check_drawable(race)
-            return [whole(race, COLOURS, "file", Path(path).name), encode(NOTHING)]
+            return [whole(race, COLOURS, "file", Path(path).name), encode(NOTHING), None]
         except TraceError as error:
-            return [gr.skip(), encode(unreadable(Path(path).name, error))]
+            return [gr.skip(), encode(unreadable(Path(path).name, error)), gr.skip()]
         except Refused as error:
-            return [gr.skip(), encode(refusal(error))]
+            return [gr.skip(), encode(refusal(error)), gr.skip()]
 
     choice.input(show, choice, [view, notice], **QUIET)
-    upload.upload(open_file, upload, [view, notice], **QUIET)
+    upload.upload(open_file, upload, [view, notice, choice], **QUIET)
 
 
 def unreadable(name: str, error: TraceError) -> Notice:
@@ -258,7 +263,7 @@ def sent(event: gr.EventData, name: str) -> object:
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, the buttons that begin a race and the one that ends it, methods, experiment."""
+    """View, notice, the buttons that begin a race and the one that ends it, methods, experiment, the ways to another race."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
@@ -267,7 +272,17 @@ def to_page(update: Update) -> list[Any]:
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
         gr.skip() if update.cost is None else json.dumps({"cost": update.cost}),
+        *ways_to_another(update),
     ]
+
+
+def ways_to_another(update: Update) -> list[Any]:
+    """The list of recorded races and the button for a file: closed while lanes are written, which would take the screen back."""
+    if update.view is None and update.running:
+        return [gr.skip(), gr.skip()]
+    open_again: dict[str, Any] = {"interactive": not update.running}
+    chosen = {} if update.view is None else {"value": None}
+    return [gr.update(**chosen, **open_again), gr.update(**open_again)]
 
 
 def encode(notice: Notice) -> str:

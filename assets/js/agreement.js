@@ -83,7 +83,7 @@ function traces(steps, measure) {
 function axes(count) {
   return {
     x: { range: [0.5, count + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") },
-    y: { range: [-0.02, 1.02], tickvals: [0, 0.5, 1] },
+    y: { range: [-0.02, 1.02], tickvals: [0, 0.5, 1], title: say("axis.share") },
   };
 }
 

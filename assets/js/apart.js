@@ -14,7 +14,7 @@ export function renderApart(part, known) {
   part("apart-table").hidden = !parts.length;
   setText(part("apart-key"), parts.length ? apartSentence(known, parts) : say("apart.unknown"));
   part("apart-rows").replaceChildren(...parts.slice(0, SHOWN).map((one) => apartRow(one, Math.max(0.01, parts[0].weight))));
-  const picture = () => [part("apart-key"), part("apart-table")];
+  const picture = () => [part("apart-key"), part("apart-rows").closest("table")];
   offer("apart", { group: "matrix", title: "apart.title", place: () => part("apart-table"), picture, table: () => apartTable(known, parts) });
 }
 
@@ -70,6 +70,6 @@ function drawSizes(Plotly, box, sizes, index) {
   const y = sizes.map((size) => (size ? size.overlay_rows : null));
   const most = Math.max(1, ...y.filter((value) => value !== null));
   const data = [{ type: "scatter", mode: "lines", x: y.map((_, i) => i + 1), y, hoverinfo: "none", line: { width: 2.5, color: cssToken("--ax-aded") } }];
-  const axes = { x: { range: [0.5, sizes.length + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") }, y: { range: [0, most * 1.15], nticks: 4, tickformat: "~s" } };
+  const axes = { x: { range: [0.5, sizes.length + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") }, y: { range: [0, most * 1.15], nticks: 4, tickformat: "~s", title: say("axis.rows") } };
   Plotly.react(box, data, lineLayout(box, axes, index + 1), PLOT_CONFIG);
 }

@@ -1,6 +1,6 @@
 // What the panels tell each other: names and listeners, nothing else.
 //   view (race, lane, step, node, pair as a link names them): what is on screen;  show (the same): what shall be
-//   shown ({race, lane}): the race and the lane whose steps are shown;  keys: the sheet of keys shall open
+//   shown ({race, lane, step}): the race and the step that is shown;  study ({lane, step}): the step that shall be;  keys: the sheet of keys shall open
 //   refused (sentences as keys and values): what a link names and the page does not have
 //   told (a notice): what the line under the buttons shall say
 //   did (step, play, node, search, guess): what the visitor has just done;  article (method): what shall be explained

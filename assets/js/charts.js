@@ -47,27 +47,28 @@ export function drawRaceChart(Plotly, part, state, dark) {
     hoverinfo: "none",
     line: { width: 2.5, color: laneColour(lane, dark), dash: laneDash(lanes, i) },
   }));
-  const axes = { x: { range: [0, end * 1.02], nticks: 5, title: say("axis.seconds") }, y: { range: [0, most * 1.12], nticks: 5 } };
+  const axes = { x: { range: [0, end * 1.02], nticks: 5, title: say("axis.seconds") }, y: { range: [0, most * 1.12], nticks: 5, title: say("axis.tokens") } };
   Plotly.react(box, data, lineLayout(box, axes, state.time), PLOT_CONFIG);
   offer("race", { group: "race", title: "chart.title", place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });
 }
 
-// The layout of a line chart that fills its box: two axes, and an upright line at `now`.
+// The layout of a line chart that fills its box: two axes, each with a title that says its unit, and an upright line at `now`.
 export function lineLayout(box, { x, y }, now) {
   const muted = cssToken("--ax-muted");
+  const titled = (text, standoff) => ({ text, font: { size: 12 }, standoff });
   const axis = { fixedrange: true, zeroline: false, showgrid: false, color: muted, linecolor: cssToken("--ax-line"), showline: true };
   return {
     width: box.clientWidth,
     height: box.clientHeight,
-    margin: { l: 36, r: 12, t: 12, b: 34 },
+    margin: { l: 50, r: 12, t: 12, b: 34 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     showlegend: false,
     hovermode: false,
     dragmode: false,
     font: { family: cssToken("--ax-sans"), size: 12, color: muted },
-    xaxis: { ...axis, ...x, title: { text: x.title, font: { size: 12 }, standoff: 6 } },
-    yaxis: { ...axis, ...y },
+    xaxis: { ...axis, ...x, title: titled(x.title, 6) },
+    yaxis: { ...axis, ...y, title: titled(y.title, 4) },
     shapes: [{ type: "line", x0: now, x1: now, y0: 0, y1: 1, yref: "paper", line: { color: cssToken("--ax-ink"), width: 1 } }],
   };
 }

@@ -14,7 +14,9 @@ import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createPlaces, isPlace, placeOf } from "./places.js";
 import { covered, createPlayer, createState } from "./player.js";
+import { createPromptLine } from "./promptline.js";
 import { emptyRace, laneName, plainLast, readLines } from "./record.js";
+import { recorded } from "./recorded.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
@@ -68,6 +70,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       part("race-body").dataset.many = String(state.race.lanes.length > 3);
       drawn.race = state.race;
       renderHead(part, state.race);
+      panels.prompt(state.race.lanes[0].header.prompt);
     }
     panels.lanes.render(state);
     panels.times.render(state);
@@ -114,7 +117,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     panels.figures.render(state);
     speak(step);
     tell();
-    emit("shown", { race: state.race, lane: state.lane });
+    emit("shown", { race: state.race, lane: state.lane, step: state.step });
   }
 
   // What the matrix learned: once the step is on screen, and more seldom while time runs.
@@ -201,6 +204,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     on("show", show);
+    on("study", ({ lane, step }) => player.setLane(lane, step));
   }
 
   function open() {
@@ -248,6 +252,7 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     emit("did", "guess");
   };
   return {
+    prompt: createPromptLine(part),
     lanes: createLanes(part("lanes"), part("refused"), lanes),
     times: createTimes(part("times")),
     bar: createBar(part, state, player),
@@ -266,11 +271,9 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
 
 function renderHead(part, race) {
   const { header } = race.lanes[0];
-  setText(part("prompt"), header.prompt);
-  part("prompt").title = header.prompt;
   part("chart-key").replaceChildren(...plainLast(race.lanes.map(chartKey), race.lanes));
   const chip = document.querySelector("[data-part='machine']");
-  if (chip) setText(chip, [header.model, header.device, header.dtype].join(" · "));
+  if (chip) setText(chip, [header.model, recorded(header.device), header.dtype].join(" · "));
   setText(part("source"), race.source ? say(`source.${race.source}`) : "");
   setText(part("race-title"), sayOr(`title.${race.title}`, race.title));
 }

@@ -10,14 +10,15 @@ const LONGEST = 40; // letters of a text that are said again
 export function notchOf(text, notches) {
   const value = numberOf(text);
   if (value === null) return 0;
-  const far = (notch) => Math.abs(notch - value);
+  const near = Math.max(notches[0], Math.min(notches[notches.length - 1], value));
+  const far = (notch) => Math.abs(notch - near);
   return 1 + notches.reduce((best, notch, i) => (far(notch) < far(notches[best]) ? i : best), 0);
 }
 
-// A typed text as a number, wide digits too; null where it is none.
+// A typed text as a number, wide digits too, infinity for one beyond all; null where it is none.
 export function numberOf(text) {
   const plain = text.normalize("NFKC").trim();
-  return NUMBER.test(plain) && Number.isFinite(Number(plain)) ? Number(plain) : null;
+  return NUMBER.test(plain) ? Number(plain) : null;
 }
 
 function isNothing(text, { nothing }) {

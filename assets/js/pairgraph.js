@@ -2,12 +2,14 @@
 
 import { PLOT_CONFIG, plotted } from "./charts.js";
 import { cssToken, el, fixed, plotText, setText, small, visible } from "./dom.js";
+import { plotDrawing, standIn } from "./drawing.js";
 import { offer } from "./offers.js";
 import { neighbourhood, placed } from "./pairs.js";
 import { curve } from "./tree.js";
 import { say } from "./words.js";
 
-const ROW = 27; // pixels between rows
+const ROW = { least: 22, most: 27 }; // pixels between rows,
+const ROOM = 620; // fewer where all of them have room in so many
 const MARGIN = { left: 26, right: 150, top: 30, bottom: 20 };
 const LEADING_ROOM = 70; // more room on the left for labels of two tokens
 const COLUMN = { least: 152, most: 210 };
@@ -20,6 +22,7 @@ export function createPairGraph(part, choose) {
   const plot = el("div", { class: "ax-pairs-plot", "aria-hidden": "true" });
   root.replaceChildren(plot);
   let wired = false;
+  standIn(plot, async () => haloed(await plotDrawing(plot)));
 
   function render(Plotly, rows, centre) {
     const graph = neighbourhood(rows, centre);
@@ -59,8 +62,10 @@ function geometry(available, nodes) {
   const left = MARGIN.left + (nodes.some((node) => node.depth < 0) ? LEADING_ROOM : 0);
   const room = available - left - MARGIN.right;
   const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, columns - 1)));
-  const place = ({ name }) => [left + places.get(name).x * wide, MARGIN.top + places.get(name).y * ROW];
-  return { place, width: Math.max(260, left + MARGIN.right + wide * (columns - 1)), height: MARGIN.top + MARGIN.bottom + ROW * Math.max(1, rows - 1) };
+  const gaps = Math.max(1, rows - 1);
+  const row = Math.max(ROW.least, Math.min(ROW.most, (ROOM - MARGIN.top - MARGIN.bottom) / gaps));
+  const place = ({ name }) => [left + places.get(name).x * wide, MARGIN.top + places.get(name).y * row];
+  return { place, width: Math.max(260, left + MARGIN.right + wide * (columns - 1)), height: MARGIN.top + MARGIN.bottom + row * gaps };
 }
 
 function layout({ width, height }) {
@@ -103,7 +108,7 @@ function arc([x0, y0], [x1, y1], x, y) {
 }
 
 function nodeTrace(nodes, { place }, centre) {
-  const [aded, ink, muted, now] = ["--ax-aded", "--ax-ink", "--ax-muted", "--ax-now-line"].map(cssToken);
+  const [aded, card, ink, muted, now] = ["--ax-aded", "--ax-card", "--ax-ink", "--ax-muted", "--ax-now-line"].map(cssToken);
   const colour = nodes.map((node) => (node.name === centre ? ink : node.now ? now : aded));
   const size = nodes.map((node) => (node.name === centre ? 15 : 7 + 8 * Math.sqrt(Math.min(1, node.weight))));
   return {
@@ -117,13 +122,19 @@ function nodeTrace(nodes, { place }, centre) {
     textposition: nodes.map((node) => (node.depth < 0 ? "top center" : "top right")),
     textfont: { family: cssToken("--ax-mono"), size: 12, color: nodes.map((node) => (node.known ? ink : muted)) },
     cliponaxis: false,
-    marker: { symbol: nodes.map(symbolOf), size, color: colour, line: { color: colour, width: 1.5 }, opacity: 1 },
+    marker: { symbol: nodes.map(symbolOf), size, color: nodes.map((node, i) => (node.known ? colour[i] : card)), line: { color: colour, width: 1.5 }, opacity: 1 },
   };
 }
 
-// Diamonds: rows that the step changed; open circles: pairs whose row is not on record.
-function symbolOf({ known, now }) {
-  return now ? "diamond" : known ? "circle" : "circle-open";
+// Diamonds: rows that the step changed. A pair whose row is not on record is filled with the ground, so that edges end at its rim.
+function symbolOf({ now }) {
+  return now ? "diamond" : "circle";
+}
+
+// A saved picture keeps the rim of ground that matrix.css puts around labels.
+function haloed(drawing) {
+  for (const text of drawing.querySelectorAll(".textpoint text")) Object.assign(text.style, { paintOrder: "stroke", stroke: cssToken("--ax-card"), strokeWidth: "4px", strokeLinejoin: "round" });
+  return drawing;
 }
 
 function label(node, muted) {

@@ -5,6 +5,7 @@ import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "./do
 import { offer } from "./offers.js";
 import { DEEPEST, fittedCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
 import { last } from "./record.js";
+import { recorded } from "./recorded.js";
 import { say } from "./words.js";
 
 const MACHINE_NODES = 64; // nodes up to which a measured cost is drawn
@@ -19,7 +20,7 @@ export function renderPaying(part, Plotly, race, lane, cost, dark) {
   const seconds = here ? machineCost(cost, last(lane.steps).position) : fittedCost(points);
   const table = payingTable(found, seconds);
   setText(part("paying-sentence"), payingSentence(lane, found, table));
-  setText(part("paying-source"), say(here ? "paying.machine" : "paying.fitted", { device: fitted(lane.header.device, 60) }));
+  setText(part("paying-source"), say(here ? "paying.machine" : "paying.fitted", { device: fitted(recorded(lane.header.device), 60) }));
   part("paying-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points)));
   offerPaying(part, points, seconds, table, found.points);
   if (!Plotly) return undefined;
@@ -85,7 +86,7 @@ function drawCost(Plotly, box, points, seconds, here) {
   const y = x.map((nodes) => 1000 * seconds(nodes));
   const seen = points.map((p) => 1000 * p.seconds);
   const data = [line(x, y, cssToken("--ax-ink")), dots(points.map((p) => p.nodes), seen, points.map((p) => p.passes), cssToken("--ax-muted"))];
-  const axes = { x: { range: [0, most * 1.03], nticks: 6, title: say("axis.nodes") }, y: { range: [0, 1.15 * Math.max(...y, ...seen)], nticks: 5 } };
+  const axes = { x: { range: [0, most * 1.03], nticks: 6, title: say("axis.nodes") }, y: { range: [0, 1.15 * Math.max(...y, ...seen)], nticks: 5, title: say("axis.milliseconds") } };
   draw(Plotly, box, data, axes, null);
 }
 
@@ -95,14 +96,14 @@ function drawTokens(Plotly, box, points, table, colour) {
     dots(points.map((p) => p.depth), points.map((p) => p.tokens), points.map((p) => p.steps), colour),
   ];
   const top = Math.max(...table.map((row) => row.tokens), ...points.map((p) => p.tokens));
-  draw(Plotly, box, data, { x: depthAxis(), y: { range: [0, top * 1.15], nticks: 5 } }, null);
+  draw(Plotly, box, data, { x: depthAxis(), y: { range: [0, top * 1.15], nticks: 5, title: say("axis.tokens.step") } }, null);
 }
 
 function drawSpeed(Plotly, box, table, colour) {
   const { best } = limits(table);
   const data = [line(table.map((row) => row.depth), table.map((row) => row.ratio), colour)];
   const plain = { type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: cssToken("--ax-muted"), width: 1.5, dash: "2px,3px" } };
-  const axes = { x: depthAxis(), y: { range: [0, 1.15 * Math.max(1.2, best.ratio)], nticks: 5, ticksuffix: "×" } };
+  const axes = { x: depthAxis(), y: { range: [0, 1.15 * Math.max(1.2, best.ratio)], nticks: 5, ticksuffix: "×", title: say("axis.speed") } };
   draw(Plotly, box, data, axes, best.depth, [plain]);
 }
 

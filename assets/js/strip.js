@@ -9,8 +9,9 @@ export function createStrip(root, { onSeek }) {
   let bars = [];
   let shape = "";
   const at = (event) => {
-    const box = root.getBoundingClientRect();
-    const share = (event.clientX - box.left) / box.width;
+    const { left } = root.getBoundingClientRect();
+    const { right } = bars[bars.length - 1].getBoundingClientRect(); // few bars end before the box does
+    const share = (event.clientX - left) / (right - left);
     return Math.max(0, Math.min(bars.length - 1, Math.floor(share * bars.length)));
   };
   root.addEventListener("pointerdown", (event) => {

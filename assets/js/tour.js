@@ -1,34 +1,15 @@
 // The guided tour: a card at each stop, the place it speaks of in a frame. Some stops wait until the learner has acted.
 
-import { on } from "./bus.js";
+import { emit, on } from "./bus.js";
 import { el, reducedMotion, setText, toggleClass } from "./dom.js";
 import { recall, remember } from "./memory.js";
+import { STOPS, placeFor, resumed } from "./stops.js";
 import { onLanguage, say } from "./words.js";
 
-// Name, place, and what the learner is asked to do there (a name that the race panel says when it was done).
-export const STOPS = [
-  { name: "welcome", at: ".ax-race" },
-  { name: "lanes", at: "[data-part='lanes']" },
-  { name: "origins", at: "[data-part='origins']" },
-  { name: "strip", at: ".ax-time", task: "step" },
-  { name: "play", at: ".ax-time", task: "play" },
-  { name: "tree", at: "[data-part='tree-card']" },
-  { name: "node", at: "[data-part='tree-card']", task: "node" },
-  { name: "guess", at: "[data-part='guess-toggle']", task: "guess" },
-  { name: "search", at: "[data-part='search-slot']", task: "search" },
-  { name: "walk", at: "[data-part='walk-card']" },
-  { name: "mask", at: "[data-part='mask-card']" },
-  { name: "matrix", at: "[data-part='matrix-card']" },
-];
-
-// The stop to go on from, from what was remembered.
-export function resumed(text) {
-  const at = STOPS.findIndex((stop) => stop.name === text);
-  return Math.max(0, at);
-}
+const SETTLED = 150; // milliseconds after which a step that was sent for is on screen
 
 export function createTour(opener) {
-  const tour = { at: -1, done: new Set(), place: null };
+  const tour = { at: -1, done: new Set(), place: null, seen: null, moved: null };
   const view = createCard();
 
   function go(at) {
@@ -36,10 +17,26 @@ export function createTour(opener) {
     if (at < 0) return leave();
     remember("tour", STOPS[at].name);
     view.card.hidden = false;
+    study(STOPS[at]);
     render();
-    reveal();
     view.card.focus({ preventScroll: true });
   }
+
+  // Brings a step on screen that holds what the stop speaks of.
+  function study(stop) {
+    const { seen } = tour;
+    const place = seen && placeFor(stop, seen);
+    tour.moved = place && (place.lane !== seen.lane || place.step !== seen.step) ? place : null;
+    reveal();
+    if (!tour.moved) return;
+    emit("study", place);
+    setTimeout(() => tour.at >= 0 && reveal(), SETTLED);
+  }
+
+  // Stops that the race on screen has something for: all of them before there is any race.
+  const open = () => [...STOPS.keys()].filter((at) => !tour.seen || placeFor(STOPS[at], tour.seen));
+  const after = (at) => open().find((other) => other > at) ?? -1;
+  const before = (at) => open().findLast((other) => other < at) ?? -1;
 
   function leave() {
     frame(null);
@@ -64,10 +61,13 @@ export function createTour(opener) {
     if (tour.at < 0) return;
     const { name, task } = STOPS[tour.at];
     const waits = task && !tour.done.has(name);
-    const last = tour.at === STOPS.length - 1;
-    setText(view.count, say("tour.count", { at: tour.at + 1, of: STOPS.length }));
+    const stops = open();
+    const last = after(tour.at) < 0;
+    setText(view.count, say("tour.count", { at: stops.indexOf(tour.at) + 1, of: stops.length }));
     setText(view.title, say(`tour.${name}`));
     setText(view.text, say(`tour.${name}.text`));
+    setText(view.farewell, last ? say(canRun() ? "tour.end.run" : "tour.end.alone") : "");
+    setText(view.moved, tour.moved ? say("tour.moved", { step: tour.moved.step + 1, name: tour.seen.race.lanes[tour.moved.lane].label }) : "");
     setText(view.task, task ? `${waits ? "" : "✓ "}${say(`tour.${name}.task`)}` : "");
     view.task.dataset.done = String(!waits);
     setText(view.next, say(last ? "tour.end" : waits ? "tour.skip" : "tour.next"));
@@ -75,11 +75,11 @@ export function createTour(opener) {
     setText(view.back, say("tour.back"));
     setText(view.again, say("tour.again"));
     setText(view.leave, say("tour.leave"));
-    view.back.disabled = view.again.disabled = tour.at === 0;
+    view.back.disabled = view.again.disabled = before(tour.at) < 0;
   }
 
-  view.next.addEventListener("click", () => go(tour.at + 1 < STOPS.length ? tour.at + 1 : finish()));
-  view.back.addEventListener("click", () => go(tour.at - 1));
+  view.next.addEventListener("click", () => go(after(tour.at) >= 0 ? after(tour.at) : finish()));
+  view.back.addEventListener("click", () => go(before(tour.at)));
   view.again.addEventListener("click", () => go(finish() + 1));
   view.leave.addEventListener("click", () => go(-1));
   view.card.addEventListener("keydown", (event) => {
@@ -90,8 +90,18 @@ export function createTour(opener) {
     tour.done.add(STOPS[tour.at].name);
     render();
   });
+  on("shown", (seen) => {
+    const other = seen.race !== tour.seen?.race;
+    tour.seen = seen;
+    if (other && tour.at >= 0) go(nearest(tour.at));
+  });
   onLanguage(render);
-  opener.addEventListener("click", () => go(tour.at < 0 ? resumed(recall("tour")) : -1));
+  opener.addEventListener("click", () => go(tour.at < 0 ? nearest(resumed(recall("tour"))) : -1));
+
+  // A stop, or, where the race has nothing for it, the next one.
+  function nearest(at) {
+    return Math.max(0, after(at - 1));
+  }
 
   // Forgets what was done; the next tour begins at the first stop.
   function finish() {
@@ -101,21 +111,28 @@ export function createTour(opener) {
   }
 }
 
+// Whether this page can make a race of its own: a saved one and a teacher's link have no such button.
+function canRun() {
+  return Boolean(document.querySelector("#ax-run")?.offsetHeight);
+}
+
 function createCard() {
   const button = (name) => el("button", { type: "button", class: `ax-tour-${name}`, "data-part": `tour-${name}` });
   const parts = {
     count: el("p", { class: "ax-dim" }),
     title: el("h2", { id: "ax-tour-title" }),
     text: el("p"),
+    farewell: el("p"),
+    moved: el("p", { class: "ax-why" }),
     task: el("p", { class: "ax-task", "aria-live": "polite" }),
     again: button("again"),
     leave: button("leave"),
     back: button("back"),
     next: button("next"),
   };
-  const { count, title, text, task, again, leave, back, next } = parts;
+  const { count, title, text, farewell, moved, task, again, leave, back, next } = parts;
   const buttons = el("div", { class: "ax-tour-buttons" }, leave, again, back, next);
-  const card = el("section", { class: "ax ax-tour", role: "dialog", "aria-labelledby": "ax-tour-title", tabindex: "-1", hidden: true }, count, title, text, task, buttons);
+  const card = el("section", { class: "ax ax-tour", role: "dialog", "aria-labelledby": "ax-tour-title", tabindex: "-1", hidden: true }, count, title, text, farewell, moved, task, buttons);
   document.body.append(card);
   return { card, ...parts };
 }

@@ -3,6 +3,7 @@
 import { withCode } from "./dom.js";
 
 const FALLBACK = "en";
+const SLOT = /((?:(?<=\p{sc=Han}) )?)\{(\w+)\}((?: (?=\p{sc=Han}))?)/gu;
 const state = { tables: {}, language: FALLBACK, listeners: new Set() };
 
 export function setTables(tables) {
@@ -31,8 +32,13 @@ export function onLanguage(listener) {
 
 // The words of a key, {names} replaced by values. An entry of several forms is chosen from by the value `count`.
 // A value {say, otherwise} is said too: the words of its key, or `otherwise` where there are none.
+// The blank that parts a value from Han characters falls where the value has one at that end.
 export function say(key, values = {}) {
-  return formOf(entry(key), values.count).replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? said(values[name]) : whole));
+  return formOf(entry(key), values.count).replace(SLOT, (whole, before, name, after) => (Object.hasOwn(values, name) ? joined(before, said(values[name]), after) : whole));
+}
+
+function joined(before, value, after) {
+  return `${/^\p{sc=Han}/u.test(value) ? "" : before}${value}${/\p{sc=Han}$/u.test(value) ? "" : after}`;
 }
 
 function said(value) {

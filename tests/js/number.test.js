@@ -13,17 +13,17 @@ const budget = { name: "budget", least: 1, most: 256, whole: true, nothing: "aut
 const depth = { name: "depth", least: 1, most: 64, whole: true, nothing: "" };
 
 test("the slider stands at the nearest value and at its beginning where there is no number", () => {
-  assert.deepEqual(["0", "1", "1.2", "3", "32", "900"].map((text) => notchOf(text, notches)), [1, 3, 3, 4, 5, 5]);
-  assert.deepEqual(["", "auto", "lots", "1e999"].map((text) => notchOf(text, notches)), [0, 0, 0, 0]);
+  assert.deepEqual(["0", "1", "1.2", "3", "32", "900", "1e300", "1e999"].map((text) => notchOf(text, notches)), [1, 3, 3, 4, 5, 5, 5, 5]);
+  assert.deepEqual(["", "auto", "lots"].map((text) => notchOf(text, notches)), [0, 0, 0]);
 });
 
 test("numbers may be typed in any usual way, wide digits too", () => {
   assert.deepEqual([" 1.5 ", "１２．５", ".5", "+3", "1e-3", "5."].map(numberOf), [1.5, 12.5, 0.5, 3, 0.001, 5]);
-  for (const text of ["", "many", "1,5", "Infinity", "0x10", "1_0", "${1}", "1e999"]) assert.equal(numberOf(text), null, text);
+  for (const text of ["", "many", "1,5", "Infinity", "0x10", "1_0", "${1}"]) assert.equal(numberOf(text), null, text);
 });
 
 test("a fault is no number, nothing, out of range or no whole number, and the word for none is no fault", () => {
-  assert.deepEqual(["0", "2", "0.35", "2.01", "-1", "", "hot"].map((text) => faultOf(text, temperature)), [null, null, null, "range", "range", "empty", "number"]);
+  assert.deepEqual(["0", "2", "0.35", "2.01", "-1", "1e400", "", "hot"].map((text) => faultOf(text, temperature)), [null, null, null, "range", "range", "range", "empty", "number"]);
   assert.deepEqual(["", "Auto", "256", "257", "1.5", "many"].map((text) => faultOf(text, budget)), [null, null, null, "range", "whole", "number"]);
   assert.deepEqual(["", " ", "auto"].map((text) => faultOf(text, depth)), [null, null, "number"]);
 });

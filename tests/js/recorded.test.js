@@ -100,3 +100,11 @@ test("a lane is called by its method, or by the value that it has in an ablation
   assert.deepEqual(names().slice(0, 4), ["逐词元解码", "ADED · 搜索：蒙特卡洛树搜索（MCTS）", "ADED · c₁（先验）：0.25", "mine"]);
   setLanguage("en");
 });
+
+test("threads of a processor are counted in the reader's language", () => {
+  assert.deepEqual(["cpu (CPU, 1 threads)", "cpu (CPU, 16 threads)"].map(recorded), ["cpu (CPU, 1 thread)", "cpu (CPU, 16 threads)"]);
+  setLanguage("zh");
+  assert.equal(recorded("cpu (CPU, 16 threads)"), "cpu（CPU，16 个线程）");
+  assert.equal(recorded("cuda:0 (NVIDIA H100)"), "cuda:0 (NVIDIA H100)");
+  setLanguage("en");
+});

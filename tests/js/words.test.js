@@ -68,3 +68,19 @@ test("every method has an article with its paper, every term a meaning", () => {
   assert.ok(wordsOf("article").length >= 12 && wordsOf("term").length >= 18);
   for (const name of wordsOf("article")) for (const what of [".text", ".paper"]) assert.notEqual(say(`article.${name}${what}`), `article.${name}${what}`);
 });
+
+test("a blank parts Chinese from what is not Chinese, and from nothing else", () => {
+  setLanguage("zh");
+  const slower = (name) => say("verdict.slower.more", { name, ratio: "0.50" });
+  assert.equal(slower("ADED"), "ADED 并不更快：0.50 倍");
+  assert.equal(slower("提示查找"), "提示查找并不更快：0.50 倍");
+  assert.equal(say("verdict.differs", { name: "提示查找", at: 3 }), "提示查找的文本从第 3 个词元起不同");
+  assert.match(say("tour.moved", { step: 2, name: "提示查找" }), /的是提示查找的第 2 步/);
+  setLanguage("en");
+  assert.equal(slower("提示查找"), "提示查找 is not faster: 0.50 times");
+});
+
+test("one is said as one", () => {
+  for (const key of ["notice.methods", "notice.capped", "search.over"]) assert.doesNotMatch(say(key, { count: 1 }), /\b1 (new )?\w+s\b/, key);
+  assert.match(say("notice.methods", { count: 7 }), /^7 methods are/);
+});

@@ -1,0 +1,27 @@
+// The prompt above the lanes: one line, and all of it on demand where it is longer.
+
+import { setText } from "./dom.js";
+
+// Returns what says another prompt.
+export function createPromptLine(part) {
+  const [line, words, toggle] = ["prompt-line", "prompt", "prompt-toggle"].map(part);
+
+  function unfold(whole) {
+    line.dataset.whole = String(whole);
+    toggle.setAttribute("aria-expanded", String(whole));
+    measure();
+  }
+
+  function measure() {
+    const whole = line.dataset.whole === "true";
+    toggle.hidden = !whole && !words.textContent.includes("\n") && line.scrollWidth <= line.clientWidth;
+  }
+
+  toggle.addEventListener("click", () => unfold(line.dataset.whole !== "true"));
+  new ResizeObserver(measure).observe(line);
+  return (prompt) => {
+    if (words.textContent === prompt) return;
+    setText(words, prompt);
+    unfold(false);
+  };
+}
