@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HOST, PORT = "127.0.0.1", 7860
 LARGEST = 1_000_000
+PATH = r"(/(?!\.{1,2}(/|$))[\w.~-]+)*/?"
+"""Of a page below a proxy: names that stand for no other folder."""
 NUMBERS = {
     "queue_size": (32, 0, "runs that may wait for the model at once, of all visitors together"),
     "at_once": (4, 1, "runs that take turns on the model"),
@@ -79,10 +81,12 @@ def check(options: argparse.Namespace) -> int:
         _check_model(spec)
     limits_of(options)
     frames_of(options)
-    if not re.fullmatch(r"(/[\w.~-]+)*/?|https?://[\w.-]+(:[0-9]{1,5})?(/[\w.~-]+)*/?", options.root_path):
+    if not re.fullmatch(rf"{PATH}|https?://[\w.-]+(:[0-9]{{1,5}})?{PATH}", options.root_path):
         raise AdedError(f"root path is '{options.root_path}'; give a path such as /aded, or the page's whole address")
     if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", options.device):
         raise AdedError(f"unknown device '{options.device}'; give auto, cpu, cuda or cuda:N")
+    if options.device.startswith("cuda") and not zerogpu.ON:
+        _check_card(options.device)
     if options.dtype not in ("auto", "float32", "bfloat16", "float16"):
         raise AdedError(f"unknown dtype '{options.dtype}'; give auto, float32, bfloat16 or float16")
     _check_address(options.host, int(options.port))
@@ -131,6 +135,13 @@ def _check_model(spec: str) -> None:
     looks_local = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
     if looks_local and not path.exists():
         raise AdedError(f"there is no model at '{spec}'; give 'default', a hub id, a folder, or a .gguf file")
+
+
+def _check_card(device: str) -> None:
+    """A card that is asked for by name must be there; this alone loads PyTorch before the address is looked at."""
+    from aded.loading import choose_device
+
+    choose_device(device)
 
 
 def _check_address(host: str, port: int) -> None:

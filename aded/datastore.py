@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 
 from aded import tensorfile
-from aded.errors import AdedError
+from aded.errors import AdedError, ForeignError
 from aded.trace import write_atomically
 from aded.weights import cache_folder
 
@@ -156,7 +156,7 @@ class Datastore:
         if header.get("version") != str(VERSION):
             raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
         if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
-            raise AdedError(f"{path} was built for another tokenizer; {REMEDY}")
+            raise ForeignError(f"{path} was built for another tokenizer; {REMEDY}")
         sizes = {name: int(header[name]) for name in ("separator", "vocab_size")}
         if arrays.keys() == {"tokens"}:
             return cls._completed(arrays["tokens"], fingerprint=header["fingerprint"], **sizes)

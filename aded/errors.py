@@ -7,6 +7,10 @@ class AdedError(ValueError):
     """Something the caller asked for cannot be done; the message is one line and says the remedy."""
 
 
+class ForeignError(AdedError):
+    """A file is whole, and was made for another model: where one that fits is looked for, it is passed over."""
+
+
 def check_text(text: str, what: str) -> None:
     """Refuse text that is no Unicode: half surrogate pairs, as from stray bytes on a command line or ``\\ud800`` in JSON."""
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
-from aded.errors import AdedError
+from aded.errors import AdedError, ForeignError
 from aded.weights import cache_folder
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ class Method:
 
     def unavailable(self, model: TargetModel) -> str | None:
         """Why this method cannot run on this target as it stands, and the command that mends it; None if it can."""
-        return self.missing(model) if self.missing else None
+        try:
+            return self.missing(model) if self.missing else None
+        except AdedError as error:  # the part is there and damaged
+            return str(error)
 
     def make(self, model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
         """A new drafter.
@@ -97,14 +100,14 @@ def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | N
     """The base matrix of a model: the file at ``path``, else the bundled one if it was made for this model's tokenizer.
 
     Raises:
-        AdedError: ``path`` is missing, damaged or of another tokenizer.
+        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
     """
     if path is not None:
         return _load_matrix(str(path), model.fingerprint, model.vocab_size)
     for file in sorted(ASSETS.glob("*.trigram.safetensors")):
         try:
             return _load_matrix(str(file), model.fingerprint, model.vocab_size)
-        except AdedError:
+        except ForeignError:
             continue
     return None
 
@@ -148,7 +151,7 @@ def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | No
     """The datastore of a model: the file at ``path``, else the bundled one or one of the cache folder that fits its tokenizer.
 
     Raises:
-        AdedError: ``path`` is missing, damaged or of another tokenizer.
+        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
     """
     if path is not None:
         return _load_datastore(str(path), model.fingerprint, model.vocab_size)
@@ -156,7 +159,7 @@ def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | No
         for file in sorted(folder.glob("*.datastore.safetensors")):
             try:
                 return _load_datastore(str(file), model.fingerprint, model.vocab_size)
-            except AdedError:
+            except ForeignError:
                 continue
     return None
 

@@ -45,12 +45,20 @@ def command(kind: Kind, model: str = "SPEC") -> str:
 
 
 def find(kind: Kind, target: TargetModel) -> Path | None:
-    """The bundled part of this kind for a target, or None; reads headers alone."""
+    """The bundled part of this kind for a target, or None; reads headers alone.
+
+    Raises:
+        AdedError: one is damaged.
+    """
     return next((f for f in sorted(ASSETS.glob(f"*.{kind}.safetensors")) if _belongs(f, kind, target)), None)
 
 
 def missing(kind: Kind, target: TargetModel) -> str | None:
-    """Why a method that needs such a part cannot run on a target, and the command that makes it; None if it is there."""
+    """Why a method that needs such a part cannot run on a target, and the command that makes it; None if it is there.
+
+    Raises:
+        AdedError: as ``find``.
+    """
     if find(kind, target) is not None:
         return None
     what = "there are no Medusa heads" if kind == "medusa" else "there is no draft model"
@@ -58,10 +66,7 @@ def missing(kind: Kind, target: TargetModel) -> str | None:
 
 
 def _belongs(path: Path, kind: Kind, target: TargetModel) -> bool:
-    try:
-        header = _header(path)
-    except AdedError:
-        return False
+    header = _header(path)
     return header.get("format") == kind and header.get("version") == VERSION and _is_for(header, target)
 
 

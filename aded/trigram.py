@@ -19,7 +19,7 @@ from numba import njit
 from safetensors.numpy import load as parse_safetensors
 
 from aded import tensorfile
-from aded.errors import AdedError
+from aded.errors import AdedError, ForeignError
 from aded.trace import write_atomically
 
 FORMAT = "aded-trigram"
@@ -373,7 +373,7 @@ class TrigramMatrix:
             if header.get("version") != str(VERSION):
                 raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
             if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
-                raise AdedError(f"{path} was built for another tokenizer; {REMEDY}")
+                raise ForeignError(f"{path} was built for another tokenizer; {REMEDY}")
             tensors = parse_safetensors(data)
             sizes = {name: int(header[name]) for name in ("vocab_size", "max_successors", "corpus_tokens")}
             fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | sizes

@@ -36,6 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
         (["--frame-ancestors", "*"], "'*' is no site"),
         (["--root-path", "aded"], "root path is 'aded'; give a path such as /aded"),
         (["--root-path", "/a b"], "root path"),
+        (["--root-path", "/.."], "root path is '/..'"),
+        (["--root-path", "https://a.org/b/../c"], "root path"),
         (["--frame-ancestors", "https://a.org; script-src *"], "is no site"),
     ],
 )
@@ -44,6 +46,14 @@ def test_bad_arguments_end_with_one_line_and_status_2(arguments: list[str], word
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert words in error
+
+
+def test_a_card_that_is_not_there_is_said_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert app.main(["--device", "cuda", "--no-browser"]) == 2
+    assert "no CUDA card is to be found; use --device cpu or auto" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_said(capsys: pytest.CaptureFixture[str]):

@@ -23,6 +23,7 @@ from ui_fakes import WORDS
 
 from aded import trace
 from aded.methods import METHODS
+from ui.numbers import FIELDS
 from ui.serving.endpoints import NAMES
 from ui.serving.service import Service
 
@@ -106,7 +107,8 @@ def test_methods_lists_the_registry_and_the_models_that_are_served(client: Clien
         ({"prompt": {"a": 1}}, "the prompt is no text"),
         ({"prompt": "a" * 20_001}, "20001 characters"),
         ({"method": "telepathy"}, "unknown method 'telepathy'; known are plain"),
-        ({"method": 7}, "methods must be one to 6 names"),
+        ({"method": 7}, "method is no name; give one that `methods` lists"),
+        ({"method": ["aded"]}, "method is no name; give one that `methods` lists"),
         ({"max_new_tokens": "many"}, "max_new_tokens is not a number"),
         ({"max_new_tokens": 1.5}, "max new tokens is 1.5; give a whole number"),
         ({"max_new_tokens": True}, "max_new_tokens is not a number"),
@@ -250,12 +252,27 @@ def test_a_row_of_the_matrix_is_that_of_the_last_two_tokens(monkeypatch: pytest.
         programs.row_of(model, "one")
 
 
+def test_a_race_without_a_step_says_nothing_of_its_texts():
+    from ui.serving import programs
+
+    assert programs.ended_race([])["identical"] is None
+
+
+def test_what_is_told_of_temperature_and_top_p_are_their_limits(address: str):
+    tools = httpx.get(f"{address}/gradio_api/mcp/schema").json()
+    for tool in tools:
+        properties = tool["inputSchema"]["properties"]
+        for name in {"temperature", "top_p"} & set(properties):
+            least, most = FIELDS[name].least, FIELDS[name].most
+            assert all(str(bound) in re.findall(r"[0-9.]*[0-9]", properties[name]["description"]) for bound in (least, most))
+
+
 def test_the_documents_examples_run(address: str, monkeypatch: pytest.MonkeyPatch):
     from ui.serving import programs
 
     monkeypatch.setattr(programs, "row_of", lambda model, text: {"successors": [{"text": " know"}]})
     blocks = re.findall(r"```(python|sh)\n(.*?)```", (ROOT / "docs" / "api.md").read_text("utf-8"), re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["python", "sh"]
+    assert [kind for kind, _ in blocks] == ["python", "sh", "sh"]
     for kind, block in blocks:
         code = block.replace("http://127.0.0.1:7860", address)
         command = [sys.executable, "-c", code] if kind == "python" else ["sh", "-c", code]

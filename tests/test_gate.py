@@ -90,6 +90,49 @@ def test_no_path_climbs_out_of_a_served_folder(address: str, path: str):
     assert "ADED Explorer" not in found.text
 
 
+@pytest.mark.parametrize("path", ["/assets/" + "a" * 5000, "/static/" + "a" * 300, "/svelte" + "/a" * 600, "/assets/a%00b"])
+def test_a_path_that_no_file_system_takes_is_not_found(address: str, path: str):
+    assert httpx.get(address + path).json() == {"error": "not found", "reason": "path"}
+
+
+@pytest.mark.parametrize("path", ["/gradio_api/mcp/<b>/gradio_api/mcp/", "/gradio_api/mcp/messages/", "/gradio_api/mcp/sse"])
+def test_tools_have_one_address(address: str, path: str):
+    assert httpx.get(address + path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/config", "/gradio_api/mcp/"])
+@pytest.mark.parametrize("root_path", ["", "/aded"])
+def test_a_malformed_forwarded_host_is_said(path: str, root_path: str):
+    with serving(fake_service(), tools=True, root_path=root_path) as address:
+        found = httpx.get(address + path, headers={"X-Forwarded-Host": "[::1"})
+        assert found.status_code == 400
+        assert "x-forwarded-host is malformed" in found.json()["error"]
+        assert httpx.get(address + path, headers={"X-Forwarded-Host": "[::1]:80"}).status_code == 200
+
+
+def test_headers_that_only_gradio_may_set_do_not_come_in():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": scope["headers"]})
+        await send({"type": "http.response.body", "body": b""})
+
+    found = ask(guarded(app), "GET", "/", headers={"X-Gradio-User": "mcp", "X-Gradio-Server": "http://there", "X-Other": "1"})
+    assert "x-other" in found.headers
+    assert not {"x-gradio-user", "x-gradio-server"} & set(found.headers)
+
+
+@pytest.mark.parametrize("path", ["call/v2/generate/nope", "call/generate/nope"])
+def test_answers_of_a_call_that_nobody_made_are_not_found(address: str, path: str):
+    found = httpx.get(f"{address}/gradio_api/{path}")
+    assert found.status_code == 404
+    assert "no call has this event_id" in found.json()["error"]
+
+
+def test_a_session_that_is_not_known_is_said_as_gradios_clients_read_it(address: str):
+    found = httpx.get(f"{address}/gradio_api/queue/data?session_hash=nope")
+    told = json.loads(found.text.removeprefix("data: "))
+    assert (told["msg"], told["session_not_found"]) == ("unexpected_error", True)
+
+
 def test_what_the_page_needs_is_served(address: str):
     for path in ("/", "/config", "/theme.css", "/gradio_api/info", "/healthz", "/metrics", "/robots.txt"):
         assert httpx.get(address + path).status_code == 200, path
@@ -182,6 +225,12 @@ def test_a_file_too_large_is_refused_while_it_comes(address: str):
 
     found = httpx.post(f"{address}/gradio_api/upload", files={"files": ("a.json", b" " * (LARGEST_TRACE + 1))}, timeout=60)
     assert found.status_code == 413
+
+
+def test_an_upload_without_a_file_is_the_callers_fault(address: str):
+    found = httpx.post(f"{address}/gradio_api/upload", files={"files": ("", b"{}")})
+    assert found.status_code == 400
+    assert "holds no file with a name" in found.json()["error"]
 
 
 def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):

@@ -1,6 +1,7 @@
 """The registry: lanes that can be told apart."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,3 +80,50 @@ def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and
     places = [oklab(colour) for colour in (*colours, getattr(METHODS["plain"], column))]
     assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
     assert min(contrast(colour, GROUNDS[column]) for colour in colours) >= 4.5
+
+
+def cut(folder, kind):
+    """A bundled part of this kind as a copy that was broken off leaves it."""
+    from aded.methods import ASSETS
+
+    file = next(ASSETS.glob(f"*.{kind}.safetensors"))
+    (folder / file.name).write_bytes(file.read_bytes()[:5000])
+    return file.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("trigram", "aded"),
+        ("trigram", "token-recycling"),
+        ("datastore", "rest"),
+        ("datastore", "suffix"),
+        ("medusa", "medusa"),
+        ("draft", "speculative"),
+    ],
+)
+def test_a_damaged_bundled_file_is_said_by_name_with_what_mends_it(kind, method, tmp_path, monkeypatch):
+    from fakes import tiny_target
+
+    from aded.methods import ASSETS
+    from aded.trigram import TrigramMatrix
+
+    name, model = cut(tmp_path, kind), tiny_target()
+    if kind == "trigram":  # its header is left, and says whose it is
+        whole = TrigramMatrix.load(ASSETS / name)
+        model = SimpleNamespace(fingerprint=whole.fingerprint, vocab_size=whole.vocab_size)
+    for module in ("methods", "parts"):
+        monkeypatch.setattr(f"aded.{module}.ASSETS", tmp_path)
+    monkeypatch.setattr("aded.methods.cache_folder", lambda: tmp_path / "cache")
+    with pytest.raises(AdedError, match=f"(?s){name}.*; (build|copy or train) ") as caught:
+        METHODS[method].make(model, {}, 0)
+    assert "damaged" in str(caught.value)
+    if METHODS[method].missing:
+        assert name in METHODS[method].unavailable(model)
+
+
+@pytest.mark.parametrize("method", ["aded", "suffix", "token-recycling"])
+def test_a_bundled_file_of_another_tokenizer_is_passed_over(method):
+    from fakes import tiny_target
+
+    METHODS[method].make(tiny_target(), {}, 0)

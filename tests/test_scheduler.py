@@ -17,7 +17,7 @@ from aded.errors import AdedError
 from ui.serving.limits import HOUR, Allowance, Limits
 from ui.serving.reading import follow
 from ui.serving.runs import Control, Run
-from ui.serving.scheduler import Scheduler, processor_sharing
+from ui.serving.scheduler import Scheduler, processor_sharing, remaining
 from ui.words import Refused
 
 
@@ -227,7 +227,7 @@ def test_tokens_of_an_hour_are_counted_by_session():
     work = Work(clock)
     with scheduling(clock=clock, session_tokens=10) as scheduler:
         settle(scheduler.submit("a", work.job("a", 10, seconds=1.0)))
-        with pytest.raises(Refused, match="its 10 tokens of this hour. The next run can start in 60 min"):
+        with pytest.raises(Refused, match=r"tokens of this hour \(10\). The next run can start in 60 min"):
             scheduler.submit("a", work.job("a", 1))
         settle(scheduler.submit("b", work.job("b", 1)))
         clock.now += HOUR
@@ -428,6 +428,35 @@ def test_a_reader_whose_loop_has_closed_stops_nothing():
 def test_the_expected_wait_is_that_of_runs_that_share_the_model(left: list[float], place: int, expected: float):
     """By hand: two slots, runs of 4 s; of 1 s and 4 s left the first ends after 2 s, its successor and it then share 3 s each."""
     assert processor_sharing(left, 4.0, place, 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("lives", "age", "expected"), [([], 0.0, None), ([2.0, 8.0], 0.0, 5.0), ([2.0, 8.0], 4.0, 4.0), ([2.0, 8.0], 8.0, None)]
+)
+def test_what_a_run_has_left_is_what_those_lived_on_that_grew_older(lives: list[float], age: float, expected: float | None):
+    assert remaining(lives, age) == expected
+
+
+def test_no_wait_is_told_behind_a_run_that_is_older_than_any_before():
+    clock = Clock()
+    work = Work(clock)
+    with scheduling(clock=clock, at_once=1) as scheduler:
+        settle(scheduler.submit("a", work.job("a", 2, seconds=1.0)))
+        old, gate = held(work, scheduler)
+        waiting = scheduler.submit("b", work.job("b", 1))
+        assert waiting.wait == 2.0
+        old.seconds = 2.5
+        assert (waiting.place, waiting.wait) == (1, None)
+        gate.set()
+
+
+def test_no_wait_is_told_where_a_run_waits_for_more_than_its_turn():
+    clock = Clock()
+    work = Work(clock)
+    with scheduling(clock=clock, at_once=1) as scheduler:
+        settle(scheduler.submit("a", work.job("a", 2, seconds=1.0)))
+        loading = scheduler.submit("b", work.job("b", 1), ready=lambda: False)
+        assert (loading.place, loading.wait) == (1, None)
 
 
 def test_the_wait_is_told_once_runs_have_ended():

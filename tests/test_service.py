@@ -61,7 +61,7 @@ def test_one_in_line_is_told_its_place_and_can_be_stopped_there():
     threading.Timer(0.3, session.stop).start()
     threading.Timer(0.4, engine.gate.set).start()
     found = updates(service, session=session)
-    assert words(found[0]) == "You are next in line for the model."
+    assert words(found[0]) == "You are next in line for the model. How long that takes is not known yet."
     assert words(found[-1]) == "Stopped before the race began."
     first.join(10)
     service.close()

@@ -79,5 +79,7 @@ def test_two_races_of_one_title_are_told_apart(tmp_path: Path) -> None:
 def test_a_damaged_race_is_refused_by_name_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.json").write_text("{}")
     assert cli.main(["export", "site", "--out", str(tmp_path / "site"), "--traces", str(tmp_path / "bad.json")]) == 2
-    assert "bad.json" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "bad.json" in said
+    assert "or name the other races with --traces" in said
     assert not (tmp_path / "site").exists()

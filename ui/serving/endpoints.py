@@ -5,7 +5,6 @@ what programs are told.)
 """
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -18,7 +17,6 @@ from aded.errors import AdedError
 from ui.models import ModelHolder
 from ui.serving import programs
 from ui.serving.service import Service
-from ui.serving.sessions import Session
 
 LONGEST_TEXT = 10_000
 """Characters of the text of ``matrix_row``."""
@@ -46,8 +44,8 @@ def add_endpoints(service: Service) -> None:
             prompt: What to answer; it goes through the model's chat template.
             method: Who drafts: a name that the tool `methods` lists, for example aded, prompt-lookup or plain.
             max_new_tokens: Most tokens to write; the server's own limit applies too and is said in notices.
-            temperature: 0 for the most probable token each time, up to 2 for more varied text.
-            top_p: Sample from the most probable tokens that together have this probability, from 0 to 1.
+            temperature: From 0, the most probable token each time, to 2, the most varied text.
+            top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
             top_k: Sample from this many most probable tokens; 0 for all.
             seed: Of the sampling; the same seed writes the same text.
             budget: Most nodes of a draft tree, or auto.
@@ -58,7 +56,7 @@ def add_endpoints(service: Service) -> None:
             notices, and at the end summary: tokens a second, tokens a step, how it ended.
         """
         numbers = _numbers(max_new_tokens, temperature, top_p, top_k, seed)
-        ask = partial(programs.ask, prompt, method, numbers, budget)
+        ask = partial(programs.ask_one, prompt, method, numbers, budget)
         async with aclosing(_answers(service, request, model, ask, programs.told_text, programs.ended_text)) as answers:
             async for answer in answers:
                 yield answer
@@ -81,8 +79,8 @@ def add_endpoints(service: Service) -> None:
             prompt: What to answer; it goes through the model's chat template.
             methods: One to six names that the tool `methods` lists.
             max_new_tokens: Most tokens that each method writes; the server's own limit applies too.
-            temperature: 0 for the most probable token each time, up to 2 for more varied text.
-            top_p: Sample from the most probable tokens that together have this probability, from 0 to 1.
+            temperature: From 0, the most probable token each time, to 2, the most varied text.
+            top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
             top_k: Sample from this many most probable tokens; 0 for all.
             seed: Of the sampling; the same seed writes the same text with every lossless method.
             budget: Most nodes of a draft tree, or auto.
@@ -90,7 +88,7 @@ def add_endpoints(service: Service) -> None:
 
         Returns:
             An object with state, place, wait_seconds, notices, lanes (method, text, tokens; at the end each lane's figures)
-            and identical: whether all lanes wrote the same tokens.
+            and identical: whether all lanes wrote the same tokens; null where no step was made.
         """
         ask = partial(programs.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
         async with aclosing(_answers(service, request, model, ask, programs.told_race, programs.ended_race)) as answers:
@@ -115,8 +113,8 @@ def add_endpoints(service: Service) -> None:
             prompt: What to answer; it goes through the model's chat template.
             methods: One to six names that the tool `methods` lists; several make a race.
             max_new_tokens: Most tokens that each method writes; the server's own limit applies too.
-            temperature: 0 for the most probable token each time, up to 2 for more varied text.
-            top_p: Sample from the most probable tokens that together have this probability, from 0 to 1.
+            temperature: From 0, the most probable token each time, to 2, the most varied text.
+            top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
             top_k: Sample from this many most probable tokens; 0 for all.
             seed: Of the sampling.
             budget: Most nodes of a draft tree, or auto.
@@ -177,16 +175,10 @@ async def _answers(
     end: Callable[[programs.Lanes], programs.Answer],
 ) -> AsyncGenerator[dict[str, Any], None]:
     with _said(service):
-        async with aclosing(programs.stream(service, _session(service, request), model, ask(), tell, end)) as answers:
+        session = service.sessions.get(str(request.session_hash))
+        async with aclosing(programs.stream(service, session, model, ask(), tell, end)) as answers:
             async for answer in answers:
                 yield answer
-
-
-def _session(service: Service, request: gr.Request) -> Session:
-    """Whose run it is. All calls of tools come through one client of the server's own: each is a session by itself."""
-    if request.headers.get("x-gradio-user") == "mcp":
-        return Session(f"tool-{uuid.uuid4().hex}")
-    return service.sessions.get(str(request.session_hash))
 
 
 class _said:

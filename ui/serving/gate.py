@@ -14,7 +14,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
+
+from ui.serving import addresses
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,7 +25,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 OPEN = re.compile(
     r"/(|config/?|healthz|metrics|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
-    r"|(assets|static|svelte)/.+|gradio_api/mcp(/.*)?"
+    r"|(assets|static|svelte)/.+|gradio_api/mcp(/(http/?|schema/?)?)?"
     r"|gradio_api/(info/?|openapi\.json|startup-events|upload|upload_progress|app_id|theme\.css|reset/?|cancel"
     r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
@@ -31,6 +33,11 @@ OPEN = re.compile(
 FILES, UPLOAD = "/gradio_api/file=", "/gradio_api/upload"
 CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)")
 """Paths whose bodies are JSON."""
+ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
+"""Where the answers of a call are read."""
+NEWS = "/gradio_api/queue/data"
+NO_NEWS = {"msg": "unexpected_error", "message": "the session is not known here", "session_not_found": True, "success": False}
+"""What Gradio's clients are told where nothing is kept for their session, as after a restart."""
 BY_KEYWORD = "/gradio_api/call/v2/"
 LARGEST_CALL = 1 << 20
 LARGEST_UPLOADS = 256 << 20
@@ -87,6 +94,7 @@ class Gate:
         uploads: the folder that uploads go to.
         endpoints: named endpoints and what they take; a call of another one is not found.
         functions: indices of all functions that the page may call.
+        readable: whether anything is kept for an event or a session.
         frame_ancestors: see ``security_headers``.
         refused: told the reason of each refusal.
         clock: seconds, monotonic.
@@ -99,6 +107,7 @@ class Gate:
         uploads: Path | None = None,
         endpoints: Callable[[], Mapping[str, Endpoint]] = dict,
         functions: Callable[[], Collection[int]] = tuple,
+        readable: Callable[[str], bool] = lambda key: True,
         frame_ancestors: Sequence[str] = (),
         refused: Callable[[str], None] = lambda reason: None,
         clock: Callable[[], float] = time.monotonic,
@@ -108,6 +117,7 @@ class Gate:
         self._uploads = uploads
         self._endpoints = endpoints
         self._functions = functions
+        self._readable = readable
         self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
         self._refused = refused
         self._clock = clock
@@ -119,17 +129,20 @@ class Gate:
             return
         send = self._with_headers(send, str(scope["path"]))
         problem = self._problem(scope)
+        scope = {**scope, "headers": addresses.believed(scope["headers"])}
         if problem is None and scope["method"] == "POST" and CALLS.fullmatch(scope["path"]):
             body, problem = await _body(receive)
             problem = problem or self._call_problem(scope["path"], body)
             receive = _replay(body, receive)
         try:
-            if problem is None:
+            if problem is None and self._has_no_news(scope):
+                await _send(send, 200, b"text/event-stream", f"data: {json.dumps(NO_NEWS)}\n\n".encode())
+            elif problem is None:
                 await self.app(scope, receive, send)
-        except OSError as error:
+        except (OSError, TypeError) as error:
             if scope["path"] != UPLOAD:
                 raise
-            problem = 507, "disk", f"the file could not be kept here ({error.strerror or error}); try again later"
+            problem = _upload_problem(error)
         if problem is not None:
             self._refused(problem[1])
             await _answer(send, *problem)
@@ -137,15 +150,25 @@ class Gate:
     def _problem(self, scope: Scope) -> Problem | None:
         """Status, reason and words where a request is refused by its head alone."""
         path = str(scope["path"])
+        if not addresses.is_path(path):
+            return 404, "path", "not found"
+        if wrong := addresses.malformed(scope["headers"]):
+            return 400, "malformed", f"the header {wrong} is malformed; send the name of a host, or http or https"
         if path.startswith(FILES):
             return None if unquote(path.removeprefix(FILES)) in self._files else (404, "path", "not found")
         if not OPEN.fullmatch(path):
             return 404, "path", "not found"
+        if scope["method"] == "GET" and (read := ANSWERS.fullmatch(path)) and not self._readable(read["event"]):
+            return 404, "malformed", "no call has this event_id, or its answers were read already; post the call again"
         if path == UPLOAD and self._uploads is not None:
             self._sweep(self._uploads)
             if size_of(self._uploads) > LARGEST_UPLOADS:
                 return 503, "uploads", "too many files were sent lately; try again later"
         return None
+
+    def _has_no_news(self, scope: Scope) -> bool:
+        asked = parse_qs(scope["query_string"].decode("latin-1")) if scope["path"] == NEWS else {}
+        return not all(self._readable(session) for session in asked.get("session_hash", ())[-1:])
 
     def _sweep(self, uploads: Path) -> None:
         """Remove what broken-off uploads have left; whole ones stand in folders of their own, and Gradio removes them."""
@@ -158,13 +181,13 @@ class Gate:
 
     def _call_problem(self, path: str, body: bytes) -> Problem | None:
         """The same by a call's body: the form that every call of Gradio's has, before Gradio reads it."""
-        if path.startswith("/gradio_api/mcp"):
-            return None
         try:
             call = json.loads(body)
             json.dumps(call, ensure_ascii=False).encode()  # half surrogate pairs are no text
         except (ValueError, RecursionError):
             return 400, "malformed", "the body is not JSON"
+        if path.startswith("/gradio_api/mcp"):
+            return None
         return self._form_problem(path, call) if isinstance(call, dict) else (400, "malformed", "the body is no object")
 
     def _form_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
@@ -200,12 +223,25 @@ class Gate:
         return wrapped
 
 
-def _argument_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
+def _upload_problem(error: OSError | TypeError) -> Problem:
+    """What Gradio's reading of an upload failed of: it takes what has no file name for no file."""
+    if isinstance(error, TypeError):
+        return 400, "malformed", "the upload holds no file with a name; send one as multipart/form-data"
+    return 507, "disk", f"the file could not be kept here ({error.strerror or error}); try again later"
+
+
+def argument_fault(endpoint: Endpoint, call: Mapping[str, Any]) -> str | None:
+    """What is wrong with the names of a call's arguments, in words."""
     unknown, missing = sorted(set(call) - set(endpoint.arguments)), sorted(endpoint.required - set(call))
     if not unknown and not missing:
         return None
     words = f"'{unknown[0]}' is no argument" if unknown else f"'{missing[0]}' is missing"
-    return 400, "malformed", f"{words}; there are {', '.join(endpoint.arguments)}"
+    return f"{words}; there are {', '.join(endpoint.arguments)}"
+
+
+def _argument_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
+    fault = argument_fault(endpoint, call)
+    return (400, "malformed", fault) if fault else None
 
 
 def _count_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
@@ -262,7 +298,10 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, status: int, reason: str, words: str) -> None:
-    body = json.dumps({"error": words, "reason": reason}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await _send(send, status, b"application/json", json.dumps({"error": words, "reason": reason}).encode())
+
+
+async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

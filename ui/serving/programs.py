@@ -45,6 +45,17 @@ def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: 
     return Form(prompt, found, str(budget), numbers)  # type: ignore[arg-type]
 
 
+def ask_one(prompt: object, method: object, numbers: Mapping[str, object], budget: object = "auto") -> Form:
+    """A form of what a program sent for one method.
+
+    Raises:
+        AdedError: as ``ask``.
+    """
+    if not isinstance(method, str):
+        raise AdedError("method is no name; give one that `methods` lists")
+    return ask(prompt, [method], numbers, budget)
+
+
 async def stream(
     service: Service, session: Session, model: object, form: Form, tell: Callable[[Lanes], Answer], end: Callable[[Lanes], Answer]
 ) -> AsyncGenerator[Answer, None]:
@@ -125,8 +136,9 @@ def told_race(lanes: Lanes) -> Answer:
 
 
 def ended_race(lanes: Lanes) -> Answer:
-    """Of all lanes: their figures, and whether they wrote the same."""
-    return {"lanes": [lane.summary() for lane in lanes], "identical": len({tuple(lane.token_ids) for lane in lanes}) == 1}
+    """Of all lanes: their figures, and whether they wrote the same; None where no step was made."""
+    texts = {tuple(lane.token_ids) for lane in lanes}
+    return {"lanes": [lane.summary() for lane in lanes], "identical": len(texts) == 1 if lanes else None}
 
 
 def told_trace(lanes: Lanes) -> Answer:

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ui.serving.limits import Allowance, Limits
@@ -22,8 +22,8 @@ from ui.words import Refused
 T = TypeVar("T")
 LOOK_AGAIN = 0.1
 """Seconds after which a run that is not ready is asked again."""
-NEWEST = 0.2
-"""Weight of the newest run in the running average of what a run takes."""
+REMEMBERED = 32
+"""Runs that have ended, by which it is told how long others may take."""
 
 
 class TurnedAway(Refused):
@@ -45,7 +45,7 @@ class Scheduler:
         self, limits: Limits | None = None, watcher: Watcher | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.limits = limits or Limits()
-        self.average: float | None = None
+        self._lives: deque[float] = deque(maxlen=REMEMBERED)
         self._watcher = watcher or Unwatched()
         self._clock = clock
         self._allowance = Allowance(self.limits.session_tokens, clock)
@@ -126,12 +126,17 @@ class Scheduler:
             return 1 + self._waiting.index(run) if run in self._waiting else 0
 
     def expected_wait(self, run: Run[Any]) -> float | None:
-        """Seconds until the run has its first turn; None while no run has ended yet."""
+        """Seconds until the run has its first turn; None where past runs do not tell, or it waits for more than its turn."""
         with self._changed:
-            if self.average is None or run not in self._waiting:
+            begun = self._begun()
+            if run not in self._waiting or len(begun) < self.limits.at_once:
                 return None
-            left = [max(self.average - other.seconds, 0.0) for other in self._begun()]
-            return processor_sharing(left, self.average, 1 + self._waiting.index(run), self.limits.at_once)
+            left = [remaining(self._lives, other.seconds) for other in begun]
+            average = remaining(self._lives, 0.0)
+            known = [seconds for seconds in left if seconds is not None]
+            if average is None or len(known) < len(left):
+                return None
+            return processor_sharing(known, average, 1 + self._waiting.index(run), self.limits.at_once)
 
     def stop(self, run: Run[Any], reason: Reason) -> None:
         """End a run within a step; one that waits ends now if nobody listens, else it tells its last news first."""
@@ -203,9 +208,15 @@ class Scheduler:
             self._turn = None
             self._allowance.spend(run.session, run.control.tokens)
             if run.control.tokens:
-                self.average = run.seconds if self.average is None else self.average + NEWEST * (run.seconds - self.average)
+                self._lives.append(run.seconds)
         self._watcher.ended(run)
         run.finish()
+
+
+def remaining(lives: Iterable[float], age: float) -> float | None:
+    """Mean of what those that lived longer than ``age`` lived on for, in seconds; None if none did."""
+    left = [life - age for life in lives if life > age]
+    return sum(left) / len(left) if left else None
 
 
 def processor_sharing(left: list[float], average: float, place: int, at_once: int) -> float:

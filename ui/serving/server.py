@@ -21,6 +21,7 @@ from ui import theme
 from ui.page import LARGEST_TRACE, build
 from ui.serving.gate import Endpoint, Gate
 from ui.serving.service import Service
+from ui.serving.tools import answer_tools
 
 END_SECONDS = 5.0
 """How long runs have to end when the server is told to: a step each."""
@@ -72,6 +73,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
         prevent_thread_lock=True,
         app_kwargs={"routes": routes(service), "middleware": [gate(service, page, address.frame_ancestors)]},
     )
+    answer_tools(page, service, endpoints_of(page))
     return page
 
 
@@ -89,6 +91,14 @@ def unread(page: gr.Blocks, session: str) -> int:
     return messages[session].qsize() if session in messages else 0
 
 
+def readable(page: gr.Blocks, key: str) -> bool:
+    """Whether Gradio holds anything for an event or a session, be it what is still to come."""
+    queue = page._queue
+    if key in queue.pending_messages_per_session or key in queue.event_ids_to_events:
+        return True
+    return any(key in events for events in queue.pending_event_ids_session.values())
+
+
 def gate(service: Service, page: gr.Blocks, frame_ancestors: Sequence[str]) -> Any:
     """The layer in front of Gradio's routes."""
     return Middleware(
@@ -97,6 +107,7 @@ def gate(service: Service, page: gr.Blocks, frame_ancestors: Sequence[str]) -> A
         uploads=Path(get_upload_folder()),
         endpoints=cache(lambda: endpoints_of(page)),
         functions=lambda: page.fns.keys(),
+        readable=lambda key: readable(page, key),
         frame_ancestors=frame_ancestors,
         refused=service.counters.refused,
     )

@@ -114,7 +114,5 @@ def in_line(run: Run[Update], holder: ModelHolder) -> Notice:
     if holder.busy:
         return loading(holder.latest)
     wait = run.wait
-    sayings = [("notice.place", {"count": run.place})]
-    if wait is not None:
-        sayings.append(("notice.wait", {"seconds": round(wait)}))
-    return Notice("busy", sayings)
+    expected: Saying = ("notice.nowait", {}) if wait is None else ("notice.wait", {"seconds": max(1, round(wait))})
+    return Notice("busy", [("notice.place", {"count": run.place}), expected])

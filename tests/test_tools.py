@@ -1,0 +1,149 @@
+"""The endpoints as tools: answers are JSON, who hangs up ends the run, and nobody passes for a tool by a header."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from serving_fakes import GatedEngine, fake_service, serving
+from ui_fakes import WORDS
+
+from ui.serving import service as serving_service
+from ui.serving.reading import follow
+from ui.serving.service import Service
+
+Gated = tuple[str, GatedEngine, Service]
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+
+@pytest.fixture
+def gated() -> Iterator[Gated]:
+    engine = GatedEngine()
+    service = fake_service(engine, at_once=1, queue_size=4)
+    with serving(service, tools=True) as found:
+        yield found, engine, service
+        engine.gate.set()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving(fake_service(), tools=True) as found:
+        yield found
+
+
+def called(name: str, **arguments: Any) -> bytes:
+    params = {"name": name, "arguments": arguments}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+
+
+def result(answer: httpx.Response) -> Any:
+    lines = [line for line in answer.text.splitlines() if line.startswith("data: {")]
+    return json.loads(lines[-1].removeprefix("data: "))["result"]
+
+
+def until(condition: Any, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def call(address: str, body: bytes) -> httpx.Response:
+    return httpx.post(f"{address}/gradio_api/mcp/", content=body, headers=HEADERS, timeout=20)
+
+
+def test_a_tool_answers_in_json(address: str):
+    for name, arguments in (("generate", {"prompt": "hello"}), ("race", {"prompt": "hello"}), ("methods", {})):
+        found = result(call(address, called(name, **arguments)))
+        assert not found["isError"], found
+        answer = json.loads(found["content"][0]["text"])
+        assert answer.get("text", WORDS) == WORDS
+        assert answer.get("state", "done") == "done"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("generate", {"prompt": "hello", "method": "telepathy"}, "unknown method 'telepathy'; known are plain"),
+        ("generate", {"prompt": "hello", "method": ["aded"]}, "is not of type 'string'"),
+        ("generate", {"prompt": " "}, "The prompt is empty"),
+        ("generate", {"prompt": "hello", "colour": 1}, "'colour' is no argument; there are prompt, method"),
+        ("telepathy", {}, "no tool is called 'telepathy'; there are generate"),
+    ],
+)
+def test_what_a_tool_cannot_do_is_said_in_one_sentence(address: str, name: str, arguments: dict[str, Any], words: str):
+    found = result(call(address, called(name, **arguments)))
+    assert found["isError"]
+    assert words in found["content"][0]["text"]
+
+
+def test_half_a_surrogate_pair_is_refused_as_in_every_call(address: str):
+    found = call(address, called("generate", prompt="\ud800"))
+    assert (found.status_code, found.json()["error"]) == (400, "the body is not JSON")
+
+
+def test_who_hangs_up_on_a_tool_ends_its_run_within_a_step(gated: Gated):
+    address, engine, service = gated
+    body = called("race", prompt="hello")
+    with httpx.stream("POST", f"{address}/gradio_api/mcp/", content=body, headers=HEADERS, timeout=20):
+        assert engine.on.wait(10)
+        assert service.scheduler.running == 1
+    until(lambda: service.scheduler._begun()[0].control.reason == "left", 5.0)
+    engine.gate.set()
+    until(lambda: service.scheduler.running == 0)
+    assert service.counters.value("aded_runs_total", {"outcome": "left"}) == 1
+    assert len(service.sessions) == 0
+
+
+def test_a_header_does_not_make_a_session_several(gated: Gated):
+    address, engine, service = gated
+    ask = {"data": ["hello", ["plain"], 96, 0.0, 1.0, 0, 0, "auto", ""], "session_hash": "one"}
+    for _ in range(3):
+        posted = httpx.post(f"{address}/gradio_api/call/race", json=ask, headers={"X-Gradio-User": "mcp"})
+        assert posted.status_code == 200
+    assert engine.on.wait(10)
+    until(lambda: service.counters.value("aded_refusals_total", {"reason": "one"}) == 2)
+    assert service.scheduler.running + service.scheduler.waiting == 1
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-gradio-user": "mcp"}])
+def test_a_run_that_nobody_reads_ends_whatever_its_headers_say(
+    gated: Gated, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    address, engine, service = gated
+    monkeypatch.setattr(serving_service, "follow", partial(follow, beat=0.05, patience=0.3))
+    monkeypatch.setattr("ui.serving.reading.MOST_UNREAD", 2)
+    engine.pause = 0.1
+    engine.gate.set()
+    posted = httpx.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}, headers=headers)
+    assert posted.status_code == 200
+    until(lambda: service.counters.value("aded_runs_total", {"outcome": "left"}) == 1)
+    assert service.scheduler.running == 0
+
+
+def test_progress_is_told_to_who_asks_for_it(address: str):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+
+    told: list[tuple[float, str | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message))
+
+    async def use() -> None:
+        async with (
+            streamable_http_client(f"{address}/gradio_api/mcp/") as (read, write, *_),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            await session.call_tool("generate", {"prompt": "hello"}, progress_callback=heard)
+
+    asyncio.run(use())
+    assert told[-1][1] == "done"
+    assert told[-1][0] > 0
