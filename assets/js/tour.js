@@ -123,7 +123,7 @@ function createCard() {
     title: el("h2", { id: "ax-tour-title" }),
     text: el("p"),
     farewell: el("p"),
-    moved: el("p", { class: "ax-why" }),
+    moved: el("p", { class: "ax-tour-moved" }),
     task: el("p", { class: "ax-task", "aria-live": "polite" }),
     again: button("again"),
     leave: button("leave"),
