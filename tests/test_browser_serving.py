@@ -30,7 +30,7 @@ def test_a_second_visitor_is_told_the_place_and_a_closed_tab_leaves_the_line_and
             second.locator("#ax-run").click()
             sync_api.expect(notice(second)).to_contain_text("You are next in line for the model.", timeout=20_000)
             second.locator("[data-part='language']").select_option("zh")
-            sync_api.expect(notice(second)).to_have_text("您在等待模型的队列中排第 1 位。", timeout=20_000)
+            sync_api.expect(notice(second)).to_contain_text("您在等待模型的队列中排第 1 位。", timeout=20_000)
         until(lambda: service.scheduler.waiting == 0)
         first.close()
         until(lambda: service.scheduler._begun()[0].control.reason == "left")
