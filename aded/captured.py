@@ -18,6 +18,7 @@ from aded import choosing
 from aded.cache import KVCache
 from aded.drafters.base import StateReader
 from aded.noise import key_of, signed, uniform
+from aded.recent import recent
 from aded.tree import DraftTree
 from aded.verify import SamplingSettings, Verification
 
@@ -276,11 +277,7 @@ class StepPool:
         assert length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
         seen = context_bucket(length + bucket, cache.capacity, compiled)
         steps, key = self._steps.setdefault(id(cache), {}), (bucket, seen, *kind.key)
-        step = steps.pop(key, None) or self._new_step(cache, bucket, seen, kind)
-        steps[key] = step
-        if len(steps) > MOST_STEPS:
-            del steps[next(iter(steps))]
-        return step
+        return recent(steps, key, lambda: self._new_step(cache, bucket, seen, kind), MOST_STEPS)
 
     def _new_step(self, cache: KVCache, nodes: int, seen: int, kind: StepKind) -> FixedStep:
         step = FixedStep(self._target, cache, nodes, seen, kind)

@@ -20,6 +20,7 @@ from aded.errors import AdedError
 from aded.graphs import Replay, host_buffer
 from aded.levels import SAMPLED, level_seconds
 from aded.noise import exponentials
+from aded.recent import recent
 from aded.verify import SamplingSettings
 
 if TYPE_CHECKING:
@@ -126,11 +127,7 @@ class ChainRunner:
         key = (room, length, seen, *rule)
         if not self._steps and self.draft.device.type == "cuda":
             self.memory = torch.cuda.graph_pool_handle()
-        step = self._steps.pop(key, None) or _ChainStep(self, cache, room, length, seen, settings)
-        self._steps[key] = step
-        if len(self._steps) > MOST_STEPS:
-            del self._steps[next(iter(self._steps))]
-        return step
+        return recent(self._steps, key, lambda: _ChainStep(self, cache, room, length, seen, settings), MOST_STEPS)
 
 
 def _common(first: np.ndarray, second: np.ndarray) -> int:

@@ -428,9 +428,8 @@ def _prompt(options: argparse.Namespace) -> str:
 def _methods(options: argparse.Namespace) -> None:
     from aded.bench.recorded import default_target
     from aded.methods import METHODS
-    from aded.model import TargetModel
 
-    target: Any = TargetModel.load(options.model, "cpu") if options.model else default_target()
+    target: Any = _loaded(options.model) if options.model else default_target()
     if options.json:
         print(json.dumps([method.to_json(target) for method in METHODS.values()], ensure_ascii=False, indent=2))
         return
@@ -439,6 +438,12 @@ def _methods(options: argparse.Namespace) -> None:
         print(f"{method.name:<{width}}  {'lossless' if method.lossless else 'lossy   '}  {method.description}")
         if (reason := method.unavailable(target)) is not None:
             print(f"{'':<{width}}  unavailable: {reason}")
+
+
+def _loaded(spec: str) -> Any:
+    from aded.model import TargetModel
+
+    return TargetModel.load(spec, "cpu")
 
 
 def _replay(options: argparse.Namespace) -> None:

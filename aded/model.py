@@ -24,6 +24,7 @@ from aded.joining import join_projections
 from aded.loading import choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.masks import Masks
 from aded.packing import is_packed, pack_linears
+from aded.recent import recent
 from aded.session import TargetSession
 from aded.tokens import tokenizer_fingerprint
 from aded.trace import Footprint
@@ -207,11 +208,7 @@ class TargetModel:
 
         Kept of the ``MOST_CURVES`` that were asked for last: visitors set methods as they like.
         """
-        curve = self._curves.pop(method, None) or AcceptanceCurve()
-        self._curves[method] = curve
-        if len(self._curves) > MOST_CURVES:
-            del self._curves[next(iter(self._curves))]
-        return curve
+        return recent(self._curves, method, AcceptanceCurve, MOST_CURVES)
 
     def session(self, capacity: int = 1024) -> TargetSession:
         """A decode of its own on this model, with room for ``capacity`` tokens (it grows)."""

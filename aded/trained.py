@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -55,7 +55,7 @@ def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
         raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
     pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
     pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
-    return SpeculativeDrafter(pool, _passes(model), partial(level_cost, pool), **rest)
+    return SpeculativeDrafter(pool, _passes(model), cache(partial(level_cost, pool)), **rest)
 
 
 def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -70,6 +70,7 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
     branching = _numbers(rest.pop("branching", ""))
     runners = [TreeRunner(draft, model.vocab_size) for draft in drafts]
 
+    @cache
     def level(greedy: bool) -> float:
         return sum(tree_level(draft, greedy) for draft in drafts)
 

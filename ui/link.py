@@ -14,12 +14,10 @@ from aded.methods import METHODS
 from ui import picker
 from ui.numbers import FIELDS, Field, parse
 from ui.theme import ASSETS
-from ui.words import Refused, Saying, word
+from ui.words import Refused, Saying, cut, word
 
 LONGEST = 20_000
 """Characters of a value that are read at most."""
-SHOWN = 60
-"""Characters of a value that are said again."""
 VIEW = ("race", "run", "file", "lane", "step", "node", "pair", "theme", "lang", "hide")
 """Names that are the browser's to read."""
 
@@ -137,8 +135,3 @@ def _methods(text: str, refused: list[Saying]) -> dict[str, Any]:
     for name in known[picker.MOST :]:
         refused.append(("link.most", {"most": picker.MOST, "value": word(f"article.{name}", METHODS[name].label)}))
     return {"methods": picker.encode(known[: picker.MOST])} if known else {}
-
-
-def cut(text: str) -> str:
-    """A stranger's text, no longer than can be said again."""
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aded import limits
-from ui.words import Refused, word
+from ui.words import Refused, cut, word
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 LONGEST = 40
@@ -99,5 +99,4 @@ def _and_then(field: Field) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _values(field: Field, text: str) -> dict[str, str]:
-    shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-    return {"value": shown.strip(), "least": f"{field.least:.15g}", "most": f"{field.most:.16g}"}
+    return {"value": cut(text, LONGEST).strip(), "least": f"{field.least:.15g}", "most": f"{field.most:.16g}"}

@@ -18,14 +18,13 @@ from aded.trace import TraceError
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import Controls, Wording, create_controls, create_list
-from ui.link import cut
 from ui.numbers import within
 from ui.run import Notice, Update, failed, refusal
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
 from ui.wire import Colours, check_drawable, whole
-from ui.words import Refused, Saying, word
+from ui.words import Refused, Saying, cut, word
 
 COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

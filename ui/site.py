@@ -121,9 +121,10 @@ def _claim(out: Path) -> None:
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        foreign = {entry.name for entry in out.iterdir()} - {"traces", "plotly.js", "README.md", "index.html"}
-        foreign |= {"index.html"} if page.exists() and MARK not in page.read_text("utf-8", "replace")[:4096] else set()
-        if foreign:
+        own = {"traces", "plotly.js", "README.md"}
+        if page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]:
+            own.add(page.name)
+        if any(entry.name not in own for entry in out.iterdir()):
             raise AdedError(f"{out} holds other files; give --out a new or empty folder")
         (out / "traces").mkdir(exist_ok=True)
         for old in (out / "traces").glob("*.js"):

@@ -13,6 +13,8 @@ from aded.errors import AdedError
 
 FOLDER = Path(__file__).resolve().parent.parent / "assets" / "i18n"
 FALLBACK = "en"
+SHOWN = 60
+"""Characters of a stranger's text that are said again."""
 
 Saying = tuple[str, dict[str, Any]]
 """A key and its values: a sentence that is not in any language yet."""
@@ -52,6 +54,11 @@ def _said(value: Any, language: str) -> str:
 def say_or(key: str, otherwise: str, language: str = FALLBACK) -> str:
     """The words of a key, or ``otherwise`` where no language has any."""
     return say(key, language) if key in tables()[FALLBACK] else otherwise
+
+
+def cut(text: str, most: int = SHOWN) -> str:
+    """A stranger's text, no longer than can be said again: so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class Refused(AdedError):

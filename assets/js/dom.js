@@ -78,6 +78,8 @@ export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 // Characters that may take the room of two: all beyond the alphabets and signs that monospaced fonts hold.
 const WIDE = /[\u1100-\u1dff\u2c00-\uffff\u{10000}-\u{10ffff}]|\p{Emoji_Presentation}/u;
 
+const CITED = 60; // letters of a stranger's text that are said again
+
 const widthOf = (point) => (WIDE.test(point) ? 2 : 1);
 
 // How many letters wide a text is.
@@ -95,6 +97,11 @@ export function fitted(text, limit) {
     kept += point;
   }
   return `${kept}…`;
+}
+
+// A stranger's text as a sentence says it again: no longer than can be read.
+export function cited(text) {
+  return fitted(String(text), CITED);
 }
 
 // A token for labels and tables: blanks, line ends and control characters can be seen, long ones are cut.

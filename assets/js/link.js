@@ -1,8 +1,7 @@
 // The address as a description of what is on screen: read, checked and written. Values are text, whatever they hold.
 
-import { fitted } from "./dom.js";
+import { cited } from "./dom.js";
 
-const LONGEST = 60; // letters of a value that is said again
 export const PLACE = ["race", "run", "file"];
 export const VIEW = [...PLACE, "lane", "step", "node", "pair"];
 export const PAGE = ["theme", "lang", "hide"];
@@ -48,7 +47,7 @@ export function faultsOf(link, languages) {
     node: link.node && view.node === null,
     pair: link.pair && view.pair === null,
   };
-  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: fitted(link[name], LONGEST) }]);
+  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name]) }]);
 }
 
 // The view that a link names, as the player counts: steps from 0. What is no whole number is null.

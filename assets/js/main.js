@@ -4,7 +4,7 @@ import { createAgreement } from "./agreement.js";
 import { createBar } from "./bar.js";
 import { emit, on } from "./bus.js";
 import { drawRaceChart, laneDash, lineKey, plotly } from "./charts.js";
-import { el, fitted, isDark, setText } from "./dom.js";
+import { cited, el, isDark, setText } from "./dom.js";
 import { createFigures } from "./figures.js";
 import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
 import { createLanes, paintLane } from "./lanes.js";
@@ -31,14 +31,13 @@ import { keepWorded, language, say, sayOr } from "./words.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
 const SLOW = 330; // and between those of what the matrix learned
-const LONGEST = 60; // letters of a name that is said again
 const SPOKEN = 1500; // milliseconds between spoken sentences
 
 export function mountRace(element, props, watch, plotlyUrl, standalone) {
   keepMarkup("race", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const state = createState(emptyRace());
-  const player = createPlayer(state, schedule, (what, value) => emit("refused", [[`link.${what}`, { value: fitted(String(value), LONGEST) }]]));
+  const player = createPlayer(state, schedule, (what, value) => emit("refused", [[`link.${what}`, { value: cited(value) }]]));
   const places = createPlaces();
   const pick = (node) => {
     player.selectNode(node);

@@ -4,14 +4,13 @@
 
 import { mountExperiment } from "./experiment.js";
 import { emit } from "./bus.js";
-import { el, fitted, setText } from "./dom.js";
+import { cited, el, setText } from "./dom.js";
 import { mountHeader } from "./header.js";
 import { mountRace } from "./main.js";
 import { standalone } from "./standalone.js";
 import { keepWorded, say, sayOr } from "./words.js";
 
 const LIBRARY = "plotly.js";
-const LONGEST = 60; // letters of a title that is said again
 const taken = new Map();
 
 // What a file's script calls: its own name, and the text that it brings, gzipped and in base64.
@@ -36,7 +35,7 @@ export async function openSite(races) {
   // A link's race, or a word on it where there is none.
   function open(title) {
     if (fileOf(title)) return show(title);
-    if (title) emit("refused", [["link.race", { value: fitted(title, LONGEST), list: { say: "control.recorded" } }]]);
+    if (title) emit("refused", [["link.race", { value: cited(title), list: { say: "control.recorded" } }]]);
     return null;
   }
 

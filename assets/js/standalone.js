@@ -1,7 +1,7 @@
 // One HTML file that plays a race with no server and no network: this page's own renderer, its style, the charts' library.
 
 import { emit } from "./bus.js";
-import { fitted } from "./dom.js";
+import { cited } from "./dom.js";
 import { mountExperiment } from "./experiment.js";
 import { mountHeader } from "./header.js";
 import { viewOf } from "./link.js";
@@ -11,7 +11,6 @@ import { keptMarkup, keptValue } from "./panels.js";
 
 const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; font-src data:";
 
-const LONGEST = 60; // letters of a title that is said again
 const PANELS = ["header", "race", "experiment"];
 
 // The file's text; `lines` is the race as JSON lines.
@@ -53,7 +52,7 @@ export function openFile() {
 // A file holds one race: a link to another one is refused.
 function refuseOther(link, lines) {
   const shown = JSON.parse(lines.slice(0, lines.indexOf("\n")));
-  if (!isPlace(viewOf(link), shown)) emit("refused", [["link.alone", { value: fitted(link.race || link.file || "", LONGEST) }]]);
+  if (!isPlace(viewOf(link), shown)) emit("refused", [["link.alone", { value: cited(link.race || link.file || "") }]]);
 }
 
 async function textOf(selector) {

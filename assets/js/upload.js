@@ -1,14 +1,13 @@
 // Files that somebody opens, looked at before they are sent: what is no race is said in the page's own words.
 
 import { emit } from "./bus.js";
-import { fitted } from "./dom.js";
+import { cited } from "./dom.js";
 
-const LONGEST = 60; // letters of a name that is said again
 
 // What is wrong with a file, as sentences by key and values; null where nothing is. `most` is the largest size in bytes.
 export function faultOfFile({ name, size }, most) {
   const remedy = ["file.remedy", { save: { say: "save.open" } }];
-  if (!/\.json$/i.test(name)) return [["file.kind", { name: fitted(name, LONGEST) }], remedy];
+  if (!/\.json$/i.test(name)) return [["file.kind", { name: cited(name) }], remedy];
   return size > most ? [["notice.large", { megabytes: Math.floor(most / 2 ** 20) }]] : null;
 }
 
