@@ -24,6 +24,7 @@ import torch
 from transformers import AttentionInterface
 
 from aded.cache import KVCache, SlotLayer
+from aded.graphs import capture_graph, warm_up
 from aded.noise import exponentials, key_of, signed
 from aded.selftest import TOLERANCE
 
@@ -202,32 +203,21 @@ class Wave:
             self._body(*shape)
         elif shape not in self._graphs:
             self._graphs[shape] = None
-            self._warm_up(shape)
+            warm_up(lambda: self._body(*shape), self.target.device, runs=1)
         else:
             graph = self._graphs[shape] = self._graphs[shape] or self._captured(shape)
             graph.replay() if graph is not None else self._body(*shape)
 
-    def _warm_up(self, shape: tuple[int, int]) -> None:
-        """A step on a stream of its own, as a capture wants it before."""
-        current, stream = torch.cuda.current_stream(self.target.device), torch.cuda.Stream(self.target.device)
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):
-            self._body(*shape)
-        current.wait_stream(stream)
-
     def _captured(self, shape: tuple[int, int]) -> Any:
         """The step as a graph; None, and no more are captured, where that goes wrong."""
         self._memory = self._memory or torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
         try:
-            with torch.inference_mode(), torch.cuda.graph(graph, pool=self._memory):
-                self._body(*shape)
+            return capture_graph(lambda: self._body(*shape), self.target.device, self._memory)
         except torch.OutOfMemoryError:
             raise
         except Exception:  # a family may do what a graph cannot hold
             self._captures, self.notice = False, "steps of this model cannot be captured: they run one operation at a time"
             return None
-        return graph
 
     @torch.inference_mode()
     def _body(self, rows: int, seen: int) -> None:

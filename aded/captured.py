@@ -17,6 +17,7 @@ import torch
 from aded import choosing
 from aded.cache import KVCache
 from aded.drafters.base import StateReader
+from aded.graphs import capture_graph, warm_up
 from aded.noise import key_of, signed, uniform
 from aded.recent import recent
 from aded.tree import DraftTree
@@ -29,7 +30,6 @@ NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 COMPILED_BUCKETS = (1, 16, 64, 256)
 """Fewer shapes where each is compiled first, which takes half a minute."""
 SMALLEST_CONTEXT, SMALLEST_COMPILED = 256, 1024
-WARM_UP_RUNS = 2
 MOST_STEPS = 256
 """Kept of one cache, the one used longest ago goes first: visitors sample in as many ways as they like, each with graphs of its
 own. A text has one of each size and context, 45 up to 1024 tokens; sets of methods take several kinds."""
@@ -131,17 +131,9 @@ class FixedStep:
         """Record the body as a CUDA graph in a memory pool shared with the other steps."""
         started = time.perf_counter()
         self._inputs.fill(DraftTree.root_only(0), self.cache.length, None)
-        stream = torch.cuda.Stream(self.target.device)
-        stream.wait_stream(torch.cuda.current_stream(self.target.device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP_RUNS):
-                self._body()
-        torch.cuda.current_stream(self.target.device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            self._body()
-        self._graph = graph
-        graph.replay()  # the first launch takes longer than all others
+        warm_up(self._body, self.target.device)
+        self._graph = capture_graph(self._body, self.target.device, pool)
+        self._graph.replay()  # the first launch takes longer than all others
         torch.cuda.synchronize(self.target.device)
         self.capture_seconds = time.perf_counter() - started
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 WARM_UP_RUNS = 2
+_ONE_CAPTURE = threading.Lock()
 
 
 class Replay:
@@ -24,7 +28,11 @@ class Replay:
 
     def __init__(self, body: Callable[[], None], device: torch.device, memory: Any = None) -> None:
         self._body, self._device = body, device
-        self._graph = self._captured(memory) if device.type == "cuda" else None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            warm_up(body, device)
+            self._graph = capture_graph(body, device, memory)
+            torch.cuda.synchronize(device)
 
     @torch.inference_mode()
     def __call__(self) -> None:
@@ -35,20 +43,44 @@ class Replay:
             self._graph.replay()
             torch.cuda.current_stream(self._device).synchronize()
 
-    @torch.inference_mode()
-    def _captured(self, memory: Any) -> torch.cuda.CUDAGraph:
-        with torch.cuda.device(self._device):
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                for _ in range(WARM_UP_RUNS):
-                    self._body()
-            torch.cuda.current_stream().wait_stream(stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=memory):
-                self._body()
-            torch.cuda.synchronize()
-        return graph
+
+def capture_graph(body: Callable[[], object], device: torch.device, memory: Any = None) -> torch.cuda.CUDAGraph:
+    """What a body does on a card, recorded as a CUDA graph; run it before, on a stream of its own (``warm_up``).
+
+    Captures of several threads come one after the other, and Python's cycle collector rests meanwhile: a graph that it freed
+    inside of a capture would end the process.
+
+    Args:
+        body: as ``Replay`` wants it.
+        memory: as in ``Replay``.
+    """
+    with torch.inference_mode(), torch.cuda.device(device), _ONE_CAPTURE, _no_collection():
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=memory, capture_error_mode="thread_local"):
+            body()
+    return graph
+
+
+@torch.inference_mode()
+def warm_up(body: Callable[[], object], device: torch.device, runs: int = WARM_UP_RUNS) -> None:
+    """Run a body on a stream of its own: what it sets up at its first run must not happen inside of a capture."""
+    current, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        for _ in range(runs):
+            body()
+    current.wait_stream(stream)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def host_buffer(like: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import FAMILIES, OracleDrafter, alone, tiny_model
 
-from aded import captured, selftest
+from aded import captured, graphs, selftest
 from aded.decode import Decoder, GenerationSettings
 from aded.errors import AdedError
 from aded.model import TargetModel
@@ -126,3 +126,29 @@ def test_running_out_of_memory_is_said_and_leaves_a_usable_engine():
     torch.cuda.empty_cache()
     target.context_limit = limit
     assert len(Decoder(target, "aded", GenerationSettings(max_new_tokens=4)).run(PROMPT).token_ids) == 4
+
+
+def test_garbage_that_holds_graphs_is_not_collected_inside_of_a_capture():
+    """A graph that is freed while another one is captured ends the process."""
+    device = torch.device("cuda")
+    buffer = torch.zeros(4, device=device)
+    thresholds = gc.get_threshold()
+
+    def garbage():
+        cycle = [graphs.Replay(lambda: buffer.add_(1), device)]
+        cycle.append(cycle)
+
+    def body():
+        for _ in range(100):
+            [[] for _ in range(50)]  # what makes the collector run
+            buffer.add_(1)
+
+    try:
+        garbage()
+        gc.set_threshold(10, 1, 1)
+        replay = graphs.Replay(body, device)
+    finally:
+        gc.set_threshold(*thresholds)
+    buffer.zero_()
+    replay()
+    assert buffer.tolist() == [100.0] * 4
