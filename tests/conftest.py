@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -21,10 +22,22 @@ PROMPTS = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes that share the tests share the cores, and so do the servers that they start."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that take minutes run when their file or their mark is named; without a card, tests that need one are skipped."""
+    """Tests that take minutes run when their file or their mark is named; without a card, tests that need one are skipped.
+
+    Where several processes share the tests, one browser is enough for the machine, and a file's fixtures are made once.
+    """
     asked = f"{config.option.markexpr} {' '.join(config.args)}"
     for item in items:
+        item.add_marker(pytest.mark.xdist_group("browser" if "browser" in item.keywords else item.path.name))
         if "long" in item.keywords and "long" not in asked and item.path.name not in asked:
             item.add_marker(pytest.mark.skip(reason=f"takes minutes; run it with `pytest tests/{item.path.name}` or `-m long`"))
     if not torch.cuda.is_available():

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
 import pytest
-from browsing import HOSTILE, notice, open_race, part, sync_api, text_of, watched_page
+from browsing import HOSTILE, notice, open_race, part, start, sync_api, text_of, watched_page
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
@@ -110,6 +110,28 @@ def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: syn
         page.go_forward()
         page.wait_for_timeout(300)
     sync_api.expect(title).to_have_text("A function in Python")
+
+
+@pytest.mark.model
+def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(page: sync_api.Page):
+    title, source = part(page, "race-title"), part(page, "source")
+    page.keyboard.press("Home")
+    wait_for_link(page, "step", "1")
+    page.locator("#ax-recorded input").click()
+    page.locator("li[role='option']").nth(1).click()
+    wait_for_link(page, "race", "A function in Python")
+    start(page, "Write a long story about the sea.", 400)
+    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 2", timeout=60_000)
+    page.go_back()
+    sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("comes up when the run has ended")
+    sync_api.expect(source).to_have_text("live run")
+    page.locator("#ax-stop").click()
+    sync_api.expect(title).to_have_text("A maths teacher", timeout=30_000)
+    sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
+    wait_for_link(page, "race", "A maths teacher")
+    page.go_back()
+    sync_api.expect(source).to_have_text("live run")
+    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway")
 
 
 def test_a_link_to_an_opened_file_says_so_and_finds_its_place_when_the_file_is_opened(

@@ -57,6 +57,12 @@ export async function plotDrawing({ data, layout }) {
   return document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
 }
 
+// A picture whose labels have a rim of ground, as matrix.css and step.css put around those on the page.
+export function rimmed(drawing, labels = ".textpoint text") {
+  for (const text of drawing.querySelectorAll(labels)) Object.assign(text.style, { paintOrder: "stroke", stroke: cssToken("--ax-card"), strokeWidth: "4px", strokeLinejoin: "round" });
+  return drawing;
+}
+
 let drawn = 0; // parts so far: names of what a part defines are its own
 
 // One element and all that it holds, unscrolled: {shapes, width, height}.

@@ -3,7 +3,7 @@
 import { el, probability, setText, visible } from "./dom.js";
 import { column } from "./record.js";
 import { OWN } from "./tree.js";
-import { say } from "./words.js";
+import { say, sentences } from "./words.js";
 
 const MOST = 5; // branches offered
 
@@ -87,5 +87,5 @@ function answerText(step, answer) {
   const taken = truth(step);
   const { text, probability: p } = step.choices[0] || { text: step.texts[0], probability: null };
   const values = { token: visible(text), p: probability(p) };
-  return [say(answer === taken ? "guess.right" : "guess.wrong", values), taken === OWN ? say("guess.undrafted") : ""].filter(Boolean).join(" ");
+  return sentences(say(answer === taken ? "guess.right" : "guess.wrong", values), taken === OWN ? say("guess.undrafted") : "");
 }

@@ -27,7 +27,7 @@ export function mountHeader(element, props, watch, trigger) {
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, opened: false, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, opened: false, running: false, waits: false, timer: 0 };
   const told = () => ({ settings: {}, refused: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
@@ -65,8 +65,15 @@ function createAddress(props, watch, trigger, note) {
 
   function write() {
     const next = text();
-    if (!here.view || untouched() || next === window.location.href) return;
+    if (!here.view || here.waits || untouched() || next === window.location.href) return;
     window.history[departs() ? "pushState" : "replaceState"](null, "", next);
+  }
+
+  // From a run that has ended, once it can be gone back to, to what was asked for meanwhile.
+  function leave() {
+    here.waits = false;
+    write();
+    setTimeout(open, REST); // what the server still has to say of the run comes first
   }
 
   function later() {
@@ -78,7 +85,8 @@ function createAddress(props, watch, trigger, note) {
     here.view = view;
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
-    if (here.first) later();
+    if (here.waits && !here.running) leave();
+    else if (here.first) later();
     else here.first = view;
   });
   on("refused", note.add);
@@ -90,7 +98,12 @@ function createAddress(props, watch, trigger, note) {
   window.addEventListener("popstate", () => {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
-    open();
+    here.waits = here.running && !here.link.run;
+    if (here.waits) note.set([["link.waits", {}]]);
+    else open();
+  });
+  on("running", (running) => {
+    here.running = running;
   });
   return { link: here.link, text, open, later, file: () => here.view?.file };
 }

@@ -207,8 +207,12 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   }
 
   function open() {
+    const before = state.race.running;
     player.open(readLines(state.race, props.value));
     if (state.race.id !== null) places.keep(state.race, props.value);
+    if (state.race.running === before) return;
+    drawn.view = ""; // a run that ends is told of, wherever it ends
+    emit("running", state.race.running);
   }
 
   // The view of a link: of the race on screen, of one that was there before, or of one that is still to come.

@@ -7,7 +7,7 @@ import { renderHeat } from "./heat.js";
 import { offer } from "./offers.js";
 import { changeCell, createPairGraph, pairText } from "./pairgraph.js";
 import { currentPair, nameOf, rowsSoFar, successors } from "./pairs.js";
-import { language, say } from "./words.js";
+import { language, say, sentences } from "./words.js";
 
 const SHOWN = 16; // successors of the row
 const CARDS = ["matrix-card", "apart-card", "pairs-card", "heat-card"];
@@ -66,8 +66,7 @@ function renderRow(part, known, changed) {
   setText(part("matrix-key"), known ? say(known.now ? "matrix.after" : "matrix.still", { pair: pairText(known.row.key_texts) }) : say("matrix.unchanged"));
   part("matrix").replaceChildren(...all.slice(0, SHOWN).map((one) => successorRow(one, top)));
   const hidden = Math.max(0, all.length - SHOWN);
-  const words = [hidden ? say("matrix.hidden", { count: hidden }) : "", changed > 1 ? say("matrix.rows", { count: changed }) : ""];
-  setText(part("matrix-more"), words.filter(Boolean).join(" "));
+  setText(part("matrix-more"), sentences(hidden ? say("matrix.hidden", { count: hidden }) : "", changed > 1 ? say("matrix.rows", { count: changed }) : ""));
   const picture = () => [part("matrix-key"), part("matrix")];
   offer("matrix", { group: "matrix", title: "matrix.row", place: () => known && part("matrix"), picture, table: () => successorsTable(known) });
 }

@@ -3,7 +3,7 @@
 import { on } from "./bus.js";
 import { toggleClass, withCode } from "./dom.js";
 import { spoken, spokenSentence } from "./recorded.js";
-import { onLanguage, say } from "./words.js";
+import { onLanguage, say, sentences } from "./words.js";
 
 // The value is a notice of the server as JSON: {kind, sayings, fraction}. `hears`: also what the page itself has to tell.
 export function mountNotice(element, props, watch, hears = false) {
@@ -13,7 +13,7 @@ export function mountNotice(element, props, watch, hears = false) {
   let own = null;
   const show = () => {
     const notice = own || (props.value ? JSON.parse(props.value) : { kind: "", sayings: [], fraction: null });
-    const words = notice.sayings.map(wording).join(" ");
+    const words = sentences(...notice.sayings.map(wording));
     box.dataset.kind = notice.kind;
     text.replaceChildren(...withCode(words));
     box.hidden = !words;

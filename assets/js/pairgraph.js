@@ -2,7 +2,7 @@
 
 import { PLOT_CONFIG, plotted } from "./charts.js";
 import { cssToken, el, fixed, plotText, setText, small, visible } from "./dom.js";
-import { plotDrawing, standIn } from "./drawing.js";
+import { plotDrawing, rimmed, standIn } from "./drawing.js";
 import { offer } from "./offers.js";
 import { neighbourhood, placed } from "./pairs.js";
 import { curve } from "./tree.js";
@@ -22,7 +22,7 @@ export function createPairGraph(part, choose) {
   const plot = el("div", { class: "ax-pairs-plot", "aria-hidden": "true" });
   root.replaceChildren(plot);
   let wired = false;
-  standIn(plot, async () => haloed(await plotDrawing(plot)));
+  standIn(plot, async () => rimmed(await plotDrawing(plot)));
 
   function render(Plotly, rows, centre) {
     const graph = neighbourhood(rows, centre);
@@ -129,12 +129,6 @@ function nodeTrace(nodes, { place }, centre) {
 // Diamonds: rows that the step changed. A pair whose row is not on record is filled with the ground, so that edges end at its rim.
 function symbolOf({ now }) {
   return now ? "diamond" : "circle";
-}
-
-// A saved picture keeps the rim of ground that matrix.css puts around labels.
-function haloed(drawing) {
-  for (const text of drawing.querySelectorAll(".textpoint text")) Object.assign(text.style, { paintOrder: "stroke", stroke: cssToken("--ax-card"), strokeWidth: "4px", strokeLinejoin: "round" });
-  return drawing;
 }
 
 function label(node, muted) {

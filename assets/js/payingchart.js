@@ -6,7 +6,7 @@ import { offer } from "./offers.js";
 import { DEEPEST, fittedCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
 import { last } from "./record.js";
 import { recorded } from "./recorded.js";
-import { say } from "./words.js";
+import { say, sentences } from "./words.js";
 
 const MACHINE_NODES = 64; // nodes up to which a measured cost is drawn
 
@@ -56,7 +56,7 @@ export function payingSentence(lane, { alpha, spread }, table) {
   const values = { name: lane.label, alpha: alpha.toFixed(2), spread: spread.toFixed(1), depth: best.depth, ratio: fixed(best.ratio, 2) };
   const kind = best.ratio < 1 ? "never" : best.depth === DEEPEST ? "deeper" : "pays";
   const end = stops === null ? say("paying.always", { depth: DEEPEST }) : say("paying.stops", { depth: stops });
-  return [say("paying.alpha", values), say(`paying.${kind}`, values), kind === "pays" ? end : ""].filter(Boolean).join(" ");
+  return sentences(say("paying.alpha", values), say(`paying.${kind}`, values), kind === "pays" ? end : "");
 }
 
 function tableRow(row, points) {

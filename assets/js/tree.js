@@ -2,13 +2,14 @@
 
 import { cssToken, el, plotText, visible } from "./dom.js";
 import { PLOT_CONFIG, plotted } from "./charts.js";
-import { plotDrawing, standIn } from "./drawing.js";
+import { plotDrawing, rimmed, standIn } from "./drawing.js";
 import { offer } from "./offers.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
 import { geometry, lettersFor, numbersOf } from "./treegrid.js";
-import { say } from "./words.js";
+import { say, sentences } from "./words.js";
 
+const LABELS = ".textpoint text:not([text-anchor='middle'])"; // ticks stand on their marks
 const WIDTHS = {
   searched: [1.2, 1.6, 2],
   trail: [3.4, 3.4, 3.4],
@@ -72,7 +73,7 @@ export function createTree(root, legend, { onHover, onPick }) {
   }
 
   // Saved with all its marks, not with those alone that can be seen.
-  standIn(plot, () => plotDrawing({ data: traces(nodes, shown.grid, shown.selected, null), layout: plotLayout(shown.grid) }));
+  standIn(plot, async () => rimmed(await plotDrawing({ data: traces(nodes, shown.grid, shown.selected, null), layout: plotLayout(shown.grid) }), LABELS));
   offer("tree", { group: "step", title: "tree.label", place: () => root, picture: () => [legend, plotted(plot)] });
 
   function wire() {
@@ -272,5 +273,5 @@ function summary(step, nodes) {
   const drafted = step.tree.tokens.length - 1;
   const own = nodes.find((n) => n.id === OWN);
   const end = own ? say("tree.own", { token: visible(own.text) }) : "";
-  return [say("tree.summary", { count: drafted, accepted: step.path.length - 1 }), end, say("tree.keys")].filter(Boolean).join(" ");
+  return sentences(say("tree.summary", { count: drafted, accepted: step.path.length - 1 }), end, say("tree.keys"));
 }

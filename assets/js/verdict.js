@@ -2,7 +2,7 @@
 
 import { fixed } from "./dom.js";
 import { last, plainLane } from "./record.js";
-import { say } from "./words.js";
+import { say, sentences } from "./words.js";
 
 const SAME_SPEED = 0.05; // ratios this close to 1 are called equal
 
@@ -13,7 +13,7 @@ export function verdict(race) {
   const midway = running || lanes.some((lane) => !lane.finish_reason || lane.finish_reason === "cancelled");
   const clauses = [speeds, lanes.length > 1 ? textsText(race, midway) : ""].filter(Boolean).join(say("verdict.semicolon"));
   const sentence = say(midway && !running ? "verdict.midway" : "verdict.sentence", { clauses });
-  return { sentence, detail: [...notes(race), say("verdict.clocks")].join(" ") };
+  return { sentence, detail: sentences(...notes(race), say("verdict.clocks")) };
 }
 
 // Index of the first token that is not the same in both; null where one is a prefix of the other.

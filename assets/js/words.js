@@ -37,6 +37,11 @@ export function say(key, values = {}) {
   return formOf(entry(key), values.count).replace(SLOT, (whole, before, name, after) => (Object.hasOwn(values, name) ? joined(before, said(values[name]), after) : whole));
 }
 
+// Sentences one after the other, empty ones left out; after a full-width stop there is no blank.
+export function sentences(...list) {
+  return list.filter(Boolean).reduce((text, next) => text + (!text || /[。！？；：]$/u.test(text) ? "" : " ") + next, "");
+}
+
 function joined(before, value, after) {
   return `${/^\p{sc=Han}/u.test(value) ? "" : before}${value}${/\p{sc=Han}$/u.test(value) ? "" : after}`;
 }
