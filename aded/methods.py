@@ -133,6 +133,8 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     path, corpus = given.pop("matrix", None), given.pop("corpus", "full")
     if corpus not in CORPORA:
         raise AdedError(f"unknown corpus '{corpus}'; known are {', '.join(CORPORA)}")
+    if path is not None and corpus == "none":
+        raise AdedError("the matrix is not read where the corpus is none; leave out --matrix, or --corpus none")
     matrix = matrix_for(model, path) if corpus == "full" else None
     presets = {"tuned": AdedOptions.tuned, "paper": AdedOptions.paper}
     name = given.pop("preset", "tuned")

@@ -53,6 +53,8 @@ def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
     assert based == {"full": True, "none": False}
     with pytest.raises(AdedError, match="unknown corpus 'half'; known are full, none"):
         METHODS["aded"].make(target, {"corpus": "half"}, 0)
+    with pytest.raises(AdedError, match="leave out --matrix, or --corpus none"):
+        METHODS["aded"].make(target, {"corpus": "none", "matrix": "my.safetensors"}, 0)
 
 
 @pytest.mark.parametrize("method", ["plain", "prompt-lookup", "aded", "token-recycling", "suffix"])
