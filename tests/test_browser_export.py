@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browsing import HOSTILE, open_race, part, saved, sync_api, text_of, watched_page
+from browsing import HOSTILE, open_race, part, saved, start, sync_api, text_of, watched_page
 from PIL import Image, ImageChops, ImageStat
 from ui_fakes import make_race
 
@@ -219,5 +219,23 @@ def test_runs_and_memory_are_saved_from_a_page_of_its_own(page: sync_api.Page, b
     rows = rows_of(saved(view, "memory.csv", tmp_path))
     assert [(row["prompt"], row["session_top_12"]) for row in rows] == [(HOSTILE[0], "0.75")] * 2
     drawing_of(saved(view, "memory.svg", tmp_path))
+    assert wrong == []
+    context.close()
+
+
+@pytest.mark.model
+def test_a_page_saved_during_a_run_plays_what_was_there(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
+    start(page, "Write a long story about the sea.", 400)
+    part(page, "language").select_option("zh")
+    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3", timeout=60_000)
+    file = saved(page, "race.html", tmp_path)
+    page.locator("#ax-stop").click()
+    context, own, wrong = alone(browser, file)
+    assert "停止" in part(own, "sentence").inner_text()
+    own.keyboard.press("Home")
+    where = part(own, "where").inner_text()
+    part(own, "play").click()
+    own.wait_for_function("text => document.querySelector('[data-part=where]').textContent !== text", arg=where)
+    assert own.locator("html").get_attribute("lang") == "zh"
     assert wrong == []
     context.close()

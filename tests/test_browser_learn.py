@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browsing import open_race, part, sync_api, watched_page
+from browsing import open_race, part, start, sync_api, watched_page
 from ui_fakes import make_race
 
 from aded.trace import Race
@@ -168,3 +168,18 @@ def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_a
     part(page, "language").select_option("en")
     sync_api.expect(page.locator("#ax-run")).to_have_text("Run")
     sync_api.expect(part(page, "sentence")).to_contain_text("plain decoding here")
+
+
+@pytest.mark.model
+def test_guessing_in_a_live_run_shows_no_answer(page: sync_api.Page):
+    start(page, "Write a long story about the sea.", 60)
+    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3", timeout=60_000)
+    part(page, "guess-toggle").click()
+    shown = "() => [...document.querySelectorAll('.ax-lane[data-method=aded] .ax-step:not(.ax-later)')].length"
+    asked = int(part(page, "where").inner_text().split()[1])
+    for _ in range(4):
+        assert page.evaluate(shown) < asked
+        page.wait_for_timeout(200)
+    page.locator("#ax-stop").click()
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=30_000)
+    assert page.evaluate(shown) == asked - 1

@@ -264,3 +264,36 @@ def test_sliders_and_typed_numbers_say_the_same_and_travel_in_a_link(browser: sy
         page.locator("#ax-budget input[type=range]").press("Home")
         sync_api.expect(page.locator("#ax-budget input[type=text]")).to_have_value("auto")
         page.wait_for_function("() => !location.hash.includes('budget')")
+
+
+@pytest.mark.model
+def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        start(page, "List the days of the week.", 12)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=60_000)
+        page.locator("#ax-prompt textarea").fill("Something else.")
+        page.wait_for_timeout(1000)
+        part(page, "copy").click()
+        sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("holds this run as it was made")
+        copied = parse_qs(page.evaluate("navigator.clipboard.readText()").partition("#")[2])
+        assert (copied["run"], copied["prompt"], copied["max_new_tokens"]) == (["1"], ["List the days of the week."], ["12"])
+
+
+@pytest.mark.model
+def test_the_link_of_an_ablation_leads_to_the_ablation(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        page.locator("#ax-max-new-tokens input[type=text]").fill("8")
+        page.get_by_text("Ablation", exact=True).first.click()
+        page.locator("#ax-ablate").click()
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=120_000)
+        page.locator(".ax-lane .ax-look").nth(2).click()
+        wait_for_link(page, "ablation", "search")
+        link = page.evaluate("location.hash")
+    with watched_page(browser, address, query=link) as page:
+        sync_api.expect(notice(page)).to_contain_text("“Run the ablation”")
+        page.get_by_text("Ablation", exact=True).first.click()
+        page.locator("#ax-ablate").click()
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=120_000)
+        wait_for_link(page, "lane", parse_qs(link[1:])["lane"][0])
+        sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")

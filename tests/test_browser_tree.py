@@ -183,3 +183,27 @@ def test_a_nodes_visits_over_the_search_are_drawn_and_the_moment_is_marked(page:
     sync_api.expect(page.locator(".ax-why")).to_contain_text("target has not spoken")
     sync_api.expect(picture).to_have_attribute("aria-label", re.compile(f"{visits.inner_text()} after simulation 3;"))
     assert float(picture.locator("line").get_attribute("x1") or 0) < end
+
+
+def test_whatever_is_pointed_at_below_the_card_nothing_moves_away_from_the_pointer(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    for places in (page.locator(".ax-nodes tbody tr"), part(page, "slots-before").locator("[data-node]")):
+        places.first.scroll_into_view_if_needed()
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(100)
+        before = [box["y"] for box in map(sync_api.Locator.bounding_box, places.all()[:6]) if box]
+        for place in places.all()[:6]:
+            place.hover()
+            page.wait_for_timeout(80)
+            assert [box["y"] for box in map(sync_api.Locator.bounding_box, places.all()[:6]) if box] == before
+        target = places.nth(min(4, places.count() - 1))
+        target.click()
+        assert part(page, "tree").get_attribute("data-node") == target.get_attribute("data-node")
+    mask = part(page, "mask")
+    mask.scroll_into_view_if_needed()
+    box = mask.bounding_box()
+    assert box
+    for share in (0.05, 0.5, 0.95):
+        page.mouse.move(box["x"] + 5, box["y"] + share * box["height"])
+        page.wait_for_timeout(80)
+        assert mask.bounding_box() == box

@@ -10,6 +10,7 @@ import pytest
 from aded.methods import METHODS
 from ui import link, picker
 from ui.controls import CHOICES, Wording, create_controls
+from ui.form import ABLATIONS
 from ui.words import say
 
 
@@ -124,5 +125,15 @@ def test_a_prompt_of_any_length_is_cut_and_that_is_said(first: dict[str, Any]):
 def test_an_opened_link_fills_every_widget_in_order(controls: Any):
     values, refused = controls.opened({"seed": "5", "prompt": "mine"})
     named = dict(zip(controls.widgets, values))
-    assert (named["seed"], named["prompt"], values[-1], refused) == ("5", "mine", None, [])
-    assert len(values) == len(controls.widgets) + 1
+    assert (named["seed"], named["prompt"], values[-2:], refused) == ("5", "mine", [None, ABLATIONS[0]], [])
+    assert len(values) == len(controls.widgets) + 2
+
+
+def test_the_link_of_an_ablation_names_the_setting_that_it_varies(controls: Any):
+    values = {widget: widget.value for widget in controls.widgets.values()} | {controls.axis: "depth"}
+    assert "ablation" not in controls.form(values).link
+    asked = controls.form(values, ablation=True).link
+    assert asked["ablation"] == "depth"
+    assert controls.opened(asked)[0][-1] == "depth"
+    _, refused = controls.opened({"ablation": "<b>"})
+    assert [key for key, _ in refused] == ["link.choice"]

@@ -58,6 +58,11 @@ def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
     assert found[-1].notice.kind == "done"
 
 
+def test_a_race_carries_the_settings_that_it_was_run_with():
+    view = updates(form(link={"seed": "5"}))[-1].view
+    assert view and json.loads(view.splitlines()[0])["settings"] == {"seed": "5"}
+
+
 def test_updates_are_batched_in_time():
     found = run(form(), {}, holder(), {}, engine=FakeEngine(), clock=ticking(0.005))
     few = [u.view for u in found if u and u.view]

@@ -30,6 +30,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Settings that are chosen from a list; the empty word stands for the preset's value."""
 
 
+AXIS = "ablation"
+"""What a link calls the setting that its ablation varies."""
+
+
 class Wording:
     """Gradio's widgets and how to word them in a language: what the browser cannot do for them."""
 
@@ -95,6 +99,8 @@ class Controls:
             numbers={name: named[name] for name in GENERATION},
             options={"aded": {**aded, "keep": aded["keep"] or None}},
             ablation=values[self.axis] if ablation else None,
+            link=self.link([values[widget] for widget in self.widgets.values()])
+            | ({AXIS: values[self.axis]} if ablation else {}),
         )
 
     def link(self, values: Sequence[Any]) -> dict[str, str]:
@@ -102,13 +108,15 @@ class Controls:
         return link.encode(dict(zip(self.widgets, values)), self.first)
 
     def opened(self, asked: object, foreign: Collection[str] = ()) -> tuple[list[Any], list[Saying]]:
-        """The widgets' values that a link asks for, in their order, with the example whose prompt it is, if any.
+        """What a link asks for: the widgets' values in their order, the example whose prompt it is, if any, and the axis.
 
         Returns:
             The values, and a sentence for each one of the link's that cannot be had (see ``link.decode``).
         """
-        opened = link.decode(asked, self.first, CHOICES, foreign, self.fields)
-        return [*opened.values.values(), link.example_of(opened.values["prompt"])], opened.refused
+        defaults, choices = {**self.first, AXIS: self.axis.value}, {**CHOICES, AXIS: ABLATIONS}
+        opened = link.decode(asked, defaults, choices, foreign, self.fields)
+        values = [opened.values[name] for name in self.widgets]
+        return [*values, link.example_of(opened.values["prompt"]), opened.values[AXIS]], opened.refused
 
 
 def create_controls(wording: Wording, fields: Mapping[str, Field] = FIELDS) -> Controls:

@@ -40,6 +40,7 @@ class Form:
         budget: most nodes of a draft, or ``auto``; ``numbers``: others of ``GenerationSettings``.
         options: of each method; an empty one stands for its default.
         ablation: a setting of ADED: its values race against plain decoding, in the place of ``methods``.
+        link: the settings as a link names them; None where the form is none of the page's.
     """
 
     prompt: str
@@ -48,6 +49,7 @@ class Form:
     numbers: Mapping[str, float | None] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ablation: str | None = None
+    link: Mapping[str, str] | None = None
 
     def settings(self) -> dict[str, Any]:
         """Arguments of ``GenerationSettings``.

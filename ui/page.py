@@ -17,7 +17,7 @@ from aded.methods import METHODS
 from aded.trace import TraceError
 from ui import picker, theme
 from ui.blocks import Page
-from ui.controls import Controls, Wording, create_controls, create_list
+from ui.controls import AXIS, Controls, Wording, create_controls, create_list
 from ui.numbers import within
 from ui.run import Notice, Update, failed, refusal
 from ui.serving.endpoints import add_endpoints
@@ -229,7 +229,7 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
         title = asked.get("race") if isinstance(asked, dict) else None
         values, refused = controls.opened(asked, foreign(event))
         shown: list[Any] = [gr.skip(), gr.skip()]
-        told = NOTHING if sent(event, "again") else Notice("info", [("notice.link", {})])
+        told = NOTHING if sent(event, "again") else Notice("info", [asking(asked)])
         if isinstance(title, str) and title in recorded:
             shown, told = [title, recorded[title]], NOTHING
         elif isinstance(title, str):
@@ -237,9 +237,16 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
         note = json.dumps({"settings": controls.link(values[: len(widgets)]), "refused": refused})
         return [*values, *shown, encode(told), note]
 
-    outputs = [*widgets, controls.examples, choice, view, controls.notice, header]
+    outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
     header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
+
+
+def asking(link: object) -> Saying:
+    """What to press for the race of a link that was opened."""
+    if isinstance(link, dict) and "run" in link and AXIS in link:
+        return "notice.link.ablation", {"ablate": word("control.ablate"), "ablation": word("control.ablation")}
+    return "notice.link", {}
 
 
 def foreign(event: gr.EventData) -> list[str]:

@@ -164,7 +164,7 @@ def race(
     yield Update(cost=cost)
     remembers = [memory.prompts if memory else None for memory in recalled]
     started, text = clock(), ""
-    for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock):
+    for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock, form.link):
         notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *said])
         yield Update(view=text, notice=notice) if due else None
     lanes = [decoder.trace for decoder in decoders if text]
@@ -215,6 +215,7 @@ def _stream(
     remembers: Sequence[int | None],
     colours: Colours,
     clock: Callable[[], float],
+    link: Mapping[str, str] | None,
 ) -> Iterator[tuple[str, bool]]:
     """After each turn the text of JSON lines so far, and whether to send it: at most every ``UPDATE_SECONDS``."""
     text, due = "", 0.0
@@ -223,7 +224,7 @@ def _stream(
             yield text, False
             continue
         lane, step = turn
-        text = text or race_line([d.trace for d in decoders], colours, "run", "", remembers)
+        text = text or race_line([d.trace for d in decoders], colours, "run", "", remembers, link)
         text += step_line(lane, step)
         now = clock() >= due
         if now:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aded.trace import Race, Step, Trace, TraceError, to_json
@@ -39,17 +39,23 @@ def line(kind: str, **fields: Any) -> str:
 
 
 def race_line(
-    lanes: Sequence[Trace], colours: Colours, source: str, title: str, remembers: Sequence[int | None] | None = None
+    lanes: Sequence[Trace],
+    colours: Colours,
+    source: str,
+    title: str,
+    remembers: Sequence[int | None] | None = None,
+    link: Mapping[str, str] | None = None,
 ) -> str:
     """The first line: who runs. ``source`` is ``run``, ``recorded`` or ``file``.
 
     Args:
         remembers: prompts that each lane had learned from before this one; None for a lane that keeps nothing.
+        link: the settings of the run as a link names them, whatever the controls say by now; None for what is no run of the page.
     """
     known = remembers or [None] * len(lanes)
     shown = _lane_colours([trace.header.method for trace in lanes], colours)
     heads = [{"header": to_json(t.header), "colours": c, "remembers": n} for t, c, n in zip(lanes, shown, known)]
-    return line("race", id=next(_identities), source=source, title=title, lanes=heads)
+    return line("race", id=next(_identities), source=source, title=title, settings=link, lanes=heads)
 
 
 def _lane_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:

@@ -1,6 +1,6 @@
 // Tables of a race as comma-separated values (RFC 4180). Pure text.
 
-import { PARTS, column, figures, laneName } from "./record.js";
+import { PARTS, column, figures, laneName, possible, rankOf } from "./record.js";
 import { slotsOf } from "./slots.js";
 
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would run
@@ -59,13 +59,14 @@ export function curveTable({ lanes }) {
 
 // The verification walk, with the most probable of what else the target held possible at each node.
 export function walkTable({ tree, choices }) {
-  const others = Math.max(0, ...choices.map((choice) => choice.top_tokens.length));
+  const others = Math.max(0, ...choices.map((choice) => possible(choice).length));
   const head = ["place", "node", "after", "token", "text", "probability", "rank", "draw", "drafted"];
   for (let k = 1; k <= others; k++) head.push(`top_${k}_token`, `top_${k}_text`, `top_${k}_probability`);
   const rows = choices.map((choice, i) => {
-    const { node, token, text, probability, rank, draw, drafted, top_tokens: tokens } = choice;
-    const top = tokens.flatMap((other, k) => [other, choice.top_texts[k], choice.top_probabilities[k]]);
-    return [i + 1, node, tree.texts[node], token, text, probability, rank, draw, String(Boolean(drafted)), ...top];
+    const { node, token, text, probability, rank, draw, drafted } = choice;
+    const top = possible(choice).flatMap((other) => [other.token, other.text, other.p]);
+    const none = new Array(3 * others - top.length).fill(null);
+    return [i + 1, node, tree.texts[node], token, text, probability, rank, draw, String(Boolean(drafted)), ...top, ...none];
   });
   return [head, ...rows];
 }
@@ -97,7 +98,7 @@ export function nodesTable(step) {
   const rows = tree.tokens.map((token, i) => {
     const numbers = columns.map((name) => column(tree, name)[i]);
     const verdict = judged ? [tree.verdict[i], tree.reason[i]] : [tree.verdict[i], null];
-    const target = judged ? [tree.probability[i], tree.rank[i], written[i].slot, after.get(i)] : [null, null, written[i].slot, null];
+    const target = judged ? [tree.probability[i], rankOf(tree, i), written[i].slot, after.get(i)] : [null, null, written[i].slot, null];
     return [i, tree.parents[i], token, tree.texts[i], ...verdict, ...numbers, ...target];
   });
   return [head, ...rows];

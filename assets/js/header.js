@@ -27,14 +27,14 @@ export function mountHeader(element, props, watch, trigger) {
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, opened: false, running: false, waits: false, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: false, waits: false, timer: 0 };
   const told = () => ({ settings: {}, refused: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
     const hide = here.link.hide === "controls" ? here.link.hide : null;
     const url = new URL(window.location.href);
     url.search = url.hash = "";
-    return url.href + writeLink({ ...told().settings, ...here.view, theme, lang: language(), hide });
+    return url.href + writeLink({ ...(here.settings ?? told().settings), ...here.view, theme, lang: language(), hide });
   };
 
   // A link that names no race is one of the race that the page began with.
@@ -81,8 +81,8 @@ function createAddress(props, watch, trigger, note) {
     here.timer = setTimeout(write, REST);
   }
 
-  on("view", (view) => {
-    here.view = view;
+  on("view", ({ settings, ...view }) => {
+    Object.assign(here, { view, settings }); // of a run its own, whatever the controls say by now
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
     if (here.waits && !here.running) leave();
@@ -105,7 +105,11 @@ function createAddress(props, watch, trigger, note) {
   on("running", (running) => {
     here.running = running;
   });
-  return { link: here.link, text, open, later, file: () => here.view?.file };
+  const aside = () => [
+    ...(here.view?.file ? [["link.copied.file", {}]] : []),
+    ...(here.settings && !sameSettings(here.settings, told().settings) ? [["link.copied.run", {}]] : []),
+  ];
+  return { link: here.link, text, open, later, aside };
 }
 
 function wireTheme(button, { link, later }) {
@@ -124,7 +128,8 @@ function wireLanguage(select, asked, trigger) {
     trigger("select", { language: code });
   });
   const known = languages().map(({ code }) => code);
-  setLanguage([asked, recall("language"), (navigator.language || "").slice(0, 2)].find((code) => known.includes(code)));
+  const own = document.body.classList.contains("ax-file") ? document.documentElement.lang : null; // that of the page it was saved from
+  setLanguage([asked, own, recall("language"), (navigator.language || "").slice(0, 2)].find((code) => known.includes(code)));
   select.value = document.documentElement.lang = language();
   select.addEventListener("change", () => {
     remember("language", select.value);
@@ -140,6 +145,6 @@ async function copy(status, address, note) {
   } catch {
     window.prompt(say("link.copy"), text);
   }
-  if (address.file()) note.add([["link.copied.file", {}]]);
+  note.add(address.aside());
   setTimeout(() => setText(status, ""), SHOWN);
 }

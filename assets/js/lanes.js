@@ -73,7 +73,8 @@ function renderLane(view, state, base) {
   const now = figures(lane, done);
   const plain = base ? figures(base, stepsDone(base, state.time)) : null;
   setText(parts.speed, speedText(lane, now, plain, base));
-  setText(parts.rate, now.passes ? say("lane.figures", { rate: rate(now.rate), perPass: now.perPass.toFixed(1) }) : say("step.none"));
+  const words = now.passes ? say("lane.figures", { rate: rate(now.rate), perPass: now.perPass.toFixed(1) }) : say("step.none");
+  setText(parts.rate, now.passes && done < lane.steps.length ? say("lane.sofar", { figures: words }) : words);
   const focus = state.lane === index;
   toggleClass(view.root, "ax-focus", focus);
   setText(parts.look, say(focus ? "lane.shown" : "lane.show"));

@@ -29,9 +29,9 @@ export function settingsOf(link) {
   return Object.fromEntries(Object.entries(link).filter(([name]) => !VIEW.includes(name) && !PAGE.includes(name) && !name.startsWith("__")));
 }
 
-// Whether two links set the same.
+// Whether two links set the same; which setting an ablation varies is said of its race alone.
 export function sameSettings(one, other) {
-  const sorted = (link) => JSON.stringify(Object.entries(settingsOf(link)).sort(([a], [b]) => (a < b ? -1 : 1)));
+  const sorted = (link) => JSON.stringify(Object.entries({ ...settingsOf(link), ablation: null }).sort(([a], [b]) => (a < b ? -1 : 1)));
   return sorted(one) === sorted(other);
 }
 

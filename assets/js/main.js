@@ -15,7 +15,7 @@ import { keepMarkup } from "./panels.js";
 import { createPlaces, isPlace, placeOf } from "./places.js";
 import { covered, createPlayer, createState } from "./player.js";
 import { createPromptLine } from "./promptline.js";
-import { emptyRace, laneName, plainLast, readLines } from "./record.js";
+import { emptyRace, laneName, plainLast, readLines, stoppedLines } from "./record.js";
 import { recorded } from "./recorded.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
@@ -48,7 +48,12 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     state.hover = node;
     schedule();
   };
-  const panels = createPanels(part, state, player, { pick, hover, schedule });
+  // The card follows the pointer over the tree alone: over what stands below it, it would move that away from under the pointer.
+  const peek = (node) => {
+    state.peek = node !== null;
+    hover(node);
+  };
+  const panels = createPanels(part, state, player, { pick, hover, peek, schedule });
   const drawn = { race: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
@@ -101,7 +106,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       drawn.step = key;
       renderStep(part, state);
     }
-    const shown = state.hover === null ? state.node : state.hover;
+    const shown = state.hover ?? state.node;
     const picture = `${key}/${state.moment}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
     if (drawn.picture !== picture) {
       drawn.picture = picture;
@@ -140,8 +145,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     const calm = hidden ? unjudged(step) : step;
     const layout = hidden ? unjudgedLayout(step, lane.layouts[state.step]) : lane.layouts[state.step];
     const seen = state.moment === null ? calm : searchedStep(step, state.moment, lane.header.method_settings);
-    const node = seen.exists && (shown < 0 || !seen.exists[shown]) ? 0 : shown;
-    renderNode(part("node"), seen, node, lane.header, calm, state.moment);
+    const there = (id) => (seen.exists && (id < 0 || !seen.exists[id]) ? 0 : id);
+    const node = there(shown);
+    renderNode(part("node"), seen, state.peek ? node : there(state.node), lane.header, calm, state.moment);
     panels.mask.draw(calm, layout, shown);
     if (drawn.slots !== drawn.step) panels.slots.render(calm, !hidden);
     drawn.slots = drawn.step;
@@ -177,7 +183,8 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   // Says what is on screen, for the address.
   function tell() {
     if (state.playing !== 0 || state.following) return;
-    const view = { ...placeOf(state.race), lane: laneName(state.race.lanes, state.lane), step: state.step + 1, node: state.node, pair: state.pair };
+    const { settings } = state.race;
+    const view = { ...placeOf(state.race), lane: laneName(state.race.lanes, state.lane), step: state.step + 1, node: state.node, pair: state.pair, settings };
     const key = JSON.stringify(view);
     if (drawn.view === key) return;
     drawn.view = key;
@@ -199,7 +206,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
-    createSave(part, () => ({ race: state.race, standalone: () => standalone(props.value) }));
+    createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(props.value)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     on("show", show);
@@ -238,7 +245,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   );
 }
 
-function createPanels(part, state, player, { pick, hover, schedule }) {
+function createPanels(part, state, player, { pick, hover, peek, schedule }) {
   const both = { onHover: hover, onPick: pick };
   const lanes = { onStep: player.setLane, onLane: player.setLane, onAbout: (lane) => emit("article", state.race.lanes[lane].header.method) };
   const onMoment = (moment) => {
@@ -260,7 +267,7 @@ function createPanels(part, state, player, { pick, hover, schedule }) {
     times: createTimes(part("times")),
     bar: createBar(part, state, player),
     strip: createStrip(part("strip"), { onSeek: seek }),
-    tree: createTree(part("tree"), part("tree-legend"), both),
+    tree: createTree(part("tree"), part("tree-legend"), { onHover: peek, onPick: pick }),
     table: createNodeTable(part("nodes"), both),
     matrix: createMatrix(part, { onChange: schedule, onPair: player.selectPair }),
     mask: createMask(part("mask"), part("mask-text"), both),

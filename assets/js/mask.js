@@ -32,6 +32,7 @@ export function createMask(canvas, caption, { onHover, onPick }) {
     standIn(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
     offer("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [caption, canvas], table: () => maskTable(step) });
     setText(caption, describe(step.tree, selected));
+    caption.title = caption.textContent; // the lines that are cut off
   }
   return { draw };
 }

@@ -2,7 +2,7 @@
 
 import { el, fixed, number, probability, small, visible } from "./dom.js";
 import { historyFigure } from "./history.js";
-import { column } from "./record.js";
+import { column, rankOf } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
 import { OWN } from "./tree.js";
 import { say } from "./words.js";
@@ -24,7 +24,7 @@ export function renderNode(root, step, node, header, recorded, moment) {
 
 function nodeFacts(step, node) {
   const { tree } = step;
-  const rank = tree.rank[node];
+  const rank = rankOf(tree, node);
   const rows = [
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],

@@ -8,7 +8,7 @@ export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const PLEASANT = 14; // seconds a replay should last
 
 export function createState(race) {
-  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, pair: null, hover: null, following: false, moment: null, guess: null };
+  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, pair: null, hover: null, following: false, moment: null, guess: null, peek: false };
 }
 
 // Whether the verdict on the step on screen waits for the learner's guess.
@@ -39,7 +39,7 @@ export function createPlayer(state, changed, missed = () => {}) {
 
   function reset() {
     const { race } = state;
-    Object.assign(state, { lane: draftingLane(race), playing: 0, following: race.running, hover: null, guess: null });
+    Object.assign(state, { lane: draftingLane(race), playing: 0, following: race.running, hover: null, guess: null, peek: false });
     state.time = duration(race);
     selectStep(race.running ? lastStep() : tellingStep(lane()));
     state.speed = pleasantSpeed(race);
@@ -87,7 +87,7 @@ export function createPlayer(state, changed, missed = () => {}) {
   function seek(index) {
     if (!lane()?.steps.length) return;
     state.playing = 0;
-    state.following = state.race.running && index >= lastStep();
+    state.following = state.race.running && index >= lastStep() && !state.guess;
     selectStep(Math.max(0, Math.min(lastStep(), index)));
     state.time = clock();
     settle();

@@ -3,7 +3,7 @@
 import { laneLabel } from "./recorded.js";
 
 export function emptyRace() {
-  return { id: null, source: "", title: "", lanes: [], running: false, read: 0 };
+  return { id: null, source: "", title: "", settings: null, lanes: [], running: false, read: 0 };
 }
 
 // Reads what is new in a growing string of JSON lines; another race starts over. Returns the race.
@@ -19,11 +19,21 @@ export function readLines(race, value) {
   return target;
 }
 
+// The lines of a race as if it had been stopped where they end: for whoever keeps them while it runs.
+export function stoppedLines(text) {
+  const [head] = text.split("\n", 1);
+  const lanes = head ? JSON.parse(head).lanes.length : 0;
+  const ended = new Set(text.split("\n").filter((line) => line.startsWith('{"t":"lane"')).map((line) => JSON.parse(line).lane));
+  const cut = Array.from({ length: lanes }, (_, lane) => lane).filter((lane) => !ended.has(lane));
+  const ends = cut.map((lane) => ({ t: "lane", lane, prefill_seconds: 0, text: "", finish_reason: "cancelled" }));
+  return [text.slice(0, text.lastIndexOf("\n") + 1), ...[...ends, { t: "status", running: false }].map((event) => `${JSON.stringify(event)}\n`)].join("");
+}
+
 const TICK = 1e-9; // seconds; no clock tells less
 
 const READERS = {
   race(race, event) {
-    Object.assign(race, { id: event.id, source: event.source, title: event.title, lanes: event.lanes.map(emptyLane) });
+    Object.assign(race, { id: event.id, source: event.source, title: event.title, settings: event.settings ?? null, lanes: event.lanes.map(emptyLane) });
   },
   step(race, event) {
     const lane = race.lanes[event.lane];
@@ -55,6 +65,16 @@ function emptyLane({ header, colours, remembers }) {
 // A column of a tree, an entry a node; nothing but nulls where the method does not fill it.
 export function column(tree, name) {
   return tree.columns[name] || new Array(tree.tokens.length).fill(null);
+}
+
+// The target's most probable tokens at a choice: {token, text, p}. Top-k and top-p leave some with no probability at all.
+export function possible({ top_tokens: tokens, top_texts: texts, top_probabilities: probabilities }) {
+  return tokens.map((token, k) => ({ token, text: texts[k], p: probabilities[k] })).filter(({ p }) => p > 0);
+}
+
+// A node's rank among the target's tokens; null where it has none, or no probability to be ranked by.
+export function rankOf(tree, node) {
+  return tree.probability[node] === 0 ? null : tree.rank[node];
 }
 
 export function last(list, otherwise) {

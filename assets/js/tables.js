@@ -3,7 +3,7 @@
 import { nodesTable, walkTable } from "./csv.js";
 import { el, number, probability, small, toggleClass, visible } from "./dom.js";
 import { offer } from "./offers.js";
-import { column } from "./record.js";
+import { column, possible, rankOf } from "./record.js";
 import { scoreText } from "./search.js";
 import { OWN, treeNodes } from "./tree.js";
 import { say } from "./words.js";
@@ -18,10 +18,7 @@ function walkRow(step, choice, i) {
   const verdict = !choice.drafted
     ? el("span", { class: "ax-own-word", text: say(step.tree.tokens.length > 1 ? "walk.undrafted" : "walk.nothing") })
     : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
-  const others = choice.top_tokens
-    .map((token, k) => (token === choice.token ? null : `${visible(choice.top_texts[k])} ${probability(choice.top_probabilities[k])}`))
-    .filter(Boolean)
-    .slice(0, 2);
+  const others = possible(choice).filter(({ token }) => token !== choice.token).slice(0, 2);
   const chosen = el("td", {}, el("code", { text: visible(choice.text) }), el("span", { class: "ax-num", text: ` ${probability(choice.probability)}` }));
   if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${say("walk.draw", { draw: number(choice.draw) })}` }));
   return el(
@@ -31,7 +28,7 @@ function walkRow(step, choice, i) {
     el("td", {}, el("code", { text: visible(step.tree.texts[choice.node]) })),
     chosen,
     el("td", {}, verdict),
-    el("td", { class: "ax-dim ax-next", text: others.join("  ") }),
+    el("td", { class: "ax-dim ax-next", text: others.map(({ text, p }) => `${visible(text)} ${probability(p)}`).join("  ") }),
   );
 }
 
@@ -81,7 +78,7 @@ export function createNodeTable(body, { onHover, onPick }) {
       toggleClass(row, "ax-picked", on);
       row.setAttribute("aria-selected", String(on));
       row.tabIndex = on ? 0 : -1;
-      if (on) revealRow(row);
+      if (on && !body.matches(":hover")) revealRow(row); // a row under the pointer stays there
     }
   }
   return { render, select };
@@ -106,7 +103,7 @@ function nodeRow(step, node) {
   token.style.paddingLeft = `${6 + 7 * node.x}px`;
   const spoken = !step.exists;
   const p = own ? choice?.probability : spoken ? tree.probability[node.id] : null;
-  const rank = own ? choice?.rank : spoken && tree.rank[node.id];
+  const rank = own ? choice?.rank : spoken && rankOf(tree, node.id);
   return el(
     "tr",
     { "data-node": node.id, tabindex: -1 },

@@ -3,7 +3,9 @@
 import { withCode } from "./dom.js";
 
 const FALLBACK = "en";
-const SLOT = /((?:(?<=\p{sc=Han}) )?)\{(\w+)\}((?: (?=\p{sc=Han}))?)/gu;
+const HAN = "[\\p{sc=Han}，。！？；：、（）“”《》]"; // and the signs of a full width
+const SLOT = new RegExp(`((?:(?<=${HAN}) )?)\\{(\\w+)\\}((?: (?=${HAN}))?)`, "gu");
+const [BEGINS, ENDS] = [new RegExp(`^${HAN}`, "u"), new RegExp(`${HAN}$`, "u")];
 const state = { tables: {}, language: FALLBACK, listeners: new Set() };
 
 export function setTables(tables) {
@@ -43,7 +45,7 @@ export function sentences(...list) {
 }
 
 function joined(before, value, after) {
-  return `${/^\p{sc=Han}/u.test(value) ? "" : before}${value}${/\p{sc=Han}$/u.test(value) ? "" : after}`;
+  return `${BEGINS.test(value) ? "" : before}${value}${ENDS.test(value) ? "" : after}`;
 }
 
 function said(value) {

@@ -45,6 +45,11 @@ test("settings are what is neither of the view nor of the page nor Gradio's, in 
   assert.ok(!sameSettings({ a: "1" }, {}));
 });
 
+test("which setting an ablation varies makes no other settings", () => {
+  assert.ok(sameSettings({ seed: "5", ablation: "depth" }, { seed: "5" }));
+  assert.ok(!sameSettings({ seed: "5", ablation: "depth" }, { seed: "6", ablation: "depth" }));
+});
+
 test("what the page cannot mean is named, value by value, and nothing else is", () => {
   const wrong = { theme: "blue", lang: "xx", hide: "all", run: "yes", step: "x", node: "1.5", pair: "a" };
   const named = faultsOf({ ...wrong, race: "A", lane: "any", seed: "x" }, ["en", "zh"]);

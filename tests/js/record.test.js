@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { PARTS, emptyRace, figures, plainLast, readLines, stepsDone, toFile } from "../../assets/js/record.js";
+import { PARTS, emptyRace, figures, plainLast, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/js/record.js";
 import { perToken, sharesText } from "../../assets/js/times.js";
 import "./words.js";
 
@@ -56,4 +56,20 @@ test("steps that took less than any clock can tell took no time", () => {
   const race = readLines(emptyRace(), head + line({ t: "step", lane: 0, step: { ...step([5]), seconds: none }, layout: {} }));
   assert.deepEqual(race.lanes[0].ends, [0]);
   assert.equal(figures(race.lanes[0], 1).rate, 0);
+});
+
+test("a race that is kept while it runs has been stopped there, and only lanes that had ended have", () => {
+  const ended = line({ t: "lane", lane: 0, prefill_seconds: 1, text: "a", finish_reason: "eos" });
+  const race = readLines(emptyRace(), stoppedLines(`${first}${ended}${line({ t: "status", running: true })}{"t":"st`));
+  assert.equal(race.running, false);
+  assert.deepEqual(race.lanes.map((lane) => lane.finish_reason), ["eos", "cancelled"]);
+  assert.deepEqual(race.lanes[1].counts, [2]);
+  assert.equal(stoppedLines(""), '{"t":"status","running":false}\n');
+});
+
+test("a token that cannot be drawn is no candidate and has no rank", () => {
+  const choice = { top_tokens: [4, 7, 0], top_texts: ["a", "b", "c"], top_probabilities: [0.9, 0.1, 0] };
+  assert.deepEqual(possible(choice), [{ token: 4, text: "a", p: 0.9 }, { token: 7, text: "b", p: 0.1 }]);
+  const tree = { probability: [null, 0, 0.2], rank: [null, 11, 2] };
+  assert.deepEqual([0, 1, 2].map((node) => rankOf(tree, node)), [null, null, 2]);
 });

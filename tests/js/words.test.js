@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { languages, onLanguage, say, setLanguage, wordsOf } from "../../assets/js/words.js";
+import { languages, onLanguage, say, sentences, setLanguage, wordsOf } from "../../assets/js/words.js";
 import { tables } from "./words.js";
 
 const read = (folder) => {
@@ -78,6 +78,12 @@ test("a blank parts Chinese from what is not Chinese, and from nothing else", ()
   assert.match(say("tour.moved", { step: 2, name: "提示查找" }), /的是提示查找的第 2 步/);
   setLanguage("en");
   assert.equal(slower("提示查找"), "提示查找 is not faster: 0.50 times");
+});
+
+test("sentences stand with a blank between, Chinese ones without, and empty ones nowhere", () => {
+  assert.equal(sentences("One.", "", "Two."), "One. Two.");
+  assert.equal(sentences("", "第一句。", "第二句。"), "第一句。第二句。");
+  assert.equal(sentences(), "");
 });
 
 test("one is said as one", () => {
