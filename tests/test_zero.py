@@ -229,7 +229,7 @@ def test_stop_ends_the_worker_within_a_step_and_what_it_would_have_taught_is_not
     assert last.view
     assert engine.shut.wait(5)
     assert engine.made.value <= seen[0] + 2
-    assert [memory.prompts for memory in session.memories.values()] == [0]
+    assert session.memories == {}
     engine.pause = 0.0
     spaces.warm.clear()
     session.begin()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aded.trace import Race, Step, Trace, TraceError, to_json
@@ -68,15 +68,19 @@ def step_line(lane: int, step: Step) -> str:
     return line("step", lane=lane, step=to_json(step), layout=dataclasses.asdict(layout(step)))
 
 
-def lane_line(lane: int, trace: Trace) -> str:
-    """What belongs to a lane as a whole and changes until it ends."""
+def lane_line(lane: int, trace: Trace, taught: bool = False) -> str:
+    """What belongs to a lane as a whole and changes until it ends; ``taught``: what it learned is kept for the next race."""
     fields = {"prefill_seconds": trace.prefill_seconds, "text": trace.text, "finish_reason": trace.finish_reason}
-    return line("lane", lane=lane, **fields)
+    return line("lane", lane=lane, taught=taught, **fields)
 
 
-def status_line(running: bool) -> str:
-    """Whether more steps will come."""
-    return line("status", running=running)
+def status_line(running: bool, kept: Mapping[str, int] | None = None) -> str:
+    """Whether more steps will come.
+
+    Args:
+        kept: at a run's end, how many prompts have taught each method what it keeps.
+    """
+    return line("status", running=running, kept=dict(kept or {}))
 
 
 def check_drawable(race: Race) -> None:

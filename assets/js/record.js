@@ -3,7 +3,7 @@
 import { laneLabel } from "./recorded.js";
 
 export function emptyRace() {
-  return { id: null, source: "", title: "", lanes: [], running: false, read: 0 };
+  return { id: null, source: "", title: "", lanes: [], running: false, kept: {}, read: 0 };
 }
 
 // Reads what is new in a growing string of JSON lines; another race starts over. Returns the race.
@@ -35,11 +35,12 @@ const READERS = {
     lane.counts.push(last(lane.counts, 0) + event.step.emitted.length);
   },
   lane(race, event) {
-    const { lane, prefill_seconds, text, finish_reason } = event;
-    Object.assign(race.lanes[lane], { prefill_seconds, text, finish_reason });
+    const { lane, prefill_seconds, text, finish_reason, taught } = event;
+    Object.assign(race.lanes[lane], { prefill_seconds, text, finish_reason, taught: Boolean(taught) });
   },
   status(race, event) {
     race.running = event.running;
+    race.kept = event.kept ?? {};
   },
 };
 
@@ -49,7 +50,7 @@ function apply(race, event) {
 
 function emptyLane({ header, colours, remembers }) {
   const label = { get: () => laneLabel(header), enumerable: true }; // in the language of the moment
-  return Object.defineProperty({ header, colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
+  return Object.defineProperty({ header, colours, remembers: remembers ?? null, taught: false, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
 }
 
 // A column of a tree, an entry a node; nothing but nulls where the method does not fill it.
