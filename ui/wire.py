@@ -19,13 +19,13 @@ Colours = dict[str, tuple[str, str]]
 """Method name to its colour on paper and its colour in the dark."""
 
 PLACES = [
-    ("#1c0262", "#eeecff"),
-    ("#400285", "#dbc9fe"),
-    ("#671898", "#d89cff"),
-    ("#902ea1", "#cf77de"),
-    ("#b942a5", "#bf59b3"),
+    ("#591a83", "#8f6de1"),
+    ("#aa5622", "#f8db53"),
+    ("#535de0", "#44fef3"),
+    ("#ae47a9", "#6fbb1b"),
+    ("#7e1c05", "#e44573"),
 ]
-"""Colours of lanes of one method, on paper and in the dark: one hue from end to end, and no method's own."""
+"""Colours of lanes of one method, on paper and in the dark: far apart, also for eyes without red or green cones."""
 ONE = 1 + 1e-3
 """The greatest probability, with what rounding may add."""
 

@@ -125,11 +125,13 @@ function weight(step) {
   return Math.min(step.path.length, 5) * 1000 + Math.min(step.tree.tokens.length, 40);
 }
 
+const VERSION = 3; // of the record, as in aded/trace.py
+
 // The race as `aded.trace` writes it.
 export function toFile(race) {
   const lanes = race.lanes.map((lane) => ({
     format: "aded-trace",
-    version: 2,
+    version: VERSION,
     header: lane.header,
     steps: lane.steps,
     prefill_seconds: lane.prefill_seconds,
@@ -137,5 +139,5 @@ export function toFile(race) {
     token_ids: lane.steps.flatMap((step) => step.emitted),
     finish_reason: lane.finish_reason,
   }));
-  return JSON.stringify({ format: "aded-race", version: 2, lanes });
+  return JSON.stringify({ format: "aded-race", version: VERSION, lanes });
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { changes, changesSentence, summary } from "../../assets/js/compare.js";
+import { changes, changesSentence, stoppedSentence, summary } from "../../assets/js/compare.js";
 import { laneName } from "../../assets/js/record.js";
 import { successiveSentence, taken } from "../../assets/js/successive.js";
 import { setLanguage } from "../../assets/js/words.js";
@@ -41,6 +41,17 @@ test("what was set otherwise is named, and nothing else", () => {
   assert.match(changesSentence(before, { ...now, lanes: now.lanes.slice(1) }), /other lanes/);
   assert.match(changesSentence(now, now), /Nothing was changed/);
   assert.match(changesSentence(before, summary(race({ c1: 1, depth: 4 }, { prompt: "q" }))), /another prompt/);
+});
+
+test("a run that was stopped midway is said to be so", () => {
+  const whole = race({ c1: 1 });
+  const cut = { ...whole, lanes: whole.lanes.map((one, i) => ({ ...one, finish_reason: i ? "cancelled" : "length" })) };
+  const said = (one, other) => stoppedSentence(summary(one), summary(other));
+  assert.equal(said(whole, whole), "");
+  assert.match(said(whole, cut), /^This run was stopped/);
+  assert.match(said(cut, whole), /^The run before was stopped/);
+  assert.match(said(cut, cut), /^Both runs were stopped/);
+  assert.doesNotMatch(changesSentence(summary(whole), summary(cut)), /noise/);
 });
 
 test("settings go by their labels and values by words, in the reader's language", () => {
