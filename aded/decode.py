@@ -21,7 +21,7 @@ from aded.errors import AdedError, check_text
 from aded.limits import MOST_NODES
 from aded.methods import METHODS, Method, find_method
 from aded.model import TargetModel
-from aded.recording import Recorder
+from aded.recording import Recorder, recorded_cost
 from aded.session import TargetSession, TreeOutput
 from aded.stopping import Ending
 from aded.tokens import IncrementalDetokenizer
@@ -243,6 +243,7 @@ class Decoder:
             prompt_tokens=ids,
             prompt_texts=self._recorder.texts.all(ids),
             notice=self.model.notice,
+            cost=recorded_cost(self.model.measured_cost),
         )
 
     def _new_budget(self) -> FixedBudget | AutomaticBudget:

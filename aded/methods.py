@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """(target, the method's options, seed) to a drafter."""
+Ground = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""A method's options to those settings that what it learns rests on: with others, what it has learned cannot be used."""
 Missing = Callable[["TargetModel"], "str | None"]
 """Why a method cannot run on a target: one sentence that ends with the command that would make what it lacks; None if it can."""
 
@@ -38,6 +40,7 @@ class Method:
         missing: which part that was made for the target it lacks; asks no more of the target than its ``fingerprint`` and
             ``vocab_size``.
         sources: the options that name such a part, so that nothing is missing where one is given.
+        ground: what decides whether a drafter can take in what another one of the method has learned; all options if not told.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Method:
     options: tuple[str, ...] = ()
     missing: Missing | None = None
     sources: tuple[str, ...] = ()
+    ground: Ground = dict
 
     def unavailable(self, model: TargetModel) -> str | None:
         """Why this method cannot run on this target as it stands, and the command that mends it; None if it can."""
@@ -141,6 +145,15 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     if name not in presets:
         raise AdedError(f"unknown preset '{name}'; known are {', '.join(presets)}")
     return AdedDrafter(matrix, model.vocab_size, dataclasses.replace(presets[name](), **given), seed)
+
+
+def _aded_ground(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The rule that made the rows and the base under them; the published rule's rows hold as many successors as are drawn."""
+    from aded.drafters.aded import AdedOptions
+
+    ground = {"preset": options.get("preset", "tuned"), "corpus": options.get("corpus", "full"), "matrix": options.get("matrix")}
+    slots = {"successors": options.get("successors", AdedOptions.paper().successors)} if ground["preset"] == "paper" else {}
+    return ground | slots
 
 
 def _prompt_lookup(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -257,6 +270,7 @@ METHODS: dict[str, Method] = {
             "A tri-gram matrix stands in for the model, a tree search drafts, every verdict teaches (arXiv 2407.12021).",
             _aded,
             ADED_OPTIONS,
+            ground=_aded_ground,
         ),
         Method(
             "prompt-lookup",

@@ -197,6 +197,11 @@ class TargetModel:
         return self._cost
 
     @property
+    def measured_cost(self) -> StepCost | None:
+        """The same where it has been measured; asking measures nothing."""
+        return self._cost
+
+    @property
     def cost_fingerprint(self) -> str:
         """A hash of all that a step's cost depends on (hex, 16 characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]

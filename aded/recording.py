@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from aded.budget import StepCost
 from aded.drafters.base import Drafter, Explanation, MatrixRow, MatrixSize, Outcome
 from aded.model import TargetModel
 from aded.representatives import Answer, agreement
@@ -16,6 +17,7 @@ from aded.trace import (
     Agreement,
     Budget,
     Choice,
+    Cost,
     Origin,
     RowChange,
     Seconds,
@@ -171,6 +173,13 @@ class Recorder:
                 )
             )
         return changes
+
+
+def recorded_cost(cost: StepCost | None) -> Cost | None:
+    """What a step costs, for the record."""
+    if cost is None:
+        return None
+    return Cost(list(cost.sizes), list(cost.contexts), [[rounded(s) for s in row] for row in cost.seconds], cost.padded)
 
 
 def _agreement(answers: Sequence[Answer], logits: torch.Tensor) -> list[Agreement]:

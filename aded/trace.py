@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 from aded.errors import AdedError, check_text
 
-VERSION = 2
-READABLE = (1, 2)
-"""Versions that can be read: the first has neither ``RowChange.learned`` nor ``Step.size``."""
+VERSION = 3
+READABLE = (1, 2, 3)
+"""Versions that can be read: the first has neither ``RowChange.learned`` nor ``Step.size``, the second no ``Header.cost`` yet."""
 DEEPEST = 8
 REMEDY = "record one with `python -m aded generate --trace FILE`"
 LONGEST_SECONDS = 1e6
@@ -168,6 +168,16 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a step was measured to cost where the record was made; see ``aded.budget.StepCost``."""
+
+    sizes: list[int]  # of trees, ascending
+    contexts: list[int]  # tokens, ascending
+    seconds: list[list[float]]  # [contexts][sizes]
+    padded: bool  # whether a tree costs what the next measured size costs
+
+
+@dataclass(frozen=True)
 class Header:
     """What was run, on what, how."""
 
@@ -186,6 +196,7 @@ class Header:
     prompt_tokens: list[int]
     prompt_texts: list[str]
     notice: str | None = None  # what the model cannot do, for example verify trees
+    cost: Cost | None = None  # None where it was not measured
 
 
 @dataclass(frozen=True)
@@ -474,6 +485,7 @@ def _typed_record(kind: Any, value: Any, where: str) -> Any:
 
 def _check(trace: Trace, lane: str) -> None:
     """What types cannot say: lists of one length, indices in range, ids that add up; ``lane`` says which it is."""
+    _check_cost(trace.header.cost, f"{lane}.header.cost")
     for number, step in enumerate(trace.steps):
         tree, where = step.tree, f"{lane}.steps[{number}]"
         n = len(tree.tokens)
@@ -503,3 +515,15 @@ def _check(trace: Trace, lane: str) -> None:
         raise _Fault(f"{lane}.prefill_seconds", "is no duration")
     if trace.finish_reason and [t for step in trace.steps for t in step.emitted] != trace.token_ids:
         raise _Fault(f"{lane}.token_ids", "are not the steps' tokens")
+
+
+def _check_cost(cost: Cost | None, where: str) -> None:
+    if cost is None:
+        return
+    rows = cost.seconds
+    if len(rows) != len(cost.contexts) or any(len(row) != len(cost.sizes) for row in rows) or not (rows and cost.sizes):
+        raise _Fault(where, "has sizes, contexts and seconds that do not fit each other")
+    if any(numbers != sorted(set(numbers)) or numbers[0] < 0 for numbers in (cost.sizes, cost.contexts)):
+        raise _Fault(where, "has sizes or contexts that do not ascend")
+    if any(not 0 < seconds <= LONGEST_SECONDS for row in rows for seconds in row):
+        raise _Fault(where, "has seconds that are no durations")

@@ -27,6 +27,13 @@ from ui.serving.sessions import Session
 NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
 
 
+class FakeDrafter(Drafter):
+    """One that knows what another one has learned, and says which."""
+
+    def __init__(self, known: Any = None) -> None:
+        self.known = known
+
+
 class FakeEngine(Engine):
     def __init__(self) -> None:
         self.closed = False
@@ -42,8 +49,8 @@ class FakeEngine(Engine):
     def unavailable(self, model: Any) -> dict[str, str]:
         return self.lacking
 
-    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
-        return Drafter()
+    def drafter(self, model: Any, entrant: Entrant, seed: int, known: Any = None) -> Any:
+        return FakeDrafter(known)
 
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
         self.asked.append((entrant.method, dict(entrant.options)))

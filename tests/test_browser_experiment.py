@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from browsing import notice, open_race, part, saved, sync_api, text_of
 from ui_fakes import make_race
+
+from aded.trace import Cost, Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -59,6 +62,20 @@ def test_where_drafting_pays_is_told_of_the_lane_on_screen(page: sync_api.Page, 
     sync_api.expect(part(page, "paying-pictures")).to_be_hidden()
 
 
+@pytest.mark.parametrize(
+    ("cost", "source"),
+    [
+        (Cost([1, 8, 64], [16], [[0.02, 0.021, 0.05]], padded=False), "Line: measured on cpu. Dots: the race's passes."),
+        (None, "Line: fitted to the race's own passes (dots), on cpu."),
+    ],
+    ids=["measured", "fitted"],
+)
+def test_a_file_is_weighed_by_the_costs_that_it_holds(page: sync_api.Page, tmp_path: Path, cost: Cost | None, source: str):
+    race = Race([replace(lane, header=replace(lane.header, cost=cost)) for lane in make_race().lanes])
+    open_race(page, race, tmp_path)
+    sync_api.expect(part(page, "paying-source")).to_have_text(source)
+
+
 def test_nothing_is_compared_before_there_are_runs(page: sync_api.Page):
     sync_api.expect(part(page, "compare-card")).to_be_hidden()
     sync_api.expect(part(page, "memory-card")).to_be_hidden()
@@ -94,8 +111,33 @@ def test_an_ablation_races_the_four_searches_and_their_texts_are_the_same(page: 
     labels = page.locator(".ax-lane-label").all_inner_texts()
     expected = ["MCTS", "best-first", "greedy", "full", "Plain decoding"]
     assert [label.removeprefix("ADED · Search: ") for label in labels] == expected
+    widths = page.locator(".ax-lane").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
+    assert widths[-1] > 1.9 * widths[0], "the last of an odd number has the row to itself"
     assert "all five texts are identical" in part(page, "sentence").inner_text()
     assert text_of(page, "plain") != ""
     page.locator(".ax-lane .ax-look").nth(2).click()
     sync_api.expect(part(page, "step-title")).to_contain_text("ADED · Search: greedy")
     page.wait_for_function("() => location.hash.includes('lane=aded%7E3')")
+
+
+@pytest.mark.model
+def test_what_was_learned_outlasts_other_races_and_the_card_is_told_when_it_is_forgotten(page: sync_api.Page):
+    rows = part(page, "memory-rows").locator("tr:visible")
+
+    def race(settings: str, count: int, button: str = "#ax-run") -> None:
+        page.evaluate("hash => { location.hash = hash; }", settings)
+        sync_api.expect(page.locator(".ax-picker input:checked")).to_have_count(2)
+        finished(page, "Name a colour.", button)
+        sync_api.expect(rows).to_have_count(count)
+
+    race("methods=plain,aded&keep=1", 1)
+    race("methods=plain,medusa&keep=1", 1)
+    opened(page, "Ablation", "#ax-ablate")
+    race("methods=plain,aded&keep=1", 1, "#ax-ablate")
+    race("methods=plain,aded&keep=1&seed=5&temperature=0.5", 2)
+    race("methods=plain,aded&keep=1&preset=paper", 1)
+    sync_api.expect(notice(page)).to_contain_text("from 2 prompts is forgotten: it cannot be used with another “Preset”")
+    sync_api.expect(part(page, "memory-sentence")).to_contain_text("What it had learned before that is forgotten.")
+    race("methods=plain,aded", 0)
+    sync_api.expect(notice(page)).to_contain_text("from 1 prompt is forgotten: “Remember prompts” is off.")
+    sync_api.expect(part(page, "memory-card")).to_be_hidden()

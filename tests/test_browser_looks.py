@@ -158,3 +158,15 @@ WIDTHS_OF_MARKS = """async () => {
 def test_the_mark_of_a_blank_is_the_same_in_running_text_and_in_columns(page: sync_api.Page):
     running, columns = page.evaluate(WIDTHS_OF_MARKS)
     assert running == columns
+
+
+def test_a_list_from_which_nothing_is_chosen_says_so_in_the_readers_language(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    page.locator("#ax-prompt textarea").fill("a prompt of one's own")
+    lists = {"examples": ("Choose an example", "选择一个示例"), "recorded": ("Choose a race", "选择一场比赛")}
+    for at, language in enumerate(("en", "zh")):
+        part(page, "language").select_option(language)
+        for name, words in lists.items():
+            field = page.locator(f"#ax-{name} input")
+            sync_api.expect(field).to_have_value("")
+            sync_api.expect(field).to_have_attribute("placeholder", words[at])

@@ -220,6 +220,32 @@ def test_labels_of_the_neighbourhood_lie_side_by_side(browser: sync_api.Browser,
         assert touching == []
 
 
+STRUCK = """() => {
+    const plot = document.querySelector(".ax-pairs-plot");
+    const boxes = [...plot.querySelectorAll(".textpoint text")].map(e => [e.textContent, e.getBoundingClientRect()]);
+    const struck = new Set();
+    for (const line of plot.querySelectorAll(".scatterlayer path.js-line")) {
+        const place = line.getScreenCTM();
+        for (let at = 0; at < line.getTotalLength(); at += 2) {
+            const { x, y } = line.getPointAtLength(at).matrixTransform(place);
+            for (const [text, r] of boxes)
+                if (x > r.left + 3 && x < r.right - 2 && y > r.top + 3 && y < r.bottom - 3) struck.add(text);
+        }
+    }
+    return [boxes.length, plot.querySelectorAll(".scatterlayer path.js-line").length, [...struck]];
+}"""
+
+
+def test_no_edge_of_the_neighbourhood_strikes_a_label_through(browser: sync_api.Browser, address: str):
+    """The bundled race and the step whose newest pair leads back to five others."""
+    with watched_page(browser, address, query="#step=24") as page:
+        page.wait_for_selector(".ax-pairs-plot text")
+        labels, lines, struck = page.evaluate(STRUCK)
+        assert labels > 20
+        assert lines > 5
+        assert struck == []
+
+
 def overlap(a: list[float], b: list[float]) -> bool:
     """Whether two boxes (left, top, right, bottom) share more than a pixel's rim."""
     return min(a[2], b[2]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[1], b[1]) > 2

@@ -172,6 +172,20 @@ def test_the_caches_slots_before_and_after_compaction_are_those_of_the_nodes(pag
     assert rows[1].count() == 0
 
 
+def test_the_slot_of_a_node_that_is_left_out_is_the_mark_that_stands_for_it(page: sync_api.Page, tmp_path: Path):
+    open_race(page, large_race(), tmp_path)
+    more = page.locator(".ax-slot-more")
+    sync_api.expect(more).to_have_count(1)
+    rows = page.locator(".ax-nodes tbody tr[data-node]")
+    nodes = sorted(int(node) for node in rows.evaluate_all("all => all.map(e => e.dataset.node)") if int(node) >= 0)
+    assert nodes[-1] >= 96 > nodes[5]
+    for node, picked in ((nodes[-1], 1), (nodes[5], 0)):
+        page.locator(f".ax-nodes tr[data-node='{node}']").click()
+        page.mouse.move(0, 0)
+        sync_api.expect(page.locator(".ax-slot-more.ax-picked")).to_have_count(picked)
+        sync_api.expect(part(page, "slots-before").locator(".ax-picked")).to_have_count(1)
+
+
 def test_a_nodes_visits_over_the_search_are_drawn_and_the_moment_is_marked(page: sync_api.Page):
     picture = page.locator(".ax-history svg")
     page.locator(".ax-nodes tbody tr[data-node='1']").click()

@@ -20,11 +20,18 @@ LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4
                 [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
 
 
-def oklab(colour):
-    """Of an sRGB colour: https://bottosson.github.io/posts/oklab/."""
+COLOUR_BLIND = {
+    "red": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    "green": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+}
+"""Linear RGB as it looks without these cones (Machado, Oliveira and Fernandes 2009, severity 1)."""
+
+
+def oklab(colour, seen=None):
+    """Of an sRGB colour, as ``seen``: https://bottosson.github.io/posts/oklab/."""
     parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return LAB @ np.cbrt(LMS @ linear)
+    return LAB @ np.cbrt(LMS @ np.clip(linear if seen is None else seen @ linear, 0, 1))
 
 
 @pytest.mark.parametrize("column", GROUNDS)
@@ -80,8 +87,17 @@ def test_a_method_has_knowledge_to_hand_on_where_it_can_keep_what_it_learned(met
 def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and_from_plain_decoding(at, column):
     colours = [pair[at] for pair in PLACES]
     places = [oklab(colour) for colour in (*colours, getattr(METHODS["plain"], column))]
-    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= 0.15
+    assert min(np.hypot(*place[1:]) for place in places[:-1]) >= 0.09, "a colour that is nearly grey"
     assert min(contrast(colour, GROUNDS[column]) for colour in colours) >= 4.5
+
+
+@pytest.mark.parametrize("lacking", COLOUR_BLIND)
+@pytest.mark.parametrize(("at", "column"), list(enumerate(GROUNDS)))
+def test_lanes_of_one_method_are_not_told_apart_by_red_and_green_alone(at, column, lacking):
+    colours = [*(pair[at] for pair in PLACES), getattr(METHODS["plain"], column)]
+    places = [oklab(colour, COLOUR_BLIND[lacking]) for colour in colours]
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
 
 
 def cut(folder, kind):

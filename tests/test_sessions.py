@@ -107,7 +107,9 @@ def test_what_all_sessions_remember_is_bounded_the_oldest_is_forgotten_first(mon
     for key in "abc":
         remember(kept.get(key), 2)
     kept.sweep()
-    assert [len(kept.get(key).memories) for key in "abc"] == [0, 2, 2]
+    assert [kept.get(key).kept for key in "abc"] == [0, 2, 2]
+    assert kept.memories == 4
+    assert [memory.drafter for memory in kept.get("a").memories.values()] == [None, None]
 
 
 def test_a_memory_takes_no_more_than_was_reckoned_with():

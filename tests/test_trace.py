@@ -18,6 +18,10 @@ def made() -> trace.Trace:
     return Decoder(tiny_target("llama"), "aded", settings).run([5, 17, 40, 8, 5, 17, 40])
 
 
+COST = {"sizes": [1, 4], "contexts": [8, 64], "seconds": [[0.1, 0.2], [0.2, 0.3]], "padded": False}
+"""As a header holds it."""
+
+
 def test_a_saved_trace_and_race_come_back_equal(made, tmp_path):
     for record in (made, trace.Race([made, made])):
         trace.save(record, tmp_path / "t.json")
@@ -63,6 +67,12 @@ def damaged(made, change) -> str:
         lambda b: b["steps"][0]["seconds"].update(draft=1.7e308),
         lambda b: b["header"].update(settings={"a": [[[[[[[[[[1]]]]]]]]]]}),
         lambda b: b["header"].update(settings={"a": "\ud800"}),
+        lambda b: b["header"].update(cost={**COST, "seconds": []}),
+        lambda b: b["header"].update(cost={**COST, "seconds": [[0.1, 0.2]]}),
+        lambda b: b["header"].update(cost={**COST, "seconds": [[0.1, 0.2], [0.2]]}),
+        lambda b: b["header"].update(cost={**COST, "seconds": [[0.1, 0.2], [0.2, 0.0]]}),
+        lambda b: b["header"].update(cost={**COST, "sizes": [4, 1]}),
+        lambda b: b["header"].update(cost={"sizes": [], "contexts": [], "seconds": [], "padded": True}),
         lambda b: b.update(version=99),
         lambda b: b.update(format="other"),
     ],
@@ -116,6 +126,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(made, tmp_path, monkey
 def test_records_of_the_first_version_are_read_and_say_nothing_of_parts_and_sizes(made):
     body = json.loads(trace.dumps(made))
     body["version"] = 1
+    body["header"].pop("cost")
     for step in body["steps"]:
         step.pop("size")
         for row in step["rows"]:
@@ -126,8 +137,30 @@ def test_records_of_the_first_version_are_read_and_say_nothing_of_parts_and_size
     assert trace.from_json(json.loads(trace.dumps(lane))).lanes == [lane]
 
 
-@pytest.mark.parametrize("version", [0, 3, "1", None])
+def test_what_a_step_cost_is_on_record_where_it_was_measured():
+    """The automatic budget measures it, a fixed one does not ask."""
+    target, prompt = tiny_target("llama"), [5, 17, 40, 8, 5, 17, 40]
+    fixed = Decoder(target, "aded", GenerationSettings(max_new_tokens=4, budget=4)).run(prompt)
+    asked = Decoder(target, "aded", GenerationSettings(max_new_tokens=4)).run(prompt)
+    (lane,) = trace.loads(trace.dumps(asked)).lanes
+    cost = lane.header.cost
+    assert cost is not None
+    assert (tuple(cost.sizes), tuple(cost.contexts), cost.padded) == (target.cost.sizes, target.cost.contexts, target.cost.padded)
+    assert cost.seconds == [pytest.approx(row, rel=1e-5) for row in target.cost.seconds]
+    assert fixed.header.cost is None
+
+
+def test_records_of_the_second_version_are_read_and_know_no_cost(made):
+    body = json.loads(trace.dumps(made))
+    body["version"] = 2
+    body["header"].pop("cost")
+    assert trace.from_json(body).lanes[0].header.cost is None
+    body["header"]["cost"] = COST
+    assert trace.from_json(body).lanes[0].header.cost == trace.Cost(**COST)
+
+
+@pytest.mark.parametrize("version", [0, 4, "1", None])
 def test_a_version_that_is_not_known_is_refused_with_those_that_are(made, version):
     body = {**json.loads(trace.dumps(made)), "version": version}
-    with pytest.raises(AdedError, match="reads versions 1 to 2; record it again"):
+    with pytest.raises(AdedError, match="reads versions 1 to 3; record it again"):
         trace.from_json(body)

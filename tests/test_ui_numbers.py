@@ -43,8 +43,12 @@ def test_a_number_is_read_in_any_usual_way(name: str, text: str, value: float | 
         ("seed", "1e999", "Seed: 1e999 is out of range"),
         ("seed", "9" * 5000, "…"),
         ("max_new_tokens", "0", "New tokens, at most: 0 is out of range"),
-        ("budget", "many", "Draft budget in nodes: “many” is no number. Give one from 1 to 256. Or write auto"),
-        ("depth", "deep", "Depth: “deep” is no number. Give one from 1 to 64. Or leave it empty"),
+        (
+            "budget",
+            "many",
+            "Draft budget in nodes: “many” is no number. Give one from 1 to 256, or write auto for as many nodes as pay.",
+        ),
+        ("depth", "deep", "Depth: “deep” is no number. Give one from 1 to 64, or leave it empty for the preset’s value."),
         *((name, text, "no number") for name in ("c1", "simulations") for text in ("inf", "nan", "1,5", "1_0", "0x10", "<b>")),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
     views = [u.view for u in found if u.view]
     assert len(views) > 10
     assert all(after.startswith(before) for before, after in itertools.pairwise(views))
-    assert json.loads(views[-1].splitlines()[-1]) == {"t": "status", "running": False}
+    assert json.loads(views[-1].splitlines()[-1]) == {"t": "status", "running": False, "kept": {}}
     assert {json.loads(view.splitlines()[-1])["running"] for view in views[:-1]} == {True}
     assert found[-1].running is False
     assert found[-1].notice is not None
@@ -184,39 +184,6 @@ def test_a_race_that_would_have_one_lane_is_refused_with_the_reason():
     assert last.notice.kind == "error"  # type: ignore[union-attr]
     assert "no datastore here" in last.notice.text  # type: ignore[union-attr]
     assert not last.running
-
-
-def remembered(view: str | None) -> list[Any]:
-    return [lane["remembers"] for lane in json.loads((view or "").splitlines()[0])["lanes"]]
-
-
-def test_a_drafter_that_keeps_is_the_same_from_prompt_to_prompt_until_it_is_set_otherwise():
-    memories: dict[str, Any] = {}
-    engine, keeping = FakeEngine(), {"aded": {"keep": True, "c1": 2}}
-    views = [updates(form(options=keeping), memories, engine)[-1].view for _ in range(2)]
-    views.append(updates(form(options={"aded": {"keep": True}}), memories, engine)[-1].view)
-    plain, first, _, second, _, third = engine.drafters
-    assert plain is None
-    assert first is second is not third is not None
-    assert [remembered(view) for view in views] == [[None, 0], [None, 1], [None, 0]]
-    assert len(memories) == 1
-    updates(form(), memories, engine)
-    assert memories == {}
-
-
-def test_one_visitors_memory_is_no_other_visitors():
-    engine, keeping = FakeEngine(), {"aded": {"keep": True}}
-    for _ in range(2):
-        updates(form(options=keeping), {}, engine)
-    assert engine.drafters[1] is not engine.drafters[3]
-
-
-def test_a_further_seed_is_another_memory():
-    memories: dict[str, Any] = {}
-    engine, keeping = FakeEngine(), {"aded": {"keep": True}}
-    for seed in (0, 1):
-        updates(form(options=keeping, numbers={**NUMBERS, "seed": seed}), memories, engine)
-    assert engine.drafters[1] is not engine.drafters[3]
 
 
 @pytest.mark.parametrize("axis", ABLATIONS)

@@ -63,7 +63,7 @@ def test_a_key_says_its_words_in_a_language_and_the_fallbacks_in_an_unknown_one(
 
 
 def test_a_value_can_be_words_of_a_key_which_are_said_in_the_same_language():
-    values = {"label": word("control.temperature"), "value": "9", "least": "0", "most": "2"}
+    values = {"label": word("control.temperature"), "value": "9", "least": "0", "most": "2", "or": ""}
     assert say("field.range", **values) == "Temperature: 9 is out of range. Give a number from 0 to 2."
     assert say("field.range", "zh", **values).startswith("温度：9")
     assert say("quoted", text=word("no.such.key", "as it is")) == "“as it is”"

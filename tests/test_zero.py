@@ -91,6 +91,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 def test_a_race_in_a_worker_is_the_race_that_runs_here(on_zero: Any):
     target = tiny_target("llama")
+    assert target.cost.sizes  # measured once for both: the record holds it
     asked = form(prompt="w5 w17 w40", methods=("plain", "aded", "prompt-lookup"), budget="16")
     there = on_zero(Engine(), target)
     here = Service(Models(loader=lambda *_: target))
@@ -229,7 +230,7 @@ def test_stop_ends_the_worker_within_a_step_and_what_it_would_have_taught_is_not
     assert last.view
     assert engine.shut.wait(5)
     assert engine.made.value <= seen[0] + 2
-    assert [memory.prompts for memory in session.memories.values()] == [0]
+    assert session.memories == {}
     engine.pause = 0.0
     spaces.warm.clear()
     session.begin()

@@ -39,11 +39,15 @@ class Engine:
         reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def drafter(self, model: Any, entrant: Entrant, seed: int) -> Any:
-        return METHODS[entrant.method].make(model, entrant.options, seed)
+    def drafter(self, model: Any, entrant: Entrant, seed: int, known: Any = None) -> Any:
+        """A new drafter, which begins with what ``known``, one of the same method and ground, has learned."""
+        drafter = METHODS[entrant.method].make(model, entrant.options, seed)
+        if known is not None:
+            drafter.recall(known.knowledge())
+        return drafter
 
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
-        """A decode of an entrant; ``drafter`` is one that has learned already."""
+        """A decode of an entrant; ``drafter`` is one that keeps what it learns."""
         from aded.decode import Decoder
 
         decoder = Decoder(model, drafter or entrant.method, settings, options=entrant.options)

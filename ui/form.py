@@ -73,12 +73,13 @@ class Form:
 
 
 def _variants(axis: str, options: Mapping[str, Any]) -> list[Entrant]:
-    """ADED once for each value of a setting, all else as it is set."""
+    """ADED once for each value of a setting, all else as it is set; no lane remembers, so that all begin alike."""
     from aded.ablation import SWEEPS
 
     switches = {word: {axis: value} for word, value in SWITCHES.items()}
     values = switches if axis == "feedback" else {str(value): {axis: value} for value in SWEEPS[axis]}
-    return [Entrant("aded", {**options, **change}, f"ADED, {axis} {word}") for word, change in values.items()]
+    common = {name: value for name, value in options.items() if name != "keep"}
+    return [Entrant("aded", {**common, **change}, f"ADED, {axis} {word}") for word, change in values.items()]
 
 
 def _number(name: str, value: float | None, whole: bool) -> float | int:

@@ -74,7 +74,7 @@ def parse(name: str, text: str, fields: Mapping[str, Field] = FIELDS) -> float |
         return None
     number = _number(plain)
     if fault := _fault(field, plain, number):
-        raise Refused(f"field.{fault}", _and_then(field), label=word(f"control.{name}"), **_values(field, text))
+        raise Refused(f"field.{fault}", label=word(f"control.{name}"), **_values(field, text))
     assert number is not None
     return int(number) if field.whole else float(number)
 
@@ -94,9 +94,6 @@ def _fault(field: Field, text: str, number: float | int | None) -> str | None:
     return "whole" if field.whole and number != int(number) else None
 
 
-def _and_then(field: Field) -> list[tuple[str, dict[str, Any]]]:
-    return [] if field.nothing is None else [("field.auto" if field.nothing else "field.preset", {})]
-
-
-def _values(field: Field, text: str) -> dict[str, str]:
-    return {"value": cut(text, LONGEST).strip(), "least": f"{field.least:.15g}", "most": f"{field.most:.16g}"}
+def _values(field: Field, text: str) -> dict[str, Any]:
+    nothing = "" if field.nothing is None else word("field.auto" if field.nothing else "field.preset")
+    return {"value": cut(text, LONGEST).strip(), "least": f"{field.least:.15g}", "most": f"{field.most:.16g}", "or": nothing}

@@ -83,6 +83,7 @@ def create_view(recorded: dict[str, str]) -> gr.HTML:
     script = "window.AdedExplorer"
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
     mount += f" {script}.upload.guardUploads({LARGEST_TRACE}); {script}.reopen.reopenLists(document);"
+    mount += f" {script}.hints.hintLists(document.getElementById('ax-controls') || document.body);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
 

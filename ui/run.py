@@ -14,6 +14,7 @@ from ui.engine import Engine, Turn
 from ui.form import Entrant, Form
 from ui.models import Loading, ModelHolder
 from ui.picker import FEWEST
+from ui.remembering import kept, recall, settle
 from ui.serving.limits import Limits
 from ui.serving.runs import Control
 from ui.serving.sessions import Memory
@@ -142,7 +143,7 @@ def race(
     """A race on the loaded model, a step each time it is asked: an update where one is due, else None.
 
     Args:
-        memories: what the visitor's drafters have learned; the race adds to it.
+        memories: what the visitor's methods have learned; a race that ends adds to it (``ui.remembering``).
         control: ends it within a step, and is told the tokens that were written.
 
     Raises:
@@ -158,21 +159,21 @@ def race(
     entrants, left_out = _runnable(form.entrants(), unavailable)
     said += left_out
     settings = engine.settings(arguments)
-    recalled = _recall(memories, entrants, arguments["seed"], lambda *lane: engine.drafter(model, *lane))
-    decoders = [engine.decoder(model, one, settings, memory and memory.drafter) for one, memory in zip(entrants, recalled)]
+    recalled = recall(memories, entrants, lambda one, known: engine.drafter(model, one, arguments["seed"], known))
+    decoders = [engine.decoder(model, one, settings, known and known.drafter) for one, known in zip(entrants, recalled)]
     cost = engine.cost(model)
     yield Update(cost=cost)
-    remembers = [memory.prompts if memory else None for memory in recalled]
+    remembers = [known.prompts if known else None for known in recalled]
     started, text = clock(), ""
     for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock, form.link):
         notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *said])
         yield Update(view=text, notice=notice) if due else None
     lanes = [decoder.trace for decoder in decoders if text]
-    for memory, decoder in zip(recalled, decoders):
-        if memory and lanes and engine.learns(decoder):
-            memory.prompts += 1
-    text += "".join(lane_line(i, trace) for i, trace in enumerate(lanes)) + status_line(running=False)
-    notice = _farewell(lanes, control, limits, clock() - started, said)
+    taught = [known for known, decoder in zip(recalled, decoders) if known and engine.learns(decoder)]
+    forgotten = settle(memories, taught, form) if lanes else []
+    text += "".join(lane_line(i, trace, recalled[i] in taught) for i, trace in enumerate(lanes))
+    text += status_line(running=False, kept=kept(memories))
+    notice = _farewell(lanes, control, limits, clock() - started, said, forgotten)
     yield Update(view=text if lanes else None, notice=notice, running=False, cost=None if cost else engine.cost(model))
 
 
@@ -182,17 +183,6 @@ def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], l
     if arguments["max_new_tokens"] <= most:
         return arguments, []
     return {**arguments, "max_new_tokens": most}, [("notice.capped", {"count": most})]
-
-
-def _recall(
-    memories: dict[str, Memory], entrants: Sequence[Entrant], seed: int, make: Callable[[Entrant, int], Any]
-) -> list[Memory | None]:
-    """The memory of each lane that keeps one: that of the last race if it was set as now; what no lane uses is forgotten."""
-    keys = [repr((entrant, seed)) if entrant.options.get("keep") else None for entrant in entrants]
-    known = {key: memories.get(key) or Memory(make(one, seed)) for key, one in zip(keys, entrants) if key is not None}
-    memories.clear()
-    memories.update(known)
-    return [None if key is None else known[key] for key in keys]
 
 
 def _runnable(entrants: Sequence[Entrant], unavailable: Mapping[str, str]) -> tuple[list[Entrant], list[Saying]]:
@@ -233,15 +223,22 @@ def _stream(
         yield text, now
 
 
-def _farewell(lanes: Sequence[Trace], control: Control, limits: Limits, seconds: float, left_out: Sequence[Saying]) -> Notice:
+def _farewell(
+    lanes: Sequence[Trace],
+    control: Control,
+    limits: Limits,
+    seconds: float,
+    left_out: Sequence[Saying],
+    forgotten: Sequence[Saying],
+) -> Notice:
     if control.reason:
         ends: dict[str, Saying] = {"seconds": ("notice.seconds", {"seconds": f"{control.seconds or limits.run_seconds:g}"})}
         ends["shutdown"] = ("notice.shutdown", {})
-        return Notice("info", [ends.get(control.reason, ("notice.stopped" if lanes else "notice.early", {}))])
+        return Notice("info", [ends.get(control.reason, ("notice.stopped" if lanes else "notice.early", {})), *forgotten])
     reasons: list[Saying] = [(f"notice.{t.finish_reason}", {}) for t in lanes if t.finish_reason in ENDS]
     notices = [_engine(trace.header.notice) for trace in lanes if trace.header.notice]
     done: Saying = ("notice.done", {"seconds": f"{seconds:.1f}"})
-    said = [*reasons, *notices, *left_out]
+    said = [*reasons, *notices, *left_out, *forgotten]
     return Notice("done", [done, *(saying for i, saying in enumerate(said) if saying not in said[:i])])
 
 

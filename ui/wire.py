@@ -19,13 +19,13 @@ Colours = dict[str, tuple[str, str]]
 """Method name to its colour on paper and its colour in the dark."""
 
 PLACES = [
-    ("#1c0262", "#eeecff"),
-    ("#400285", "#dbc9fe"),
-    ("#671898", "#d89cff"),
-    ("#902ea1", "#cf77de"),
-    ("#b942a5", "#bf59b3"),
+    ("#591a83", "#8f6de1"),
+    ("#aa5622", "#f8db53"),
+    ("#535de0", "#44fef3"),
+    ("#ae47a9", "#6fbb1b"),
+    ("#7e1c05", "#e44573"),
 ]
-"""Colours of lanes of one method, on paper and in the dark: one hue from end to end, and no method's own."""
+"""Colours of lanes of one method, on paper and in the dark: far apart, also for eyes without red or green cones."""
 ONE = 1 + 1e-3
 """The greatest probability, with what rounding may add."""
 
@@ -74,15 +74,19 @@ def step_line(lane: int, step: Step) -> str:
     return line("step", lane=lane, step=to_json(step), layout=dataclasses.asdict(layout(step)))
 
 
-def lane_line(lane: int, trace: Trace) -> str:
-    """What belongs to a lane as a whole and changes until it ends."""
+def lane_line(lane: int, trace: Trace, taught: bool = False) -> str:
+    """What belongs to a lane as a whole and changes until it ends; ``taught``: what it learned is kept for the next race."""
     fields = {"prefill_seconds": trace.prefill_seconds, "text": trace.text, "finish_reason": trace.finish_reason}
-    return line("lane", lane=lane, **fields)
+    return line("lane", lane=lane, taught=taught, **fields)
 
 
-def status_line(running: bool) -> str:
-    """Whether more steps will come."""
-    return line("status", running=running)
+def status_line(running: bool, kept: Mapping[str, int] | None = None) -> str:
+    """Whether more steps will come.
+
+    Args:
+        kept: at a run's end, how many prompts have taught each method what it keeps.
+    """
+    return line("status", running=running, kept=dict(kept or {}))
 
 
 def check_drawable(race: Race) -> None:

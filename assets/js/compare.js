@@ -3,7 +3,7 @@
 import { el, fixed, number, rate, setText, visible } from "./dom.js";
 import { figures, plainLane } from "./record.js";
 import { choice, laneLabel } from "./recorded.js";
-import { say, sayOr } from "./words.js";
+import { say, sayOr, sentences } from "./words.js";
 
 // What of a finished race is kept to be compared with.
 export function summary(race) {
@@ -15,7 +15,7 @@ export function summary(race) {
     const { method, label } = lane.header;
     return { method, label, own: lane.header.method_settings, tokens, rate: speed, perPass, ratio: base ? speed / base : null };
   });
-  return { prompt, settings, lanes };
+  return { prompt, settings, lanes, stopped: race.lanes.some((lane) => lane.finish_reason === "cancelled") };
 }
 
 // Settings that differ: {label of the lane or null, name, before, after}; a lane that is in one run alone has none.
@@ -50,6 +50,12 @@ function settingValue(name, value) {
   return visible(choice(WORDS[value] ?? value), 30);
 }
 
+// Whether one of the runs, or both, ended before their texts did.
+export function stoppedSentence(before, now) {
+  const which = before.stopped && now.stopped ? "both" : now.stopped ? "now" : before.stopped ? "before" : null;
+  return which ? say(`compare.stopped.${which}`) : "";
+}
+
 export function changesSentence(before, now) {
   const words = changes(before, now).map(({ label, name, before: old, after }) => {
     const values = { name: settingName(name), label, before: settingValue(name, old), after: settingValue(name, after) };
@@ -57,7 +63,8 @@ export function changesSentence(before, now) {
   });
   if (labels(before) !== labels(now)) words.unshift(say("compare.lanes"));
   if (before.prompt !== now.prompt) words.unshift(say("compare.prompt"));
-  return words.length ? say("compare.changed", { changes: words.join(say("verdict.semicolon")) }) : say("compare.same");
+  if (words.length) return say("compare.changed", { changes: words.join(say("verdict.semicolon")) });
+  return say(before.stopped || now.stopped ? "compare.unchanged" : "compare.same");
 }
 
 function labels(run) {
@@ -68,7 +75,7 @@ export function renderCompare(part, before, now) {
   part("compare-card").hidden = !now;
   if (!now) return;
   part("compare-table").hidden = !before;
-  setText(part("compare-sentence"), before ? changesSentence(before, now) : say("compare.first"));
+  setText(part("compare-sentence"), before ? sentences(changesSentence(before, now), stoppedSentence(before, now)) : say("compare.first"));
   if (before) part("compare-rows").replaceChildren(...rows(before, now));
 }
 

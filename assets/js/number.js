@@ -45,8 +45,8 @@ export function faultText(text, field) {
   const fault = faultOf(text, field);
   if (!fault) return "";
   const { name, least, most, nothing } = field;
-  const sentence = say(`field.${fault}`, { label: say(`control.${name}`), value: fitted(text.trim(), LONGEST), least, most });
-  return nothing === null ? sentence : `${sentence} ${say(nothing ? "field.auto" : "field.preset")}`;
+  const or = nothing === null ? "" : say(nothing ? "field.auto" : "field.preset");
+  return say(`field.${fault}`, { label: say(`control.${name}`), value: fitted(text.trim(), LONGEST), least, most, or });
 }
 
 // `field` is what ui/numbers.py says of it: {name, least, most, whole, notches, nothing}.

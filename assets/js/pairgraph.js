@@ -4,17 +4,20 @@ import { PLOT_CONFIG, plotted } from "./charts.js";
 import { cssToken, el, fixed, plotText, setText, small, visible } from "./dom.js";
 import { plotDrawing, rimmed, standIn } from "./drawing.js";
 import { offer } from "./offers.js";
+import { routes } from "./pairroutes.js";
 import { neighbourhood, placed } from "./pairs.js";
 import { curve } from "./tree.js";
 import { say } from "./words.js";
 
 const ROW = { least: 22, most: 27 }; // pixels between rows,
 const ROOM = 620; // fewer where all of them have room in so many
-const MARGIN = { left: 26, right: 150, top: 30, bottom: 20 };
-const LEADING_ROOM = 70; // more room on the left for labels of two tokens
-const COLUMN = { least: 152, most: 210 };
+const MARGIN = { left: 26, right: 138, top: 30, bottom: 28 };
+const LEADING_ROOM = 150; // more room on the left for labels of two tokens
+const COLUMN = { least: 148, most: 210 };
 const LETTERS = 9;
+const LEADING_LETTERS = 8; // of each token before the middle
 const WIDTHS = [1, 2, 3.5, 5]; // of edges, by probability
+const THIN = 1.25; // of edges that come back, however probable: they lie behind all others
 const KINDS = ["plain", "up", "down", "again"];
 
 export function createPairGraph(part, choose) {
@@ -64,8 +67,9 @@ function geometry(available, nodes) {
   const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, room / Math.max(1, columns - 1)));
   const gaps = Math.max(1, rows - 1);
   const row = Math.max(ROW.least, Math.min(ROW.most, (ROOM - MARGIN.top - MARGIN.bottom) / gaps));
-  const place = ({ name }) => [left + places.get(name).x * wide, MARGIN.top + places.get(name).y * row];
-  return { place, width: Math.max(260, left + MARGIN.right + wide * (columns - 1)), height: MARGIN.top + MARGIN.bottom + row * gaps };
+  const at = (x, y) => [left + x * wide, MARGIN.top + y * row];
+  const place = ({ name }) => at(places.get(name).x, places.get(name).y);
+  return { at, columns, places, place, width: Math.max(260, left + MARGIN.right + wide * (columns - 1)), height: MARGIN.top + MARGIN.bottom + row * gaps };
 }
 
 function layout({ width, height }) {
@@ -77,8 +81,12 @@ function layout({ width, height }) {
 
 function traces({ nodes, edges }, grid, centre) {
   const byName = new Map(nodes.map((node) => [node.name, node]));
-  const lines = KINDS.flatMap((kind) => WIDTHS.map((width, bucket) => edgeTrace(edges.filter((e) => kindOf(e) === kind && bucketOf(e.weight) === bucket), byName, grid, kind, width)));
-  return [...lines.filter((trace) => trace.x.length), nodeTrace(nodes, grid, centre)];
+  const tree = edges.filter((edge) => edge.tree);
+  const back = edges.filter((edge) => !edge.tree);
+  const ways = new Map(routes(back, grid.places, grid).map((way, i) => [back[i], way]));
+  const lines = KINDS.flatMap((kind) => WIDTHS.map((width, bucket) => edgeTrace(tree.filter((e) => kindOf(e) === kind && bucketOf(e.weight) === bucket), byName, grid, kind, width)));
+  const behind = KINDS.map((kind) => backTrace(back.filter((e) => kindOf(e) === kind), ways, kind));
+  return [...[...behind, ...lines].filter((trace) => trace.x.length), nodeTrace(nodes, grid, centre)];
 }
 
 const EDGES = {
@@ -90,21 +98,17 @@ const EDGES = {
 
 function edgeTrace(edges, byName, { place }, kind, width) {
   const [x, y] = [[], []];
-  for (const { from, to, tree } of edges) (tree ? curve : arc)(place(byName.get(from)), place(byName.get(to)), x, y);
+  for (const { from, to } of edges) curve(place(byName.get(from)), place(byName.get(to)), x, y);
   const { colour, dash, opacity } = EDGES[kind];
-  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity, line: { color: cssToken(colour), dash, width: kind === "again" ? Math.min(width, 1.5) : width } };
+  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity, line: { color: cssToken(colour), dash, width } };
 }
 
-// An edge that comes back: a bow over the nodes between.
-function arc([x0, y0], [x1, y1], x, y) {
-  for (let i = 0; i <= 16; i++) {
-    const t = i / 16;
-    const lift = 14 * Math.sin(Math.PI * t);
-    x.push(x0 + (x1 - x0) * t + (x0 === x1 ? lift : 0));
-    y.push(y0 + (y1 - y0) * t - lift);
-  }
-  x.push(null);
-  y.push(null);
+// Edges that come back to a node, on their ways around the labels.
+function backTrace(edges, ways, kind) {
+  const points = edges.flatMap((edge) => [...ways.get(edge), [null, null]]);
+  const { colour, dash, opacity } = EDGES[kind];
+  const [x, y] = [0, 1].map((k) => points.map((point) => point[k]));
+  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: opacity * 0.7, line: { color: cssToken(colour), dash, width: THIN } };
 }
 
 function nodeTrace(nodes, { place }, centre) {
@@ -119,7 +123,7 @@ function nodeTrace(nodes, { place }, centre) {
     customdata: nodes.map((node) => node.name),
     hoverinfo: "none",
     text: nodes.map((node) => label(node, muted)),
-    textposition: nodes.map((node) => (node.depth < 0 ? "top center" : "top right")),
+    textposition: nodes.map((node) => (node.depth < 0 ? "middle left" : "top right")),
     textfont: { family: cssToken("--ax-mono"), size: 12, color: nodes.map((node) => (node.known ? ink : muted)) },
     cliponaxis: false,
     marker: { symbol: nodes.map(symbolOf), size, color: nodes.map((node, i) => (node.known ? colour[i] : card)), line: { color: colour, width: 1.5 }, opacity: 1 },
@@ -132,7 +136,7 @@ function symbolOf({ now }) {
 }
 
 function label(node, muted) {
-  const text = plotText(node.depth > 0 ? visible(node.texts[1], LETTERS) : pairText(node.texts, LETTERS));
+  const text = plotText(node.depth > 0 ? visible(node.texts[1], LETTERS) : pairText(node.texts, node.depth ? LEADING_LETTERS : LETTERS));
   if (node.depth === 0) return `<b>${text}</b>`;
   const mark = node.change > 0 ? "▲" : node.change < 0 ? "▼" : "";
   return `${text} <span style="font-size:10px;color:${muted}">${small(node.weight)}${mark}</span>`;

@@ -128,10 +128,10 @@ function follow(graph, rows, waiting, limit) {
   waiting.push(...continuations(graph.nodes.get(name), reach, rows));
 }
 
-// Columns and rows of a neighbourhood's nodes: what leads to the middle on its left, first children on their parent's row.
+// Columns and rows of a neighbourhood's nodes: what leads to the middle on its left (`before`), first children on their parent's row.
 export function placed(nodes) {
   const leading = nodes.filter((node) => node.depth < 0);
-  const places = new Map(leading.map((node, i) => [node.name, { x: 0, y: i }]));
+  const places = new Map(leading.map((node, i) => [node.name, { x: 0, y: i, before: true }]));
   const shift = leading.length ? 1 : 0;
   let free = 0;
   const walk = (node, y) => {

@@ -49,6 +49,11 @@ function sum(list) {
   return list.reduce((total, value) => total + value, 0);
 }
 
+// What a step was measured to cost where a race ran: the record says it, else `cost` where that was here; null where nobody knows.
+export function knownCost(race, lane, cost) {
+  return lane.header.cost ?? (race.source === "run" ? cost : null);
+}
+
 // Seconds of a pass by its nodes, as `aded.budget.StepCost` was measured, over `context` tokens.
 export function machineCost({ sizes, contexts, seconds, padded }, context) {
   const share = contexts.length > 1 ? Math.max(0, (context - contexts[0]) / (contexts[1] - contexts[0])) : 0;
@@ -58,7 +63,7 @@ export function machineCost({ sizes, contexts, seconds, padded }, context) {
     const next = sizes.findIndex((size) => size >= nodes);
     if (padded || next === 0) return next < 0 ? last(at) : at[next];
     const right = next < 0 ? sizes.length - 1 : next;
-    const slope = (at[right] - at[right - 1]) / (sizes[right] - sizes[right - 1]);
+    const slope = right ? (at[right] - at[right - 1]) / (sizes[right] - sizes[right - 1]) : 0;
     return at[right] + slope * (nodes - sizes[right]);
   };
 }

@@ -3,7 +3,7 @@
 import { PLOT_CONFIG, laneColour, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "./dom.js";
 import { offer } from "./offers.js";
-import { DEEPEST, fittedCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
+import { DEEPEST, fittedCost, knownCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
 import { last } from "./record.js";
 import { recorded } from "./recorded.js";
 import { say, sentences } from "./words.js";
@@ -16,16 +16,16 @@ export function renderPaying(part, Plotly, race, lane, cost, dark) {
   part("paying-pictures").hidden = part("paying-every").hidden = !found;
   if (!found) return setText(part("paying-sentence"), say("paying.nothing", { name: lane.label }));
   const points = passes(race);
-  const here = race.source === "run" && cost !== null;
-  const seconds = here ? machineCost(cost, last(lane.steps).position) : fittedCost(points);
+  const known = knownCost(race, lane, cost);
+  const seconds = known ? machineCost(known, last(lane.steps).position) : fittedCost(points);
   const table = payingTable(found, seconds);
   setText(part("paying-sentence"), payingSentence(lane, found, table));
-  setText(part("paying-source"), say(here ? "paying.machine" : "paying.fitted", { device: fitted(recorded(lane.header.device), 60) }));
+  setText(part("paying-source"), say(known ? "paying.machine" : "paying.fitted", { device: fitted(recorded(lane.header.device), 60) }));
   part("paying-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points)));
   offerPaying(part, points, seconds, table, found.points);
   if (!Plotly) return undefined;
   const colour = laneColour(lane, dark);
-  drawCost(Plotly, part("cost-chart"), points, seconds, here);
+  drawCost(Plotly, part("cost-chart"), points, seconds, known !== null);
   drawTokens(Plotly, part("tokens-chart"), found.points, table, colour);
   return drawSpeed(Plotly, part("speed-chart"), table, colour);
 }

@@ -3,7 +3,7 @@
 import { laneLabel } from "./recorded.js";
 
 export function emptyRace() {
-  return { id: null, source: "", title: "", settings: null, lanes: [], running: false, read: 0 };
+  return { id: null, source: "", title: "", settings: null, lanes: [], running: false, kept: {}, read: 0 };
 }
 
 // Reads what is new in a growing string of JSON lines; another race starts over. Returns the race.
@@ -45,11 +45,12 @@ const READERS = {
     lane.counts.push(last(lane.counts, 0) + event.step.emitted.length);
   },
   lane(race, event) {
-    const { lane, prefill_seconds, text, finish_reason } = event;
-    Object.assign(race.lanes[lane], { prefill_seconds, text, finish_reason });
+    const { lane, prefill_seconds, text, finish_reason, taught } = event;
+    Object.assign(race.lanes[lane], { prefill_seconds, text, finish_reason, taught: Boolean(taught) });
   },
   status(race, event) {
     race.running = event.running;
+    race.kept = event.kept ?? {};
   },
 };
 
@@ -59,7 +60,7 @@ function apply(race, event) {
 
 function emptyLane({ header, colours, remembers }) {
   const label = { get: () => laneLabel(header), enumerable: true }; // in the language of the moment
-  return Object.defineProperty({ header, colours, remembers: remembers ?? null, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
+  return Object.defineProperty({ header, colours, remembers: remembers ?? null, taught: false, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
 }
 
 // A column of a tree, an entry a node; nothing but nulls where the method does not fill it.
@@ -144,11 +145,13 @@ function weight(step) {
   return Math.min(step.path.length, 5) * 1000 + Math.min(step.tree.tokens.length, 40);
 }
 
+const VERSION = 3; // of the record, as in aded/trace.py
+
 // The race as `aded.trace` writes it.
 export function toFile(race) {
   const lanes = race.lanes.map((lane) => ({
     format: "aded-trace",
-    version: 2,
+    version: VERSION,
     header: lane.header,
     steps: lane.steps,
     prefill_seconds: lane.prefill_seconds,
@@ -156,5 +159,5 @@ export function toFile(race) {
     token_ids: lane.steps.flatMap((step) => step.emitted),
     finish_reason: lane.finish_reason,
   }));
-  return JSON.stringify({ format: "aded-race", version: 2, lanes });
+  return JSON.stringify({ format: "aded-race", version: VERSION, lanes });
 }

@@ -22,14 +22,14 @@ function slotsTable(step, judged) {
   return [["when", "slot", "from", "node", "token", "text"], ...written.map(row("before")), ...(judged ? kept.map(row("after")) : [])];
 }
 
-// The slots of a draft to be drawn: the first ones and all that are kept; a number stands for so many left out.
+// The slots of a draft to be drawn: the first ones and all that are kept; {from, to} stands for the nodes that are left out there.
 export function folded(written, kept, most = MOST) {
   const always = new Set(kept.map(({ node }) => node));
   const shown = [];
   for (const entry of written) {
     if (entry.node < most || always.has(entry.node)) shown.push(entry);
-    else if (typeof shown[shown.length - 1] === "number") shown[shown.length - 1] += 1;
-    else shown.push(1);
+    else if (shown.length && "to" in shown[shown.length - 1]) shown[shown.length - 1].to = entry.node;
+    else shown.push({ from: entry.node, to: entry.node });
   }
   return shown;
 }
@@ -50,7 +50,7 @@ export function createSlots(part, { onHover, onPick }) {
     part("slots-card").hidden = step.tree.tokens.length < 2;
     const { start, written, kept, free } = slotsOf(step);
     const text = () => slot("ax-slot-text", range(0, start), say("slots.text", { count: start }));
-    const cells = folded(written, judged ? kept : []).map((entry) => (typeof entry === "number" ? more(entry) : cell(step.tree, entry)));
+    const cells = folded(written, judged ? kept : []).map((entry) => ("to" in entry ? more(entry) : cell(step.tree, entry)));
     rows[0].replaceChildren(...(start ? [text()] : []), ...cells);
     const left = free ? [slot("ax-slot-free", range(start + kept.length, free), say("slots.free", { count: free }))] : [];
     rows[1].replaceChildren(...(judged ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry)), ...left] : []));
@@ -62,7 +62,8 @@ export function createSlots(part, { onHover, onPick }) {
   }
 
   function select(node) {
-    for (const each of rows.flatMap((row) => [...row.children])) toggleClass(each, "ax-picked", each.dataset.node === String(node));
+    const holds = ({ dataset }) => node !== null && ("to" in dataset ? dataset.from <= node && node <= dataset.to : dataset.node === String(node));
+    for (const each of rows.flatMap((row) => [...row.children])) toggleClass(each, "ax-picked", holds(each));
   }
   return { render, select };
 }
@@ -77,8 +78,9 @@ function slot(kind, where, text) {
   return el("li", { class: `ax-slot ${kind}` }, el("small", { text: where }), el("span", { text }));
 }
 
-function more(left) {
-  return el("li", { class: "ax-slot ax-slot-more" }, el("small", { text: "…" }), el("span", { text: say("slots.more", { count: left }) }));
+function more({ from, to }) {
+  const left = say("slots.more", { count: to - from + 1 });
+  return el("li", { class: "ax-slot ax-slot-more", "data-from": from, "data-to": to }, el("small", { text: "…" }), el("span", { text: left }));
 }
 
 function range(first, length) {

@@ -6,18 +6,20 @@ import { cssToken, el, number, setText, small } from "./dom.js";
 import { offer } from "./offers.js";
 import { figures } from "./record.js";
 import { laneLabel } from "./recorded.js";
-import { say } from "./words.js";
+import { say, sentences } from "./words.js";
 
 const SHOWN = ["base", "session"];
 
-// The series with a finished race taken in: a drafter that remembers nothing yet begins another one.
+// The series with a finished race taken in. It stands as long as the server keeps what was learned (`race.kept`: prompts by
+// method), a prompt that taught nothing adds no row, and a drafter that knew nothing yet begins another one.
 export function taken(series, race) {
   const lane = race.lanes.find((one) => one.remembers !== null);
-  if (!lane?.steps.length) return series;
+  if (!race.kept[lane?.header.method ?? series[0]?.method]) return [];
+  if (!lane?.taught || !lane.steps.length) return series;
   const means = (who) => Object.fromEntries(MEASURES.map((measure) => [measure, mean(values(lane.steps, who, measure))]));
   const near = Object.fromEntries(SHOWN.map((who) => [who, means(who)]));
   const row = { prompt: lane.header.prompt, method: lane.header.method, label: lane.header.label, perPass: figures(lane, lane.steps.length).perPass, ...near };
-  return lane.remembers === 0 ? [row] : [...series, row];
+  return lane.remembers === 0 ? [{ ...row, afresh: series.length > 0 }] : [...series, row];
 }
 
 export function successiveSentence(series) {
@@ -25,7 +27,8 @@ export function successiveSentence(series) {
   const [gain, first] = [lead(now), lead(series[0])];
   const [base, session] = SHOWN.map((who) => small(now[who].total_variation));
   const values = { name: laneLabel(now), count: series.length, base, session, gain: small(Math.abs(gain)), first: small(first).replace("-", "−") };
-  return say(series.length === 1 ? "memory.one" : gain < 0 ? "memory.farther" : "memory.nearer", values);
+  const kind = series.length === 1 ? "one" : gain < 0 ? "farther" : "nearer";
+  return sentences(say(`memory.${kind}`, values), series[0].afresh ? say("memory.afresh") : "");
 }
 
 // How much nearer to the model the session is than the base matrix alone.

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { changes, changesSentence, summary } from "../../assets/js/compare.js";
+import { changes, changesSentence, stoppedSentence, summary } from "../../assets/js/compare.js";
 import { laneName } from "../../assets/js/record.js";
 import { successiveSentence, taken } from "../../assets/js/successive.js";
 import { setLanguage } from "../../assets/js/words.js";
@@ -22,8 +22,9 @@ const lane = (method, label, own, counts, more = {}) => ({
   ends: counts.map((_, i) => i + 1),
   counts: counts.map((_, i) => counts.slice(0, i + 1).reduce((a, b) => a + b)),
   remembers: more.remembers ?? null,
+  taught: more.taught ?? true,
 });
-const race = (own, more = {}) => ({ lanes: [lane("plain", "Plain", {}, [1, 1], more), lane("aded", "ADED", own, [2, 4], more)] });
+const race = (own, more = {}) => ({ kept: more.kept ?? {}, lanes: [lane("plain", "Plain", {}, [1, 1], more), lane("aded", "ADED", own, [2, 4], more)] });
 
 test("a summary has each lane's speed against plain decoding", () => {
   const { lanes } = summary(race({ c1: 1 }));
@@ -42,6 +43,17 @@ test("what was set otherwise is named, and nothing else", () => {
   assert.match(changesSentence(before, summary(race({ c1: 1, depth: 4 }, { prompt: "q" }))), /another prompt/);
 });
 
+test("a run that was stopped midway is said to be so", () => {
+  const whole = race({ c1: 1 });
+  const cut = { ...whole, lanes: whole.lanes.map((one, i) => ({ ...one, finish_reason: i ? "cancelled" : "length" })) };
+  const said = (one, other) => stoppedSentence(summary(one), summary(other));
+  assert.equal(said(whole, whole), "");
+  assert.match(said(whole, cut), /^This run was stopped/);
+  assert.match(said(cut, whole), /^The run before was stopped/);
+  assert.match(said(cut, cut), /^Both runs were stopped/);
+  assert.doesNotMatch(changesSentence(summary(whole), summary(cut)), /noise/);
+});
+
 test("settings go by their labels and values by words, in the reader's language", () => {
   const before = summary(race({ search: "mcts", feedback: true, simulations: 0, base_matrix: true, other_thing: 1 }));
   const now = summary(race({ search: "best-first", feedback: false, simulations: 12, base_matrix: false, other_thing: 2 }));
@@ -53,13 +65,25 @@ test("settings go by their labels and values by words, in the reader's language"
 });
 
 test("a series grows with what a drafter remembers and begins again when it has forgotten", () => {
-  const run = (remembers, tv) => race({ keep: true }, { remembers, tv });
+  const run = (remembers, tv, more = {}) => race({ keep: true }, { remembers, tv, kept: { plain: remembers + 1 }, ...more });
   const series = [run(0, 0.6), run(1, 0.5), run(2, 0.4)].reduce(taken, []);
   assert.deepEqual(series.map((row) => row.session.total_variation), [0.6, 0.5, 0.4]);
   assert.deepEqual(series[0].base, { total_variation: 0.8, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
   assert.match(successiveSentence(series), /3 prompts.*at 0.400.*0.400 nearer.*\(0.800\).*lead was 0.200/);
-  assert.equal(taken(series, run(0, 0.7)).length, 1);
-  assert.equal(taken(series, race({})), series);
+  const again = taken(series, run(0, 0.7));
+  assert.equal(again.length, 1);
+  assert.match(successiveSentence(again), /one prompt.*before that is forgotten\.$/);
+  assert.doesNotMatch(successiveSentence(taken([], run(0, 0.7))), /forgotten/);
+});
+
+test("a series stands as long as what was learned is kept, and a prompt that taught nothing adds no row", () => {
+  const series = taken([], race({ keep: true }, { remembers: 0, tv: 0.6, kept: { plain: 1 } }));
+  const without = (kept) => race({}, { kept });
+  assert.equal(taken(series, without({ plain: 1 })), series);
+  assert.deepEqual(taken(series, without({})), []);
+  const stopped = { remembers: 1, tv: 0.6, taught: false };
+  assert.equal(taken(series, race({ keep: true }, { ...stopped, kept: { plain: 1 } })), series);
+  assert.deepEqual(taken(series, race({ keep: true }, { ...stopped, remembers: 0 })), []);
 });
 
 test("lanes of one method have names of their own", () => {

@@ -7,6 +7,7 @@ import { apartSentence, sizesSentence } from "../../assets/js/apart.js";
 import { bytes, fitted, visible } from "../../assets/js/dom.js";
 import { bucketOf, kindOf } from "../../assets/js/pairgraph.js";
 import { busiest, currentPair, nameOf, neighbourhood, pairOfNode, placed, rowsSoFar, successors } from "../../assets/js/pairs.js";
+import { routes } from "../../assets/js/pairroutes.js";
 import "./words.js";
 
 const row = (key, next, before = {}) => {
@@ -69,6 +70,28 @@ test("the same rows give the same graph, whatever their order, and no two nodes 
   assert.equal(new Set(taken).size, graph.nodes.length);
   for (const { x, y } of places.values()) assert.ok(x < columns && y < rows);
 });
+
+// Boxes of labels as the graph sets them: above and right of a node; before the middle, left of it.
+const labelBox = ([x, y], before) => (before ? [x - 180, y - 9, x - 6, y + 9] : [x + 5, y - 20, x + 123, y - 4]);
+
+test("an edge that comes back passes through no label, whatever its ends", () => {
+  const wide = 148;
+  const row = 22;
+  const leading = [0, 1].map((y) => [`l${y}`, { x: 0, y, before: true }]);
+  const others = [["m", 1, 0], ["a", 2, 0], ["b", 2, 3], ["c", 3, 0], ["d", 3, 1], ["e", 3, 3], ["f", 4, 0], ["g", 4, 2], ["h", 4, 4], ["i", 2, 5]];
+  const places = new Map([...leading, ...others.map(([name, x, y]) => [name, { x, y }])]);
+  const grid = { at: (x, y) => [176 + x * wide, 30 + y * row], columns: 5 };
+  const names = [...places.keys()];
+  const edges = names.slice(2).flatMap((from) => names.map((to) => ({ from, to })));
+  const boxes = [...places.values()].map(({ x, y, before }) => labelBox(grid.at(x, y), before));
+  routes(edges, places, grid).forEach((way, i) => {
+    const { from, to } = edges[i];
+    if (from !== to) assert.deepEqual([way[0], way[way.length - 1]], [from, to].map((name) => grid.at(places.get(name).x, places.get(name).y)));
+    for (const [x, y] of densely(way)) assert.ok(boxes.every(([left, top, right, bottom]) => x < left || x > right || y < top || y > bottom), `${from} to ${to} at ${x} ${y}`);
+  });
+});
+
+const densely = (way) => way.slice(1).flatMap(([x, y], i) => Array.from({ length: 41 }, (_, k) => [way[i][0] + ((x - way[i][0]) * k) / 40, way[i][1] + ((y - way[i][1]) * k) / 40]));
 
 test("every continuation of a drawn pair is drawn or counted", () => {
   const rows = rowsSoFar(chain, 0);

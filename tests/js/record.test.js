@@ -1,6 +1,7 @@
 // The record on the page: figures, clocks and the file it saves.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { PARTS, emptyRace, figures, plainLast, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/js/record.js";
@@ -42,6 +43,16 @@ test("plain decoding comes last on the page and stays where it was in the file",
   const { lanes } = readLines(emptyRace(), first);
   assert.deepEqual(plainLast(["p", "a"], lanes), ["a", "p"]);
   assert.equal(JSON.parse(toFile({ lanes })).lanes[0].header.method, "plain");
+});
+
+test("a race is saved in the version that the server writes, with what a step cost where it ran", () => {
+  const cost = { sizes: [1, 2], contexts: [8], seconds: [[0.1, 0.2]], padded: true };
+  const written = readFileSync(new URL("../../aded/trace.py", import.meta.url), "utf-8");
+  const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "run", title: "", lanes: [{ header: { method: "plain", label: "Plain", cost } }] }));
+  const saved = JSON.parse(toFile(race));
+  assert.equal(saved.version, Number(/^VERSION = (\d+)$/m.exec(written)[1]));
+  assert.equal(saved.lanes[0].version, saved.version);
+  assert.deepEqual(saved.lanes[0].header.cost, cost);
 });
 
 test("a label of any length is short on the page and whole in the file", () => {

@@ -37,5 +37,5 @@ test("some drafts are moved and some lie together already", () => {
 test("of a large draft the first slots and all kept ones are drawn, and the others are counted where they are left out", () => {
   const written = Array.from({ length: 12 }, (_, node) => ({ node, slot: 100 + node }));
   const shown = folded(written, [{ node: 0 }, { node: 7 }], 4);
-  assert.deepEqual(shown.map((one) => (typeof one === "number" ? `+${one}` : one.node)), [0, 1, 2, 3, "+3", 7, "+4"]);
+  assert.deepEqual(shown.map((one) => ("to" in one ? `${one.from}–${one.to}` : one.node)), [0, 1, 2, 3, "4–6", 7, "8–11"]);
 });

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
@@ -14,17 +14,24 @@ from ui.serving.runs import Run
 
 MOST_SESSIONS = 1000
 MOST_MEMORIES = 64
-"""Of all sessions together; the overlay of one takes about 5 MB."""
+"""Drafters of all sessions together; the overlay of one takes about 5 MB."""
 IDLE_SECONDS = 3600.0
 """A session that was not heard of for so long is forgotten."""
 
 
 @dataclass
 class Memory:
-    """A drafter that keeps what it learns, and how many prompts have taught it."""
+    """What a method has learned and keeps.
 
-    drafter: Any
+    Attributes:
+        drafter: the one that knows it; None before the first, or where it had to be given up.
+        prompts: how many have taught it.
+        ground: the settings that it rests on (``aded.methods.Ground``).
+    """
+
+    drafter: Any = None
     prompts: int = 0
+    ground: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Session:
@@ -32,7 +39,7 @@ class Session:
 
     Attributes:
         key: what tells it apart from others.
-        memories: drafters that keep what they learn, by how they are set.
+        memories: what its methods have learned and keep, by their names.
         run: the newest run, as long as the scheduler or a reader holds it: what it told last may be large.
         stopped: whether Stop was pressed since Run was.
     """
@@ -63,6 +70,16 @@ class Session:
             run.stop()
 
     @property
+    def kept(self) -> int:
+        """Drafters that are kept."""
+        return sum(memory.drafter is not None for memory in list(self.memories.values()))
+
+    def give_up(self) -> None:
+        """Free what was learned; that it was learned stays known, so that the next race can tell."""
+        for memory in list(self.memories.values()):
+            memory.drafter = None
+
+    @property
     def busy(self) -> bool:
         run = self.run
         return run is not None and not run.over
@@ -82,7 +99,7 @@ class Sessions:
     @property
     def memories(self) -> int:
         """Drafters that are kept."""
-        return sum(len(session.memories) for session in self._sessions.values())
+        return sum(session.kept for session in self._sessions.values())
 
     def get(self, key: str) -> Session:
         """The session of this key, a new one if it is not known."""
@@ -111,4 +128,4 @@ class Sessions:
             for session in idle:
                 if self.memories <= MOST_MEMORIES:
                     break
-                session.memories.clear()
+                session.give_up()

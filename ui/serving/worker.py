@@ -185,7 +185,8 @@ def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Itera
                 continue
             if not opened:
                 opened = True
-                yield Opened([_without_steps(decoder.trace) for decoder in decoders], ENGINE.cost(model))
+                cost = ENGINE.cost(model)  # before the records are made, which hold it
+                yield Opened([_without_steps(decoder.trace) for decoder in decoders], cost)
             lane, step = turn
             yield Made(lane, step, decoders[lane].finish_reason)
             if cut := time.monotonic() > until:

@@ -33,7 +33,8 @@ LOOK_SECONDS = 0.01
 class RemoteDrafter:
     """What stands for a drafter that keeps what it learns: the state that a worker sent back, None before the first."""
 
-    learned: Knowledge | None = None
+    def __init__(self, learned: Knowledge | None = None) -> None:
+        self.learned = learned
 
 
 class RemoteDecoder:
@@ -104,8 +105,8 @@ class ZeroEngine(Engine):
         super().settings(arguments)  # refused here, not on the card
         return dict(arguments)
 
-    def drafter(self, model: Any, entrant: Entrant, seed: int) -> RemoteDrafter:
-        return RemoteDrafter()
+    def drafter(self, model: Any, entrant: Entrant, seed: int, known: RemoteDrafter | None = None) -> RemoteDrafter:
+        return RemoteDrafter(known.learned if known else None)
 
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> RemoteDecoder:
         return RemoteDecoder(model, entrant, settings, drafter)
