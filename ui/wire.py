@@ -19,13 +19,13 @@ Colours = dict[str, tuple[str, str]]
 """Method name to its colour on paper and its colour in the dark."""
 
 PLACES = [
-    ("#591a83", "#8f6de1"),
-    ("#aa5622", "#f8db53"),
-    ("#535de0", "#44fef3"),
-    ("#ae47a9", "#6fbb1b"),
-    ("#7e1c05", "#e44573"),
+    ("#994db3", "#dd8afe"),
+    ("#b15904", "#f5a936"),
+    ("#21207b", "#098bc0"),
+    ("#881940", "#cc5b7c"),
+    ("#024401", "#b4fcbd"),
 ]
-"""Colours of lanes of one method, on paper and in the dark: far apart, also for eyes without red or green cones."""
+"""Colours of lanes of one method, on paper and in the dark: a hue a place, far apart, also for eyes without red or green cones."""
 ONE = 1 + 1e-3
 """The greatest probability, with what rounding may add."""
 
