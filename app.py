@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+if __name__ == "__main__":  # told to end while it starts: from before anything that takes time is imported
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
 
 from aded.cli import Parser
 from aded.errors import AdedError
@@ -89,8 +94,21 @@ def check(options: argparse.Namespace) -> int:
         _check_card(options.device)
     if options.dtype not in ("auto", "float32", "bfloat16", "float16"):
         raise AdedError(f"unknown dtype '{options.dtype}'; give auto, float32, bfloat16 or float16")
-    _check_address(options.host, int(options.port))
+    _check_address(host_of(options), int(options.port))
     return int(options.port)
+
+
+def host_of(options: argparse.Namespace) -> str:
+    """The address to listen on, without the brackets that one of IPv6 has in a URL.
+
+    Raises:
+        AdedError: it is one of a single link, which no URL can name.
+    """
+    host = str(options.host)
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if "%" in bare:
+        raise AdedError(f"host is '{host}'; give an address without a zone (%), such as ::1, or :: for all of IPv6")
+    return bare
 
 
 def models_of(options: argparse.Namespace) -> list[str]:
@@ -152,7 +170,8 @@ def _check_address(host: str, port: int) -> None:
             probe.bind(address)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no address"
-        raise AdedError(f"cannot listen on {host}:{port}: {reason}; give another --port or --host") from None
+        shown = f"[{host}]" if ":" in host else host
+        raise AdedError(f"cannot listen on {shown}:{port}: {reason}; give another --port or --host") from None
 
 
 def on_desktop() -> bool:
@@ -170,6 +189,7 @@ def usual_parts(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, 
 
 def serve(options: argparse.Namespace, port: int) -> None:
     """Build the page and serve it until interrupted."""
+    os.environ.pop("GRADIO_SERVER_NAME", None)  # heeded already; Gradio itself cannot probe one of IPv6
     from ui.serving import server
     from ui.serving.limits import Limits
     from ui.serving.service import Service
@@ -188,7 +208,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
     service = Service(models, limits, engine)
     opens = not options.no_browser and on_desktop()
     root = options.root_path.rstrip("/")
-    server.serve(service, server.Address(options.host, port, frames_of(options), opens, root))
+    server.serve(service, server.Address(host_of(options), port, frames_of(options), opens, root))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
         (["--device", "tpu"], "unknown device"),
         (["--dtype", "float8"], "unknown dtype"),
         (["--host", "no.such.host.invalid"], "cannot listen on"),
+        (["--host", "fe80::1%lo"], "give an address without a zone"),
+        (["--host", "[::1"], "cannot listen on"),
         (["--queue-size", "many"], "queue size is 'many'; give a whole number from 0"),
         (["--queue-size", "-1"], "queue size"),
         (["--at-once", "0"], "give a whole number from 1"),
@@ -62,6 +64,11 @@ def test_a_port_in_use_is_said(capsys: pytest.CaptureFixture[str]):
         taken.listen()
         assert app.main(["--port", str(taken.getsockname()[1]), "--no-browser"]) == 2
     assert "another --port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("host", "found"), [("::", "::"), ("::1", "::1"), ("[::1]", "::1"), ("example.org", "example.org")])
+def test_brackets_of_an_address_are_taken_off(host: str, found: str):
+    assert app.host_of(app.parse(["--host", host])) == found
 
 
 def test_an_unknown_argument_ends_with_status_2():

@@ -112,6 +112,7 @@ def test_methods_lists_the_registry_and_the_models_that_are_served(client: Clien
         ({"max_new_tokens": "many"}, "max_new_tokens is not a number"),
         ({"max_new_tokens": 1.5}, "max new tokens is 1.5; give a whole number"),
         ({"max_new_tokens": True}, "max_new_tokens is not a number"),
+        ({"max_new_tokens": 10**4000}, "max_new_tokens is out of range; give a number from 1 to 100000"),
         ({"seed": []}, "seed is not a number"),
         ({"budget": "lots"}, "draft budget is 'lots'"),
         ({"budget": {"a": 1}}, "draft budget is"),
@@ -147,6 +148,50 @@ def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tu
     assert running.result()["text"] == waiting.result()["text"] == WORDS
     for each in (first, other, third):
         each.close()
+
+
+def told(address: str, event: str) -> list[str]:
+    """What a call's stream tells, to its end."""
+    end, lines = time.monotonic() + 20, []
+    with httpx.stream("GET", f"{address}/gradio_api/call/generate/{event}", timeout=20) as answer:
+        for line in answer.iter_lines():
+            assert time.monotonic() < end, "the stream does not end"
+            lines += [line] if line else []
+    return [f"{kind.removeprefix('event: ')} {data}" for kind, data in itertools.pairwise(lines) if kind.startswith("event: ")]
+
+
+def posted(address: str, session: str) -> str:
+    data = ["hello", "aded", 32, 0, 1, 0, 0, "auto", ""]
+    answer = httpx.post(f"{address}/gradio_api/call/generate", json={"data": data, "session_hash": session})
+    return str(answer.json()["event_id"])
+
+
+def test_two_calls_of_a_named_session_are_each_told_their_own_and_end(gated: tuple[str, GatedEngine, Service]):
+    address, engine, service = gated
+    first = posted(address, "mine")
+    assert engine.on.wait(10)
+    refused = told(address, posted(address, "mine"))
+    assert [answer.split(" ", 1)[0] for answer in refused] == ["error"]
+    assert "One run at a time" in refused[0]
+    engine.gate.set()
+    answers = told(address, first)
+    kind, _, data = answers[-1].partition(" data: ")
+    assert (kind, json.loads(data)[0]["text"]) == ("complete", WORDS)
+    assert all("error" not in answer.split(" ", 1)[0] for answer in answers)
+    assert service.counters.value("aded_refusals_total", {"reason": "one"}) == 1
+
+
+def test_a_call_of_a_named_session_can_be_cancelled(gated: tuple[str, GatedEngine, Service]):
+    address, engine, service = gated
+    event = posted(address, "mine")
+    assert engine.on.wait(10)
+    functions = httpx.get(f"{address}/config").json()["dependencies"]
+    index = next(function["id"] for function in functions if function["api_name"] == "generate")
+    body = {"session_hash": "mine", "fn_index": index, "event_id": event}
+    assert httpx.post(f"{address}/gradio_api/cancel", json=body).status_code == 200
+    until(lambda: service.scheduler._begun()[0].control.reason == "left")
+    engine.gate.set()
+    until(lambda: service.scheduler.running == 0)
 
 
 def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,10 +11,8 @@ import pytest
 from serving_fakes import fake_service, serving
 
 from ui import theme
-from ui.serving import gate
-from ui.serving.gate import Endpoint, Gate, security_headers
-
-ENDPOINT = Endpoint(("prompt", "seed"), frozenset({"prompt"}))
+from ui.serving.calls import LARGEST, Calls
+from ui.serving.gate import Gate, security_headers
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def ask(app: Any, method: str, path: str, **request: Any) -> httpx.Response:
 
 
 def guarded(app: Any = None, **settings: Any) -> Gate:
-    return Gate(app or echoing(), endpoints=lambda: {"generate": ENDPOINT}, functions=lambda: range(5), **settings)
+    return Gate(app or echoing(), calls=Calls(functions=lambda: range(5)), **settings)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +63,7 @@ def guarded(app: Any = None, **settings: Any) -> Gate:
         "/gradio_api/component_server",
         "/gradio_api/deep_link",
         "/gradio_api/runs",
+        "/gradio_api/upload_progress?upload_id=q",
         "/gradio_api/stream/1/2/3/playlist.m3u8",
         "/monitoring",
         "/monitoring/summary",
@@ -166,44 +164,6 @@ def test_the_same_header_from_behind_is_replaced_and_not_doubled():
     assert ask(guarded(app), "GET", "/").headers.get_list("x-content-type-options") == ["nosniff"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/gradio_api/call/generate", b'{"data": ["x", 1]}', 200),
-        ("/gradio_api/call/generate", b'{"data": ["x"]}', 400),
-        ("/gradio_api/call/generate", b'{"data": ["\\ud800", 1]}', 400),
-        ("/gradio_api/call/v2/generate", b'{"prompt": "x"}', 200),
-        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 3, "session_hash": "abc"}', 200),
-        ("/gradio_api/run/predict", b'{"data": [], "fn_index": 0}', 200),
-        ("/gradio_api/call/v2/generate", b'{"seed": 1}', 400),
-        ("/gradio_api/call/v2/generate", b'{"prompt": "x", "colour": 1}', 400),
-        ("/gradio_api/call/generate", b"{", 400),
-        ("/gradio_api/call/generate", b"[]", 400),
-        ("/gradio_api/call/generate", b"{}", 400),
-        ("/gradio_api/call/generate", b'{"data": {"a": 1}}', 400),
-        ("/gradio_api/call/generate", b"[" * 100_000, 400),
-        ("/gradio_api/call/other", b'{"data": []}', 404),
-        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 9}', 404),
-        ("/gradio_api/queue/join", b'{"data": [], "fn_index": true}', 404),
-        ("/gradio_api/queue/join", b'{"data": []}', 404),
-        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 3, "session_hash": "a b"}', 400),
-        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 3, "session_hash": {"a": 1}}', 400),
-        ("/gradio_api/run/predict", b'{"data": []}', 404),
-        ("/gradio_api/call/generate", b'{"data": ["' + b"a" * gate.LARGEST_CALL + b'", 1]}', 413),
-        ("/gradio_api/queue/join", b'{"data": [{"path": "http://10.0.0.1/x"}], "fn_index": 3}', 400),
-        ("/gradio_api/queue/join", b'{"data": [[{"a": {"path": "file:///etc/passwd"}}]], "fn_index": 3}', 400),
-        ("/gradio_api/call/v2/generate", b'{"prompt": {"path": "https://example.org/x"}}', 400),
-    ],
-)
-def test_a_call_has_the_form_of_a_call(path: str, body: bytes, status: int):
-    reasons: list[str] = []
-    found = ask(guarded(refused=reasons.append), "POST", path, content=body)
-    assert found.status_code == status
-    assert len(reasons) == (status != 200)
-    if status == 200:
-        assert found.content == body
-
-
 def test_a_call_that_fails_is_the_callers_fault_and_a_crash_is_the_servers():
     body = json.dumps({"data": [], "fn_index": 0})
     assert ask(guarded(echoing(500)), "POST", "/gradio_api/run/predict", content=body).status_code == 422
@@ -211,40 +171,34 @@ def test_a_call_that_fails_is_the_callers_fault_and_a_crash_is_the_servers():
     assert ask(guarded(echoing(500)), "GET", "/config").status_code == 500
 
 
-def test_uploads_have_a_bounded_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gate, "LARGEST_UPLOADS", 10)
-    (tmp_path / "a").mkdir()
-    app = guarded(uploads=tmp_path)
-    assert ask(app, "POST", "/gradio_api/upload", content=b"x").status_code == 200
-    (tmp_path / "a" / "b").write_bytes(b"x" * 11)
-    assert ask(app, "POST", "/gradio_api/upload", content=b"x").status_code == 503
+def test_the_answers_of_a_call_have_one_reader():
+    """Two would each be told a part of them; who comes second is told so, and the first one reads on."""
+    refused: list[str] = []
+
+    async def both() -> tuple[int, int]:
+        reading, told = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            reading.set()
+            await told.wait()
+            await echoing()(scope, receive, send)
+
+        transport = httpx.ASGITransport(guarded(app, refused=refused.append))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            first = asyncio.create_task(client.get("/gradio_api/call/generate/abc"))
+            await reading.wait()
+            second = await client.get("/gradio_api/call/v2/generate/abc")
+            told.set()
+            return (await first).status_code, second.status_code
+
+    assert asyncio.run(both()) == (200, 409)
+    assert refused == ["malformed"]
 
 
-def test_a_file_too_large_is_refused_while_it_comes(address: str):
-    from ui.page import LARGEST_TRACE
-
-    found = httpx.post(f"{address}/gradio_api/upload", files={"files": ("a.json", b" " * (LARGEST_TRACE + 1))}, timeout=60)
-    assert found.status_code == 413
-
-
-def test_an_upload_without_a_file_is_the_callers_fault(address: str):
-    found = httpx.post(f"{address}/gradio_api/upload", files={"files": ("", b"{}")})
-    assert found.status_code == 400
-    assert "holds no file with a name" in found.json()["error"]
-
-
-def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
-    (path,) = httpx.post(f"{address}/gradio_api/upload", files={"files": ("a.json", b"{}")}).json()
-    assert httpx.get(f"{address}/gradio_api/file={path}").status_code == 404
-
-
-def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path: Path):
-    now = [0.0]
-    app = guarded(uploads=tmp_path, clock=lambda: now[0])
-    (tmp_path / "tmpbroken").write_bytes(b"half")
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "whole" / "a.json").write_bytes(b"{}")
-    for now[0] in (0.0, gate.UNFINISHED_SECONDS, gate.UNFINISHED_SECONDS + 1):
-        assert (tmp_path / "tmpbroken").exists()
-        assert ask(app, "POST", "/gradio_api/upload", content=b"x").status_code == 200
-    assert [path.name for path in tmp_path.rglob("*")] == ["whole", "a.json"]
+def test_a_call_is_bounded_and_a_sound_one_comes_through_as_it_was_sent():
+    reasons: list[str] = []
+    app = guarded(refused=reasons.append)
+    body = b'{"data": [], "fn_index": 0, "session_hash": "abc"}'
+    assert ask(app, "POST", "/gradio_api/queue/join", content=body).content == body
+    large = ask(app, "POST", "/gradio_api/queue/join", content=b'{"data": ["' + b"a" * LARGEST + b'"], "fn_index": 0}')
+    assert (large.status_code, large.json()["reason"], reasons) == (413, "large", ["large"])

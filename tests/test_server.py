@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +16,9 @@ import httpx
 import pytest
 from browsing import free_port, wait_for
 from serving_fakes import fake_service, serving
+
+from aded.errors import AdedError
+from ui.serving.server import Address, launch
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVE = """
@@ -57,6 +62,65 @@ def test_the_counters_and_the_health_are_served():
         assert 'aded_refusals_total{reason="path"} 1.0' in httpx.get(f"{address}/metrics").text
         service.scheduler.close()
         assert httpx.get(f"{address}/healthz").json()["status"] == "failed"
+
+
+def listens_on_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not listens_on_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["::", "::1"])
+def test_an_address_of_ipv6_is_listened_on(host: str):
+    service, port = fake_service(), free_port()
+    page = launch(service, Address(host, port))
+    try:
+        assert httpx.get(f"http://[::1]:{port}/healthz").json()["status"] == "ok"
+        assert httpx.get(f"http://[::1]:{port}/config").status_code == 200
+    finally:
+        service.close(5)
+        page.close(verbose=False)
+
+
+def test_a_port_that_is_taken_meanwhile_is_said():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(AdedError, match="give another --port or --host"):
+            launch(fake_service(), Address("127.0.0.1", taken.getsockname()[1]))
+
+
+def test_the_start_says_the_address_and_offers_no_public_link(server: tuple[str, subprocess.Popen[str]]):
+    address, process = server
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=15)[0]
+    assert f"ADED Explorer is on {address}" in said
+    assert "share" not in said
+
+
+CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="when a signal is listened to is told by /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_while_it_starts_it_ends_with_status_0(number: signal.Signals):
+    process = subprocess.Popen([sys.executable, "app.py", "--no-browser", "--port", str(free_port())], cwd=ROOT)
+    try:
+        until, bit, about = time.monotonic() + 10, 1 << (signal.SIGTERM - 1), Path(f"/proc/{process.pid}")
+        while not int(CAUGHT.findall((about / "status").read_text())[0], 16) & bit:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        assert "orjson" not in (about / "maps").read_text(), "Gradio, which takes time, is imported before it listens"
+        time.sleep(0.3)
+        process.send_signal(number)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait(10)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -83,3 +83,9 @@ def test_a_damaged_race_is_refused_by_name_before_anything_is_written(tmp_path: 
     assert "bad.json" in said
     assert "or name the other races with --traces" in said
     assert not (tmp_path / "site").exists()
+
+
+def test_a_race_that_is_missing_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(AdedError) as told:
+        site.read([tmp_path / "nope.json"])
+    assert str(told.value).count("nope.json") == 1

@@ -71,7 +71,20 @@ def test_a_tool_answers_in_json(address: str):
     ("name", "arguments", "words"),
     [
         ("generate", {"prompt": "hello", "method": "telepathy"}, "unknown method 'telepathy'; known are plain"),
-        ("generate", {"prompt": "hello", "method": ["aded"]}, "is not of type 'string'"),
+        ("generate", {"prompt": "hello", "method": ["aded"]}, "method is no name; give one that `methods` lists"),
+        ("generate", {"prompt": "hello", "method": "x" * 100_000}, "known are plain"),
+        ("generate", {"prompt": ["hello"] * 10_000}, "the prompt is no text; give a string"),
+        ("generate", {"prompt": "hello", "max_new_tokens": "500"}, "max_new_tokens is not a number; give a whole number"),
+        ("generate", {"prompt": "hello", "max_new_tokens": 10**4000}, "max_new_tokens is out of range; give a number from 1"),
+        ("generate", {"prompt": "hello", "seed": 10**400}, "seed is out of range; give a number from 0 to 9007199254740991"),
+        ("generate", {"prompt": "hello", "temperature": -1e300}, "temperature is out of range; give a number from 0 to 2"),
+        ("generate", {"prompt": "hello", "budget": "9" * 100_000}, "give 'auto' or a number of nodes"),
+        ("generate", {"prompt": "hello", "budget": ["9"] * 1000}, "give 'auto' or a number of nodes"),
+        ("generate", {"prompt": "hello", "model": "x" * 100_000}, "take one of: default, second"),
+        ("race", {"prompt": "hello", "methods": ["x" * 100_000]}, "known are plain"),
+        ("methods", {"x" * 100_000: 1}, "is no argument; there are none"),
+        ("matrix_row", {"text": 7}, "the text must be a string of at most 10000 characters"),
+        ("x" * 100_000, {}, "there are generate"),
         ("generate", {"prompt": " "}, "The prompt is empty"),
         ("generate", {"prompt": "hello", "colour": 1}, "'colour' is no argument; there are prompt, method"),
         ("telepathy", {}, "no tool is called 'telepathy'; there are generate"),
@@ -81,11 +94,23 @@ def test_what_a_tool_cannot_do_is_said_in_one_sentence(address: str, name: str, 
     found = result(call(address, called(name, **arguments)))
     assert found["isError"]
     assert words in found["content"][0]["text"]
+    assert len(found["content"][0]["text"]) < 300
+
+
+def test_what_a_tool_refuses_is_counted():
+    service = fake_service()
+    with serving(service, tools=True) as address:
+        for number, (name, arguments) in enumerate([("telepathy", {}), ("generate", {"colour": 1})], 1):
+            call(address, called(name, **arguments))
+            assert service.counters.value("aded_refusals_total", {"reason": "malformed"}) == number
+        call(address, called("generate", prompt="hello", max_new_tokens=10**4000))
+        assert service.counters.value("aded_refusals_total", {"reason": "asked"}) == 1
+        assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 0
 
 
 def test_half_a_surrogate_pair_is_refused_as_in_every_call(address: str):
     found = call(address, called("generate", prompt="\ud800"))
-    assert (found.status_code, found.json()["error"]) == (400, "the body is not JSON")
+    assert (found.status_code, found.json()["error"]) == (400, "the body is not JSON; send an object")
 
 
 def test_who_hangs_up_on_a_tool_ends_its_run_within_a_step(gated: Gated):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -75,3 +77,47 @@ def test_of_sessions_and_calls_that_are_gone_no_name_is_kept():
     asyncio.run(page.process_api(fn, []))
     assert queue.pending_event_ids_session == {"here": {"1"}}
     assert page.app.iterators_to_reset == {"1"}
+
+
+def failing(sent: str) -> None:
+    Path("no/such/file").stat() if sent == "file" else {}[sent]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason", "words"),
+    [
+        (["x\nCRITICAL:root:FORGED"], "failed", "could not be done with what was sent"),
+        (["file"], "failed", "not kept here any more; open it again"),
+        ([], "malformed", "does not fit the page; reload the page"),
+        ([{"path": "x\nCRITICAL:root:FORGED", "meta": {"_type": "gradio.FileData"}}], "malformed", "does not fit the page"),
+    ],
+)
+def test_a_malformed_call_is_a_sentence_a_count_and_a_line(
+    sent: list[Any], reason: str, words: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    counted: list[str] = []
+    with Page() as page:
+        text, button = gr.Textbox(), gr.Button()
+        button.click(failing, text, None)
+    page.refused = counted.append
+    page.has_launched = True  # only then does Gradio look at files
+    [fn] = page.fns.values()
+    with caplog.at_level(logging.WARNING), pytest.raises(gr.Error, match=words) as raised:
+        asyncio.run(page.process_api(fn, sent, SessionState(page)))
+    assert raised.value.print_exception is False
+    assert counted == [reason]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "ui.blocks"]
+    assert "failing" in line and "\n" not in line and len(line) < 300
+    assert capsys.readouterr().err == ""
+
+
+def test_what_a_function_says_to_its_caller_is_told_as_it_is():
+    def refuse() -> None:
+        raise gr.Error("one run at a time")
+
+    with Page() as page:
+        gr.Button().click(refuse)
+    [fn] = page.fns.values()
+    with pytest.raises(gr.Error, match="one run at a time") as raised:
+        asyncio.run(page.process_api(fn, [], SessionState(page)))
+    assert raised.value.print_exception is False

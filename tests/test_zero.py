@@ -71,7 +71,7 @@ def traces(service: Service, asked: Form) -> Race:
 
     async def read() -> dict[str, Any]:
         told = (programs.told_trace, lambda lanes: {"race": Race(list(lanes))})
-        async with aclosing(programs.stream(service, service.sessions.get("t"), "", asked, *told)) as answers:
+        async with aclosing(programs.stream(service, "t", "", asked, *told)) as answers:
             return [answer async for answer in answers][-1]
 
     return Race([_timeless(lane) for lane in asyncio.run(asyncio.wait_for(read(), 60))["race"].lanes])

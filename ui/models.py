@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aded.errors import AdedError
+from ui.words import cut
 
 Progress = Callable[[str, "float | None"], None]
 Loader = Callable[[str, str, str, Progress], Any]
@@ -124,5 +125,5 @@ class Models:
         if not name:
             return self.first
         if name not in self._holders:
-            raise AdedError(f"the model '{name}' is not served here; take one of: {', '.join(self.names)}")
+            raise AdedError(f"the model '{cut(name)}' is not served here; take one of: {', '.join(self.names)}")
         return self._holders[name]

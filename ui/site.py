@@ -79,7 +79,8 @@ def read(files: Sequence[Path]) -> dict[str, Race]:
             race = trace.load(file)
             check_drawable(race)
         except AdedError as error:
-            raise AdedError(f"{file}: {error}, or name the other races with --traces") from None
+            told = str(error) if str(file) in str(error) else f"{file}: {error}"
+            raise AdedError(f"{told}, or name the other races with --traces") from None
         title = title_of(file)
         races[title if title not in races else f"{title} ({len(races) + 1})"] = race
     if not races:

@@ -25,7 +25,7 @@ PLACES = [
     ("#881940", "#cc5b7c"),
     ("#024401", "#b4fcbd"),
 ]
-"""Colours of lanes of one method, on paper and in the dark: a hue a place, far apart, also for eyes without red or green cones."""
+"""Colours of lanes of one method, on paper and in the dark: a hue a place, far apart, also for who lacks red or green cones."""
 ONE = 1 + 1e-3
 """The greatest probability, with what rounding may add."""
 

@@ -175,8 +175,7 @@ async def _answers(
     end: Callable[[programs.Lanes], programs.Answer],
 ) -> AsyncGenerator[dict[str, Any], None]:
     with _said(service):
-        session = service.sessions.get(str(request.session_hash))
-        async with aclosing(programs.stream(service, session, model, ask(), tell, end)) as answers:
+        async with aclosing(programs.stream(service, str(request.session_hash), model, ask(), tell, end)) as answers:
             async for answer in answers:
                 yield answer
 

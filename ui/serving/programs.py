@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -13,14 +14,14 @@ from aded.trace import Race, Trace, to_json
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder
-from ui.numbers import FIELDS
+from ui.numbers import EXACT, FIELDS, LONGEST
 from ui.picker import MOST
 from ui.run import capped, check_form
 from ui.serving.limits import Limits
 from ui.serving.runs import Control, Run
 from ui.serving.service import Service
-from ui.serving.sessions import Session
-from ui.words import say
+from ui.serving.streams import session_of
+from ui.words import cut, say
 
 Answer = dict[str, Any]
 Lanes = Sequence[Trace]
@@ -39,10 +40,19 @@ def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: 
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not 1 <= len(names) <= MOST:
         raise AdedError(f"methods must be one to {MOST} names; `methods` lists them")
     for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise AdedError(f"{name} is not a number; give a {'whole ' if FIELDS[name].whole else ''}number")
-    found = tuple(find_method(name).name for name in names)
+        _check_number(name, value)
+    if not isinstance(budget, (str, int)) or len(str(budget)) > LONGEST:
+        raise AdedError(f"draft budget is '{cut(str(budget), LONGEST)}'; give 'auto' or a number of nodes")
+    found = tuple(find_method(cut(name)).name for name in names)
     return Form(prompt, found, str(budget), numbers)  # type: ignore[arg-type]
+
+
+def _check_number(name: str, value: object) -> None:
+    field = FIELDS[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise AdedError(f"{name} is not a number; give a {'whole ' if field.whole else ''}number")
+    if abs(value) > EXACT and value not in (math.inf, -math.inf):
+        raise AdedError(f"{name} is out of range; give a number from {field.least:.15g} to {field.most:.16g}")
 
 
 def ask_one(prompt: object, method: object, numbers: Mapping[str, object], budget: object = "auto") -> Form:
@@ -57,11 +67,12 @@ def ask_one(prompt: object, method: object, numbers: Mapping[str, object], budge
 
 
 async def stream(
-    service: Service, session: Session, model: object, form: Form, tell: Callable[[Lanes], Answer], end: Callable[[Lanes], Answer]
+    service: Service, name: str, model: object, form: Form, tell: Callable[[Lanes], Answer], end: Callable[[Lanes], Answer]
 ) -> AsyncGenerator[Answer, None]:
     """A run's answers as they come: ``waiting``, ``running``, and at last how it ended.
 
     Args:
+        name: of the stream that the answers are read in, which tells the session too.
         tell: what to say of the lanes while they run; ``end``: what to add once they have ended.
 
     Raises:
@@ -72,8 +83,8 @@ async def stream(
     holder = service.models.find(model)
     check_form(form, service.limits)
     job = partial(decode, form=form, holder=holder, limits=service.limits, engine=service.engine, tell=tell, end=end)
-    run: Run[Answer] = service.submit(session, holder, job)
-    async with aclosing(service.follow(run, lambda: waiting(run, tell(())))) as answers:
+    run: Run[Answer] = service.submit(service.sessions.get(session_of(name)), holder, job)
+    async with aclosing(service.follow(run, lambda: waiting(run, tell(())), name)) as answers:
         async for answer in answers:
             yield answer
 

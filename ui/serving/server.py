@@ -17,11 +17,15 @@ from fastapi.routing import APIRoute
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
+from aded.errors import AdedError
 from ui import theme
 from ui.page import LARGEST_TRACE, build
-from ui.serving.gate import Endpoint, Gate
+from ui.serving import logs
+from ui.serving.calls import Calls, Endpoint
+from ui.serving.gate import Gate
 from ui.serving.service import Service
 from ui.serving.tools import answer_tools
+from ui.serving.uploads import Uploads
 
 END_SECONDS = 5.0
 """How long runs have to end when the server is told to: a step each."""
@@ -32,6 +36,8 @@ THREADS = 40
 """For what is not a run; a run holds a place in Gradio's queue, but no thread."""
 SESSIONS = 1000
 """Of which Gradio keeps settings; the oldest is forgotten first."""
+FOLDER = "aded-explorer"
+"""Name of the folder, in Gradio's own, for what visitors send to this page and to no other."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +52,29 @@ class Address:
 
 
 def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
-    """Start serving and come back; ``tools``: offer the endpoints over the Model Context Protocol too."""
+    """Start serving and come back; ``tools``: offer the endpoints over the Model Context Protocol too.
+
+    Raises:
+        AdedError: the address cannot be had.
+    """
     theme.serve_static()
+    uploads = Uploads(own_folder(), LARGEST_TRACE)
     page = build(service)
+    page.refused = service.counters.refused
     places = service.limits.queue_size + service.limits.at_once + THREADS
-    service.unread = lambda session: unread(page, session)
+    service.unread = lambda stream: unread(page, stream)
     _spare_the_model(page, 2 * places)
+    try:
+        _launch(page, service, address, uploads, places, tools)
+    except OSError:
+        raise AdedError(f"cannot listen on {address.host}:{address.port}; give another --port or --host") from None
+    answer_tools(page, service, endpoints_of(page))
+    return page
+
+
+def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Uploads, places: int, tools: bool) -> None:
     page.launch(
-        server_name=address.host,
+        server_name=f"[{address.host}]" if ":" in address.host else address.host,  # so that it can be part of an address
         server_port=address.port,
         inbrowser=address.open_browser,
         root_path=address.root_path or None,
@@ -69,12 +90,20 @@ def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
         state_session_capacity=SESSIONS,
         show_error=True,
         share=False,
+        quiet=True,
         mcp_server=tools,
         prevent_thread_lock=True,
-        app_kwargs={"routes": routes(service), "middleware": [gate(service, page, address.frame_ancestors)]},
+        app_kwargs={"routes": routes(service), "middleware": [gate(service, page, uploads, address.frame_ancestors)]},
     )
-    answer_tools(page, service, endpoints_of(page))
-    return page
+
+
+def own_folder() -> Path:
+    """The folder for what visitors send, as Gradio is told of it: other pages of this machine keep theirs elsewhere."""
+    folder = Path(get_upload_folder())
+    if folder.name != FOLDER:
+        folder /= FOLDER
+        os.environ["GRADIO_TEMP_DIR"] = str(folder)
+    return folder
 
 
 def _spare_the_model(page: gr.Blocks, most: int) -> None:
@@ -85,10 +114,10 @@ def _spare_the_model(page: gr.Blocks, most: int) -> None:
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = POLL_SECONDS
 
 
-def unread(page: gr.Blocks, session: str) -> int:
-    """Messages that Gradio holds for a session."""
+def unread(page: gr.Blocks, stream: str) -> int:
+    """Messages that Gradio holds for a stream."""
     messages = page._queue.pending_messages_per_session
-    return messages[session].qsize() if session in messages else 0
+    return messages[stream].qsize() if stream in messages else 0
 
 
 def readable(page: gr.Blocks, key: str) -> bool:
@@ -99,14 +128,21 @@ def readable(page: gr.Blocks, key: str) -> bool:
     return any(key in events for events in queue.pending_event_ids_session.values())
 
 
-def gate(service: Service, page: gr.Blocks, frame_ancestors: Sequence[str]) -> Any:
+def stream_of(page: gr.Blocks, event: str) -> str | None:
+    """The stream that tells an event's messages; None where the event is over and was told."""
+    streams = page._queue.pending_event_ids_session
+    return next((stream for stream, events in streams.items() if event in events), None)
+
+
+def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: Sequence[str]) -> Any:
     """The layer in front of Gradio's routes."""
+    endpoints = cache(lambda: endpoints_of(page))
+    calls = Calls(endpoints, lambda: page.fns.keys(), uploads.holds, lambda event: stream_of(page, event))
     return Middleware(
         Gate,
         files=[theme.PLOTLY],
-        uploads=Path(get_upload_folder()),
-        endpoints=cache(lambda: endpoints_of(page)),
-        functions=lambda: page.fns.keys(),
+        uploads=uploads,
+        calls=calls,
         readable=lambda key: readable(page, key),
         frame_ancestors=frame_ancestors,
         refused=service.counters.refused,
@@ -145,7 +181,10 @@ def serve(service: Service, address: Address) -> None:
     told: list[int] = []  # not an event: a signal may come while one is being waited for
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda sent, _: told.append(sent))
+    logs.keep_to_lines()
     page = launch(service, address)
+    logs.keep_to_lines()  # those of the server too
+    print(f"ADED Explorer is on {page.local_url}", flush=True)
     while not told:
         time.sleep(0.2)
     service.close(END_SECONDS)

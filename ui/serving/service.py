@@ -29,7 +29,7 @@ class Service:
     """What all visitors share, and what is kept of each.
 
     Attributes:
-        unread: pieces of news that a session has not read yet; the server tells.
+        unread: pieces of news of a stream that were not read yet; the server tells.
     """
 
     def __init__(self, models: Models | None = None, limits: Limits | None = None, engine: Engine | None = None) -> None:
@@ -38,7 +38,7 @@ class Service:
         self.counters = Counters()
         self.sessions = Sessions()
         self.scheduler = Scheduler(self.limits, self.counters)
-        self.unread: Callable[[str], int] = lambda session: 0
+        self.unread: Callable[[str], int] = lambda stream: 0
         self._count()
 
     def _count(self) -> None:
@@ -84,9 +84,9 @@ class Service:
             self.count(error)
             yield failed(error)
 
-    def follow(self, run: Run[T], in_line: Callable[[], T | None]) -> AsyncGenerator[T, None]:
-        """See ``ui.serving.reading.follow``."""
-        return follow(run, in_line, lambda: self.unread(run.session))
+    def follow(self, run: Run[T], in_line: Callable[[], T | None], stream: str | None = None) -> AsyncGenerator[T, None]:
+        """See ``ui.serving.reading.follow``; ``stream``: where its news is read, if not in the session's own stream."""
+        return follow(run, in_line, lambda: self.unread(stream or run.session))
 
     def count(self, error: Exception) -> None:
         """Count what was asked and could not be; the scheduler counts its own refusals, and runs that fail."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.context import LocalContext
 
-from ui.serving.gate import Endpoint, argument_fault
+from ui.serving.calls import Endpoint, argument_fault
+from ui.words import cut
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
@@ -34,12 +35,15 @@ def answer_tools(page: gr.Blocks, service: Service, endpoints: Mapping[str, Endp
     if tools is None:
         return
 
-    @tools.mcp_server.call_tool()
+    @tools.mcp_server.call_tool(validate_input=False)  # the endpoints do, and say the remedy
     async def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
         endpoint = tools.tool_to_endpoint.get(name)
         if endpoint is None:
-            return _result(f"no tool is called '{name}'; there are {', '.join(tools.tool_to_endpoint)}", failed=True)
-        if fault := argument_fault(endpoints[endpoint.lstrip("/")], arguments):
+            fault: str | None = f"no tool is called '{cut(name)}'; there are {', '.join(tools.tool_to_endpoint)}"
+        else:
+            fault = argument_fault(endpoints[endpoint.lstrip("/")], arguments)
+        if fault:
+            service.counters.refused("malformed")
             return _result(fault, failed=True)
         function: Any = tools.get_block_fn_from_endpoint_name(endpoint)
         session = f"tool-{uuid.uuid4().hex}"

@@ -1,0 +1,109 @@
+"""What a call's body must be: the form of a call, bounded, with no file but a sent one; and which stream its answers come in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ui.serving import calls
+from ui.serving.calls import Calls, Endpoint, argument_fault
+from ui.serving.streams import session_of, stream_of
+
+ENDPOINT = Endpoint(("prompt", "seed"), frozenset({"prompt"}))
+KEPT = "/kept/0a/race.json"
+NAMED, BY_KEYWORD, BY_INDEX = "/gradio_api/call/generate", "/gradio_api/call/v2/generate", "/gradio_api/queue/join"
+TOOLS, CANCEL = "/gradio_api/mcp/", "/gradio_api/cancel"
+
+
+def read(path: str, body: bytes, stream: str | None = None) -> tuple[bytes, Any]:
+    return Calls(lambda: {"generate": ENDPOINT}, lambda: range(5), KEPT.__eq__, lambda event: stream).read(path, body)
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def event(path: Any) -> bytes:
+    return json.dumps({"data": [], "fn_index": 3, "event_data": {"path": path}}).encode()
+
+
+def sent(path: Any) -> bytes:
+    return json.dumps({"data": [{"path": path, "meta": {"_type": "gradio.FileData"}}], "fn_index": 3}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (NAMED, b'{"data": ["x", 1]}', 200),
+        (NAMED, b'{"data": ["x"]}', 400),
+        (NAMED, b'{"data": ["\\ud800", 1]}', 400),
+        (BY_KEYWORD, b'{"prompt": "x"}', 200),
+        (BY_INDEX, b'{"data": [], "fn_index": 3, "session_hash": "abc"}', 200),
+        ("/gradio_api/run/predict", b'{"data": [], "fn_index": 0}', 200),
+        (BY_KEYWORD, b'{"seed": 1}', 400),
+        (BY_KEYWORD, b'{"prompt": "x", "colour": 1}', 400),
+        (NAMED, b"{", 400),
+        (NAMED, b"[]", 400),
+        (NAMED, b"{}", 400),
+        (NAMED, b'{"data": {"a": 1}}', 400),
+        (NAMED, b"[" * 100_000, 400),
+        ("/gradio_api/call/other", b'{"data": []}', 404),
+        (BY_INDEX, b'{"data": [], "fn_index": 9}', 404),
+        (BY_INDEX, b'{"data": [], "fn_index": true}', 404),
+        (BY_INDEX, b'{"data": []}', 404),
+        (BY_INDEX, b'{"data": [], "fn_index": 3, "session_hash": "a b"}', 400),
+        (BY_INDEX, b'{"data": [], "fn_index": 3, "session_hash": "a~b"}', 400),
+        (BY_INDEX, b'{"data": [], "fn_index": 3, "session_hash": {"a": 1}}', 400),
+        ("/gradio_api/run/predict", b'{"data": []}', 404),
+        (BY_INDEX, b'{"data": [{"path": "http://10.0.0.1/x"}], "fn_index": 3}', 400),
+        (BY_INDEX, b'{"data": [[{"a": {"path": "file:///etc/passwd"}}]], "fn_index": 3}', 400),
+        (BY_KEYWORD, b'{"prompt": {"path": "https://example.org/x"}}', 400),
+        (BY_INDEX, sent(KEPT), 200),
+        (BY_INDEX, sent("/etc/passwd"), 400),
+        (BY_INDEX, sent("x\nCRITICAL:root:FORGED"), 400),
+        (BY_INDEX, sent([KEPT]), 400),
+        (BY_INDEX, sent(None), 400),
+        (BY_INDEX, event("x\nCRITICAL:root:FORGED"), 400),
+        ("/gradio_api/run/generate", b'{"data": [{"path": "x"}, 1]}', 400),
+        (NAMED, b'{"data": [{"path": "x\\nFORGED", "meta": {"_type": "gradio.FileData"}}, 1]}', 400),
+        (BY_KEYWORD, b'{"prompt": {"path": "/kept/0a/race.json"}}', 400),
+        (BY_KEYWORD, b'{"prompt": ' + nested(calls.DEEPEST - 1) + b"}", 200),
+        (BY_KEYWORD, b'{"prompt": ' + nested(calls.DEEPEST) + b"}", 400),
+        (TOOLS, b'{"params": ' + nested(calls.DEEPEST) + b"}", 400),
+        (TOOLS, b'{"params": ' + nested(960) + b"}", 400),
+        (TOOLS, b'{"params": ' + nested(calls.DEEPEST - 1) + b"}", 200),
+        (TOOLS, b"[]", 400),
+        (CANCEL, b'{"event_id": ' + nested(calls.DEEPEST) + b"}", 400),
+    ],
+)
+def test_a_call_has_the_form_of_a_call(path: str, body: bytes, status: int):
+    found, problem = read(path, body)
+    assert (problem[0] if problem else 200) == status
+    if problem is None:
+        assert found == body
+    else:
+        assert len(problem[2]) < 200
+
+
+def test_a_call_of_a_named_session_has_a_stream_of_its_own_and_is_of_that_session():
+    body = json.dumps({"data": ["x", 1], "session_hash": "mine"}).encode()
+    streams = [json.loads(read(NAMED, body)[0])["session_hash"] for _ in range(2)]
+    assert len(set(streams)) == 2
+    assert [session_of(stream) for stream in streams] == ["mine", "mine"]
+    assert session_of("mine") == "mine"
+    page = json.dumps({"data": [], "fn_index": 3, "session_hash": "mine"}).encode()
+    assert read(BY_INDEX, page)[0] == page
+
+
+@pytest.mark.parametrize(("session", "heard"), [("mine", True), ("another", False)])
+def test_a_call_is_cancelled_by_the_name_of_its_session_and_no_other(session: str, heard: bool):
+    stream = stream_of("mine")
+    body = json.dumps({"session_hash": session, "fn_index": 1, "event_id": "e"}).encode()
+    found = json.loads(read(CANCEL, body, stream)[0])["session_hash"]
+    assert found == (stream if heard else session)
+
+
+def test_a_strangers_word_is_not_said_again_in_full():
+    assert len(argument_fault(ENDPOINT, {"prompt": "x", "a" * 100_000: 1}) or "") < 120

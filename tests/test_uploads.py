@@ -1,0 +1,233 @@
+"""Uploads: bounded as they stream, one by one and all together, whatever parts they are in."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serving_fakes import fake_service, serving
+
+from ui.page import LARGEST_TRACE
+from ui.serving import uploads
+from ui.serving.gate import Gate
+from ui.serving.uploads import Uploads, file_name
+
+HEADERS = {"content-type": "multipart/form-data; boundary=b"}
+PATH = "/gradio_api/upload"
+END = b"--b--\r\n"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving(fake_service()) as found:
+        yield found
+
+
+def part(data: bytes = b"{}", head: str = 'name="files"; filename="a.json"') -> bytes:
+    return f"--b\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + data + b"\r\n"
+
+
+def send(address: str, *pieces: bytes, length: bool = True, query: str = "") -> httpx.Response:
+    content: Any = b"".join(pieces) if length else iter(pieces)
+    return httpx.post(f"{address}{PATH}{query}", content=content, headers=HEADERS, timeout=60)
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.rglob("*") if file.is_file())
+
+
+def hang_up_after(address: str, data: bytes) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        head = (
+            f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {HEADERS['content-type']}\r\nContent-Length: 1000000\r\n\r\n"
+        )
+        connection.sendall(head.encode() + data)
+        time.sleep(0.2)
+
+
+def until(condition: Any, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+async def drained(scope: Any, receive: Any, send: Any) -> None:
+    """An application that reads a body to its end."""
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"[]"})
+
+
+def ask(app: Any, content: bytes | Iterable[bytes] = part() + END) -> httpx.Response:
+    async def one() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return await client.post(PATH, content=content, headers=HEADERS)
+
+    return asyncio.run(one())
+
+
+@pytest.mark.parametrize("length", [True, False])
+@pytest.mark.parametrize("head", ['name="files"; filename="a.json"', 'name="x"', 'name="x"; filename="a.json"'])
+def test_more_than_an_upload_may_have_is_refused_while_it_comes(address: str, head: str, length: bool):
+    """A field without a file name would be kept in memory."""
+    found = send(
+        address, part(b" " * (1 << 20), head)[:-2], *[b" " * (1 << 20)] * (LARGEST_TRACE >> 20), b"\r\n", END, length=length
+    )
+    assert (found.status_code, found.json()["reason"]) in ((413, "large"), (400, "malformed"))
+    assert found.status_code == 413 or "x" in head
+
+
+def test_what_is_declared_too_large_is_not_read():
+    app = Gate(drained, uploads=Uploads(Path("nowhere"), 10))
+    assert ask(app, part(b" " * uploads.HEADS) + END).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        ([part(head='name="files"; filename=""'), END], "holds no file with a name"),
+        ([part(head='name="x"'), END], "holds no file with a name"),
+        ([part(head='name="x"; filename="a.json"'), END], "holds no file with a name"),
+        ([part(head='name="files"; filename=".."'), END], "holds no file with a name"),
+        ([END], "holds no file with a name"),
+        ([part(), part(), END], "more than a file"),
+        ([part(), part(head='name="x"'), END], "more than a file"),
+        ([part()], "no whole multipart/form-data"),
+        ([b"x"], "no whole multipart/form-data"),
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?upload_id=q"])
+def test_an_upload_holds_one_file_with_a_name_and_nothing_else(address: str, pieces: list[bytes], words: str, query: str):
+    found = send(address, *pieces, query=query)
+    assert found.status_code == 400
+    assert words in found.json()["error"]
+
+
+def test_nothing_is_left_of_what_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    with serving(fake_service()) as address:
+        assert send(address, part(), END, query="?upload_id=q").status_code == 200
+        send(address, part(b" " * 100_000), part(), END, length=False)
+        send(address, part(b" " * 100_000), length=False)
+        send(address, part(b" " * (LARGEST_TRACE + 1)), END)
+        hang_up_after(address, part(b" " * 100_000))
+        until(lambda: left(tmp_path) == ["a.json"])
+        assert 'reason="large"' in httpx.get(f"{address}/metrics").text
+
+
+def test_visitors_files_are_apart_from_those_of_other_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    with serving(fake_service()) as address:
+        (path,) = send(address, part(), END).json()
+    assert re.fullmatch(rf"{tmp_path}/aded-explorer/\w+/a\.json", path)
+
+
+def test_the_file_that_came_first_makes_room_for_a_new_one(tmp_path: Path):
+    size = uploads.LEAST
+    taken = Uploads(tmp_path, size, room=3 * size)
+    app = Gate(drained, uploads=taken)
+    for number, name in enumerate("zyx"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "race.json").write_bytes(b" " * size)
+        assert ask(app).status_code == 200, number
+    assert left(tmp_path) == ["race.json"] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x", "y"]
+    assert taken.used <= 3 * size
+
+
+def test_many_small_files_make_room_too(tmp_path: Path):
+    taken = Uploads(tmp_path, 100, room=4 * uploads.LEAST)
+    app = Gate(drained, uploads=taken)
+    for number in range(8):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "race.json").write_bytes(b"{}")
+        assert ask(app).status_code == 200
+    assert len(left(tmp_path)) < 5
+
+
+def test_uploads_on_their_way_have_the_same_room_and_the_one_that_began_first_goes(tmp_path: Path):
+    """One that stalls is woken to be told so."""
+
+    async def at_once() -> list[int]:
+        halves = [asyncio.Event() for _ in range(3)]
+
+        async def slow(half: asyncio.Event) -> Any:
+            yield part(b" " * 1000)[:-2]
+            await half.wait()
+            yield b"\r\n" + END
+
+        app = Gate(drained, uploads=Uploads(tmp_path, 2000, room=2500))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            sent = []
+            for half in halves:
+                sent.append(asyncio.create_task(client.post(PATH, content=slow(half), headers=HEADERS)))
+                await asyncio.sleep(0.05)
+            first = await asyncio.wait_for(sent[0], 5)
+            for half in halves:
+                half.set()
+            return [first.status_code, *[(await one).status_code for one in sent[1:]]]
+
+    assert asyncio.run(at_once()) == [503, 200, 200]
+
+
+def test_an_upload_that_stalls_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(uploads, "LONGEST_SECONDS", 0.1)
+
+    async def stalled() -> Any:
+        yield part()
+        await asyncio.sleep(60)
+
+    async def one() -> int:
+        app = Gate(drained, uploads=Uploads(tmp_path, 2000))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return (await client.post(PATH, content=stalled(), headers=HEADERS)).status_code
+
+    assert asyncio.run(asyncio.wait_for(one(), 5)) == 408
+
+
+def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path: Path):
+    now = [0.0]
+    app = Gate(drained, uploads=Uploads(tmp_path, 100, clock=lambda: now[0]))
+    (tmp_path / "tmpbroken").write_bytes(b"half")
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "a.json").write_bytes(b"{}")
+    for now[0] in (0.0, uploads.LONGEST_SECONDS, uploads.LONGEST_SECONDS + 1):
+        assert (tmp_path / "tmpbroken").exists()
+        assert ask(app).status_code == 200
+    assert left(tmp_path) == ["a.json"]
+
+
+def test_of_two_headers_that_gradio_reads_the_first_of_the_first_counts(address: str):
+    twice = [("content-type", HEADERS["content-type"]), ("content-type", "multipart/form-data; boundary=c")]
+    content = part(head='name="x"') + END + (part() + END).replace(b"--b", b"--c")
+    assert "holds no file" in httpx.post(f"{address}{PATH}", content=content, headers=twice).json()["error"]
+
+
+def test_a_path_is_held_if_it_is_in_the_folder_and_no_other(tmp_path: Path):
+    taken = Uploads(tmp_path, 100)
+    assert taken.holds(f"{tmp_path}/0a/race.json")
+    for path in ("/etc/passwd", f"{tmp_path}/../x", str(tmp_path), f"{tmp_path}/a\nb", f"{tmp_path}/a\0b", "race.json"):
+        assert not taken.holds(path), path
+
+
+def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
+    (path,) = send(address, part(), END).json()
+    assert httpx.get(f"{address}/gradio_api/file={path}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [(b"a.json", "a.json"), (b"../../a.json", "a.json"), (b"..", ""), (b"a/..", ""), (b" ", ""), (b"", ""), (b"/", "")],
+)
+def test_a_file_is_kept_under_its_own_name_or_not_at_all(sent: bytes, kept: str):
+    assert file_name(sent) == kept
