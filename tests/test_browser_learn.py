@@ -183,3 +183,21 @@ def test_guessing_in_a_live_run_shows_no_answer(page: sync_api.Page):
     page.locator("#ax-stop").click()
     sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=30_000)
     assert page.evaluate(shown) == asked - 1
+
+
+def test_no_lane_no_label_and_no_other_lane_tells_what_is_asked(page: sync_api.Page):
+    page.locator("#ax-recorded input").click()
+    page.locator("li[role='option']", has_text="A function in Python").click()
+    sync_api.expect(part(page, "race-title")).to_have_text("A function in Python")
+    part(page, "guess-toggle").click()
+    lanes = page.locator(".ax-lane")
+    written = ".ax-step:not(.ax-later)"
+    for look in (1, 2):
+        page.wait_for_timeout(300)
+        texts = ["".join(lane.locator(written).all_text_contents()) for lane in lanes.all()]
+        own = "".join(page.locator(f".ax-lane.ax-focus {written}").all_text_contents())
+        assert max(texts, key=len) == own, "a lane that is ahead tells what comes"
+        assert "accepted" not in (part(page, "tree").get_attribute("aria-label") or "")
+        assert "tokens in" not in (part(page, "strip").get_attribute("aria-valuetext") or "")
+        page.locator(".ax-lane:not(.ax-focus) .ax-look").nth(look).click()
+        sync_api.expect(part(page, "guess-question")).to_be_visible()

@@ -18,6 +18,7 @@ from aded.trace import TraceError
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Wording, create_controls, create_list
+from ui.form import ABLATIONS
 from ui.numbers import within
 from ui.run import Notice, Update, failed, refusal
 from ui.serving.endpoints import add_endpoints
@@ -245,7 +246,7 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
 
 def asking(link: object) -> Saying:
     """What to press for the race of a link that was opened."""
-    if isinstance(link, dict) and "run" in link and AXIS in link:
+    if isinstance(link, dict) and "run" in link and link.get(AXIS) in ABLATIONS:
         return "notice.link.ablation", {"ablate": word("control.ablate"), "ablation": word("control.ablation")}
     return "notice.link", {}
 

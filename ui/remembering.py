@@ -65,7 +65,8 @@ def settle(memories: dict[str, Memory], taught: Sequence[Recalled], form: Form) 
         one.memory.drafter, one.memory.prompts, one.memory.ground = one.drafter, one.prompts + 1, one.ground
     for method in [name for name, memory in memories.items() if memory.drafter is None or not _keeps(form, name)]:
         del memories[method]
-    return [saying for saying in lost if saying]
+    forgotten: list[Saying] = [("notice.forgotten", {})] if len(standing) < len(taught) else []  # while the race was on
+    return [*forgotten, *(saying for saying in lost if saying)]
 
 
 def kept(memories: Mapping[str, Memory]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,8 +30,6 @@ PLACES = [
 ONE = 1 + 1e-3
 """The greatest probability, with what rounding may add."""
 
-_identities = itertools.count(1)
-
 
 def line(kind: str, **fields: Any) -> str:
     """One event as a JSON line; nothing in it looks like markup to whoever carries it."""
@@ -46,7 +45,7 @@ def race_line(
     remembers: Sequence[int | None] | None = None,
     link: Mapping[str, str] | None = None,
 ) -> str:
-    """The first line: who runs. ``source`` is ``run``, ``recorded`` or ``file``.
+    """The first line: who runs, under a name that no other race has. ``source`` is ``run``, ``recorded`` or ``file``.
 
     Args:
         remembers: prompts that each lane had learned from before this one; None for a lane that keeps nothing.
@@ -55,7 +54,7 @@ def race_line(
     known = remembers or [None] * len(lanes)
     shown = _lane_colours([trace.header.method for trace in lanes], colours)
     heads = [{"header": to_json(t.header), "colours": c, "remembers": n} for t, c, n in zip(lanes, shown, known)]
-    return line("race", id=next(_identities), source=source, title=title, settings=link, lanes=heads)
+    return line("race", id=secrets.token_hex(4), source=source, title=title, settings=link, lanes=heads)
 
 
 def _lane_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:

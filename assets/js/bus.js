@@ -2,7 +2,7 @@
 //   view (race, lane, step, node, pair as a link names them): what is on screen;  show (the same): what shall be
 //   shown ({race, lane, step}): the race and the step that is shown;  study ({lane, step}): the step that shall be;  keys: the sheet of keys shall open
 //   refused (sentences as keys and values): what a link names and the page does not have
-//   running (true or false): whether the race on screen is being run
+//   running (its id, or null): the race on screen while it is being run
 //   told (a notice): what the line under the buttons shall say
 //   did (step, play, node, search, guess): what the visitor has just done;  article (method): what shall be explained
 

@@ -69,6 +69,7 @@ export function createGuess(part, { onToggle, onAnswer, onNext }) {
     setText(part("guess-question"), offered.length ? say("guess.question", { token: visible(step.tree.texts[0]) }) : say("guess.nothing"));
     part("guess-choices").replaceChildren(...(offered.length ? [...offered, OWN] : []).map((node) => choice(step, node, answer)));
     setText(part("guess-answer"), answer === undefined ? "" : answerText(step, answer));
+    part("guess-next").hidden = state.step >= state.race.lanes[state.lane].steps.length - 1;
     setText(part("guess-score"), say("guess.score", score(state.guess, state.race.lanes[state.lane].steps)));
   }
   return { render };

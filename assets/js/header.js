@@ -27,7 +27,7 @@ export function mountHeader(element, props, watch, trigger) {
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: false, waits: false, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: null, waits: false, timer: 0 };
   const told = () => ({ settings: {}, refused: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
@@ -41,7 +41,7 @@ function createAddress(props, watch, trigger, note) {
   function open() {
     const wanted = PLACE.some((name) => here.link[name]) ? here.link : { ...here.first, ...here.link };
     note.set(faultsOf(here.link, languages().map(({ code }) => code)));
-    emit("show", viewOf(wanted));
+    emit("show", { ...viewOf(wanted), again: here.opened });
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened];
     here.opened = true;
@@ -52,7 +52,7 @@ function createAddress(props, watch, trigger, note) {
 
   // Until something was chosen, the address stays as it was typed where it is short, or names what is still to come.
   function untouched() {
-    const waiting = here.link.run === "1" || here.link.file;
+    const waiting = here.link.run || here.link.file;
     return (!window.location.hash || waiting) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(told().settings, here.link);
   }
 
@@ -85,7 +85,8 @@ function createAddress(props, watch, trigger, note) {
     Object.assign(here, { view, settings }); // of a run its own, whatever the controls say by now
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
-    if (here.waits && !here.running) leave();
+    if (!view.run) note.drop("link.copied.run");
+    if (here.waits && here.running === null) leave();
     else if (here.first) later();
     else here.first = view;
   });
@@ -98,12 +99,13 @@ function createAddress(props, watch, trigger, note) {
   window.addEventListener("popstate", () => {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
-    here.waits = here.running && !here.link.run;
+    here.waits = here.running !== null && here.link.run !== here.running;
     if (here.waits) note.set([["link.waits", {}]]);
     else open();
   });
-  on("running", (running) => {
-    here.running = running;
+  on("running", (run) => {
+    here.running = run;
+    note.drop("link.copied.run");
   });
   const aside = () => [
     ...(here.view?.file ? [["link.copied.file", {}]] : []),

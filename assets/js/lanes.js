@@ -4,6 +4,7 @@ import { lanesTable } from "./csv.js";
 import { BIDI, el, fixed, rate, setText, toggleClass } from "./dom.js";
 import { offer } from "./offers.js";
 import { lossyMark } from "./picker.js";
+import { stepsShown } from "./player.js";
 import { figures, plainLane, plainLast, stepsDone } from "./record.js";
 import { recorded } from "./recorded.js";
 import { refused } from "./refused.js";
@@ -69,7 +70,7 @@ function createLane(lane, index) {
 function renderLane(view, state, base) {
   const { lane, parts, index } = view;
   while (view.steps.length < lane.steps.length) appendStep(view);
-  const done = stepsDone(lane, state.time);
+  const done = stepsShown(state, lane);
   const now = figures(lane, done);
   const plain = base ? figures(base, stepsDone(base, state.time)) : null;
   setText(parts.speed, speedText(lane, now, plain, base));

@@ -10,7 +10,7 @@ import { createGuess, unjudged, unjudgedLayout } from "./guess.js";
 import { createLanes, paintLane } from "./lanes.js";
 import { createMask } from "./mask.js";
 import { createMatrix } from "./matrix.js";
-import { renderNode } from "./node.js";
+import { kindsOf, renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createPlaces, isPlace, placeOf } from "./places.js";
 import { covered, createPlayer, createState } from "./player.js";
@@ -54,7 +54,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     hover(node);
   };
   const panels = createPanels(part, state, player, { pick, hover, peek, schedule });
-  const drawn = { race: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
+  const drawn = { race: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
@@ -147,7 +147,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     const seen = state.moment === null ? calm : searchedStep(step, state.moment, lane.header.method_settings);
     const there = (id) => (seen.exists && (id < 0 || !seen.exists[id]) ? 0 : id);
     const node = there(shown);
-    renderNode(part("node"), seen, state.peek ? node : there(state.node), lane.header, calm, state.moment);
+    const card = (id) => renderNode(part("node"), seen, id, lane.header, calm, state.moment);
+    reserve(card, seen, `${drawn.step}/${part("node").clientWidth}`);
+    card(state.peek ? node : there(state.node));
     panels.mask.draw(calm, layout, shown);
     if (drawn.slots !== drawn.step) panels.slots.render(calm, !hidden);
     drawn.slots = drawn.step;
@@ -157,6 +159,19 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     panels.table.select(node);
     panels.tree.show(node);
     if (Plotly) panels.tree.draw(Plotly, seen, layout, node);
+  }
+
+  // The card is as high as any node of the step makes it, so that nothing moves when another one is chosen.
+  function reserve(card, step, key) {
+    const root = part("node");
+    if (state.playing !== 0 || state.following || drawn.reserved === key) return;
+    drawn.reserved = key;
+    root.style.minHeight = "";
+    const heights = kindsOf(step).map((id) => {
+      card(id);
+      return root.offsetHeight;
+    });
+    root.style.minHeight = `${Math.max(...heights)}px`;
   }
 
   function drawChart() {
@@ -219,7 +234,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     if (state.race.id !== null) places.keep(state.race, props.value);
     if (state.race.running === before) return;
     drawn.view = ""; // a run that ends is told of, wherever it ends
-    emit("running", state.race.running);
+    emit("running", state.race.running ? state.race.id : null);
   }
 
   // The view of a link: of the race on screen, of one that was there before, or of one that is still to come.
@@ -229,6 +244,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       props.value = text;
       open();
     }
+    if (view.again && view.run && !isPlace(view, state.race)) emit("refused", [["link.gone", {}]]);
     player.show(view);
   }
 

@@ -22,6 +22,17 @@ export function renderNode(root, step, node, header, recorded, moment) {
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
+// A node of each verdict and reason, and the one with the longest name in each: together as high as a card of the step can be.
+export function kindsOf({ tree, exists, origins }) {
+  const longest = new Map();
+  tree.tokens.forEach((_, id) => {
+    const kind = `${tree.verdict[id]}/${tree.reason[id]}`;
+    if (exists && !exists[id]) return;
+    if (!longest.has(kind) || tree.texts[id].length > tree.texts[longest.get(kind)].length) longest.set(kind, id);
+  });
+  return [...longest.values(), ...(!exists && origins[origins.length - 1] === "target" ? [OWN] : [])];
+}
+
 function nodeFacts(step, node) {
   const { tree } = step;
   const rank = rankOf(tree, node);

@@ -18,7 +18,7 @@ const LETTERS = 9;
 const LEADING_LETTERS = 8; // of each token before the middle
 const WIDTHS = [1, 2, 3.5, 5]; // of edges, by probability
 const THIN = 1.25; // of edges that come back, however probable: they lie behind all others
-const KINDS = ["plain", "up", "down", "again"];
+const KINDS = ["plain", "up", "down"];
 
 export function createPairGraph(part, choose) {
   const root = part("pairs");
@@ -51,9 +51,9 @@ export function pairText(texts, limit) {
   return texts.map((text) => visible(text, limit)).join(" ");
 }
 
-// How an edge is drawn: a continuation that the step made likelier or less likely, one back to a pair that is there, or neither.
+// How an edge is drawn: one back to a pair that is there, or a continuation that the step made likelier, less likely, or neither.
 export function kindOf({ change, tree }) {
-  return change > 0 ? "up" : change < 0 ? "down" : tree ? "plain" : "again";
+  return !tree ? "again" : change > 0 ? "up" : change < 0 ? "down" : "plain";
 }
 
 export function bucketOf(weight) {
@@ -85,8 +85,7 @@ function traces({ nodes, edges }, grid, centre) {
   const back = edges.filter((edge) => !edge.tree);
   const ways = new Map(routes(back, grid.places, grid).map((way, i) => [back[i], way]));
   const lines = KINDS.flatMap((kind) => WIDTHS.map((width, bucket) => edgeTrace(tree.filter((e) => kindOf(e) === kind && bucketOf(e.weight) === bucket), byName, grid, kind, width)));
-  const behind = KINDS.map((kind) => backTrace(back.filter((e) => kindOf(e) === kind), ways, kind));
-  return [...[...behind, ...lines].filter((trace) => trace.x.length), nodeTrace(nodes, grid, centre)];
+  return [...[backTrace(back, ways), ...lines].filter((trace) => trace.x.length), nodeTrace(nodes, grid, centre)];
 }
 
 const EDGES = {
@@ -104,9 +103,9 @@ function edgeTrace(edges, byName, { place }, kind, width) {
 }
 
 // Edges that come back to a node, on their ways around the labels.
-function backTrace(edges, ways, kind) {
+function backTrace(edges, ways) {
   const points = edges.flatMap((edge) => [...ways.get(edge), [null, null]]);
-  const { colour, dash, opacity } = EDGES[kind];
+  const { colour, dash, opacity } = EDGES.again;
   const [x, y] = [0, 1].map((k) => points.map((point) => point[k]));
   return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: opacity * 0.7, line: { color: cssToken(colour), dash, width: THIN } };
 }

@@ -2,16 +2,16 @@
 
 const MOST = 4;
 
-// What a link calls a race: a recorded one by its title, a live run, an opened file by its name.
-export function placeOf({ source, title }) {
-  return { race: source === "recorded" ? title : null, run: source === "run" ? "1" : null, file: source === "file" ? title : null };
+// What a link calls a race: a recorded one by its title, a live run by its id, an opened file by its name.
+export function placeOf({ id, source, title }) {
+  return { race: source === "recorded" ? title : null, run: source === "run" ? id : null, file: source === "file" ? title : null };
 }
 
 // Whether a link's view names this race, or none.
 export function isPlace({ race, run, file }, shown) {
   const here = placeOf(shown);
   if (race || file) return (race || null) === here.race && (file || null) === here.file;
-  return !run || here.run !== null;
+  return !run || run === here.run;
 }
 
 export function createPlaces() {
@@ -25,7 +25,7 @@ export function createPlaces() {
   }
 
   // The text of the race that a view names; undefined where it is gone, or was never there.
-  const find = ({ race, run, file }) => texts.get(JSON.stringify({ race: race || null, run: run ? "1" : null, file: file || null }));
+  const find = ({ race, run, file }) => texts.get(JSON.stringify({ race: race || null, run: run || null, file: file || null }));
 
   return { keep, find };
 }

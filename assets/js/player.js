@@ -16,6 +16,15 @@ export function covered(state) {
   return state.guess !== null && !state.guess.has(state.step);
 }
 
+// Steps of a lane that may be seen: those that have ended, and where a verdict is covered none that says more than the text before it.
+export function stepsShown(state, lane) {
+  const done = stepsDone(lane, state.time);
+  if (!covered(state)) return done;
+  const known = state.race.lanes[state.lane].counts[state.step - 1] ?? 0;
+  const beyond = lane.counts.findIndex((count) => count > known);
+  return beyond < 0 ? done : Math.min(done, beyond);
+}
+
 // `missed` is told what a link names and the race does not have: (lane, step, node or pair; its name).
 export function createPlayer(state, changed, missed = () => {}) {
   let before = null;
@@ -109,12 +118,15 @@ export function createPlayer(state, changed, missed = () => {}) {
 
   // Opens a view that a link names: {race, run, file, lane, step, node, pair}; what does not fit is told and left as it is.
   function show(view) {
-    wanted = view;
+    wanted = { ...view, beside: state.race };
     meet();
   }
 
+  // A run that is here no more can be made again: then the view is that of the next run.
+  const isThere = () => isPlace(wanted, state.race) || (wanted.run && state.race.source === "run" && state.race !== wanted.beside);
+
   function meet() {
-    if (!wanted || !lane() || state.race.running || !isPlace(wanted, state.race)) return;
+    if (!wanted || !lane() || state.race.running || !isThere()) return;
     const { lane: name, step, node, pair } = wanted;
     wanted = null;
     const index = state.race.lanes.findIndex((_, i) => laneName(state.race.lanes, i) === name);
@@ -145,7 +157,7 @@ export function createPlayer(state, changed, missed = () => {}) {
     const known = step === undefined ? Math.max(0, stepsDone(lane(), state.time) - 1) : step;
     if (step === undefined && state.time >= duration(state.race)) selectStep(tellingStep(lane()));
     else selectStep(known);
-    if (step !== undefined) seek(step);
+    if (step !== undefined || state.guess) seek(state.step);
     settle();
   }
 

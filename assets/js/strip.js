@@ -3,6 +3,7 @@
 import { stepsTable } from "./csv.js";
 import { el, milliseconds, toggleClass } from "./dom.js";
 import { offer } from "./offers.js";
+import { covered } from "./player.js";
 import { say } from "./words.js";
 
 export function createStrip(root, { onSeek }) {
@@ -68,9 +69,14 @@ export function createStrip(root, { onSeek }) {
     const step = steps[state.step];
     root.setAttribute("aria-valuemax", String(Math.max(1, steps.length)));
     root.setAttribute("aria-valuenow", String(step ? state.step + 1 : 0));
-    root.setAttribute("aria-valuetext", step ? say("strip.value", { step: state.step + 1, steps: steps.length, gain: gain(step) }) : say("step.none"));
+    root.setAttribute("aria-valuetext", step ? value(state, step, steps.length) : say("step.none"));
   }
   return { render };
+}
+
+function value(state, step, steps) {
+  const gained = covered(state) ? say("guess.covered", { count: step.tree.tokens.length - 1 }) : gain(step);
+  return say("strip.value", { step: state.step + 1, steps, gain: gained });
 }
 
 export function gain(step) {

@@ -26,7 +26,7 @@ export function successiveSentence(series) {
   const now = series[series.length - 1];
   const [gain, first] = [lead(now), lead(series[0])];
   const [base, session] = SHOWN.map((who) => small(now[who].total_variation));
-  const values = { name: laneLabel(now), count: series.length, base, session, gain: small(Math.abs(gain)), first: small(first).replace("-", "−") };
+  const values = { name: laneLabel(now), count: series.length, base, session, gain: small(Math.abs(gain)), first: say(first < 0 ? "memory.by.farther" : "memory.by.nearer", { gain: small(Math.abs(first)) }) };
   const kind = series.length === 1 ? "one" : gain < 0 ? "farther" : "nearer";
   return sentences(say(`memory.${kind}`, values), series[0].afresh ? say("memory.afresh") : "");
 }

@@ -271,6 +271,7 @@ function ringTrace(node, place, most) {
 
 function summary(step, nodes) {
   const drafted = step.tree.tokens.length - 1;
+  if (nodes.some(({ verdict }) => verdict === "unjudged")) return sentences(say("guess.covered", { count: drafted }), say("tree.keys"));
   const own = nodes.find((n) => n.id === OWN);
   const end = own ? say("tree.own", { token: visible(own.text) }) : "";
   return sentences(say("tree.summary", { count: drafted, accepted: step.path.length - 1 }), end, say("tree.keys"));

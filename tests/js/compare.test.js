@@ -69,7 +69,7 @@ test("a series grows with what a drafter remembers and begins again when it has 
   const series = [run(0, 0.6), run(1, 0.5), run(2, 0.4)].reduce(taken, []);
   assert.deepEqual(series.map((row) => row.session.total_variation), [0.6, 0.5, 0.4]);
   assert.deepEqual(series[0].base, { total_variation: 0.8, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
-  assert.match(successiveSentence(series), /3 prompts.*at 0.400.*0.400 nearer.*\(0.800\).*lead was 0.200/);
+  assert.match(successiveSentence(series), /3 prompts.*at 0.400.*0.400 nearer.*\(0.800\).*first prompt it was 0.200 nearer/);
   const again = taken(series, run(0, 0.7));
   assert.equal(again.length, 1);
   assert.match(successiveSentence(again), /one prompt.*before that is forgotten\.$/);

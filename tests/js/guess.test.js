@@ -81,15 +81,15 @@ test("while a step is covered the clock stands before it; an answer counts once 
 test("a link's view opens when its race is there, and what does not fit is told and left", () => {
   const missed = [];
   const { state, player, race } = opened((what, value) => missed.push([what, value]));
-  player.show({ race: "One", run: false, lane: "plain", step: 4, node: 999 });
+  player.show({ race: "One", run: null, lane: "plain", step: 4, node: 999 });
   player.open(race);
   assert.equal(race.lanes[state.lane].header.method, "plain");
   assert.equal(state.step, 4);
   assert.ok(state.node < 999);
-  player.show({ race: "Another", run: false, lane: "aded", step: 1, node: null });
+  player.show({ race: "Another", run: null, lane: "aded", step: 1, node: null });
   assert.equal(state.step, 4);
   assert.deepEqual(missed, [["node", 999]]);
-  player.show({ race: undefined, run: false, lane: "nobody", step: 99999, node: 0, pair: "1 2" });
+  player.show({ race: undefined, run: null, lane: "nobody", step: 99999, node: 0, pair: "1 2" });
   assert.equal(state.step, 4);
   assert.deepEqual(missed.slice(1), [["lane", "nobody"], ["step", 100000], ["pair", "1 2"]]);
 });

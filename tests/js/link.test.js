@@ -22,7 +22,7 @@ test("the hash goes before the query, both are read", () => {
 });
 
 test("a view has steps from 0, and nulls where there is no whole number", () => {
-  assert.deepEqual(viewOf({ lane: "aded", step: "12", node: "-1" }), { race: undefined, run: false, file: undefined, lane: "aded", step: 11, node: -1, pair: null });
+  assert.deepEqual(viewOf({ lane: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, lane: "aded", step: 11, node: -1, pair: null });
   for (const text of ["", "x", "1.5", "1e9", "9".repeat(40)]) assert.equal(viewOf({ step: text }).step, null);
 });
 
@@ -51,7 +51,7 @@ test("which setting an ablation varies makes no other settings", () => {
 });
 
 test("what the page cannot mean is named, value by value, and nothing else is", () => {
-  const wrong = { theme: "blue", lang: "xx", hide: "all", run: "yes", step: "x", node: "1.5", pair: "a" };
+  const wrong = { theme: "blue", lang: "xx", hide: "all", run: "<b>", step: "x", node: "1.5", pair: "a" };
   const named = faultsOf({ ...wrong, race: "A", lane: "any", seed: "x" }, ["en", "zh"]);
   assert.deepEqual(named, Object.entries(wrong).map(([name, value]) => [`link.${name}`, { value }]));
   assert.deepEqual(faultsOf({ theme: "dark", lang: "zh", hide: "controls", run: "1", step: "3", node: "-1", pair: "1 2" }, ["en", "zh"]), []);

@@ -103,7 +103,7 @@ test("every continuation of a drawn pair is drawn or counted", () => {
 });
 
 test("an edge says by its kind and its width what it is", () => {
-  assert.deepEqual([{ change: 0.1, tree: true }, { change: -0.1, tree: false }, { change: 0, tree: true }, { change: 0, tree: false }].map(kindOf), ["up", "down", "plain", "again"]);
+  assert.deepEqual([{ change: 0.1, tree: true }, { change: -0.1, tree: false }, { change: 0, tree: true }, { change: 0, tree: false }].map(kindOf), ["up", "again", "plain", "again"]);
   assert.deepEqual([0.9, 0.3, 0.1, 0.01].map(bucketOf), [3, 2, 1, 0]);
 });
 
