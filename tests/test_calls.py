@@ -25,6 +25,10 @@ def nested(depth: int) -> bytes:
     return b"[" * depth + b"]" * depth
 
 
+def message(method: str, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
 def event(path: Any) -> bytes:
     return json.dumps({"data": [], "fn_index": 3, "event_data": {"path": path}}).encode()
 
@@ -73,8 +77,18 @@ def sent(path: Any) -> bytes:
         (BY_KEYWORD, b'{"prompt": ' + nested(calls.DEEPEST) + b"}", 400),
         (TOOLS, b'{"params": ' + nested(calls.DEEPEST) + b"}", 400),
         (TOOLS, b'{"params": ' + nested(960) + b"}", 400),
-        (TOOLS, b'{"params": ' + nested(calls.DEEPEST - 1) + b"}", 200),
+        (TOOLS, message("tools/list"), 200),
+        (TOOLS, message("tools/call", name="generate", arguments={"prompt": "x"}), 200),
+        (TOOLS, message("tools/call", name="generate", arguments={"prompt": [[1]]}), 200),
+        (TOOLS, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', 200),
+        (TOOLS, message("tools/call"), 400),
+        (TOOLS, message("tools/call", name="x", arguments="y"), 400),
+        (TOOLS, message("x\nERROR: forged"), 400),
+        (TOOLS, b'{"prompt": "x"}', 400),
         (TOOLS, b"[]", 400),
+        (CANCEL, b"{}", 400),
+        (CANCEL, b'{"event_id": "e", "session_hash": "abc"}', 400),
+        (CANCEL, b'{"event_id": "e", "session_hash": "abc", "fn_index": 1}', 200),
         (CANCEL, b'{"event_id": ' + nested(calls.DEEPEST) + b"}", 400),
     ],
 )
@@ -97,12 +111,12 @@ def test_a_call_of_a_named_session_has_a_stream_of_its_own_and_is_of_that_sessio
     assert read(BY_INDEX, page)[0] == page
 
 
-@pytest.mark.parametrize(("session", "heard"), [("mine", True), ("another", False)])
-def test_a_call_is_cancelled_by_the_name_of_its_session_and_no_other(session: str, heard: bool):
+def test_a_call_is_cancelled_by_the_name_of_its_session_and_no_other():
     stream = stream_of("mine")
-    body = json.dumps({"session_hash": session, "fn_index": 1, "event_id": "e"}).encode()
-    found = json.loads(read(CANCEL, body, stream)[0])["session_hash"]
-    assert found == (stream if heard else session)
+    bodies = {name: json.dumps({"session_hash": name, "fn_index": 1, "event_id": "e"}).encode() for name in ("mine", "another")}
+    found, problem = read(CANCEL, bodies["mine"], stream)
+    assert (json.loads(found)["session_hash"], problem) == (stream, None)
+    assert read(CANCEL, bodies["another"], stream)[1][0] == 404
 
 
 def test_a_strangers_word_is_not_said_again_in_full():

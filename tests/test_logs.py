@@ -5,12 +5,21 @@ from __future__ import annotations
 import logging
 import sys
 
-from ui.serving.logs import Lines
+import pytest
+
+from ui.serving.logs import Lines, keep_to_lines
 
 
 def told(message: str, *values: object, error: bool = False) -> str:
     record = logging.LogRecord("ui", logging.WARNING, __file__, 1, message, values, sys.exc_info() if error else None)
     return Lines().format(record)
+
+
+def test_no_handler_comes_later_that_keeps_to_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    keep_to_lines()
+    logging.basicConfig()  # what `logging.debug(...)` of any module does where there is no handler
+    assert [type(handler.formatter) for handler in logging.root.handlers] == [Lines]
 
 
 def test_no_strangers_text_begins_a_line():

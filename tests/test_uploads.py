@@ -207,6 +207,41 @@ def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path:
     assert left(tmp_path) == ["a.json"]
 
 
+def test_what_gradio_leaves_of_each_opening_does_not_grow(tmp_path: Path):
+    now = [0.0]
+    taken = Uploads(tmp_path, 100, clock=lambda: now[0])
+    for now[0] in (0.0, 30.0, 61.0):
+        (tmp_path / f"tmp{now[0]:.0f}").touch()
+        assert taken.holds(f"{tmp_path}/0a/race.json")
+    assert left(tmp_path) == ["tmp30", "tmp61"]
+
+
+@pytest.mark.parametrize("length", [1, 256, 300, 5000])
+def test_a_boundary_of_any_length_is_answered(address: str, length: int):
+    boundary = "b" * length
+    content = part().replace(b"--b", b"--" + boundary.encode()) + b"--" + boundary.encode() + b"--\r\n"
+    kind = {"content-type": f"multipart/form-data; boundary={boundary}"}
+    assert httpx.post(f"{address}{PATH}", content=content, headers=kind).status_code == (200 if length <= 256 else 400)
+
+
+def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
+    async def stalled() -> Any:
+        yield part()
+        await asyncio.sleep(60)
+
+    async def one() -> int:
+        taken = Uploads(tmp_path, 2000)
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(Gate(drained, uploads=taken)), base_url="http://here"
+        ) as client:
+            sent = asyncio.create_task(client.post(PATH, content=stalled(), headers=HEADERS))
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(taken.end)
+            return (await sent).status_code
+
+    assert asyncio.run(asyncio.wait_for(one(), 5)) == 503
+
+
 def test_of_two_headers_that_gradio_reads_the_first_of_the_first_counts(address: str):
     twice = [("content-type", HEADERS["content-type"]), ("content-type", "multipart/form-data; boundary=c")]
     content = part(head='name="x"') + END + (part() + END).replace(b"--b", b"--c")
@@ -215,7 +250,8 @@ def test_of_two_headers_that_gradio_reads_the_first_of_the_first_counts(address:
 
 def test_a_path_is_held_if_it_is_in_the_folder_and_no_other(tmp_path: Path):
     taken = Uploads(tmp_path, 100)
-    assert taken.holds(f"{tmp_path}/0a/race.json")
+    for name in ("race.json", "my\u00a0race\u202f1.json", "\u3000\u200b\U0001f469\u200d\U0001f52c.json"):
+        assert taken.holds(f"{tmp_path}/0a/{name}")
     for path in ("/etc/passwd", f"{tmp_path}/../x", str(tmp_path), f"{tmp_path}/a\nb", f"{tmp_path}/a\0b", "race.json"):
         assert not taken.holds(path), path
 

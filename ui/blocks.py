@@ -40,9 +40,11 @@ class Page(gr.Blocks):
 
     Attributes:
         refused: told the reason of each call that could not be done.
+        end_uploads: breaks off what visitors are sending.
     """
 
     refused: Callable[[str], None] = staticmethod(lambda reason: None)
+    end_uploads: Callable[[], None] = staticmethod(lambda: None)
 
     async def process_api(
         self, block_fn: Any, inputs: list[Any], state: SessionState | None = None, **rest: Any
@@ -63,7 +65,8 @@ class Page(gr.Blocks):
         try:
             return await super().preprocess_data(block_fn, inputs, *rest, **more)
         except Exception as error:
-            raise self._said(block_fn, error, "malformed", MALFORMED) from error
+            words = str(error.message) if isinstance(error, gr.Error) else MALFORMED
+            raise self._said(block_fn, error, "malformed", words) from error
 
     def _said(self, block_fn: Any, error: Exception, reason: str, words: str) -> Said:
         """Count and log what a call raised; what its caller is told. The whole traceback is for ``logging.DEBUG``."""

@@ -39,7 +39,7 @@ CLEAN_UP = (600, 3600)
 log = logging.getLogger(__name__)
 
 
-def build(service: Service) -> gr.Blocks:
+def build(service: Service) -> Page:
     """The whole page; nothing of the engine is imported until Run is pressed."""
     recorded, wording = load_recorded(theme.ASSETS / "traces"), Wording()
     with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:

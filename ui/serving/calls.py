@@ -64,7 +64,7 @@ class Calls:
         if not isinstance(call, dict):
             return b"", _malformed("the body is no object; send one")
         if path.startswith(TOOLS):
-            return body, None
+            return body, _message_problem(call)
         return self._with_stream(path, call, body), self._problem(path, call)
 
     def _with_stream(self, path: str, call: dict[str, Any], body: bytes) -> bytes:
@@ -81,11 +81,22 @@ class Calls:
         session = call.get("session_hash")
         if session is not None and not (isinstance(session, str) and SESSION.fullmatch(session)):
             return _malformed("session_hash must be a short word, of letters, digits, _ and -")
-        if path.startswith((CANCEL, RESET)):
+        if path.startswith(CANCEL):
+            return self._cancel_problem(call)
+        if path.startswith(RESET):
             return None
         if not path.startswith(BY_KEYWORD) and not isinstance(call.get("data"), list):
             return _malformed("data must be a list of all arguments")
         return self._function_problem(path, call) or self._file_problem(path, call)
+
+    def _cancel_problem(self, call: dict[str, Any]) -> Problem | None:
+        event, session = call.get("event_id"), call.get("session_hash")
+        if not isinstance(event, str) or session is None or type(call.get("fn_index")) is not int:
+            return _malformed("name what to cancel by event_id, session_hash and fn_index; or hang up, which ends a run too")
+        stream = self._stream(event)
+        if stream is not None and session_of(stream) != session:
+            return 404, "malformed", "no call of this session has this event_id; cancel it by the session that made it"
+        return None
 
     def _function_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
         name, index = path.rstrip("/").rsplit("/", 1)[-1], call.get("fn_index")
@@ -107,6 +118,24 @@ class Calls:
             if not isinstance(found, str) or not self._holds(found):
                 return _malformed("the file is none that was sent here; send it again")
         return None
+
+
+def _message_problem(call: dict[str, Any]) -> Problem | None:
+    """What no message of the Model Context Protocol is; its library would write it into the log, line by line."""
+    from mcp.types import ClientNotification, ClientRequest, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
+    from pydantic import ValidationError
+
+    try:
+        message = JSONRPCMessage.model_validate(call).root
+        asked = {name: call[name] for name in ("method", "params") if call.get(name) is not None}
+        if isinstance(message, JSONRPCRequest):
+            ClientRequest.model_validate(asked)
+        elif isinstance(message, JSONRPCNotification):
+            ClientNotification.model_validate(asked)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"][1:]) or "the body"
+        return _malformed(f"no message of the Model Context Protocol (see {cut(where)}); tools/list tells what can be called")
+    return None
 
 
 def argument_fault(endpoint: Endpoint, call: Mapping[str, Any]) -> str | None:

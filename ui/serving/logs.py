@@ -27,6 +27,8 @@ class Lines(logging.Formatter):
 def keep_to_lines() -> None:
     """Have all handlers that there are, and warnings, keep to it."""
     logging.captureWarnings(True)
+    if not logging.root.handlers:  # else the first module that logs by ``logging`` itself adds one that keeps to nothing
+        logging.root.addHandler(logging.StreamHandler())
     handlers = [handler for name in ("", "uvicorn", "uvicorn.access") for handler in logging.getLogger(name).handlers]
     for handler in [*handlers, *([logging.lastResort] if logging.lastResort else [])]:
         handler.setFormatter(Lines())

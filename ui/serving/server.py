@@ -19,6 +19,7 @@ from starlette.middleware import Middleware
 
 from aded.errors import AdedError
 from ui import theme
+from ui.blocks import Page
 from ui.page import LARGEST_TRACE, build
 from ui.serving import logs
 from ui.serving.calls import Calls, Endpoint
@@ -51,7 +52,7 @@ class Address:
     root_path: str = ""
 
 
-def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
+def launch(service: Service, address: Address, tools: bool = True) -> Page:
     """Start serving and come back; ``tools``: offer the endpoints over the Model Context Protocol too.
 
     Raises:
@@ -60,7 +61,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> gr.Blocks:
     theme.serve_static()
     uploads = Uploads(own_folder(), LARGEST_TRACE)
     page = build(service)
-    page.refused = service.counters.refused
+    page.refused, page.end_uploads = service.counters.refused, uploads.end
     places = service.limits.queue_size + service.limits.at_once + THREADS
     service.unread = lambda stream: unread(page, stream)
     _spare_the_model(page, 2 * places)
@@ -187,6 +188,7 @@ def serve(service: Service, address: Address) -> None:
     print(f"ADED Explorer is on {page.local_url}", flush=True)
     while not told:
         time.sleep(0.2)
+    page.end_uploads()
     service.close(END_SECONDS)
     _let_last_words_out(page)
     page.close(verbose=False)

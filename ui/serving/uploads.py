@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -18,7 +19,6 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.formparsers import MultiPartException
 
-from ui.serving import addresses
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 
 ROOM = 256 << 20
@@ -29,12 +29,17 @@ HEADS = 1 << 16
 """Bytes of an upload beside its file: what stands between the parts of a form."""
 LONGEST_SECONDS = 600.0
 """How long an upload may take; what is left on the disk of one that was broken off goes after that."""
+EMPTY_SECONDS = 60.0
+"""How long an empty file may lie beside the whole ones: Gradio leaves one each time that a file is opened."""
 FIELD = b"files"
+NO_NAME = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Kinds of letters that no file's name holds: control characters, halves of letters, ends of lines."""
 
 ABSENT: Problem = (400, "malformed", "the upload holds no file with a name; send one as 'files' in multipart/form-data")
 SEVERAL: Problem = (400, "malformed", "the upload holds more than a file; send one file at a time, and nothing beside it")
 BROKEN: Problem = (400, "malformed", "the upload is no whole multipart/form-data; send the file again")
 FULL: Problem = (503, "uploads", "too many files are being sent; send the file again")
+ENDING: Problem = (503, "uploads", "the server ends; send the file again later")
 SLOW: Problem = (408, "uploads", f"the upload took more than {LONGEST_SECONDS:g} seconds; send the file again")
 
 
@@ -65,8 +70,13 @@ class Uploads:
 
     def holds(self, path: str) -> bool:
         """Whether a file that was sent has, or had, this path."""
-        folder = self._folder.resolve()
-        return addresses.is_path(path) and folder in Path(path).resolve().parents
+        self._look()
+        if any(unicodedata.category(letter) in NO_NAME for letter in path):
+            return False
+        try:
+            return self._folder.resolve() in Path(path).resolve().parents
+        except (OSError, ValueError):  # a path that no file system could have
+            return False
 
     @property
     def used(self) -> int:
@@ -114,11 +124,17 @@ class Uploads:
         first = [file for file in self._kept if file in whole]
         self._kept = {file: whole[file] for file in dict.fromkeys([*first, *whole])}
         now = self._clock()
-        found = {file for file in self._folder.glob("*") if file.is_file()}
+        found = {file: size for file in self._folder.glob("*") if (size := size_of(file)) is not None}
         self._unfinished = {file: self._unfinished.get(file, now) for file in found}
         for file, seen in self._unfinished.items():
-            if now - seen > LONGEST_SECONDS:
+            if now - seen > (LONGEST_SECONDS if found[file] else EMPTY_SECONDS):
                 file.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """Break off what is on its way, from whichever thread: the server ends."""
+        for upload in list(self._coming):
+            with suppress(RuntimeError):  # its loop is closed already
+                upload.loop.call_soon_threadsafe(upload.break_off, ENDING)
 
     def _remove(self, file: Path) -> None:
         del self._kept[file]
@@ -134,6 +150,7 @@ class Upload:
         size: bytes that have come, as long as they take room.
         on: whether more is to come.
         problem: why it was broken off.
+        loop: the one that it comes in.
     """
 
     def __init__(self, uploads: Uploads, headers: dict[bytes, bytes], receive: Receive, clock: Callable[[], float]) -> None:
@@ -142,6 +159,7 @@ class Upload:
         self._uploads, self._receive, self._clock = uploads, receive, clock
         self._until = clock() + LONGEST_SECONDS
         self._broken = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
         self._form = Form(headers.get(b"content-type", b""), uploads.largest)
         if int(_digits(headers.get(b"content-length", b""))) > uploads.largest + HEADS:
             raise Refused(too_large(uploads.largest))
@@ -228,7 +246,10 @@ class Form:
             "on_part_data": lambda data, start, end: self._count(end - start),
             "on_end": self._end,
         }
-        self._parser = MultipartParser(options[b"boundary"], told)
+        try:
+            self._parser = MultipartParser(options[b"boundary"], told)
+        except FormParserError:
+            raise Refused(BROKEN) from None
 
     def write(self, data: bytes) -> None:
         """Look at the next piece.
