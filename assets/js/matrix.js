@@ -15,6 +15,7 @@ const CARDS = ["matrix-card", "apart-card", "pairs-card", "heat-card"];
 export function createMatrix(part, { onChange, onPair }) {
   const graph = createPairGraph(part, onPair);
   let drawn = "";
+  const kept = { key: "", height: 0 };
   part("matrix-picker").addEventListener("change", (event) => onPair(event.target.value));
   part("pair-clear").addEventListener("click", () => onPair(null));
   for (const name of ["pairs-every", "sizes-every"]) part(name).addEventListener("toggle", onChange);
@@ -27,10 +28,10 @@ export function createMatrix(part, { onChange, onPair }) {
     const key = [race.id, at, index, lane.steps.length, pair, isDark(), language(), Boolean(Plotly), part("pairs").clientWidth, part("sizes-chart").clientWidth, part("pairs-every").open, part("sizes-every").open].join("/");
     if (key === drawn) return;
     drawn = key;
-    draw(Plotly, race, lane, index, pair);
+    draw(Plotly, race, lane, at, index, pair);
   }
 
-  function draw(Plotly, race, lane, index, pair) {
+  function draw(Plotly, race, lane, at, index, pair) {
     const rows = rowsSoFar(lane.steps, index);
     const name = pair || currentPair(lane.steps[index]) || lastOf(rows);
     const known = rows.get(name);
@@ -43,6 +44,14 @@ export function createMatrix(part, { onChange, onPair }) {
     renderHeat(part, rows, name, onPair);
     part("pairs").hidden = !known;
     if (known) graph.render(Plotly, rows, name);
+    keepHeight(part("pairs"), [race.id, at, index, part("pairs").clientWidth].join("/"));
+  }
+
+  // While a step is looked at, what stands below the graph does not come nearer when a pair with fewer neighbours is chosen.
+  function keepHeight(box, key) {
+    box.style.minHeight = key === kept.key ? `${kept.height}px` : "";
+    Object.assign(kept, { key, height: box.offsetHeight });
+    box.style.minHeight = `${kept.height}px`;
   }
   return { render };
 }
