@@ -52,7 +52,7 @@ export function faultsOf(link, languages) {
 
 // The view that a link names, as the player counts: steps from 0. What is no whole number is null.
 export function viewOf(link) {
-  return { race: link.race, run: /^[0-9a-z]{1,16}$/.test(link.run || "") ? link.run : null, file: link.file, lane: link.lane, step: whole(link.step, 1), node: whole(link.node, 0), pair: pairOf(link.pair) };
+  return { race: link.race, run: /^(1|[0-9a-f]{8})$/.test(link.run || "") ? link.run : null, file: link.file, lane: link.lane, step: whole(link.step, 1), node: whole(link.node, 0), pair: pairOf(link.pair) };
 }
 
 // Two ids of tokens, as the matrix names a pair.
