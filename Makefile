@@ -18,7 +18,7 @@ run: $(VENV)/run.stamp
 
 test: $(VENV)/dev.stamp check browser
 	$(BIN)/python -m aded fetch
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .

@@ -30,15 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
-@pytest.hookimpl(tryfirst=True)  # groups are read in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that take minutes run when their file or their mark is named; without a card, tests that need one are skipped.
-
-    Where several processes share the tests, one browser is enough for the machine, and a file's fixtures are made once.
-    """
+    """Tests that take minutes run when their file or their mark is named; without a card, tests that need one are skipped."""
     asked = f"{config.option.markexpr} {' '.join(config.args)}"
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("browser" if "browser" in item.keywords else item.path.name))
         if "long" in item.keywords and "long" not in asked and item.path.name not in asked:
             item.add_marker(pytest.mark.skip(reason=f"takes minutes; run it with `pytest tests/{item.path.name}` or `-m long`"))
     if not torch.cuda.is_available():
