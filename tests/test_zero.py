@@ -29,7 +29,7 @@ from ui.engine import Engine
 from ui.form import Entrant, Form
 from ui.models import Models
 from ui.run import Update
-from ui.serving import programs, worker
+from ui.serving import programs, worker, zero
 from ui.serving.limits import Limits
 from ui.serving.quota import RULES, NoCard, WorkerLost, said
 from ui.serving.runs import Control
@@ -45,11 +45,14 @@ KEEPING = {"aded": {"keep": True}, "suffix": {"keep": True}, "token-recycling": 
 
 
 class CountedEngine(FakeEngine):
-    """One that counts its steps, and whether it was closed, where both sides of a fork see it."""
+    """One that counts its steps, and whether it was closed, where both sides of a fork see it.
+
+    No lock: who is killed as it counts would keep it.
+    """
 
     def __init__(self, pause: float = 0.0) -> None:
         super().__init__()
-        self.pause, self.made, self.shut = pause, FORK.Value("i", 0), FORK.Event()
+        self.pause, self.made, self.shut = pause, FORK.Value("i", 0, lock=False), FORK.Event()
 
     def decoder(self, *arguments: Any) -> Any:
         decoder = super().decoder(*arguments)
@@ -291,13 +294,16 @@ def test_one_who_waits_for_a_card_keeps_nobody_else_waiting(on_zero: Any, spaces
     assert words(found[0][-1]).startswith("Done in")
 
 
-def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero: Any, spaces: Spaces):
+@pytest.mark.parametrize("as_it_writes", [False, True])
+def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero: Any, spaces: Spaces, as_it_writes: bool):
     engine = CountedEngine(pause=0.05)
     service = on_zero(engine)
 
     def kill(update: Update) -> None:
         if update.view and len(spaces.workers) == 1:
             engine.pause = 0.0
+            if as_it_writes:
+                spaces.workers[0].results.hold()
             os.kill(spaces.workers[0].process.pid, signal.SIGKILL)  # type: ignore[arg-type]
 
     last = updates(service, when=kill)[-1]
@@ -308,6 +314,26 @@ def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero
     assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
     assert words(updates(service)[-1]).startswith("Done in")
     assert len(spaces.workers) == 2
+
+
+def test_a_worker_that_hangs_fails_its_run_soon_after_its_time_and_the_next_run_works(
+    on_zero: Any, spaces: Spaces, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "START_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "LANE_SECONDS", 1.5)
+    monkeypatch.setattr(zero, "LATE_SECONDS", 0.5)
+    engine = CountedEngine(pause=0.05)
+    service = on_zero(engine)
+
+    def hang(update: Update) -> None:
+        if update.view and len(spaces.workers) == 1:
+            engine.pause = 0.0
+            os.kill(spaces.workers[0].process.pid, signal.SIGSTOP)  # type: ignore[arg-type]
+
+    last = updates(service, when=hang)[-1]
+    assert words(last).startswith("The shared GPU ended the run.")
+    assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
+    assert words(updates(service)[-1]).startswith("Done in")
 
 
 def test_what_the_engine_refuses_in_a_worker_is_refused_in_its_own_words(on_zero: Any):

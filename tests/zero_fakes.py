@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import wraps
@@ -62,6 +63,15 @@ class Queue(_SimpleQueue):  # type: ignore[type-arg]
                 raise
             raise PicklingError(str(error)) from None
 
+    def hold(self) -> None:
+        """Let nobody write, as one does who is in the middle of it."""
+        self._wlock.acquire()  # type: ignore[attr-defined]
+
+    def free(self) -> None:
+        """Let others write again, where a process was killed in the middle of it."""
+        with suppress(ValueError):
+            self._wlock.release()  # type: ignore[attr-defined]
+
 
 class Worker:
     """A forked process that runs one function for one call after another."""
@@ -74,6 +84,7 @@ class Worker:
 
     def _watch(self) -> None:
         self.process.join()
+        self.results.free()
         self.results.put(None)
 
 

@@ -9,6 +9,7 @@ heard at once: what the worker still makes is thrown away, and the generator clo
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from contextvars import Context
@@ -28,6 +29,8 @@ from ui.serving.worker import Closed, Made, News, Opened, Refusal, Task
 
 LOOK_SECONDS = 0.01
 """How long a turn waits for news."""
+LATE_SECONDS = 5.0
+"""How long after its time a worker that has begun may still be heard of: it cuts its race itself, so it hangs or is gone."""
 
 
 class RemoteDrafter:
@@ -123,7 +126,9 @@ class ZeroEngine(Engine):
         task = self._task(decoders, prompt)
         try:
             with closing(Feed(lambda: self._work(task), control.context)) as feed:
-                while control.reason is None and (news := feed.take(LOOK_SECONDS)) is not OVER:
+                while control.reason is None and feed.seconds < task.seconds + LATE_SECONDS:
+                    if (news := feed.take(LOOK_SECONDS)) is OVER:
+                        break
                     yield self._heard(news, decoders, control, task.seconds)
         except Exception as error:
             raise said(error) from error
@@ -167,7 +172,13 @@ class Feed:
     def __init__(self, make: Callable[[], Any], context: Context) -> None:
         self._read_items: SimpleQueue[Any] = SimpleQueue()
         self._closed = threading.Event()
+        self._begun: float | None = None
         threading.Thread(target=context.run, args=(self._read, make), name="gpu", daemon=True).start()
+
+    @property
+    def seconds(self) -> float:
+        """Since the first item; 0 before it."""
+        return 0.0 if self._begun is None else time.monotonic() - self._begun
 
     def take(self, seconds: float) -> Any:
         """The next item; None if there is none within ``seconds``, ``OVER`` behind the last one.
@@ -191,6 +202,7 @@ class Feed:
         try:
             with closing(make()) as items:
                 for item in items:
+                    self._begun = self._begun or time.monotonic()
                     if self._closed.is_set():
                         return
                     self._read_items.put(item)
