@@ -205,8 +205,14 @@ def test_the_searches_of_an_ablation_are_the_four_that_there_are():
     assert form(ablation="search").entrants()[1].label == "ADED, search mcts"
 
 
-def test_the_cost_of_a_step_reaches_the_page():
-    assert [u.cost for u in updates(form()) if u.cost] == [FakeEngine().cost(None)]
+def test_what_a_step_costs_is_measured_before_the_records_are_made():
+    class Late(FakeEngine):
+        def race(self, decoders: Any, prompt: str) -> Any:
+            assert self.measured
+            yield from super().race(decoders, prompt)
+
+    last = updates(form(), engine=Late())[-1].notice
+    assert last and last.kind == "done"
 
 
 def test_the_model_is_loaded_once():

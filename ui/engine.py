@@ -55,9 +55,10 @@ class Engine:
         decoder.method = dataclasses.replace(method, label=entrant.label or method.label)
         return decoder
 
-    def cost(self, model: Any) -> dict[str, Any] | None:
-        """What a step costs on this machine; None where there is no one machine to ask."""
-        return None if model.shared else dataclasses.asdict(model.cost)
+    def measure(self, model: Any) -> None:
+        """Measure what a step costs, before the records that say it are made; not where there is no one machine to ask."""
+        if not model.shared:
+            _ = model.cost
 
     def learns(self, decoder: Any) -> bool:
         """Whether what a decode that was made here has taught its drafter is kept."""

@@ -126,7 +126,7 @@ def connect_run(
 ) -> None:
     """Both kinds of race, of methods and of one setting's values, and what ends or forgets them."""
     buttons = [controls.start, controls.ablate, controls.stop]
-    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], experiment, choice, upload]
+    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], choice, upload]
     inputs = {*controls.widgets.values(), controls.axis}
 
     def session_of(request: gr.Request) -> Session:
@@ -271,7 +271,7 @@ def sent(event: gr.EventData, name: str) -> object:
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, the buttons that begin a race and the one that ends it, methods, experiment, the ways to another race."""
+    """View, notice, the buttons that begin a race and the one that ends it, methods, the ways to another race."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
@@ -279,7 +279,6 @@ def to_page(update: Update) -> list[Any]:
         gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
-        gr.skip() if update.cost is None else json.dumps({"cost": update.cost}),
         *ways_to_another(update),
     ]
 

@@ -50,14 +50,12 @@ class Update:
     Attributes:
         view: the race as JSON lines; ``notice``: the line under the buttons; ``running``: whether there is something to stop.
         unavailable: methods that cannot run on the model, and why; known once it is loaded.
-        cost: what a step costs on this machine (``aded.budget.StepCost`` as JSON); known once it was measured.
     """
 
     view: str | None = None
     notice: Notice | None = None
     running: bool = True
     unavailable: Mapping[str, str] | None = None
-    cost: Mapping[str, Any] | None = None
 
     def over(self, older: Update) -> Update:
         """Both as one, for a page that has not seen the older one."""
@@ -161,8 +159,7 @@ def race(
     settings = engine.settings(arguments)
     recalled = recall(memories, entrants, lambda one, known: engine.drafter(model, one, arguments["seed"], known))
     decoders = [engine.decoder(model, one, settings, known and known.drafter) for one, known in zip(entrants, recalled)]
-    cost = engine.cost(model)
-    yield Update(cost=cost)
+    engine.measure(model)
     remembers = [known.prompts if known else None for known in recalled]
     started, text = clock(), ""
     for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock, form.link):
@@ -174,7 +171,7 @@ def race(
     text += "".join(lane_line(i, trace, recalled[i] in taught) for i, trace in enumerate(lanes))
     text += status_line(running=False, kept=kept(memories))
     notice = _farewell(lanes, control, limits, clock() - started, said, forgotten)
-    yield Update(view=text if lanes else None, notice=notice, running=False, cost=None if cost else engine.cost(model))
+    yield Update(view=text if lanes else None, notice=notice, running=False)
 
 
 def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Saying]]:

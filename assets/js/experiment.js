@@ -14,14 +14,13 @@ import { keepWorded, language } from "./words.js";
 
 const FORGET = "#ax-forget";
 
-// The value is {cost, runs, series} as JSON: the server sends the first, a saved page holds all three.
+// The value is {runs, series} as JSON, which only a saved page has.
 // `trigger` tells the server what shall be done; a page without one has none.
 export function mountExperiment(element, props, watch, plotlyUrl, trigger = null) {
   keepMarkup("experiment", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const known = parsed(props.value);
   const state = { race: null, lane: 0, runs: known.runs, series: known.series, Plotly: null, drawn: "" };
-  const cost = () => parsed(props.value).cost;
 
   function show({ race, lane }) {
     if (race.running || !race.lanes.length) return;
@@ -44,7 +43,7 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
     const [before, now] = state.runs.length > 1 ? state.runs : [null, state.runs[0]];
     renderCompare(part, before, now);
     offer("compare", { group: "experiment", title: "compare.title", place: () => part("compare-table"), table: () => compareTable(before, now) });
-    renderPaying(part, Plotly, race, race.lanes[lane], cost(), isDark());
+    renderPaying(part, Plotly, race, race.lanes[lane], isDark());
     renderSuccessive(part, Plotly, state.series);
     part("memory-reset").hidden = !trigger;
   }
@@ -57,7 +56,7 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
     state.series = [];
     again();
   });
-  keepValue("experiment", () => JSON.stringify({ cost: cost(), runs: state.runs, series: state.series }));
+  keepValue("experiment", () => JSON.stringify({ runs: state.runs, series: state.series }));
   keepWorded(element, again);
   watch("value", again);
   on("shown", show);
@@ -71,7 +70,7 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
 }
 
 function parsed(value) {
-  return { cost: null, runs: [], series: [], ...(value ? JSON.parse(value) : {}) };
+  return { runs: [], series: [], ...(value ? JSON.parse(value) : {}) };
 }
 
 // Both buttons, this card's and the one beside the controls, make the drafters forget, and the series ends with it.

@@ -49,11 +49,6 @@ function sum(list) {
   return list.reduce((total, value) => total + value, 0);
 }
 
-// What a step was measured to cost where a race ran: the record says it, else `cost` where that was here; null where nobody knows.
-export function knownCost(race, lane, cost) {
-  return lane.header.cost ?? (race.source === "run" ? cost : null);
-}
-
 // Seconds of a pass by its nodes, as `aded.budget.StepCost` was measured, over `context` tokens.
 export function machineCost({ sizes, contexts, seconds, padded }, context) {
   const share = contexts.length > 1 ? Math.max(0, (context - contexts[0]) / (contexts[1] - contexts[0])) : 0;

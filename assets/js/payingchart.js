@@ -3,20 +3,20 @@
 import { PLOT_CONFIG, laneColour, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "./dom.js";
 import { offer } from "./offers.js";
-import { DEEPEST, fittedCost, knownCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
+import { DEEPEST, fittedCost, limits, machineCost, measured, passes, payingTable } from "./paying.js";
 import { last } from "./record.js";
 import { recorded } from "./recorded.js";
 import { say, sentences } from "./words.js";
 
 const MACHINE_NODES = 64; // nodes up to which a measured cost is drawn
 
-// `cost` is this machine's; it stands for a race that ran here, and no other.
-export function renderPaying(part, Plotly, race, lane, cost, dark) {
+// The costs are the record's, as they were measured where the race ran; where it has none, its own passes say them.
+export function renderPaying(part, Plotly, race, lane, dark) {
   const found = measured(lane);
   part("paying-pictures").hidden = part("paying-every").hidden = !found;
   if (!found) return setText(part("paying-sentence"), say("paying.nothing", { name: lane.label }));
   const points = passes(race);
-  const known = knownCost(race, lane, cost);
+  const known = lane.header.cost ?? null;
   const seconds = known ? machineCost(known, last(lane.steps).position) : fittedCost(points);
   const table = payingTable(found, seconds);
   setText(part("paying-sentence"), payingSentence(lane, found, table));

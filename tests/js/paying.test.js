@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { depthOf, expectedTokens, fittedCost, knownCost, limits, machineCost, measured, passes, payingTable } from "../../assets/js/paying.js";
+import { depthOf, expectedTokens, fittedCost, limits, machineCost, measured, passes, payingTable } from "../../assets/js/paying.js";
 
 const near = (value, wanted, error = 1e-9) => assert.ok(Math.abs(value - wanted) <= error, `${value} is not ${wanted}`);
 const chain = (depth, accepted, ended = false) => ({
@@ -37,13 +37,7 @@ test("a level that the walk never stood before counts neither as accepted nor as
   assert.equal(measured({ steps: [chain(0, 0)] }), null);
 });
 
-test("a race stands on the costs of its record wherever it is opened, and on this machine's only where it ran here", () => {
-  const [own, here] = [{ sizes: [1] }, { sizes: [2] }];
-  const lane = (cost) => ({ header: { cost } });
-  assert.equal(knownCost({ source: "file" }, lane(own), here), own);
-  assert.equal(knownCost({ source: "run" }, lane(own), here), own);
-  assert.equal(knownCost({ source: "run" }, lane(null), here), here);
-  assert.equal(knownCost({ source: "file" }, lane(undefined), here), null);
+test("a size beyond the largest that was measured costs what that one does", () => {
   near(machineCost({ sizes: [4], contexts: [8], seconds: [[0.5]], padded: false }, 8)(9), 0.5);
 });
 

@@ -59,10 +59,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Opened:
-    """All prompts have been read: each lane's record without steps, and what a step costs on this card (JSON)."""
+    """All prompts have been read: each lane's record without steps."""
 
     lanes: list[Trace]
-    cost: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -102,11 +101,7 @@ News = Opened | Made | Closed | Refusal | None
 
 @dataclass
 class ParkedModel:
-    """A model that is not on any card: what the server itself needs of it, and its weights for workers.
-
-    Attributes:
-        cost: what a step costs on the card, once a worker has told.
-    """
+    """A model that is not on any card: what the server itself needs of it, and its weights for workers."""
 
     spec: str
     label: str
@@ -114,7 +109,6 @@ class ParkedModel:
     fingerprint: str
     vocab_size: int
     weights: Any
-    cost: dict[str, Any] | None = None
 
 
 PARKED: dict[str, ParkedModel] = {}
@@ -185,8 +179,8 @@ def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Itera
                 continue
             if not opened:
                 opened = True
-                cost = ENGINE.cost(model)  # before the records are made, which hold it
-                yield Opened([_without_steps(decoder.trace) for decoder in decoders], cost)
+                ENGINE.measure(model)
+                yield Opened([_without_steps(decoder.trace) for decoder in decoders])
             lane, step = turn
             yield Made(lane, step, decoders[lane].finish_reason)
             if cut := time.monotonic() > until:

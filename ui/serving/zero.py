@@ -114,9 +114,8 @@ class ZeroEngine(Engine):
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> RemoteDecoder:
         return RemoteDecoder(model, entrant, settings, drafter)
 
-    def cost(self, model: Any) -> dict[str, Any] | None:
-        """What a step costs on the card; None before a worker has told."""
-        return model.cost
+    def measure(self, model: Any) -> None:
+        """A worker does, which has the card."""
 
     def learns(self, decoder: RemoteDecoder) -> bool:
         """A race that was stopped sends nothing back: its drafters know what they knew before."""
@@ -146,7 +145,6 @@ class ZeroEngine(Engine):
         if isinstance(news, Refusal):
             raise AdedError(news.text)
         if isinstance(news, Opened):
-            decoders[0].model.cost = news.cost
             for decoder, trace in zip(decoders, news.lanes):
                 decoder.open(trace)
         if isinstance(news, Closed):
