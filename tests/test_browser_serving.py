@@ -51,4 +51,18 @@ def test_stop_ends_the_race_and_the_next_one_runs(browser: sync_api.Browser):
         sync_api.expect(notice(page)).to_contain_text("Stopped.", timeout=20_000)
         page.locator("#ax-run").click()
         sync_api.expect(notice(page)).to_contain_text("Done in", timeout=20_000)
-        sync_api.expect(status).to_contain_text("0 in line", timeout=20_000)
+        sync_api.expect(status).to_contain_text("0 in line", timeout=2_000)
+
+
+def test_the_lanes_of_a_run_keep_their_places_as_it_ends(browser: sync_api.Browser):
+    engine = GatedEngine()
+    engine.gate.set()
+    engine.pause = 1.0
+    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
+        page.locator("#ax-run").click()
+        sync_api.expect(page.locator("[data-part='view-root'][data-running='true']")).to_be_visible(timeout=20_000)
+        during = [lane.bounding_box() for lane in page.locator(".ax-lane").all()]
+        engine.pause = 0.0
+        sync_api.expect(notice(page)).to_contain_text("Done in", timeout=20_000)
+        sync_api.expect(page.locator("[data-part='view-root']")).to_have_attribute("data-running", "false")
+        assert [lane.bounding_box() for lane in page.locator(".ax-lane").all()] == during

@@ -84,6 +84,7 @@ def test_race_ends_with_each_lanes_figures_and_whether_they_agree(client: Client
     assert [lane["method"] for lane in last["lanes"]] == ["plain", "aded"]
     assert last["identical"] is True
     assert last["lanes"][1]["tokens_per_step"] > 1
+    assert [lane["tokens"] for lane in last["lanes"]] == [len(lane["token_ids"]) for lane in last["lanes"]]
 
 
 def test_trace_gives_the_record_that_the_page_and_the_terminal_read(client: Client):

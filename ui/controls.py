@@ -64,6 +64,7 @@ class Controls:
     Attributes:
         start, ablate: the buttons that begin a race, of the chosen methods and of the values of ``axis``.
         stop: the one that ends it.
+        ablation: what ``axis`` and ``ablate`` are folded into.
         forget: the one that makes kept drafters forget.
         fields: what each number may be.
     """
@@ -75,6 +76,7 @@ class Controls:
     notice: gr.HTML
     axis: gr.Dropdown
     ablate: gr.Button
+    ablation: gr.Accordion
     forget: gr.Button
     fields: Mapping[str, Field]
 
@@ -128,9 +130,9 @@ def create_controls(wording: Wording, fields: Mapping[str, Field] = FIELDS) -> C
     with wording.label(gr.Accordion, "control.aded", open=False):
         widgets |= create_aded(wording)
         forget = create_button(wording, "control.forget", elem_id="ax-forget", size="sm")
-    with wording.label(gr.Accordion, "control.ablation", open=False):
+    with wording.label(gr.Accordion, "control.ablation", open=False) as ablation:
         axis, ablate = create_ablation(wording)
-    return Controls(widgets, examples, start, stop, notice, axis, ablate, forget, fields)
+    return Controls(widgets, examples, start, stop, notice, axis, ablate, ablation, forget, fields)
 
 
 def create_prompt(wording: Wording) -> tuple[gr.Textbox, gr.Dropdown]:

@@ -32,7 +32,7 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 NOTHING = Notice("", [])
 LARGEST_TRACE = 16 << 20
 """Bytes of a race that a visitor opens; Gradio refuses to take more."""
-STATUS_SECONDS = 10
+STATUS_SECONDS = 5
 CLEAN_UP = (600, 3600)
 """Every so many seconds, files that visitors sent so many seconds ago are removed."""
 
@@ -52,7 +52,7 @@ def build(service: Service) -> Page:
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
                 experiment = create_experiment()
-        connect_run(controls, service, view, experiment, choice, upload)
+        connect_run(controls, service, view, experiment, choice, upload, status)
         connect_recorded(recorded, choice, upload, view, controls.notice)
         connect_link(controls, recorded, header, choice, view)
         connect_language(header, wording)
@@ -122,7 +122,13 @@ def title_of(file: Path) -> str:
 
 
 def connect_run(
-    controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown, upload: gr.UploadButton
+    controls: Controls,
+    service: Service,
+    view: gr.HTML,
+    experiment: gr.HTML,
+    choice: gr.Dropdown,
+    upload: gr.UploadButton,
+    status: gr.HTML,
 ) -> None:
     """Both kinds of race, of methods and of one setting's values, and what ends or forgets them."""
     buttons = [controls.start, controls.ablate, controls.stop]
@@ -166,7 +172,8 @@ def connect_run(
 
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
         begun = button.click(announce, None, outputs, queue=False, trigger_mode="once", **QUIET)
-        begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
+        ended = begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
+        ended.then(lambda: encode(service.status()), None, status, queue=False, **QUIET)
     controls.stop.click(halt, None, [controls.notice, controls.stop], queue=False, **QUIET)
     gr.on([controls.forget.click, experiment.clear], forget, None, controls.notice, queue=False, **QUIET)
 
@@ -232,23 +239,29 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
         values, refused = controls.opened(asked, foreign(event))
         shown: list[Any] = [gr.skip(), gr.skip()]
         told = NOTHING if sent(event, "again") else Notice("info", [asking(asked)])
+        unfold = gr.update(open=True) if told != NOTHING and of_ablation(asked) else gr.skip()
         if isinstance(title, str) and title in recorded:
             shown, told = [title, recorded[title]], NOTHING
         elif isinstance(title, str):
             refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
         note = json.dumps({"settings": controls.link(values[: len(widgets)]), "refused": refused})
-        return [*values, *shown, encode(told), note]
+        return [*values, *shown, encode(told), unfold, note]
 
-    outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, header]
+    outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, controls.ablation, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
     header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
 
 
 def asking(link: object) -> Saying:
     """What to press for the race of a link that was opened."""
-    if isinstance(link, dict) and "run" in link and link.get(AXIS) in ABLATIONS:
+    if of_ablation(link):
         return "notice.link.ablation", {"ablate": word("control.ablate"), "ablation": word("control.ablation")}
     return "notice.link", {}
+
+
+def of_ablation(link: object) -> bool:
+    """Whether a link is to a race of one setting's values."""
+    return isinstance(link, dict) and "run" in link and link.get(AXIS) in ABLATIONS
 
 
 def foreign(event: gr.EventData) -> list[str]:

@@ -54,7 +54,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     hover(node);
   };
   const panels = createPanels(part, state, player, { pick, hover, peek, schedule });
-  const drawn = { race: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
+  const drawn = { race: null, grew: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
@@ -80,7 +80,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     panels.times.render(state);
     panels.strip.render(state);
     panels.bar.render();
-    Object.assign(part("view-root").dataset, { running: String(state.race.running), covered: String(covered(state)) });
+    if (state.race.running) drawn.grew = state.race.id;
+    const { id, running } = state.race;
+    Object.assign(part("view-root").dataset, { running: String(running), grew: String(drawn.grew === id), covered: String(covered(state)) });
     const words = verdict(state.race);
     setText(part("sentence"), words.sentence);
     setText(part("detail"), words.detail);

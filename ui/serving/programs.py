@@ -142,14 +142,18 @@ def ended_text(lanes: Lanes) -> Answer:
 
 def told_race(lanes: Lanes) -> Answer:
     """Of all lanes: how far they are."""
-    rows = [{"method": lane.header.method, "text": lane.text, "tokens": len(lane.token_ids)} for lane in lanes]
-    return {"lanes": rows, "identical": None}
+    return {"lanes": [_row(lane) for lane in lanes], "identical": None}
 
 
 def ended_race(lanes: Lanes) -> Answer:
-    """Of all lanes: their figures, and whether they wrote the same; None where no step was made."""
+    """Of all lanes: their figures too, and whether they wrote the same; None where no step was made."""
     texts = {tuple(lane.token_ids) for lane in lanes}
-    return {"lanes": [lane.summary() for lane in lanes], "identical": len(texts) == 1 if lanes else None}
+    rows = [{**_row(lane), **lane.summary()} for lane in lanes]
+    return {"lanes": rows, "identical": len(texts) == 1 if lanes else None}
+
+
+def _row(lane: Trace) -> Answer:
+    return {"method": lane.header.method, "text": lane.text, "tokens": len(lane.token_ids)}
 
 
 def told_trace(lanes: Lanes) -> Answer:

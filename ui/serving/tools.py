@@ -50,11 +50,10 @@ def answer_tools(page: gr.Blocks, service: Service, endpoints: Mapping[str, Endp
         request = gr.Request(tools.mcp_server.request_context.request, session_hash=session)
         LocalContext.request.set(request)  # whose card a run may have, on ZeroGPU
         try:
-            last, most = None, 0
+            last = None
             async with aclosing(_answers(function.fn, request, arguments)) as answers:
                 async for last in answers:
-                    most = max(most, _tokens(last))  # at its end a race tells its figures in another way
-                    await _tell_progress(tools.mcp_server.request_context, last, most)
+                    await _tell_progress(tools.mcp_server.request_context, last)
             return _result(json.dumps(last, ensure_ascii=False))
         except gr.Error as error:
             return _result(str(error.message), failed=True)
@@ -74,17 +73,16 @@ async def _answers(function: Any, request: gr.Request, arguments: Mapping[str, A
 
 def _tokens(answer: Mapping[str, Any]) -> int:
     """Tokens that were written so far, of all lanes."""
-    counts = [lane.get("tokens", 0) for lane in answer.get("lanes", [answer])]
-    return sum(count for count in counts if isinstance(count, int))
+    return sum(part["tokens"] for part in answer.get("lanes", [answer]))
 
 
-async def _tell_progress(context: Any, answer: Mapping[str, Any], tokens: int) -> None:
+async def _tell_progress(context: Any, answer: Mapping[str, Any]) -> None:
     """Send how far a run is to a client that asked for it."""
     token = context.meta.progressToken if context.meta is not None else None
     if token is None or "state" not in answer:
         return
     await context.session.send_progress_notification(
-        token, progress=tokens, message=answer["state"], related_request_id=str(context.request_id)
+        token, progress=_tokens(answer), message=answer["state"], related_request_id=str(context.request_id)
     )
 
 
