@@ -1,5 +1,5 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
-# make test  set everything up and run every test that needs no GPU
+# make test  set everything up and run every test that needs no GPU, in two processes of one thread each
 # make check formatting, lint (of the scripts and sheets too, where npx is there), types, and what is known of faults in what is installed
 # make space the folder of a Space, in build/space, assembled and checked
 # make audit the last of these, as a test
@@ -18,7 +18,7 @@ run: $(VENV)/run.stamp
 
 test: $(VENV)/dev.stamp check browser
 	$(BIN)/python -m aded fetch
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 def finished(page: sync_api.Page, prompt: str, button: str = "#ax-run") -> None:
     """Run a prompt to its end."""
     page.locator("#ax-prompt textarea").fill(prompt)
-    page.locator("#ax-max-new-tokens input[type=text]").fill("24")
+    page.locator("#ax-max-new-tokens input[type=text]").fill("12")
     page.locator(button).click()
     sync_api.expect(page.locator(button)).to_be_disabled()
     sync_api.expect(page.locator(button)).to_be_enabled(timeout=150_000)

@@ -39,7 +39,7 @@ def wide_race() -> trace.Race:
 def touching(page: sync_api.Page) -> list[list[str]]:
     """Pairs of labels of the tree that share more than a rim."""
     return page.locator(".ax-plot .textpoint text").evaluate_all(
-        """all => { const boxes = all.filter(e => e.textContent !== '✓').map(e => [e.textContent, e.getBoundingClientRect()]);
+        """all => { const boxes = all.filter(e => !'✓×'.includes(e.textContent)).map(e => [e.textContent, e.getBoundingClientRect()]);
         const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
             && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
         return boxes.flatMap(([x, a], i) => boxes.slice(0, i).filter(([, b]) => over(a, b)).map(([y]) => [x, y])); }"""
@@ -99,6 +99,21 @@ def test_wide_tokens_do_not_run_into_each_other(page: sync_api.Page, tmp_path: P
         page.keyboard.press("ArrowLeft")
         page.wait_for_timeout(200)
         assert touching(page) == []
+
+
+def test_scores_colour_the_nodes_and_those_of_a_search_touch_no_label(page: sync_api.Page):
+    part(page, "where").filter(has_text="step").wait_for()
+    fills = page.locator(".ax-plot .points path")
+    for _ in range(4):
+        sync_api.expect(part(page, "shade-key")).to_contain_text("colour: PUCT")
+        assert len(set(fills.evaluate_all("all => all.map(e => e.style.fill)"))) > 4
+        for moment in range(2, int(part(page, "search").get_attribute("max") or 0), 13):
+            part(page, "search").fill(str(moment))
+            page.wait_for_timeout(150)
+            assert touching(page) == [], moment
+        sync_api.expect(part(page, "visits-key")).to_contain_text("on the line: PUCT")
+        page.keyboard.press("Escape")
+        part(page, "previous").click()
 
 
 def test_a_small_draft_has_a_small_card_and_says_what_it_was_drafted_from(page: sync_api.Page, tmp_path: Path):

@@ -249,6 +249,7 @@ def test_a_long_decode_costs_no_more_at_its_end() -> None:
     soak(5000)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_hundred_thousand_steps_cost_no_more_at_their_end() -> None:
     soak(100_000)

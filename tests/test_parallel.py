@@ -11,7 +11,9 @@ from conftest import ROOT
 from fakes import VOCAB, tiny_model
 
 from aded import parallel
+from aded.decode import Decoder, GenerationSettings
 from aded.errors import AdedError
+from aded.model import TargetModel
 
 
 @pytest.fixture
@@ -41,10 +43,11 @@ SAMPLED = ["--temperature", "0.9", "--seed", "3"]
 
 @pytest.mark.slow
 def test_tensor_parallel_on_two_cpu_processes_equals_one(folder):
-    for sampling in ([], SAMPLED):
-        alone = generate(folder, PYTHON, "--device", "cpu", "--method", "plain", *sampling)
-        shared = generate(folder, TORCHRUN, "--device", "cpu", "--tp", *sampling)
-        assert shared["token_ids"] == alone["token_ids"]
+    model = TargetModel.load(str(folder), device="cpu", dtype="float32")
+    for options, sampling in (([], {}), (SAMPLED, {"temperature": 0.9, "seed": 3})):
+        alone = Decoder(model, "plain", GenerationSettings(max_new_tokens=40, **sampling)).run("w5 w17 w40 w8 w5 w17")
+        shared = generate(folder, TORCHRUN, "--device", "cpu", "--tp", *options)
+        assert shared["token_ids"] == alone.token_ids
 
 
 def test_tensor_parallel_without_torchrun_names_the_remedy(monkeypatch):

@@ -19,7 +19,7 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
     *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record", "slots", "csv"),
-    *("verdict", "search", "history", "searching", "charts", "agreement", "treegrid", "tree", "pairs", "places", "player"),
+    *("verdict", "search", "history", "searching", "charts", "agreement", "treegrid", "shades", "tree", "pairs", "places", "player"),
     *("pairroutes", "pairgraph", "heat", "apart", "matrix", "node", "tables", "picker", "refused", "lanes", "times", "strip"),
     *("mask", "guess", "step", "keys", "bar", "save", "link", "number", "sheet", "keysheet", "glossary", "stops", "tour"),
     *("learn", "linknote", "upload", "reopen", "hints", "header", "notice", "figures", "promptline", "main", "paying"),

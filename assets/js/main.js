@@ -20,7 +20,8 @@ import { recorded } from "./recorded.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searching.js";
-import { renderStep, sentence, visitsKey } from "./step.js";
+import { renderShadeKey, renderStep, sentence, visitsKey } from "./step.js";
+import { shadesOf } from "./shades.js";
 import { createSlots } from "./slots.js";
 import { createStrip } from "./strip.js";
 import { createNodeTable } from "./tables.js";
@@ -160,7 +161,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     drawn.table = `${drawn.step}/${state.moment}`;
     panels.table.select(node);
     panels.tree.show(node);
-    if (Plotly) panels.tree.draw(Plotly, seen, layout, node);
+    const shades = shadesOf(seen, step, lane.header.method_settings);
+    renderShadeKey(part, shades);
+    if (Plotly) panels.tree.draw(Plotly, seen, layout, node, shades);
   }
 
   // The card is as high as any node of the step makes it, so that nothing moves when another one is chosen.

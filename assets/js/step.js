@@ -1,6 +1,6 @@
 // A step in sentences, and its cards' headings.
 
-import { milliseconds, setText, visible } from "./dom.js";
+import { milliseconds, setText, small, visible } from "./dom.js";
 import { covered } from "./player.js";
 import { PARTS, column } from "./record.js";
 import { recorded } from "./recorded.js";
@@ -37,6 +37,14 @@ export function sentence(step) {
 export function visitsKey(step, moment) {
   if (moment !== null) return say("tree.visits.puct");
   return column(step.tree, "visits").some((visits) => visits !== null) ? say("tree.visits") : "";
+}
+
+// What the nodes' colour stands for, and its highest value here.
+export function renderShadeKey(part, shades) {
+  part("shade-key").hidden = !shades;
+  if (!shades) return;
+  setText(part("shade-name"), say("tree.shade", { measure: shades.measure === "score" ? "PUCT" : say(`fact.${shades.measure}`) }));
+  setText(part("shade-top"), small(shades.top));
 }
 
 function secondsText(seconds) {

@@ -6,6 +6,7 @@ import { plotDrawing, rimmed, standIn } from "./drawing.js";
 import { offer } from "./offers.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
+import { shade, signOn } from "./shades.js";
 import { geometry, lettersFor, numbersOf } from "./treegrid.js";
 import { say, sentences } from "./words.js";
 
@@ -56,9 +57,9 @@ export function createTree(root, legend, { onHover, onPick }) {
   let shown = null; // {Plotly, grid, selected} of the picture on screen
   let waiting = 0;
 
-  function draw(Plotly, step, layout, selected) {
+  function draw(Plotly, step, layout, selected, shades) {
     nodes = treeNodes(step, layout);
-    shown = { Plotly, grid: geometry(plot.clientWidth, layout, step), selected };
+    shown = { Plotly, grid: geometry(plot.clientWidth, layout, step), selected, shades };
     paint();
     root.setAttribute("aria-label", summary(step, nodes));
     if (!wired) wire();
@@ -68,12 +69,12 @@ export function createTree(root, legend, { onHover, onPick }) {
 
   function paint() {
     waiting = 0;
-    const { Plotly, grid, selected } = shown;
-    Plotly.react(plot, traces(nodes, grid, selected, nodes.length > MANY ? windowOf(root) : null), plotLayout(grid), PLOT_CONFIG);
+    const { Plotly, grid } = shown;
+    Plotly.react(plot, traces(nodes, shown, nodes.length > MANY ? windowOf(root) : null), plotLayout(grid), PLOT_CONFIG);
   }
 
   // Saved with all its marks, not with those alone that can be seen.
-  standIn(plot, async () => rimmed(await plotDrawing({ data: traces(nodes, shown.grid, shown.selected, null), layout: plotLayout(shown.grid) }), LABELS));
+  standIn(plot, async () => rimmed(await plotDrawing({ data: traces(nodes, shown, null), layout: plotLayout(shown.grid) }), LABELS));
   offer("tree", { group: "step", title: "tree.label", place: () => root, picture: () => [legend, plotted(plot)] });
 
   function wire() {
@@ -140,15 +141,15 @@ function plotLayout({ width, height }) {
 function styles() {
   const c = (name) => cssToken(`--ax-${name}`);
   return {
-    root: { colour: c("ink"), symbol: "circle", dash: "solid", text: c("ink") },
-    accepted: { colour: c("accept"), symbol: "circle", dash: "solid", text: c("ink") },
-    rejected: { colour: c("reject"), symbol: "circle-x-open", dash: "5px,3px", text: c("muted"), pale: 0.6 },
-    unreached: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
-    searched: { colour: c("aded"), symbol: "circle", dash: "solid", text: c("ink"), pale: 0.55 },
-    opened: { colour: c("faint"), symbol: "circle-open", dash: "2px,3px", text: c("muted"), pale: 0.8 },
-    unjudged: { colour: c("muted"), symbol: "circle-open", dash: "solid", text: c("ink"), pale: 0.7 },
-    trail: { colour: c("aded"), symbol: "circle", dash: "solid", text: c("ink") },
-    own: { colour: c("own"), symbol: "square", dash: "solid", text: c("own") },
+    root: { colour: c("ink"), fill: c("ink"), rim: 1.5, dash: "solid", text: c("ink") },
+    accepted: { colour: c("accept"), fill: c("accept-tint"), rim: 3, sign: "✓", dash: "solid", text: c("ink") },
+    rejected: { colour: c("reject"), fill: c("card"), rim: 1.5, sign: "×", dash: "5px,3px", text: c("muted"), pale: 0.6 },
+    unreached: { colour: c("faint"), fill: c("card"), rim: 1.5, dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    searched: { colour: c("aded"), fill: c("aded-tint"), rim: 2.5, dash: "solid", text: c("ink"), pale: 0.55 },
+    opened: { colour: c("faint"), fill: c("card"), rim: 1.5, dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    unjudged: { colour: c("muted"), fill: c("card"), rim: 1.5, dash: "solid", text: c("ink"), pale: 0.7 },
+    trail: { colour: c("aded"), dash: "solid", text: c("ink") },
+    own: { colour: c("own"), fill: c("own"), rim: 1.5, dash: "solid", text: c("own") },
   };
 }
 
@@ -157,7 +158,7 @@ function windowOf(root) {
   return [root.scrollTop - AROUND, root.scrollTop + root.clientHeight + AROUND];
 }
 
-function traces(nodes, grid, selected, seen) {
+function traces(nodes, { grid, selected, shades }, seen) {
   const style = styles();
   const { place } = grid;
   const byId = new Map(nodes.map((n) => [n.id, n]));
@@ -169,8 +170,11 @@ function traces(nodes, grid, selected, seen) {
     WIDTHS[kind].map((width, bucket) => edgeTrace(crossing, byId, place, kind, style[kind], width, bucket, most)),
   );
   const letters = lettersFor(grid.wide);
-  const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], most, letters));
-  return [...edges, ...marks, ringTrace(byId.get(selected), place, most), tickTrace(near, place, most)].filter((trace) => trace.x.length);
+  const fill = (node) => fillOf(node, style[node.verdict], shades);
+  const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], most, fill));
+  const labels = Object.keys(style).map((kind) => labelTrace(near, place, kind, style[kind], most, letters));
+  const over = [ringTrace(byId.get(selected), place, most), signTrace(near, place, style, fill), scoreTrace(near, place, most)];
+  return [...edges, ...marks, ...labels, ...over].filter((trace) => trace.x.length);
 }
 
 function bucketOf(node, most) {
@@ -204,14 +208,42 @@ export function curve([x0, y0], [x1, y1], x, y) {
   y.push(y1, null);
 }
 
+// A node's score as its colour, where it has one; else its verdict's.
+function fillOf({ id, verdict }, style, shades) {
+  const share = verdict === "root" || verdict === "own" ? null : shades?.of(id);
+  return share === null || share === undefined ? style.fill : shade(share);
+}
+
+const LEAST = { accepted: 16, rejected: 13 }; // pixels in which a sign finds room
+
 function diameter(node, most) {
   if (node.id === 0) return 15;
   if (node.verdict === "own") return 14;
-  const size = 8 + 10 * Math.sqrt((node.visits || 0) / most);
-  return node.verdict === "accepted" ? Math.max(16, size) : size;
+  return Math.max(LEAST[node.verdict] || 0, 9 + 9 * Math.sqrt((node.visits || 0) / most));
 }
 
-function nodeTrace(nodes, place, kind, style, most, letters) {
+function nodeTrace(nodes, place, kind, style, most, fill) {
+  const mine = nodes.filter((n) => n.verdict === kind);
+  return {
+    type: "scatter",
+    mode: "markers",
+    x: mine.map((n) => place(n)[0]),
+    y: mine.map((n) => place(n)[1]),
+    customdata: mine.map((n) => n.id),
+    hoverinfo: "none",
+    cliponaxis: false,
+    marker: {
+      symbol: kind === "own" ? "square" : "circle",
+      size: mine.map((n) => diameter(n, most)),
+      color: mine.map(fill),
+      line: { color: style.colour, width: style.rim },
+      opacity: 1,
+    },
+  };
+}
+
+// Labels of a row stand on one line, however large their nodes are.
+function labelTrace(nodes, place, kind, style, most, letters) {
   const mine = nodes.filter((n) => n.verdict === kind);
   const muted = cssToken("--ax-muted");
   const label = (n) => {
@@ -222,36 +254,44 @@ function nodeTrace(nodes, place, kind, style, most, letters) {
   };
   return {
     type: "scatter",
-    mode: "markers+text",
-    x: mine.map((n) => place(n)[0]),
-    y: mine.map((n) => place(n)[1]),
-    customdata: mine.map((n) => n.id),
-    hoverinfo: "none",
+    mode: "text",
+    x: mine.map((n) => place(n)[0] + diameter(n, most) / 3 + 2),
+    y: mine.map((n) => place(n)[1] - 11),
+    hoverinfo: "skip",
     text: mine.map(label),
-    textposition: "top right",
+    textposition: "middle right",
     textfont: { family: cssToken("--ax-mono"), size: 12, color: style.text },
     cliponaxis: false,
-    marker: {
-      symbol: style.symbol,
-      size: mine.map((n) => diameter(n, most)),
-      color: style.symbol.endsWith("open") ? cssToken("--ax-card") : style.colour,
-      line: { color: style.colour, width: 1.5 },
-      opacity: 1,
-      ...(style.symbol.endsWith("open") ? { color: style.colour } : {}),
-    },
   };
 }
 
-function tickTrace(nodes, place, most) {
-  const mine = nodes.filter((n) => n.verdict === "accepted" && diameter(n, most) >= 16);
+// What a verdict is told by beside its colour, in whichever of ink and ground stands out on the node.
+function signTrace(nodes, place, style, fill) {
+  const mine = nodes.filter((n) => style[n.verdict].sign);
+  const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
   return {
     type: "scatter",
     mode: "text",
     x: mine.map((n) => place(n)[0]),
     y: mine.map((n) => place(n)[1]),
-    text: mine.map(() => "<b>✓</b>"),
-    textfont: { family: cssToken("--ax-sans"), size: 11, color: cssToken("--ax-on-accept") },
+    text: mine.map((n) => `<b>${style[n.verdict].sign}</b>`),
+    textfont: { family: cssToken("--ax-sans"), size: 11, color: mine.map((n) => signOn(fill(n), inks)) },
     textposition: "middle center",
+    hoverinfo: "skip",
+  };
+}
+
+// The scores between which the search decides, below the end of the line that comes from the parent: no label stands there.
+function scoreTrace(nodes, place, most) {
+  const mine = nodes.filter((n) => n.score !== null);
+  return {
+    type: "scatter",
+    mode: "text",
+    x: mine.map((n) => place(n)[0] - diameter(n, most) / 2 - 1),
+    y: mine.map((n) => place(n)[1] + 8),
+    text: mine.map((n) => n.score),
+    textfont: { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") },
+    textposition: "middle left",
     hoverinfo: "skip",
   };
 }

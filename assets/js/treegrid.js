@@ -2,12 +2,12 @@
 
 import { lettersOf, visible } from "./dom.js";
 
-const ROWS = { roomy: 30, tight: 25, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
+const ROWS = { roomy: 30, tight: 27, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
 const COLUMN = { least: 92, most: 168 };
 const MARGIN = { left: 20, right: 104, top: 30, bottom: 22 };
 const LETTER = { token: 7.3, number: 6.1, mark: 18 }; // width of a letter of a label, of one of its numbers, of what stands before it
 const LETTERS = { least: 7, most: 14 }; // of a label's token
-const NUMBERS = 10; // letters of visits and score
+const NUMBERS = 5; // letters of visits
 const BESIDE = 30; // pixels of a column that no label takes
 
 // Height that every tree of a lane fits in, so that the page does not jump from step to step.
@@ -46,7 +46,7 @@ export function lettersFor(wide) {
   return Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor((wide - BESIDE) / LETTER.token)));
 }
 
-// What stands in small letters behind a node's token: visits, score, nodes that are folded below it.
-export function numbersOf({ visits, score, folded }) {
-  return [visits === null ? null : Math.round(visits), score, folded ? `+${folded}` : null].filter((value) => value !== null).join(" · ");
+// What stands in small letters behind a node's token: visits, nodes that are folded below it.
+export function numbersOf({ visits, folded }) {
+  return [visits === null ? null : Math.round(visits), folded ? `+${folded}` : null].filter((value) => value !== null).join(" · ");
 }
