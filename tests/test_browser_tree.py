@@ -39,7 +39,8 @@ def wide_race() -> trace.Race:
 def touching(page: sync_api.Page) -> list[list[str]]:
     """Pairs of labels of the tree that share more than a rim."""
     return page.locator(".ax-plot .textpoint text").evaluate_all(
-        """all => { const boxes = all.filter(e => !'✓×'.includes(e.textContent)).map(e => [e.textContent, e.getBoundingClientRect()]);
+        """all => { const labels = all.filter(e => !'✓×'.includes(e.textContent));
+        const boxes = labels.map(e => [e.textContent, e.getBoundingClientRect()]);
         const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
             && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
         return boxes.flatMap(([x, a], i) => boxes.slice(0, i).filter(([, b]) => over(a, b)).map(([y]) => [x, y])); }"""
