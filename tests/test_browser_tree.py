@@ -68,13 +68,14 @@ def test_no_label_of_a_tree_ends_beyond_its_picture(page: sync_api.Page):
     part(page, "where").filter(has_text="step").wait_for()
     page.keyboard.press("Home")
     steps = int(re.findall(r"\d+", part(page, "where").inner_text())[1])
-    for step in range(1, steps + 1):
+    for step in range(1, steps + 1, 2):
         sync_api.expect(part(page, "where")).to_contain_text(f"step {step} of")
         beyond = page.locator(".ax-plot").evaluate(
             """e => { const end = box => box.getBoundingClientRect().right, edge = end(e.querySelector('.main-svg'));
             return [...e.querySelectorAll('.textpoint text')].map(text => end(text) - edge).filter(by => by > 0); }"""
         )
         assert beyond == [], step
+        page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
 
 

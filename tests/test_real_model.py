@@ -11,7 +11,7 @@ from aded.decode import Decoder, GenerationSettings
 from aded.methods import METHODS
 
 QUESTIONS = int(os.environ.get("ADED_QUESTIONS", "2"))
-NEW_TOKENS = int(os.environ.get("ADED_NEW_TOKENS", "32"))
+NEW_TOKENS = int(os.environ.get("ADED_NEW_TOKENS", "24"))
 SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 5}}
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
