@@ -1,10 +1,12 @@
-// The score of a node as a colour: the paler the lower, the deeper the higher, up to the highest one of the step.
+// The score of a node as a colour: the paler the lower, the deeper the higher, up to the highest one of the step. Those of
+// probabilities go by their square roots, so that low ones can be told apart too.
 
 import { cssToken } from "./dom.js";
 import { column } from "./record.js";
-import { PHASES, moments, searchedStep } from "./search.js";
+import { PHASES, searchedStep } from "./search.js";
 
 const MEASURES = ["score", "value", "prior"]; // the first that a draft's nodes have is its score
+const ROUNDS = 300; // of a long search that are looked at for its highest score
 const highest = new WeakMap();
 
 // What colours the nodes of a step as it is drawn: {measure, top, of}; `of` gives a node's share of the top, null where it
@@ -13,8 +15,9 @@ export function shadesOf(drawn, step, settings) {
   const measure = MEASURES.find((name) => column(drawn.tree, name).some((value, node) => node && value !== null));
   if (!measure) return null;
   const values = column(drawn.tree, measure);
-  const top = drawn.exists ? highestOf(step, settings) : most(values);
-  const of = (node) => (node > 0 && values[node] !== null ? (values[node] === Infinity ? 1 : Math.min(1, Math.max(0, values[node] / top))) : null);
+  const top = highestOf(step, measure, settings);
+  const share = (value) => Math.min(1, Math.max(0, value / top)) ** (measure === "score" ? 1 : 0.5);
+  const of = (node) => (node > 0 && values[node] !== null ? share(values[node]) : null);
   return top > 0 ? { measure, top, of } : null;
 }
 
@@ -22,11 +25,14 @@ function most(values) {
   return Math.max(0, ...values.filter((value, node) => node && Number.isFinite(value)));
 }
 
-// The highest score of a whole search, so that a colour means the same at each of its moments.
-function highestOf(step, settings) {
+// The highest score of a step and of the whole search that made it, so that a colour means the same at each of its moments,
+// before the verdict and behind it.
+function highestOf(step, measure, settings) {
   if (!highest.has(step)) {
-    const rounds = Array.from({ length: step.simulations.length + 1 }, (_, k) => Math.min(moments(step), PHASES.length * k + 1));
-    highest.set(step, Math.max(...rounds.map((moment) => most(column(searchedStep(step, moment, settings).tree, "score")))));
+    const stride = Math.ceil(step.simulations.length / ROUNDS) || 1;
+    const rounds = measure === "score" ? step.simulations.filter((_, k) => k % stride === 0).map((_, i) => PHASES.length * stride * i + 1) : [];
+    const searched = rounds.map((moment) => most(column(searchedStep(step, moment, settings).tree, "score")));
+    highest.set(step, Math.max(most(column(step.tree, measure)), ...searched));
   }
   return highest.get(step);
 }

@@ -43,7 +43,7 @@ export function visitsKey(step, moment) {
 export function renderShadeKey(part, shades) {
   part("shade-key").hidden = !shades;
   if (!shades) return;
-  setText(part("shade-name"), say("tree.shade", { measure: shades.measure === "score" ? "PUCT" : say(`fact.${shades.measure}`) }));
+  setText(part("shade-name"), shades.measure === "score" ? say("tree.shade", { measure: "PUCT" }) : say("tree.shade.root", { measure: say(`fact.${shades.measure}`) }));
   setText(part("shade-top"), small(shades.top));
 }
 

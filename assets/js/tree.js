@@ -173,8 +173,8 @@ function traces(nodes, { grid, selected, shades }, seen) {
   const fill = (node) => fillOf(node, style[node.verdict], shades);
   const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], most, fill));
   const labels = Object.keys(style).map((kind) => labelTrace(near, place, kind, style[kind], most, letters));
-  const over = [ringTrace(byId.get(selected), place, most), signTrace(near, place, style, fill), scoreTrace(near, place, most)];
-  return [...edges, ...marks, ...labels, ...over].filter((trace) => trace.x.length);
+  const ring = ringTrace(byId.get(selected), place, most);
+  return [...edges, ...marks, ring, ...labels, signTrace(near, place, style, fill), scoreTrace(near, place, most)].filter((trace) => trace.x.length);
 }
 
 function bucketOf(node, most) {
@@ -255,7 +255,7 @@ function labelTrace(nodes, place, kind, style, most, letters) {
   return {
     type: "scatter",
     mode: "text",
-    x: mine.map((n) => place(n)[0] + diameter(n, most) / 3 + 2),
+    x: mine.map((n) => place(n)[0] + 0.45 * diameter(n, most) + 3),
     y: mine.map((n) => place(n)[1] - 11),
     hoverinfo: "skip",
     text: mine.map(label),

@@ -2,25 +2,21 @@
 
 import { lettersOf, visible } from "./dom.js";
 
-const ROWS = { roomy: 30, tight: 27, many: 14 }; // height of a row in pixels, and from how many rows on they stand closer
+const ROW = 30; // height of a row in pixels: a score below a line, and the label of the next row
 const COLUMN = { least: 92, most: 168 };
 const MARGIN = { left: 20, right: 104, top: 30, bottom: 22 };
 const LETTER = { token: 7.3, number: 6.1, mark: 18 }; // width of a letter of a label, of one of its numbers, of what stands before it
 const LETTERS = { least: 7, most: 14 }; // of a label's token
 const NUMBERS = 5; // letters of visits
-const BESIDE = 30; // pixels of a column that no label takes
+const BESIDE = 34; // pixels of a column that no label takes
 
 // Height that every tree of a lane fits in, so that the page does not jump from step to step.
 export function tallest(lane) {
   return heightOf(Math.max(1, ...lane.layouts.map((layout) => layout.rows)));
 }
 
-function rowHeight(rows) {
-  return rows > ROWS.many ? ROWS.tight : ROWS.roomy;
-}
-
 function heightOf(rows) {
-  return Math.max(64, MARGIN.top + MARGIN.bottom + rowHeight(rows) * (rows - 1));
+  return Math.max(64, MARGIN.top + MARGIN.bottom + ROW * (rows - 1));
 }
 
 // Columns as wide as the room allows, and behind the last one as much as its widest label takes.
@@ -28,8 +24,7 @@ export function geometry(room, layout, step) {
   const right = Math.max(MARGIN.right, ...lastLabels(layout, step));
   const wide = Math.max(COLUMN.least, Math.min(COLUMN.most, (room - MARGIN.left - right) / Math.max(1, layout.columns - 1)));
   const width = MARGIN.left + right + wide * (layout.columns - 1);
-  const row = rowHeight(layout.rows);
-  const place = (node) => [MARGIN.left + node.x * wide, MARGIN.top + node.y * row];
+  const place = (node) => [MARGIN.left + node.x * wide, MARGIN.top + node.y * ROW];
   return { wide, place, width: Math.max(width, 260), height: heightOf(layout.rows) };
 }
 
