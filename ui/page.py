@@ -52,11 +52,11 @@ def build(service: Service) -> Page:
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
                 experiment = create_experiment()
-        connect_run(controls, service, view, experiment, choice, upload, status)
+        ends = connect_run(controls, service, view, experiment, choice, upload)
         connect_recorded(recorded, choice, upload, view, controls.notice)
         connect_link(controls, recorded, header, choice, view)
         connect_language(header, wording)
-        connect_status(page, service, status)
+        connect_status(page, service, status, ends)
         page.load(lambda: known(service), None, controls.widgets["methods"], queue=False, **QUIET)
         connect_leaving(page, service)
         add_endpoints(service)
@@ -122,15 +122,9 @@ def title_of(file: Path) -> str:
 
 
 def connect_run(
-    controls: Controls,
-    service: Service,
-    view: gr.HTML,
-    experiment: gr.HTML,
-    choice: gr.Dropdown,
-    upload: gr.UploadButton,
-    status: gr.HTML,
-) -> None:
-    """Both kinds of race, of methods and of one setting's values, and what ends or forgets them."""
+    controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown, upload: gr.UploadButton
+) -> list[Any]:
+    """Both kinds of race, of methods and of one setting's values, and what ends or forgets them; gives the ends of runs."""
     buttons = [controls.start, controls.ablate, controls.stop]
     outputs = [view, controls.notice, *buttons, controls.widgets["methods"], choice, upload]
     inputs = {*controls.widgets.values(), controls.axis}
@@ -170,12 +164,13 @@ def connect_run(
         session_of(request).memories.clear()
         return encode(Notice("info", [("notice.forgotten", {})]))
 
+    ends = []
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
         begun = button.click(announce, None, outputs, queue=False, trigger_mode="once", **QUIET)
-        ended = begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
-        ended.then(lambda: encode(service.status()), None, status, queue=False, **QUIET)
+        ends.append(begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET))
     controls.stop.click(halt, None, [controls.notice, controls.stop], queue=False, **QUIET)
     gr.on([controls.forget.click, experiment.clear], forget, None, controls.notice, queue=False, **QUIET)
+    return ends
 
 
 def connect_leaving(page: gr.Blocks, service: Service) -> None:
@@ -185,12 +180,16 @@ def connect_leaving(page: gr.Blocks, service: Service) -> None:
     page.unload(leave)
 
 
-def connect_status(page: gr.Blocks, service: Service, status: gr.HTML) -> None:
+def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: list[Any]) -> None:
+    """The server's line: as the page opens, now and then, and as each of ``ends`` comes."""
+
     def tell() -> str:
         return encode(service.status())
 
     page.load(tell, None, status, queue=False, **QUIET)
     gr.Timer(STATUS_SECONDS).tick(tell, None, status, queue=False, **QUIET)
+    for end in ends:
+        end.then(tell, None, status, queue=False, **QUIET)
 
 
 def connect_recorded(

@@ -30,29 +30,33 @@ function most(values) {
 function highestOf(step, measure, settings) {
   if (!highest.has(step)) {
     const stride = Math.ceil(step.simulations.length / ROUNDS) || 1;
-    const rounds = measure === "score" ? step.simulations.filter((_, k) => k % stride === 0).map((_, i) => PHASES.length * stride * i + 1) : [];
-    const searched = rounds.map((moment) => most(column(searchedStep(step, moment, settings).tree, "score")));
+    const length = measure === "score" ? Math.ceil(step.simulations.length / stride) : 0;
+    const moments = Array.from({ length }, (_, i) => PHASES.length * stride * i + 1);
+    const searched = moments.map((moment) => most(column(searchedStep(step, moment, settings).tree, "score")));
     highest.set(step, Math.max(most(column(step.tree, measure)), ...searched));
   }
   return highest.get(step);
 }
 
-// The colour of a share, between the two ends that the tokens name.
-export function shade(share) {
+// Gives the colour of a share, between the two ends that the tokens name.
+export function shader() {
   const [low, high] = ["low", "high"].map((end) => cssToken(`--ax-score-${end}`));
-  return mixed(low, high, share);
+  return (share) => mixed(low, high, share);
+}
+
+function channels(colour) {
+  return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 }
 
 export function mixed(low, high, share) {
-  const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  const [from, to] = [parts(low), parts(high)];
+  const [from, to] = [channels(low), channels(high)];
   return `#${from.map((value, i) => Math.round(value + share * (to[i] - value)).toString(16).padStart(2, "0")).join("")}`;
 }
 
 // What a sign on a shade is drawn in: the one of two colours that stands out more.
 export function signOn(ground, [one, other]) {
   const light = (colour) => {
-    const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    const [r, g, b] = channels(colour).map((value) => value / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
   };
   const contrast = (colour) => Math.max(light(colour) / light(ground), light(ground) / light(colour));

@@ -6,7 +6,7 @@ import { plotDrawing, rimmed, standIn } from "./drawing.js";
 import { offer } from "./offers.js";
 import { column } from "./record.js";
 import { scoreText } from "./search.js";
-import { shade, signOn } from "./shades.js";
+import { shader, signOn } from "./shades.js";
 import { geometry, lettersFor, numbersOf } from "./treegrid.js";
 import { say, sentences } from "./words.js";
 
@@ -21,6 +21,7 @@ const WIDTHS = {
   accepted: [3.4, 3.4, 3.4],
   own: [3.4, 3.4, 3.4],
 };
+const LEAST = { accepted: 16, rejected: 13 }; // pixels of a mark in which a sign finds room
 const MANY = 150; // nodes from which on marks and labels are drawn only where they can be seen,
 const AROUND = 300; // and so many pixels around
 export const OWN = -1;
@@ -170,7 +171,7 @@ function traces(nodes, { grid, selected, shades }, seen) {
     WIDTHS[kind].map((width, bucket) => edgeTrace(crossing, byId, place, kind, style[kind], width, bucket, most)),
   );
   const letters = lettersFor(grid.wide);
-  const fill = (node) => fillOf(node, style[node.verdict], shades);
+  const fill = filler(style, shades);
   const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], most, fill));
   const labels = Object.keys(style).map((kind) => labelTrace(near, place, kind, style[kind], most, letters));
   const ring = ringTrace(byId.get(selected), place, most);
@@ -208,13 +209,14 @@ export function curve([x0, y0], [x1, y1], x, y) {
   y.push(y1, null);
 }
 
-// A node's score as its colour, where it has one; else its verdict's.
-function fillOf({ id, verdict }, style, shades) {
-  const share = verdict === "root" || verdict === "own" ? null : shades?.of(id);
-  return share === null || share === undefined ? style.fill : shade(share);
+// Gives a node's colour: that of its score, where it has one, else its verdict's.
+function filler(style, shades) {
+  const shade = shader();
+  return ({ id, verdict }) => {
+    const share = shades?.of(id) ?? null;
+    return share === null ? style[verdict].fill : shade(share);
+  };
 }
-
-const LEAST = { accepted: 16, rejected: 13 }; // pixels in which a sign finds room
 
 function diameter(node, most) {
   if (node.id === 0) return 15;
@@ -252,15 +254,25 @@ function labelTrace(nodes, place, kind, style, most, letters) {
     const suffix = numbers ? ` <span style="font-size:10px;color:${muted}">${numbers}</span>` : "";
     return n.onTrail || kind === "accepted" || kind === "own" ? `<b>${text}</b>${suffix}` : text + suffix;
   };
+  const at = (n) => beside(place(n), 0.45 * diameter(n, most) + 3, -11);
+  return textTrace(mine, at, label, "right", { family: cssToken("--ax-mono"), size: 12, color: style.text });
+}
+
+function beside([x, y], right, down) {
+  return [x + right, y + down];
+}
+
+// A text a node, no part of what is pointed at.
+function textTrace(nodes, at, text, position, font) {
   return {
     type: "scatter",
     mode: "text",
-    x: mine.map((n) => place(n)[0] + 0.45 * diameter(n, most) + 3),
-    y: mine.map((n) => place(n)[1] - 11),
+    x: nodes.map((n) => at(n)[0]),
+    y: nodes.map((n) => at(n)[1]),
+    text: nodes.map(text),
+    textposition: `middle ${position}`,
+    textfont: font,
     hoverinfo: "skip",
-    text: mine.map(label),
-    textposition: "middle right",
-    textfont: { family: cssToken("--ax-mono"), size: 12, color: style.text },
     cliponaxis: false,
   };
 }
@@ -269,31 +281,15 @@ function labelTrace(nodes, place, kind, style, most, letters) {
 function signTrace(nodes, place, style, fill) {
   const mine = nodes.filter((n) => style[n.verdict].sign);
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
-  return {
-    type: "scatter",
-    mode: "text",
-    x: mine.map((n) => place(n)[0]),
-    y: mine.map((n) => place(n)[1]),
-    text: mine.map((n) => `<b>${style[n.verdict].sign}</b>`),
-    textfont: { family: cssToken("--ax-sans"), size: 11, color: mine.map((n) => signOn(fill(n), inks)) },
-    textposition: "middle center",
-    hoverinfo: "skip",
-  };
+  const font = { family: cssToken("--ax-sans"), size: 11, color: mine.map((n) => signOn(fill(n), inks)) };
+  return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
 }
 
 // The scores between which the search decides, below the end of the line that comes from the parent: no label stands there.
 function scoreTrace(nodes, place, most) {
   const mine = nodes.filter((n) => n.score !== null);
-  return {
-    type: "scatter",
-    mode: "text",
-    x: mine.map((n) => place(n)[0] - diameter(n, most) / 2 - 1),
-    y: mine.map((n) => place(n)[1] + 8),
-    text: mine.map((n) => n.score),
-    textfont: { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") },
-    textposition: "middle left",
-    hoverinfo: "skip",
-  };
+  const at = (n) => beside(place(n), -diameter(n, most) / 2 - 1, 8);
+  return textTrace(mine, at, (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") });
 }
 
 function ringTrace(node, place, most) {
