@@ -1,6 +1,7 @@
 """The bundled model: every method writes what plain decoding writes, in float32, greedy and sampled.
 
-``ADED_QUESTIONS`` and ``ADED_NEW_TOKENS`` widen the test (20 and 128 for the full one).
+``ADED_QUESTIONS`` and ``ADED_NEW_TOKENS`` widen the test (20 and 128 for the full one). One prompt more asks for its own words
+again, for a method that drafts from the text alone finds nothing in the first sentences of an answer.
 """
 
 import os
@@ -10,8 +11,9 @@ import pytest
 from aded.decode import Decoder, GenerationSettings
 from aded.methods import METHODS
 
-QUESTIONS = int(os.environ.get("ADED_QUESTIONS", "2"))
+QUESTIONS = int(os.environ.get("ADED_QUESTIONS", "1"))
 NEW_TOKENS = int(os.environ.get("ADED_NEW_TOKENS", "24"))
+AGAIN = 'Copy this sentence twice, word for word: "The old ferry leaves the harbour at nine and returns from the island at noon."'
 SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 5}}
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -19,18 +21,22 @@ pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_every_lossless_method_writes_what_plain_writes(real_model, questions, kind):
-    """Draft models are coupled when sampling: judged by rejection, they keep the distribution and not the draws."""
+    """Draft models are coupled when sampling: judged by rejection, they keep the distribution and not the draws.
+
+    Drafts of models have a size of their own here: the one that pays on a slow processor is often none.
+    """
     settings = GenerationSettings(max_new_tokens=NEW_TOKENS, budget=12, **SETTINGS[kind])
     coupled = {"verification": "coupled"} if kind == "sampled" else {}
     options = {name: coupled if "verification" in method.options else {} for name, method in METHODS.items() if method.lossless}
+    options |= {"speculative": {**coupled, "draft_length": 3}, "specinfer": {**coupled, "branching": "3,2,1"}}
     steps = dict.fromkeys(options, 0)
-    for question in questions[:QUESTIONS]:
+    for question in [*questions[:QUESTIONS], AGAIN]:
         records = {method: Decoder(real_model, method, settings, options[method], record=False).run(question) for method in steps}
         for method, record in records.items():
             assert record.token_ids == records["plain"].token_ids, (method, question)
             assert record.text == records["plain"].text
             steps[method] += len(record.steps)
-    assert all(steps[method] < steps["plain"] for method in steps if method != "plain"), "drafts were accepted"
+    assert all(steps[method] < steps["plain"] for method in steps if method != "plain"), f"drafts were accepted: {steps}"
 
 
 def test_paper_preset_and_every_search_are_lossless_too(real_model, questions):
