@@ -185,6 +185,40 @@ def test_six_lanes_keep_their_height_while_time_runs(page: sync_api.Page, tmp_pa
     assert page.evaluate(height) == whole
 
 
+def test_a_part_of_the_time_is_drawn_out_over_the_chart_or_chosen_by_buttons(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    end = max(sum(step.seconds.total for step in lane.steps) for lane in race.lanes)
+    chart, less, more = part(page, "chart"), part(page, "zoom-in"), part(page, "zoom-out")
+
+    def expect_span(low: float, high: float) -> None:
+        near = """wanted => document.querySelector('.ax-chart').layout.xaxis.range.every(
+            (x, i) => Math.abs(x - wanted[i]) < wanted[1] / 20)"""
+        page.wait_for_function(near, arg=[low, high])
+
+    expect_span(0, 1.02 * end)
+    chart.scroll_into_view_if_needed()
+    area = page.locator(".ax-chart .nsewdrag").bounding_box()
+    assert area is not None
+    left, width, y = area["x"], area["width"] / 1.02, area["y"] + area["height"] / 2
+    page.mouse.move(left + width / 4, y)
+    page.mouse.down()
+    page.mouse.move(left + width / 2, y, steps=4)
+    page.mouse.up()
+    expect_span(end / 4, end / 2)
+    sync_api.expect(more).to_have_attribute("aria-disabled", "false")
+    page.mouse.dblclick(left + width / 2, y)
+    expect_span(0, 1.02 * end)
+    less.press("Enter")
+    expect_span(end / 2, end)
+    less.press("Enter")
+    expect_span(3 * end / 4, end)
+    more.press("Enter")
+    more.press("Enter")
+    expect_span(0, 1.02 * end)
+    sync_api.expect(more).to_have_attribute("aria-disabled", "true")
+
+
 def test_the_steps_shown_are_those_of_the_chosen_lane(page: sync_api.Page, tmp_path: Path):
     race = six_lanes()
     open_race(page, race, tmp_path)

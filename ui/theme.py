@@ -19,7 +19,7 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
     *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record", "slots", "csv"),
-    *("verdict", "search", "history", "searching", "charts", "agreement", "treegrid", "shades", "tree", "pairs", "places"),
+    *("verdict", "search", "history", "searching", "charts", "zoom", "agreement", "treegrid", "shades", "tree", "pairs", "places"),
     *(
         "player",
         "pairroutes",

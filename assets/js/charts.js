@@ -3,10 +3,10 @@
 import { curveTable } from "./csv.js";
 import { cssToken, svg } from "./dom.js";
 import { offer } from "./offers.js";
-import { duration } from "./record.js";
+import { duration, last, stepsDone } from "./record.js";
 import { say } from "./words.js";
 
-export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false };
+export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
 const DASHES = ["solid", "9px,4px", "16px,4px", "12px,4px,2px,4px", "5px,3px", "16px,3px,3px,3px"];
 
 // Loads once per page; every caller waits for the same promise.
@@ -33,8 +33,9 @@ export function plotted(box) {
   return box.data ? box : null;
 }
 
-// Tokens over time, one line a lane on its own clock, with a line where the clock of the replay stands.
-export function drawRaceChart(Plotly, part, state, dark) {
+// Tokens over time, one line a lane on its own clock, with a line where the clock of the replay stands; of a part of the
+// time, where there is a `span`. With a mouse a part is drawn out over the chart; a finger scrolls the page.
+export function drawRaceChart(Plotly, part, state, dark, span) {
   const box = part("chart");
   const { lanes } = state.race;
   const most = Math.max(1, ...lanes.map((lane) => lane.counts[lane.counts.length - 1] || 0));
@@ -47,9 +48,19 @@ export function drawRaceChart(Plotly, part, state, dark) {
     hoverinfo: "none",
     line: { width: 2.5, color: laneColour(lane, dark), dash: laneDash(lanes, i) },
   }));
-  const axes = { x: { range: [0, end * 1.02], nticks: 5, title: say("axis.seconds") }, y: { range: [0, most * 1.12], nticks: 5, title: say("axis.tokens") } };
-  Plotly.react(box, data, lineLayout(box, axes, state.time), PLOT_CONFIG);
+  const [low, high] = span ? tokensIn(lanes, span) : [0, most];
+  const x = { range: span || [0, end * 1.02], fixedrange: false, nticks: 5, title: say("axis.seconds") };
+  const y = { range: [low, high + 0.12 * (high - low)], nticks: 5, title: say("axis.tokens") };
+  const dragmode = window.matchMedia("(pointer: fine)").matches ? "zoom" : false;
+  Plotly.react(box, data, { ...lineLayout(box, { x, y }, state.time), dragmode }, PLOT_CONFIG);
   offer("race", { group: "race", title: "chart.title", place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });
+}
+
+// The fewest and the most tokens that a lane has in a part of the time.
+function tokensIn(lanes, [from, to]) {
+  const counts = lanes.map((lane) => [0, ...lane.counts]);
+  const low = Math.min(...lanes.map((lane, i) => counts[i][stepsDone(lane, from)]));
+  return [low, Math.max(low + 1, ...lanes.map((lane, i) => last(counts[i].slice(0, stepsDone(lane, to) + 2), 0)))];
 }
 
 // The layout of a line chart that fills its box: two axes, each with a title that says its unit, and an upright line at `now`.

@@ -15,7 +15,7 @@ import { keepMarkup } from "./panels.js";
 import { createPlaces, isPlace, placeOf } from "./places.js";
 import { covered, createPlayer, createState } from "./player.js";
 import { createPromptLine } from "./promptline.js";
-import { emptyRace, laneName, plainLast, readLines, stoppedLines } from "./record.js";
+import { duration, emptyRace, laneName, plainLast, readLines, stoppedLines } from "./record.js";
 import { recorded } from "./recorded.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
@@ -29,6 +29,7 @@ import { createTimes } from "./times.js";
 import { createTree } from "./tree.js";
 import { verdict } from "./verdict.js";
 import { keepWorded, language, say, sayOr } from "./words.js";
+import { createZoom } from "./zoom.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
 const SLOW = 330; // and between those of what the matrix learned
@@ -54,7 +55,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     state.peek = node !== null;
     hover(node);
   };
-  const panels = createPanels(part, state, player, { pick, hover, peek, schedule });
+  const panels = createPanels(part, state, player, { pick, hover, peek, schedule, redraw });
   const drawn = { race: null, grew: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
@@ -181,10 +182,12 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
 
   function drawChart() {
     const { race } = state;
-    const key = [race.id, race.lanes.map((lane) => lane.steps.length), state.time, isDark(), part("chart").clientWidth, language()].join("/");
-    if (!Plotly || drawn.chart === key) return;
+    const span = panels.zoom.spanOf(race.id, state.time, duration(race));
+    const key = [race.id, race.lanes.map((lane) => lane.steps.length), state.time, span, isDark(), part("chart").clientWidth, language()].join("/");
+    if (!Plotly || drawn.chart === key || panels.zoom.held()) return;
     drawn.chart = key;
-    drawRaceChart(Plotly, part, state, isDark());
+    drawRaceChart(Plotly, part, state, isDark(), span);
+    panels.zoom.listen();
   }
 
   function speak(step) {
@@ -266,7 +269,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   );
 }
 
-function createPanels(part, state, player, { pick, hover, peek, schedule }) {
+function createPanels(part, state, player, { pick, hover, peek, schedule, redraw }) {
   const both = { onHover: hover, onPick: pick };
   const lanes = { onStep: player.setLane, onLane: player.setLane, onAbout: (lane) => emit("article", state.race.lanes[lane].header.method) };
   const onMoment = (moment) => {
@@ -286,6 +289,7 @@ function createPanels(part, state, player, { pick, hover, peek, schedule }) {
     prompt: createPromptLine(part),
     lanes: createLanes(part("lanes"), part("refused"), lanes),
     times: createTimes(part("times")),
+    zoom: createZoom(part, redraw),
     bar: createBar(part, state, player),
     strip: createStrip(part("strip"), { onSeek: seek }),
     tree: createTree(part("tree"), part("tree-legend"), { onHover: peek, onPick: pick }),

@@ -11,12 +11,16 @@ export function mountNotice(element, props, watch, hears = false) {
   const text = element.querySelector("[data-part='text']");
   const meter = element.querySelector("[data-part='meter']");
   let own = null;
+  let busy = false;
   const show = () => {
     const notice = own || (props.value ? JSON.parse(props.value) : { kind: "", sayings: [], fraction: null });
     const words = sentences(...notice.sayings.map(wording));
+    if (notice.kind === "busy" && !busy) box.style.minHeight = "";
+    busy = notice.kind === "busy";
     box.dataset.kind = notice.kind;
     text.replaceChildren(...withCode(words));
     box.hidden = !words;
+    box.style.minHeight = `${box.offsetHeight}px`; // what stands below moves no more until the next run
     meter.hidden = notice.kind !== "busy";
     toggleClass(meter, "ax-unknown", notice.fraction === null);
     meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;

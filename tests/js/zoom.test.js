@@ -1,0 +1,30 @@
+// Parts of a chart's time.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { drawnOut, farther, nearer } from "../../assets/js/zoom.js";
+
+test("a part is half as long around the moment, lies within the whole, and ends at a shortest one", () => {
+  assert.deepEqual(nearer(null, 4, 8), [2, 6]);
+  assert.deepEqual(nearer(null, 0, 8), [0, 4]);
+  assert.deepEqual(nearer(null, 8, 8), [4, 8]);
+  assert.deepEqual(nearer([0, 4], 7, 8), [1, 3]);
+  let span = null;
+  for (let k = 0; k < 20; k++) span = nearer(span, 3, 8);
+  assert.ok(Math.abs(span[1] - span[0] - 8 / 64) < 1e-9 && span[0] <= 3 && span[1] >= 3);
+});
+
+test("twice as long again and again is the whole", () => {
+  assert.deepEqual(farther([2, 4], 3, 8), [1, 5]);
+  assert.equal(farther([2, 6], 3, 8), null);
+  assert.equal(farther(null, 3, 8), null);
+});
+
+test("what is drawn out by hand lies within the whole, either way round", () => {
+  assert.deepEqual(drawnOut(5, 3, 8), [3, 5]);
+  assert.deepEqual(drawnOut(-1, 2, 8), [0, 2]);
+  assert.equal(drawnOut(-1, 9, 8), null);
+  const [from, to] = drawnOut(7.999, 8.2, 8);
+  assert.ok(to <= 8 && to - from >= 8 / 64 - 1e-9);
+});

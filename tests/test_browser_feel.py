@@ -1,0 +1,117 @@
+"""How the page feels: how soon a race is on screen, and that it streams without a jump.
+
+``ADED_FEEL_OUT=bench/results/feel python -m pytest tests/test_browser_feel.py`` keeps the figures of a quiet machine, where
+they are as asked; beside other work only half of that is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import notice, part, sync_api, watched_page
+from serving_fakes import GatedEngine, fake_service, serving
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+OUT = os.environ.get("ADED_FEEL_OUT")
+PAINT_SECONDS, UPDATES_A_SECOND = 2.0, 10.0
+SLACK = 1.0 if OUT else 2.0
+LOADS = 3
+STEP_SECONDS = 0.03
+
+PAINTED = """(() => {
+    const asked = ['.ax-lane .ax-tok', '.ax-tree .main-svg', '.ax-chart .js-line'];
+    const answered = () => performance.getEntriesByType('navigation')[0].responseStart;
+    const look = () => asked.every(one => document.querySelector(one))
+        ? window.painted = (performance.now() - answered()) / 1000
+        : requestAnimationFrame(look);
+    look();
+})()"""
+
+STREAMED = """() => {
+    const parts = '.ax-plot, .ax-chart, .ax-lane, .ax-text, .ax-card, .ax-strip, [data-part]';
+    const seen = window.seen = { frames: [], shifts: [], marked: [...document.querySelectorAll(parts)] };
+    let grown = false;
+    const grows = new MutationObserver(() => { grown = true; });
+    grows.observe(document.querySelector('.ax-lanes'), { childList: true, subtree: true, characterData: true });
+    const frame = () => {
+        if (grown) seen.frames.push(performance.now());
+        grown = false;
+        requestAnimationFrame(frame);
+    };
+    frame();
+    const element = node => node && (node.nodeType === Node.TEXT_NODE ? node.parentElement : node);
+    const place = box => [box.x, box.y, box.width, box.height].map(Math.round).join(' ');
+    // Bars of a picture are of another size with every step, and words that are replaced stay where they were.
+    const jumped = ({ node, previousRect, currentRect }) =>
+        !element(node)?.closest('.ax-strip, .ax-split') && place(previousRect) !== place(currentRect);
+    const told = ({ node, previousRect, currentRect }) =>
+        `${element(node)?.outerHTML.slice(0, 80)}: ${place(previousRect)} to ${place(currentRect)}`;
+    new PerformanceObserver(list => {
+        for (const { hadRecentInput, sources } of list.getEntries())
+            if (!hadRecentInput) seen.shifts.push(...sources.filter(jumped).map(told));
+    }).observe({ type: 'layout-shift' });
+}"""
+
+SEEN = "({ frames: seen.frames, shifts: seen.shifts, gone: seen.marked.filter(e => !e.isConnected).map(e => e.className) })"
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[dict[str, Any]]:
+    found: dict[str, Any] = {
+        "command": "python -m pytest tests/test_browser_feel.py",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}; the browser on the same machine",
+        "load": [round(value, 2) for value in os.getloadavg()],
+        "asked": {"paint_seconds": PAINT_SECONDS, "updates_a_second": UPDATES_A_SECOND},
+    }
+    yield found
+    if OUT:
+        Path(OUT).mkdir(parents=True, exist_ok=True)
+        (Path(OUT) / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def test_a_recorded_race_is_painted_soon_after_the_servers_answer(
+    browser: sync_api.Browser, address: str, figures: dict[str, Any]
+):
+    took = []
+    for _ in range(LOADS):
+        with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+            page = context.new_page()
+            page.add_init_script(PAINTED)
+            page.goto(address)
+            took.append(round(page.wait_for_function("() => window.painted", timeout=60_000).json_value(), 2))
+    figures["paint_seconds"] = took
+    assert min(took) < SLACK * PAINT_SECONDS
+
+
+def test_a_run_streams_ten_times_a_second_and_nothing_jumps_or_is_made_anew_or_loses_its_zoom(
+    browser: sync_api.Browser, figures: dict[str, Any]
+):
+    engine = GatedEngine()
+    engine.pause = STEP_SECONDS
+    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
+        page.locator("#ax-run").click()
+        page.locator("[data-part='view-root'][data-running='true']").wait_for()
+        engine.gate.set()
+        page.wait_for_function("() => document.querySelectorAll('.ax-lane .ax-tok').length > 6")
+        part(page, "zoom-in").click()
+        page.wait_for_timeout(600)
+        shown = page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range")
+        sync_api.expect(part(page, "zoom-out")).to_have_attribute("aria-disabled", "false")
+        page.evaluate(STREAMED)
+        sync_api.expect(notice(page)).to_contain_text("Done in", timeout=30_000)
+        seen = page.evaluate(SEEN)
+        frames = seen["frames"]
+        rate = (len(frames) - 1) / (frames[-1] - frames[0]) * 1000
+        figures["updates_a_second"] = round(rate, 1)
+        figures["layout_shift"] = seen["shifts"]
+        assert rate > UPDATES_A_SECOND / SLACK
+        assert seen["gone"] == [] and seen["shifts"] == []
+        assert page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range") == shown
