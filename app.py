@@ -146,13 +146,17 @@ def frames_of(options: argparse.Namespace) -> list[str]:
 
 
 def _check_model(spec: str) -> None:
-    """A path must exist; a hub id is looked up when the model is loaded."""
+    """A path must exist and be that of a model; a hub id is looked up when the model is loaded."""
+    from aded import weights
+
     path = Path(spec).expanduser()
     if not spec.strip():
         raise AdedError("the model is empty; give 'default', a hub id, a folder, or a .gguf file")
     looks_local = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
     if looks_local and not path.exists():
         raise AdedError(f"there is no model at '{spec}'; give 'default', a hub id, a folder, or a .gguf file")
+    if spec not in weights.DEFAULTS:
+        weights.check_path(path, spec)
 
 
 def _check_card(device: str) -> None:

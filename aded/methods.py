@@ -195,6 +195,16 @@ def _no_datastore(model: TargetModel) -> str | None:
     return f"rest has no datastore for this model's tokenizer; make one with `{COMMAND}`, or name one with --datastore"
 
 
+def _no_whole_matrix(model: TargetModel) -> None:
+    """Nothing is missing where there is no base matrix; a damaged one is said (``Method.unavailable``)."""
+    matrix_for(model)
+
+
+def _no_whole_datastore(model: TargetModel) -> None:
+    """Nothing is missing where there is no datastore; a damaged one is said (``Method.unavailable``)."""
+    datastore_for(model)
+
+
 def _lookahead(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.lookahead import LookaheadDrafter
 
@@ -270,6 +280,8 @@ METHODS: dict[str, Method] = {
             "A tri-gram matrix stands in for the model, a tree search drafts, every verdict teaches (arXiv 2407.12021).",
             _aded,
             ADED_OPTIONS,
+            missing=_no_whole_matrix,
+            sources=("matrix", "corpus"),
             ground=_aded_ground,
         ),
         Method(
@@ -313,6 +325,8 @@ METHODS: dict[str, Method] = {
             "Drafts what the target held most probable after each token where it last stood (arXiv 2408.08696).",
             _token_recycling,
             ("matrix", "warm", "keep"),
+            missing=_no_whole_matrix,
+            sources=("matrix", "warm"),
         ),
         Method(
             "suffix",
@@ -323,6 +337,8 @@ METHODS: dict[str, Method] = {
             "Copies what most often followed the longest ends of the text, in it and in earlier texts (arXiv 2411.04975).",
             _suffix,
             ("datastore", "warm", "keep", "longest", "draft_length", "factor", "least"),
+            missing=_no_whole_datastore,
+            sources=("datastore", "warm"),
         ),
         Method(
             "medusa",
@@ -381,7 +397,7 @@ METHODS: dict[str, Method] = {
             "One tree from two opinions: Medusa's heads on what comes next, ADED's matrix on what follows from that.",
             _trained("aded_medusa"),
             ("heads", "matrix", "depth", "successors", "feedback", "keep"),
-            missing=_trained("no_heads"),
+            missing=_trained("no_heads_or_whole_matrix"),
             sources=("heads",),
         ),
     )

@@ -82,6 +82,14 @@ def no_heads(model: TargetModel) -> str | None:
     return parts.missing("medusa", model)
 
 
+def no_heads_or_whole_matrix(model: TargetModel) -> str | None:
+    """As ``no_heads``; ``AdedError`` where the base matrix is damaged."""
+    from aded.methods import matrix_for
+
+    matrix_for(model)
+    return no_heads(model)
+
+
 def no_draft(model: TargetModel) -> str | None:
     """Why methods with a draft model cannot run on a target, or None."""
     return parts.missing("draft", model)

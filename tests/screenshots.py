@@ -43,6 +43,7 @@ RECORDED = {
     "pairs": "[data-part='pairs-card']",
     "heat": "[data-part='heat-card']",
     "paying": "[data-part='paying-card']",
+    "caching": "[data-part='caching-card']",
 }
 LIVE = {
     "controls": "#ax-controls",

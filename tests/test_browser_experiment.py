@@ -62,6 +62,23 @@ def test_where_drafting_pays_is_told_of_the_lane_on_screen(page: sync_api.Page, 
     sync_api.expect(part(page, "paying-pictures")).to_be_hidden()
 
 
+def test_what_the_cache_saves_is_counted_from_the_passes_of_the_lane_on_screen(page: sync_api.Page, tmp_path: Path):
+    race = make_race()
+    open_race(page, race, tmp_path)
+    sentence, rows = part(page, "caching-sentence"), part(page, "caching-rows").locator("tr")
+    for lane in reversed(race.lanes):
+        page.locator(f".ax-lane[data-method='{lane.header.method}'] .ax-look").click()
+        before = [step.position for step in lane.steps]
+        nodes = sum(len(step.tree.tokens) for step in lane.steps)
+        told = f"{len(lane.steps)} passes have read {before[0] + nodes:,} tokens"
+        sync_api.expect(sentence).to_contain_text(f"{lane.header.label}: {told}")
+        sync_api.expect(sentence).to_contain_text(f"anew: {sum(before) + nodes:,} tokens")
+        assert rows.first.evaluate("e => e.firstChild.textContent") == str(before[-1])
+    assert page.locator("[data-part='caching-card'] .main-svg").count() >= 2
+    part(page, "language").select_option("zh")
+    sync_api.expect(sentence).to_contain_text("若没有缓存")
+
+
 @pytest.mark.parametrize(
     ("cost", "source"),
     [

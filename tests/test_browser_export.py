@@ -25,9 +25,11 @@ TOKENS = HOSTILE * 4
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = {
     *("lanes", "race", "times", "strip", "tree", "history", "mask", "slots", "matrix", "heat", "apart", "pairs", "sizes"),
-    *("agreement", "cost", "tokens", "speed"),
+    *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs"),
 }
-TABLES = (PICTURES - {"strip", "tree", "tokens", "speed"}) | {"steps", "walk", "nodes", "rows", "paying"}
+TABLES = (PICTURES - {"strip", "tree", "tokens", "speed", "cache-tokens", "cache-pairs"}) | {
+    *("steps", "walk", "nodes", "rows", "paying", "cache"),
+}
 
 
 @pytest.fixture

@@ -113,17 +113,44 @@ def test_the_verdict_is_covered_until_the_learner_has_guessed(page: sync_api.Pag
     sync_api.expect(page.locator(".ax-lane[data-method='aded'] .ax-step").nth(index)).to_be_hidden()
     chips = page.locator(".ax-nodes .ax-chip").all_inner_texts()
     assert set(chips) == {"root", "not judged yet"}
+    ends = "steps => document.querySelector('.ax-chart').data[1].x.length === steps + 1"
+    page.wait_for_function(ends, arg=index)
     choices = page.locator(".ax-choice")
     assert choices.count() >= 2
     page.locator(f".ax-choice[data-node='{steps[index].path[1]}']").click()
     sync_api.expect(part(page, "guess-answer")).to_contain_text("Right: the model wrote")
     sync_api.expect(part(page, "guess-score")).to_have_text("1 of 1 guess right")
+    page.wait_for_function(ends, arg=index + 1)
     sync_api.expect(page.locator(".ax-walk")).to_be_visible()
     assert "accepted ✓" in page.locator(".ax-nodes .ax-chip").all_inner_texts()
     part(page, "guess-next").click()
     sync_api.expect(page.locator(".ax-walk")).to_be_hidden()
     part(page, "guess-toggle").click()
+    page.wait_for_function(ends, arg=len(steps))
     sync_api.expect(page.locator(".ax-walk")).to_be_visible()
+
+
+LOOKS = """all => all.map(e => [e.getBoundingClientRect().height, getComputedStyle(e).border, e.title,
+    [...e.children].map(b => getComputedStyle(b).display)].join())"""
+
+
+def test_the_time_strip_tells_nothing_of_what_is_still_to_be_guessed(page: sync_api.Page):
+    bars, strip = page.locator(".ax-strip i"), page.locator(".ax-strip")
+    known = bars.evaluate_all(LOOKS)
+    bars.nth(5).click()
+    part(page, "guess-toggle").click()
+    sync_api.expect(bars.nth(5)).to_have_class("ax-current ax-unguessed")
+    covered = bars.evaluate_all(LOOKS)
+    assert covered[:5] == known[:5]
+    assert len({*covered[6:]}) == 1
+    assert covered[5].split(",")[0] == covered[6].split(",")[0]
+    assert "What did the target accept?" in (strip.get_attribute("aria-valuetext") or "")
+    page.locator(".ax-choice").first.click()
+    sync_api.expect(bars.nth(5)).to_have_class("ax-current")
+    sync_api.expect(bars.nth(6)).to_have_class("ax-ahead ax-unguessed")
+    assert bars.nth(5).evaluate_all(LOOKS)[0].split(",")[0] == known[5].split(",")[0]
+    part(page, "guess-toggle").click()
+    sync_api.expect(page.locator(".ax-unguessed")).to_have_count(0)
 
 
 def test_a_word_of_the_trade_opens_its_meaning_and_escape_closes_it(page: sync_api.Page):

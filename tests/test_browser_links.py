@@ -323,3 +323,74 @@ def test_a_run_that_is_gone_is_said_so(page: sync_api.Page):
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("not kept here any more")
     sync_api.expect(page.locator("#ax-temperature input[type=text]")).to_have_value("0.7")
     assert part(page, "source").inner_text() == "recorded"
+
+
+@pytest.mark.parametrize("link", ["#race=No+such+race", "#race=A+summary", "#lane=plain", "#step=3", "#lane=nobody&seed=5"])
+def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page, address: str, link: str):
+    there = "([link, count]) => location.hash !== link && location.hash.includes('race=') && history.length === count"
+    count = page.evaluate("history.length") + 1
+    for _ in range(2):
+        page.evaluate("link => { location.hash = link; }", link)
+        page.wait_for_function(there, arg=[link, count])
+        page.wait_for_timeout(600)
+        assert page.evaluate("history.length") == count
+        sync_api.expect(part(page, "note-text")).to_contain_text(
+            "No such race" if "such" in link else "nobody" if "nobody" in link else ""
+        )
+        page.go_back()
+        page.wait_for_timeout(600)
+        assert page.url == address
+    sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
+
+
+def test_a_link_from_which_no_setting_is_had_does_not_speak_of_its_settings(browser: sync_api.Browser, address: str):
+    for query, words in (
+        ("#race=No+such+race", "There is no recorded race “No such race” here; another race is on screen."),
+        ("#temperature=99", "A setting that cannot be had is as on a new page."),
+        ("?utm_source=x#tour=99", "There is no setting “tour”."),
+    ):
+        with watched_page(browser, address, query=query) as page:
+            sync_api.expect(part(page, "note-text")).to_contain_text(words, timeout=20_000)
+            page.wait_for_timeout(500)
+            assert notice(page).inner_text() == ""
+    with watched_page(browser, address, query="#run=0badcafe") as page:
+        sync_api.expect(notice(page)).to_contain_text("Press Run to make its race.", timeout=20_000)
+
+
+def test_what_was_said_of_a_race_goes_with_it(page: sync_api.Page):
+    for link, words in (
+        ("#file=gone.json", "“gone.json”"),
+        ("#race=No+such+race&lane=aded", "“No such race”"),
+        ("#lane=nobody", "“nobody”"),
+    ):
+        page.evaluate("link => { location.hash = link; }", link)
+        sync_api.expect(part(page, "note-text")).to_contain_text(words)
+        page.wait_for_timeout(600)
+        page.locator("#ax-recorded input").click()
+        page.locator("li[role='option']:not([aria-selected='true'])").first.click()
+        sync_api.expect(part(page, "note")).to_be_hidden()
+    page.evaluate("location.hash = '#race=A+summary&step=9999'")
+    sync_api.expect(part(page, "race-title")).to_have_text("A summary")
+    sync_api.expect(part(page, "note-text")).to_contain_text("no step “9999”")
+
+
+def test_a_link_to_another_lane_asks_for_no_step_or_node_of_the_first(page: sync_api.Page):
+    page.evaluate("location.hash = '#lane=plain'")
+    sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
+    page.wait_for_timeout(600)
+    sync_api.expect(part(page, "note")).to_be_hidden()
+
+
+@pytest.mark.model
+def test_back_to_a_file_that_is_gone_leaves_no_note_once_another_race_is_shown(page: sync_api.Page):
+    for link in ("#file=gone.json", "#race=A+maths+teacher&lane=aded&step=3"):
+        page.evaluate("link => history.pushState(null, '', link)", link)
+    start(page, "Write a long story about the sea.", 400)
+    page.go_back()
+    sync_api.expect(part(page, "note-text")).to_contain_text("comes up when the run has ended")
+    page.locator("#ax-stop").click()
+    sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”", timeout=30_000)
+    page.locator("#ax-recorded input").click()
+    page.locator("li[role='option']").first.click()
+    sync_api.expect(part(page, "source")).to_have_text("recorded")
+    sync_api.expect(part(page, "note")).to_be_hidden()

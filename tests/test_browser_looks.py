@@ -170,3 +170,10 @@ def test_a_list_from_which_nothing_is_chosen_says_so_in_the_readers_language(pag
             field = page.locator(f"#ax-{name} input")
             sync_api.expect(field).to_have_value("")
             sync_api.expect(field).to_have_attribute("placeholder", words[at])
+
+
+def test_boxes_that_cannot_be_ticked_are_dark_on_a_dark_page(browser: sync_api.Browser, address: str):
+    for theme, scheme in (("dark", "dark"), ("light", "normal")):
+        with watched_page(browser, address, query=f"#theme={theme}") as page:
+            schemes = page.locator(".ax-picker input").evaluate_all("all => all.map(e => getComputedStyle(e).colorScheme)")
+            assert {*schemes} == {scheme}

@@ -45,7 +45,7 @@ def sent(path: Any) -> bytes:
         (NAMED, b'{"data": ["\\ud800", 1]}', 400),
         (BY_KEYWORD, b'{"prompt": "x"}', 200),
         (BY_INDEX, b'{"data": [], "fn_index": 3, "session_hash": "abc"}', 200),
-        ("/gradio_api/run/predict", b'{"data": [], "fn_index": 0}', 200),
+        ("/gradio_api/run/predict", b'{"data": [], "fn_index": 0, "session_hash": "abc"}', 200),
         (BY_KEYWORD, b'{"seed": 1}', 400),
         (BY_KEYWORD, b'{"prompt": "x", "colour": 1}', 400),
         (NAMED, b"{", 400),
@@ -121,3 +121,11 @@ def test_a_call_is_cancelled_by_the_name_of_its_session_and_no_other():
 
 def test_a_strangers_word_is_not_said_again_in_full():
     assert len(argument_fault(ENDPOINT, {"prompt": "x", "a" * 100_000: 1}) or "") < 120
+
+
+def test_calls_without_a_session_are_not_of_one_session_where_they_are_answered_directly():
+    body = b'{"data": ["x", 1]}'
+    first, second = (json.loads(read("/gradio_api/run/generate", body)[0])["session_hash"] for _ in range(2))
+    assert first != second
+    named = b'{"data": ["x", 1], "session_hash": "mine"}'
+    assert read("/gradio_api/run/generate", named)[0] == named

@@ -114,6 +114,12 @@ def test_methods_lists_the_registry_and_the_models_that_are_served(client: Clien
         ({"max_new_tokens": 1.5}, "max new tokens is 1.5; give a whole number"),
         ({"max_new_tokens": True}, "max_new_tokens is not a number"),
         ({"max_new_tokens": 10**4000}, "max_new_tokens is out of range; give a number from 1 to 100000"),
+        ({"max_new_tokens": 0}, "max_new_tokens is out of range; give a number from 1 to 100000"),
+        ({"max_new_tokens": 100_001}, "max_new_tokens is out of range; give a number from 1 to 100000"),
+        ({"temperature": 3}, "temperature is out of range; give a number from 0 to 2"),
+        ({"top_p": 0.0001}, "top_p is out of range; give a number from 0.01 to 1"),
+        ({"top_k": -1}, "top_k is out of range; give a number from 0 to 1000000"),
+        ({"seed": 2**53}, "seed is out of range; give a number from 0 to 9007199254740991"),
         ({"seed": []}, "seed is not a number"),
         ({"budget": "lots"}, "draft budget is 'lots'"),
         ({"budget": {"a": 1}}, "draft budget is"),
@@ -189,10 +195,42 @@ def test_a_call_of_a_named_session_can_be_cancelled(gated: tuple[str, GatedEngin
     functions = httpx.get(f"{address}/config").json()["dependencies"]
     index = next(function["id"] for function in functions if function["api_name"] == "generate")
     body = {"session_hash": "mine", "fn_index": index, "event_id": event}
-    assert httpx.post(f"{address}/gradio_api/cancel", json=body).status_code == 200
-    until(lambda: service.scheduler._begun()[0].control.reason == "left")
+    others = {**body, "session_hash": "other"}
+    assert httpx.post(f"{address}/gradio_api/cancel", json=others).status_code == 404
+    assert service.scheduler._begun()[0].control.reason is None
+    assert httpx.post(f"{address}/gradio_api/cancel", json=body).json() == {"success": True}
     engine.gate.set()
-    until(lambda: service.scheduler.running == 0)
+    kind, _, data = told(address, event)[-1].partition(" data: ")
+    last = json.loads(data)[0]
+    assert (kind, last["state"]) == ("complete", "stopped")
+    assert last["text"]
+    assert last["text"] != WORDS
+    assert service.counters.value("aded_runs_total", {"outcome": "stopped"}) == 1
+
+
+def test_a_call_that_is_cancelled_in_line_ends_as_stopped():
+    engine = GatedEngine()
+    service = fake_service(engine, at_once=1)
+    with serving(service) as address:
+        running, waits = posted(address, "first"), posted(address, "second")
+        assert engine.on.wait(10)
+        until(lambda: service.scheduler.waiting == 1)
+        body = {"session_hash": "second", "fn_index": 0, "event_id": waits}
+        assert httpx.post(f"{address}/gradio_api/cancel", json=body).status_code == 200
+        engine.gate.set()
+        assert '"state": "stopped"' in told(address, waits)[-1]
+        assert '"state": "done"' in told(address, running)[-1]
+
+
+def test_an_endpoint_that_streams_has_no_room_in_a_single_answer(address: str):
+    functions = httpx.get(f"{address}/config").json()["dependencies"]
+    index = next(function["id"] for function in functions if function["api_name"] == "generate")
+    data = ["hello", "plain", 8, 0, 1, 0, 0, "auto", ""]
+    for path, more in (("run/generate", {}), ("run/generate/", {}), ("run/predict", {"fn_index": index})):
+        answer = httpx.post(f"{address}/gradio_api/{path}", json={"data": data, **more})
+        assert answer.status_code == 400
+        assert "/gradio_api/call/v2/" in answer.json()["error"]
+    assert httpx.post(f"{address}/gradio_api/run/methods", json={"data": []}).status_code == 200
 
 
 def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]):
@@ -202,10 +240,10 @@ def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]
     assert engine.on.wait(10)
     until(lambda: len(job.outputs()) > 0)
     job.cancel()
-    until(lambda: service.scheduler._begun()[0].control.reason == "left")
+    until(lambda: service.scheduler._begun()[0].control.reason == "stopped")
     engine.gate.set()
     until(lambda: service.scheduler.running == 0)
-    assert service.counters.value("aded_runs_total", {"outcome": "left"}) == 1
+    assert service.counters.value("aded_runs_total", {"outcome": "stopped"}) == 1
     client.close()
 
 
@@ -304,13 +342,16 @@ def test_a_race_without_a_step_says_nothing_of_its_texts():
     assert programs.ended_race([])["identical"] is None
 
 
-def test_what_is_told_of_temperature_and_top_p_are_their_limits(address: str):
+def test_what_is_told_of_numbers_are_their_limits(address: str):
     tools = httpx.get(f"{address}/gradio_api/mcp/schema").json()
     for tool in tools:
         properties = tool["inputSchema"]["properties"]
-        for name in {"temperature", "top_p"} & set(properties):
+        for name in {"max_new_tokens", "temperature", "top_p", "top_k", "seed"} & set(properties):
             least, most = FIELDS[name].least, FIELDS[name].most
             assert all(str(bound) in re.findall(r"[0-9.]*[0-9]", properties[name]["description"]) for bound in (least, most))
+    document = (ROOT / "docs" / "api.md").read_text("utf-8")
+    for name in ("temperature", "top_p", "top_k", "seed"):
+        assert f"{name} from {FIELDS[name].least} to {FIELDS[name].most}" in document
 
 
 def test_the_documents_examples_run(address: str, monkeypatch: pytest.MonkeyPatch):

@@ -35,12 +35,16 @@ def full_disk(room: int = ROOM) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_upload_that_finds_no_room_is_said_and_the_next_one_is_taken():
+def test_an_upload_that_finds_no_room_is_said_leaves_nothing_and_the_next_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     with serving(fake_service()) as address:
         upload, large = f"{address}/gradio_api/upload", {"files": ("a.json", b" " * (4 * ROOM))}
         with full_disk():
             answer = httpx.post(upload, files=large, timeout=30)
             assert (answer.status_code, answer.json()["reason"]) == (507, "disk")
+            assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
             assert 'aded_refusals_total{reason="disk"} 1.0' in httpx.get(f"{address}/metrics").text
         assert httpx.post(upload, files=large, timeout=30).status_code == 200
 

@@ -133,7 +133,7 @@ async def answers(
                 kind = line.removeprefix("event: ")
             elif line.startswith("data: ") and kind in ("generating", "complete"):
                 told = json.loads(line.removeprefix("data: "))
-                if told:  # a cancelled run ends with nothing
+                if told:  # one that was cancelled before it began ends with nothing
                     yield {**told[0], "event_id": event}
             elif line.startswith("data: ") and kind == "error":
                 raise RuntimeError(line)

@@ -469,3 +469,20 @@ def test_the_wait_is_told_once_runs_have_ended():
         further = scheduler.submit("c", work.job("c", 1))
         assert (waiting.wait, further.wait) == (8.0, 16.0)
         gate.set()
+
+
+def test_where_a_step_does_not_end_with_the_server_all_readers_are_told_what_there_was():
+    work = Work()
+    with scheduling(at_once=2) as scheduler:
+        on, gate = threading.Event(), threading.Event()
+        steps = iter((lambda: None, lambda: (on.set(), gate.wait(10))))
+        bye: Any = {"farewell": lambda latest: f"bye after {latest}"}
+        run = scheduler.submit("a", work.job("a", 2, hold=lambda: next(steps)()), **bye)
+        assert on.wait(10)
+        behind = scheduler.submit("b", work.job("b", 2), **bye)
+        assert not scheduler.close(0.05)
+        assert [(one.over, one.outcome, one.take()) for one in (run, behind)] == [
+            (True, "shutdown", "bye after a 0"),
+            (True, "shutdown", "bye after None"),
+        ]
+        gate.set()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -34,16 +35,28 @@ class Slow(FakeEngine):
             time.sleep(0.2)
             yield made
 
-server.serve(fake_service(Slow()), server.Address("127.0.0.1", int(sys.argv[1])))
+class Stuck(FakeEngine):
+    def race(self, decoders, prompt):
+        time.sleep(30)
+        yield from super().race(decoders, prompt)
+
+server.serve(fake_service(globals()[sys.argv[2]]()), server.Address("127.0.0.1", int(sys.argv[1])))
 print("ended in order")
 """
 
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    with process_of("Slow") as found:
+        yield found
+
+
+@contextmanager
+def process_of(engine: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server of this engine's in a process of its own: its address, and the process."""
     port = free_port()
     quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
-    command = [sys.executable, "-c", SERVE, str(port)]
+    command = [sys.executable, "-c", SERVE, str(port), engine]
     found = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         wait_for(f"http://127.0.0.1:{port}/healthz", found)  # type: ignore[arg-type]
@@ -140,3 +153,25 @@ def test_told_to_end_it_cuts_what_runs_says_so_and_ends_with_status_0_in_ten_sec
     assert time.monotonic() - started < 10
     assert "shutdown" in rest
     assert "ended in order" in process.stdout.read()  # type: ignore[union-attr]
+
+
+def test_a_step_that_does_not_end_holds_the_end_no_longer_and_its_readers_are_told():
+    """Nor do those that the line is full of, a stream of tools that is open, or a body of which half has come."""
+    with process_of("Stuck") as (address, process), ExitStack() as held:
+        call = f"{address}/gradio_api/call/v2/generate"
+        first, second = (httpx.post(call, json={"prompt": "hello"}).json()["event_id"] for _ in range(2))
+        stuck, behind = (held.enter_context(httpx.stream("GET", f"{call}/{event}", timeout=20)) for event in (first, second))
+        accepted = {"accept": "text/event-stream"}
+        held.enter_context(httpx.stream("GET", f"{address}/gradio_api/mcp/", headers=accepted, timeout=20))
+        half = held.enter_context(socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))))
+        half.sendall(b"POST /gradio_api/call/v2/generate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.5)
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        for reader in (stuck, behind):
+            told = list(reader.iter_lines())
+            assert "event: complete" in told
+            assert '"state": "shutdown"' in told[-2] + told[-1], told
+        assert process.wait(10) == 0
+        assert time.monotonic() - started < 10
+        assert "Traceback" not in process.stdout.read()  # type: ignore[union-attr]

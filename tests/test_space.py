@@ -93,3 +93,17 @@ def test_the_page_can_be_built_in_the_running_environment_from_the_folder_alone(
     code = f"{space.BUILD}; import ui; print(ui.__file__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "space", capture_output=True, text=True, check=True)
     assert str(tmp_path / "space") in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "runs"), [("#!/bin/sh\nexit 0", True), ("#!/bin/sh\nexit 127", False), ("#!/no/such/shell", False)]
+)
+def test_an_interpreter_that_does_not_run_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runs: bool
+) -> None:
+    """As the shims of a manager of versions, where this one is not selected."""
+    shim = tmp_path / f"python{space.PYTHON}"
+    shim.write_text(script)
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert space.python_of_spaces() == (str(shim) if runs else None)

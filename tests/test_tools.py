@@ -14,6 +14,7 @@ import pytest
 from serving_fakes import GatedEngine, fake_service, serving
 from ui_fakes import WORDS
 
+from aded import __version__
 from ui.serving import service as serving_service
 from ui.serving.reading import follow
 from ui.serving.service import Service
@@ -65,6 +66,12 @@ def test_a_tool_answers_in_json(address: str):
         answer = json.loads(found["content"][0]["text"])
         assert answer.get("text", WORDS) == WORDS
         assert answer.get("state", "done") == "done"
+
+
+def test_the_server_of_tools_has_the_project_s_version(address: str):
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}).encode()
+    assert result(call(address, body))["serverInfo"]["version"] == __version__
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,8 @@ def test_the_rest_of_a_link_holds(first: dict[str, Any]):
     opened = link.decode({"methods": "foo,aded,rest", "temperature": "9", "seed": "5", "search": "no"}, first, CHOICES)
     assert picker.chosen(opened.values["methods"]) == ("aded", "rest")
     assert (opened.values["seed"], opened.values["temperature"], opened.values["search"]) == ("5", "0", "")
-    assert len(opened.refused) == 3
+    assert [key for key, _ in opened.refused].count("link.kept") == 1
+    assert len(opened.refused) == 4
 
 
 def test_only_methods_race_each_once_and_six_at_most(first: dict[str, Any]):
@@ -136,4 +137,4 @@ def test_the_link_of_an_ablation_names_the_setting_that_it_varies(controls: Any)
     assert asked["ablation"] == "depth"
     assert controls.opened(asked)[0][-1] == "depth"
     _, refused = controls.opened({"ablation": "<b>"})
-    assert [key for key, _ in refused] == ["link.choice"]
+    assert [key for key, _ in refused] == ["link.choice", "link.kept"]

@@ -12,7 +12,7 @@ from ui.controls import ADED, CHOICES, GENERATION, Wording, create_controls
 from ui.form import ABLATIONS
 from ui.page import title_of
 from ui.theme import ASSETS
-from ui.words import FALLBACK, Refused, say, say_or, tables, word
+from ui.words import FALLBACK, Refused, say, say_or, tables, without_folders, word
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -90,3 +90,16 @@ def test_every_widget_speaks_every_language():
     choices = [label for update in wording.updates("zh") for label, _ in update.get("choices", [])]
     assert len(choices) > 20
     assert all(CHINESE.search(label) for label in choices)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("damaged matrix /srv/aded/assets/x.safetensors: no; copy it", "damaged matrix x.safetensors: no; copy it"),
+        ("cannot load '/srv/models/large/' (~/x/y.bin, ../z)", "cannot load 'large/' (y.bin, z)"),
+        ("[Errno 2] No such file: '/tmp/gradio/0a/race.json'", "[Errno 2] No such file: 'race.json'"),
+        ("see https://example.org/a/b, a hub id such as someone/model, and/or 1/2", None),
+    ],
+)
+def test_folders_of_this_machine_are_not_told(text: str, told: str | None):
+    assert without_folders(text) == (told or text)

@@ -17,6 +17,7 @@ from serving_fakes import fake_service, serving
 from ui.page import LARGEST_TRACE
 from ui.serving import uploads
 from ui.serving.gate import Gate
+from ui.serving.server import own_folder
 from ui.serving.uploads import Uploads, file_name
 
 HEADERS = {"content-type": "multipart/form-data; boundary=b"}
@@ -129,7 +130,16 @@ def test_visitors_files_are_apart_from_those_of_other_pages(tmp_path: Path, monk
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     with serving(fake_service()) as address:
         (path,) = send(address, part(), END).json()
-    assert re.fullmatch(rf"{tmp_path}/aded-explorer/\w+/a\.json", path)
+        port = address.rsplit(":", 1)[1]
+    assert re.fullmatch(rf"{tmp_path}/aded-explorer/{port}/\w+/a\.json", path)
+
+
+def test_servers_on_other_ports_have_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for beginning in (tmp_path, tmp_path / "aded-explorer" / "files"):
+        monkeypatch.setenv("GRADIO_TEMP_DIR", str(beginning))
+        assert [own_folder(port) for port in (7860, 7861, 7860)] == [
+            beginning / "aded-explorer" / p for p in ("7860", "7861", "7860")
+        ]
 
 
 def test_the_file_that_came_first_makes_room_for_a_new_one(tmp_path: Path):
@@ -205,6 +215,20 @@ def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path:
         assert (tmp_path / "tmpbroken").exists()
         assert ask(app).status_code == 200
     assert left(tmp_path) == ["a.json"]
+
+
+def test_folders_whose_files_gradio_has_removed_do_not_stay(tmp_path: Path):
+    now = [0.0]
+    taken = Uploads(tmp_path, 100, clock=lambda: now[0])
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "race.json").write_text("{}")
+    for now[0] in (0.0, uploads.EMPTY_SECONDS):
+        assert taken.holds(f"{tmp_path}/0a/race.json")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "full"]
+    now[0] += 1
+    assert taken.holds(f"{tmp_path}/0a/race.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
 def test_what_gradio_leaves_of_each_opening_does_not_grow(tmp_path: Path):

@@ -141,7 +141,8 @@ def create_prompt(wording: Wording) -> tuple[gr.Textbox, gr.Dropdown]:
     prompt = wording.label(gr.Textbox, "control.prompt", value=examples[first], lines=4, max_lines=14, elem_id="ax-prompt")
     pick = create_list(wording, "control.examples", {name: f"example.{name}" for name in examples}, elem_id="ax-examples")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    pick.input(lambda name: examples[name], pick, prompt, **quiet)
+    chosen = f"(name, prompt) => window.AdedExplorer.lists.chose('ax-examples') ? {json.dumps(examples)}[name] ?? prompt : prompt"
+    pick.input(None, [pick, prompt], prompt, js=chosen, **quiet)
     prompt.change(link.example_of, prompt, pick, trigger_mode="always_last", **quiet)
     return prompt, pick
 

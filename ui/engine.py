@@ -13,7 +13,7 @@ from typing import Any
 from aded.methods import METHODS
 from ui.form import Entrant
 from ui.serving.runs import Control
-from ui.words import Saying
+from ui.words import Saying, without_folders
 
 Turn = tuple[int, Any] | None
 """(lane, step), or None."""
@@ -35,9 +35,9 @@ class Engine:
         return GenerationSettings(**arguments)
 
     def unavailable(self, model: Any) -> dict[str, str]:
-        """The methods that cannot run on the model as it stands, and why."""
+        """The methods that cannot run on the model as it stands, and why, as visitors are told."""
         reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
-        return {name: reason for name, reason in reasons.items() if reason}
+        return {name: without_folders(reason) for name, reason in reasons.items() if reason}
 
     def drafter(self, model: Any, entrant: Entrant, seed: int, known: Any = None) -> Any:
         """A new drafter, which begins with what ``known``, one of the same method and ground, has learned."""

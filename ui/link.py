@@ -77,11 +77,14 @@ def decode(
     """
     texts = {k: v for k, v in link.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(link, Mapping) else {}
     opened = Opened(dict(defaults))
+    kept: list[Saying] = []
     for name in ("example", *(known for known in defaults if known in texts)):
         try:
             opened.values |= _read(name, texts.get(name, ""), defaults, choices, fields, opened.refused)
         except Refused as refusal:
             opened.refused += refusal.sayings
+            kept = [("link.kept", {})]
+    opened.refused += kept
     known = {"example", *defaults, *VIEW, *foreign}
     opened.refused += [("link.name", {"value": cut(name)}) for name in texts if name not in known and not name.startswith("__")]
     return opened

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aded.errors import AdedError
@@ -31,11 +32,17 @@ def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
     return TargetModel.load(spec, device=device, dtype=dtype, progress=progress)
 
 
+def name_of(spec: str) -> str:
+    """What visitors call a model: a file or folder by its last name, which says nothing of this machine."""
+    is_path = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
+    return Path(spec).expanduser().resolve().name if is_path else spec
+
+
 class ModelHolder:
     """Loads the model once, in a thread of its own, so that whoever waits for it can stop waiting.
 
     Attributes:
-        spec: the model's name as the operator gave it.
+        spec: the model as the operator named it.
         latest: what the loading does now.
     """
 
@@ -105,7 +112,10 @@ class Models:
     def __init__(
         self, specs: Sequence[str] = ("default",), device: str = "auto", dtype: str = "auto", loader: Loader = load_target
     ) -> None:
-        self._holders = {spec: ModelHolder(spec, device, dtype, loader) for spec in specs}
+        self._holders: dict[str, ModelHolder] = {}
+        for spec in specs:
+            name = spec if name_of(spec) in self._holders else name_of(spec)
+            self._holders[name] = ModelHolder(spec, device, dtype, loader)
 
     @property
     def names(self) -> list[str]:
@@ -116,14 +126,20 @@ class Models:
         """The page's own."""
         return next(iter(self._holders.values()))
 
+    @property
+    def busy(self) -> bool:
+        """Whether one is being loaded now."""
+        return any(holder.busy for holder in self._holders.values())
+
     def find(self, name: str = "") -> ModelHolder:
-        """The holder of a model by its name; an empty one stands for the page's own.
+        """The holder of a model by its name, or as the operator named it; an empty name stands for the page's own.
 
         Raises:
             AdedError: the operator has not allowed it.
         """
         if not name:
             return self.first
-        if name not in self._holders:
+        named = {holder.spec: holder for holder in self._holders.values()} | self._holders
+        if name not in named:
             raise AdedError(f"the model '{cut(name)}' is not served here; take one of: {', '.join(self.names)}")
-        return self._holders[name]
+        return named[name]

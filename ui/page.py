@@ -83,7 +83,8 @@ def create_recorded(recorded: dict[str, str], wording: Wording) -> tuple[gr.Drop
 def create_view(recorded: dict[str, str]) -> gr.HTML:
     script = "window.AdedExplorer"
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
-    mount += f" {script}.upload.guardUploads({LARGEST_TRACE}); {script}.reopen.reopenLists(document);"
+    mount += f" {script}.upload.guardUploads({LARGEST_TRACE}); {script}.lists.mendLists(document, trigger);"
+    mount += f" {script}.holding.holdFocus(document.getElementById('ax-controls') || document.body);"
     mount += f" {script}.hints.hintLists(document.getElementById('ax-controls') || document.body);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
@@ -197,8 +198,9 @@ def connect_recorded(
 ) -> None:
     """Another race on screen; the list holds none while it is a file's."""
 
-    def show(name: str) -> list[Any]:
-        return [recorded[name], encode(NOTHING)]
+    def show(event: gr.EventData) -> list[Any]:
+        title = sent(event, "race")
+        return [recorded[title], encode(NOTHING)] if isinstance(title, str) and title in recorded else [gr.skip(), gr.skip()]
 
     def open_file(path: str) -> list[Any]:
         try:
@@ -212,7 +214,8 @@ def connect_recorded(
         except Refused as error:
             return [gr.skip(), encode(refusal(error)), gr.skip()]
 
-    choice.input(show, choice, [view, notice], **QUIET)
+    choice.input(None, choice, None, js="title => window.AdedExplorer.lists.chooseRace(title)", **QUIET)
+    view.select(show, None, [view, notice], trigger_mode="always_last", **QUIET)
     upload.upload(open_file, upload, [view, notice, choice], **QUIET)
 
 
@@ -237,13 +240,15 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
         title = asked.get("race") if isinstance(asked, dict) else None
         values, refused = controls.opened(asked, foreign(event))
         shown: list[Any] = [gr.skip(), gr.skip()]
-        told = NOTHING if sent(event, "again") else Notice("info", [asking(asked)])
+        settings = controls.link(values[: len(widgets)])
+        runs = not sent(event, "again") and (settings or (isinstance(asked, dict) and "run" in asked))
+        told = Notice("info", [asking(asked)]) if runs else NOTHING
         unfold = gr.update(open=True) if told != NOTHING and of_ablation(asked) else gr.skip()
         if isinstance(title, str) and title in recorded:
             shown, told = [title, recorded[title]], NOTHING
         elif isinstance(title, str):
             refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
-        note = json.dumps({"settings": controls.link(values[: len(widgets)]), "refused": refused})
+        note = json.dumps({"settings": settings, "refused": refused, "visit": visit_of(event)})
         return [*values, *shown, encode(told), unfold, note]
 
     outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, controls.ablation, header]
@@ -261,6 +266,12 @@ def asking(link: object) -> Saying:
 def of_ablation(link: object) -> bool:
     """Whether a link is to a race of one setting's values."""
     return isinstance(link, dict) and "run" in link and link.get(AXIS) in ABLATIONS
+
+
+def visit_of(event: gr.EventData) -> int | None:
+    """Which opening of a link it is: two that are told the same are told it twice."""
+    visit = sent(event, "visit")
+    return visit if isinstance(visit, int) else None
 
 
 def foreign(event: gr.EventData) -> list[str]:

@@ -19,7 +19,7 @@ from ui.serving.limits import Limits
 from ui.serving.runs import Control
 from ui.serving.sessions import Memory
 from ui.wire import Colours, lane_line, race_line, status_line, step_line
-from ui.words import Refused, Saying, say
+from ui.words import Refused, Saying, say, without_folders
 
 UPDATE_SECONDS = 1 / 12
 """Least time between two updates of the page."""
@@ -124,7 +124,7 @@ def refusal(error: BaseException) -> Notice:
         return Notice("error", error.sayings)
     if isinstance(error, AdedError):
         return Notice("error", [_engine(str(error))])
-    reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    reason = f"{type(error).__name__}: {without_folders((str(error).splitlines() or [''])[0])}"
     return Notice("error", [("notice.failed", {"reason": reason})])
 
 
@@ -245,5 +245,5 @@ ENDS = ("context", "eos", "stop")
 
 def _engine(text: str, end: str = ".") -> Saying:
     """An engine message as a sentence, in the engine's language."""
-    text = text.strip()
+    text = without_folders(text.strip())
     return "notice.text", {"text": text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "!", "?")) else end)}

@@ -143,6 +143,17 @@ def faults_of_environment(folder: Path, python: str) -> list[str]:
     return []
 
 
+def python_of_spaces() -> str | None:
+    """An interpreter of the Spaces' version; None where there is none, or one by name that does not run."""
+    found = shutil.which(f"python{PYTHON}")
+    try:
+        if found is not None:
+            subprocess.run([found, "--version"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Assemble and check; 1 if something is wrong with the folder, 2 if it cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m ui.space", description="Assemble the folder of a Space and check it.")
@@ -160,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{file.relative_to(options.out)}: {file.stat().st_size / 1e6:.1f} MB, through Git LFS (.gitattributes names it)")
     if not options.quick:
         faults += faults_of_resolution(options.out)
-        python = shutil.which(f"python{PYTHON}")
+        python = python_of_spaces()
         faults += faults_of_environment(options.out, python) if python else []
         print(f"built with Python {PYTHON}" if python else f"there is no Python {PYTHON} here: the page was not built with it")
     for fault in faults:

@@ -18,26 +18,13 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record", "slots", "csv"),
-    *("verdict", "search", "history", "searching", "charts", "zoom", "agreement", "treegrid", "shades", "tree", "pairs", "places"),
-    *(
-        "player",
-        "pairroutes",
-        "pairgraph",
-        "heat",
-        "apart",
-        "matrix",
-        "node",
-        "tables",
-        "picker",
-        "refused",
-        "lanes",
-        "times",
-        "strip",
-    ),
-    *("mask", "guess", "step", "keys", "bar", "save", "link", "number", "sheet", "keysheet", "glossary", "stops", "tour"),
-    *("learn", "linknote", "upload", "reopen", "hints", "header", "notice", "figures", "promptline", "main", "paying"),
-    *("payingchart", "compare", "successive", "experiment", "standalone", "site"),
+    *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record"),
+    *("slots", "csv", "verdict", "search", "history", "searching", "charts", "zoom", "agreement", "treegrid"),
+    *("shades", "tree", "pairs", "places", "player", "pairroutes", "pairgraph", "heat", "apart", "matrix", "node"),
+    *("tables", "picker", "refused", "lanes", "times", "strip", "mask", "guess", "step", "settled", "keys", "bar"),
+    *("save", "link", "number", "sheet", "keysheet", "glossary", "stops", "tour", "learn", "linknote", "upload"),
+    *("lists", "holding", "hints", "header", "notice", "figures", "promptline", "main", "paying", "payingchart"),
+    *("caching", "cachingchart", "compare", "successive", "experiment", "standalone", "site"),
 )
 """Scripts of ``assets/js``, each after those that it imports."""
 STYLES = ("tokens", "frame", "page", "race", "step", "learn", "matrix", "experiment", "file")

@@ -16,6 +16,9 @@ FALLBACK = "en"
 SHOWN = 60
 """Characters of a stranger's text that are said again."""
 
+FOLDERS = re.compile(r"(?<![^\s'\"(\[=:,])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])*(?=[^\s/\\'\"])")
+"""What stands before the last name of a path that begins at a root, at home, or where the server was started."""
+
 Saying = tuple[str, dict[str, Any]]
 """A key and its values: a sentence that is not in any language yet."""
 
@@ -59,6 +62,11 @@ def say_or(key: str, otherwise: str, language: str = FALLBACK) -> str:
 def cut(text: str, most: int = SHOWN) -> str:
     """A stranger's text, no longer than can be said again: so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def without_folders(text: str) -> str:
+    """A text that visitors are told, in which files and folders of this machine are named by their last names."""
+    return FOLDERS.sub("", text)
 
 
 class Refused(AdedError):

@@ -3,6 +3,7 @@
 //   shown ({race, lane, step}): the race and the step that is shown;  study ({lane, step}): the step that shall be;  keys: the sheet of keys shall open
 //   refused (sentences as keys and values): what a link names and the page does not have
 //   running (its id, or null): the race on screen while it is being run
+//   chosen (its title): the recorded race that the visitor wants
 //   told (a notice): what the line under the buttons shall say
 //   did (step, play, node, search, guess): what the visitor has just done;  article (method): what shall be explained
 

@@ -34,8 +34,9 @@ export function plotted(box) {
 }
 
 // Tokens over time, one line a lane on its own clock, with a line where the clock of the replay stands; of a part of the
-// time, where there is a `span`. With a mouse a part is drawn out over the chart; a finger scrolls the page.
-export function drawRaceChart(Plotly, part, state, dark, span) {
+// time, where there is a `span`, and of each lane's first steps, as many as `seen`. With a mouse a part is drawn out over the
+// chart; a finger scrolls the page.
+export function drawRaceChart(Plotly, part, state, dark, span, seen) {
   const box = part("chart");
   const { lanes } = state.race;
   const most = Math.max(1, ...lanes.map((lane) => lane.counts[lane.counts.length - 1] || 0));
@@ -43,14 +44,15 @@ export function drawRaceChart(Plotly, part, state, dark, span) {
   const data = lanes.map((lane, i) => ({
     type: "scatter",
     mode: "lines",
-    x: [0, ...lane.ends],
-    y: [0, ...lane.counts],
+    x: [0, ...lane.ends.slice(0, seen[i])],
+    y: [0, ...lane.counts.slice(0, seen[i])],
     hoverinfo: "none",
     line: { width: 2.5, color: laneColour(lane, dark), dash: laneDash(lanes, i) },
   }));
   const [low, high] = span ? tokensIn(lanes, span) : [0, most];
   const x = { range: span || [0, end * 1.02], fixedrange: false, nticks: 5, title: say("axis.seconds") };
-  const y = { range: [low, high + 0.12 * (high - low)], nticks: 5, title: say("axis.tokens") };
+  const whole = high - low < 6 ? { dtick: 1 } : { nticks: 5 }; // tokens are whole
+  const y = { range: [low, high + 0.12 * (high - low)], ...whole, title: say("axis.tokens") };
   const dragmode = window.matchMedia("(pointer: fine)").matches ? "zoom" : false;
   Plotly.react(box, data, { ...lineLayout(box, { x, y }, state.time), dragmode }, PLOT_CONFIG);
   offer("race", { group: "race", title: "chart.title", place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });

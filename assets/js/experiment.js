@@ -2,6 +2,7 @@
 
 import { MEASURES, PARTS_OF_MATRIX, partKey } from "./agreement.js";
 import { on } from "./bus.js";
+import { renderCaching } from "./cachingchart.js";
 import { plotly } from "./charts.js";
 import { renderCompare, summary } from "./compare.js";
 import { compareTable } from "./csv.js";
@@ -44,6 +45,7 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
     renderCompare(part, before, now);
     offer("compare", { group: "experiment", title: "compare.title", place: () => part("compare-table"), table: () => compareTable(before, now) });
     renderPaying(part, Plotly, race, race.lanes[lane], isDark());
+    renderCaching(part, Plotly, race.lanes[lane], isDark());
     renderSuccessive(part, Plotly, state.series);
     part("memory-reset").hidden = !trigger;
   }

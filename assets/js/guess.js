@@ -3,7 +3,7 @@
 import { el, probability, setText, visible } from "./dom.js";
 import { column } from "./record.js";
 import { OWN } from "./tree.js";
-import { say, sentences } from "./words.js";
+import { language, say, sentences } from "./words.js";
 
 const MOST = 5; // branches offered
 
@@ -52,6 +52,7 @@ export function score(guesses, steps) {
 }
 
 export function createGuess(part, { onToggle, onAnswer, onNext }) {
+  let drawn = "";
   part("guess-toggle").addEventListener("click", onToggle);
   part("guess-next").addEventListener("click", onNext);
   part("guess-choices").addEventListener("click", (event) => {
@@ -59,18 +60,33 @@ export function createGuess(part, { onToggle, onAnswer, onNext }) {
     if (button && !button.disabled) onAnswer(Number(button.dataset.node));
   });
 
+  function renderChoices(step, offered, answer, key) {
+    if (drawn === key) return;
+    drawn = key;
+    part("guess-choices").replaceChildren(...(offered.length ? [...offered, OWN] : []).map((node) => choice(step, node, answer)));
+  }
+
+  // Whoever answers or goes on by keyboard keeps a place here when the button that was pressed is closed.
+  function keepFocus() {
+    const at = document.activeElement;
+    if (part("guess").contains(at) && !at.hidden) return;
+    part(part("guess-next").hidden ? "guess-toggle" : "guess-next").focus({ preventScroll: true });
+  }
+
   function render(state, step) {
     const on = state.guess !== null;
     part("guess-toggle").setAttribute("aria-pressed", String(on));
     part("guess").hidden = !on;
     if (!on) return;
+    const focused = part("guess").contains(document.activeElement);
     const answer = state.guess.get(state.step);
     const offered = branches(step);
     setText(part("guess-question"), offered.length ? say("guess.question", { token: visible(step.tree.texts[0]) }) : say("guess.nothing"));
-    part("guess-choices").replaceChildren(...(offered.length ? [...offered, OWN] : []).map((node) => choice(step, node, answer)));
     setText(part("guess-answer"), answer === undefined ? "" : answerText(step, answer));
     part("guess-next").hidden = state.step >= state.race.lanes[state.lane].steps.length - 1;
+    renderChoices(step, offered, answer, [state.race.id, state.lane, state.step, answer, language()].join("/"));
     setText(part("guess-score"), say("guess.score", score(state.guess, state.race.lanes[state.lane].steps)));
+    if (focused) keepFocus();
   }
   return { render };
 }

@@ -3,14 +3,16 @@
 import { emit, on } from "./bus.js";
 import { el, setText } from "./dom.js";
 import { createLearning } from "./learn.js";
-import { PLACE, asksServer, faultsOf, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { PLACE, asksServer, completed, faultsOf, otherPlace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { createLinkNote } from "./linknote.js";
 import { recall, remember } from "./memory.js";
 import { keepMarkup } from "./panels.js";
 import { keepWorded, language, languages, onLanguage, say, setLanguage } from "./words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
+const ANSWER = 4000; // and in which the server is to answer a link; a file, and a page whose server is gone, have none
 const SHOWN = 2500; // milliseconds that "copied" is shown
+const [OF_PLACE, IN_PLACE] = [["link.file", "link.race", "link.gone"], ["link.lane", "link.step", "link.node", "link.pair"]]; // what is said of a race that was asked for, and of the one on screen
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -28,6 +30,8 @@ export function mountHeader(element, props, watch, trigger) {
 
 function createAddress(props, watch, trigger, note) {
   const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: null, waits: false, timer: 0 };
+  // Until when an answer to the address is awaited, whether it is to be written over as it came, and whether the view to come was spoken of.
+  const visit = { count: 0, awaits: 0, follows: Boolean(window.location.hash), said: false };
   const told = () => ({ settings: {}, refused: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
@@ -37,9 +41,8 @@ function createAddress(props, watch, trigger, note) {
     return url.href + writeLink({ ...(here.settings ?? told().settings), ...here.view, theme, lang: language(), hide });
   };
 
-  // A link that names no race is one of the race that the page began with.
   function open() {
-    const wanted = PLACE.some((name) => here.link[name]) ? here.link : { ...here.first, ...here.link };
+    const wanted = completed(here.link, here.first);
     note.set(faultsOf(here.link, languages().map(({ code }) => code)));
     emit("show", { ...viewOf(wanted), again: here.opened });
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
@@ -47,7 +50,11 @@ function createAddress(props, watch, trigger, note) {
     here.opened = true;
     const foreign = [...new URLSearchParams(window.location.search).keys()];
     const news = again && sameSettings(told().settings, here.link) ? { race: asked.race } : asked;
-    if (asksServer(news, here.view?.race) || (again && news === asked)) trigger("submit", { link: asked, again, foreign });
+    if (asksServer(news, here.view?.race) || (again && news === asked)) {
+      visit.awaits = performance.now() + ANSWER;
+      trigger("submit", { link: asked, again, foreign, visit: ++visit.count });
+    }
+    later();
   }
 
   // Until something was chosen, the address stays as it was typed where it is short, or names what is still to come.
@@ -60,13 +67,15 @@ function createAddress(props, watch, trigger, note) {
   function departs() {
     const before = readLink(window.location);
     const known = PLACE.some((name) => before[name]) ? before : here.first;
-    return !window.location.hash || [...PLACE, "lane"].some((name) => (known[name] ?? null) !== (here.view[name] ?? null));
+    return !window.location.hash || otherPlace(known, here.view) || (known.lane ?? null) !== (here.view.lane ?? null);
   }
 
   function write() {
-    const next = text();
-    if (!here.view || here.waits || untouched() || next === window.location.href) return;
-    window.history[departs() ? "pushState" : "replaceState"](null, "", next);
+    visit.said = false;
+    if (!here.view || here.waits || performance.now() < visit.awaits || untouched()) return;
+    const [next, leaves] = [text(), !visit.follows && departs()];
+    visit.follows = false;
+    if (next !== window.location.href) window.history[leaves ? "pushState" : "replaceState"](null, "", next);
   }
 
   // From a run that has ended, once it can be gone back to, to what was asked for meanwhile.
@@ -81,17 +90,28 @@ function createAddress(props, watch, trigger, note) {
     here.timer = setTimeout(write, REST);
   }
 
+  // What was said of another race goes with it.
+  function forget(view) {
+    if (here.view && otherPlace(here.view, view)) note.drop(...OF_PLACE, ...(visit.said ? [] : IN_PLACE));
+    visit.said = false;
+  }
+
   on("view", ({ settings, ...view }) => {
+    forget(view);
     Object.assign(here, { view, settings }); // of a run its own, whatever the controls say by now
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
     if (!view.run) note.drop("link.copied.run");
     if (here.waits && here.running === null) leave();
-    else if (here.first) later();
-    else here.first = view;
+    else later();
+    here.first ??= view;
   });
-  on("refused", note.add);
+  on("refused", (sayings) => {
+    visit.said = true;
+    note.add(sayings);
+  });
   watch("value", () => {
+    visit.awaits = 0;
     note.add(told().refused);
     later();
   });
@@ -100,6 +120,7 @@ function createAddress(props, watch, trigger, note) {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
     here.waits = here.running !== null && here.link.run !== here.running;
+    visit.follows = !here.waits;
     if (here.waits) note.set([["link.waits", {}]]);
     else open();
   });

@@ -19,14 +19,27 @@ export function writeLink(link) {
   return text ? `#${text}` : "";
 }
 
-// Whether a link asks for more than the race on screen: another race, or settings in the controls.
+// Whether a link asks for more than the race on screen: another race, settings in the controls, or a run.
 export function asksServer(link, race) {
-  return Object.keys(settingsOf(link)).length > 0 || (link.race !== undefined && link.race !== race);
+  return Object.keys(settingsOf(link)).length > 0 || (link.race !== undefined && link.race !== race) || Boolean(viewOf(link).run);
 }
 
 // What of a link is for the controls.
 export function settingsOf(link) {
   return Object.fromEntries(Object.entries(link).filter(([name]) => !VIEW.includes(name) && !PAGE.includes(name) && !name.startsWith("__")));
+}
+
+// What a link asks for, where it leaves something open: what it names is looked for in the view that the page began with.
+export function completed(link, first) {
+  const named = VIEW.findIndex((name) => link[name]);
+  if (PLACE.includes(VIEW[named])) return link;
+  const open = Object.entries(first ?? {}).filter(([name]) => named < 0 || VIEW.indexOf(name) < named);
+  return { ...Object.fromEntries(open), ...link };
+}
+
+// Whether two views are of different races.
+export function otherPlace(one, other) {
+  return PLACE.some((name) => (one[name] ?? null) !== (other[name] ?? null));
 }
 
 // Whether two links set the same; which setting an ablation varies is said of its race alone.

@@ -18,7 +18,7 @@ export function createLinkNote(part) {
 
   part("note-close").addEventListener("click", () => set([]));
   onLanguage(draw);
-  return { set, add: (sayings) => set([...note.sayings, ...sayings]), drop: (name) => set(note.sayings.filter(([key]) => key !== name)) };
+  return { set, add: (sayings) => set([...note.sayings, ...sayings]), drop: (...names) => set(note.sayings.filter(([key]) => !names.includes(key))) };
 }
 
 function same(one, other) {

@@ -13,7 +13,7 @@ import { createMatrix } from "./matrix.js";
 import { kindsOf, renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createPlaces, isPlace, placeOf } from "./places.js";
-import { covered, createPlayer, createState } from "./player.js";
+import { covered, createPlayer, createState, stepsShown } from "./player.js";
 import { createPromptLine } from "./promptline.js";
 import { duration, emptyRace, laneName, plainLast, readLines, stoppedLines } from "./record.js";
 import { recorded } from "./recorded.js";
@@ -23,16 +23,18 @@ import { createSearch } from "./searching.js";
 import { renderShadeKey, renderStep, sentence, visitsKey } from "./step.js";
 import { shadesOf } from "./shades.js";
 import { createSlots } from "./slots.js";
+import { createSettled } from "./settled.js";
 import { createStrip } from "./strip.js";
 import { createNodeTable } from "./tables.js";
 import { createTimes } from "./times.js";
 import { createTree } from "./tree.js";
-import { verdict } from "./verdict.js";
+import { longestVerdict, verdict } from "./verdict.js";
 import { keepWorded, language, say, sayOr } from "./words.js";
 import { createZoom } from "./zoom.js";
 
 const QUIET = 110; // milliseconds between drawings of the heavy parts while time runs
 const SLOW = 330; // and between those of what the matrix learned
+const SETTLED = ".ax-card:not(.ax-race, .ax-time), .ax-where, .ax-tree, .ax-tree-legend, [data-part^='step-']:is(p)"; // what steps make higher or lower
 const SPOKEN = 1500; // milliseconds between spoken sentences
 
 export function mountRace(element, props, watch, plotlyUrl, standalone) {
@@ -56,12 +58,17 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     hover(node);
   };
   const panels = createPanels(part, state, player, { pick, hover, peek, schedule, redraw });
-  const drawn = { race: null, grew: null, step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
+  const settle = createSettled([...element.querySelectorAll(SETTLED)]);
+  const drawn = { race: null, grew: null, verdict: "", step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, learnedAt: 0 };
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
   let learning = 0;
   let voice = 0;
+
+  function moving() {
+    return state.playing !== 0 || state.following;
+  }
 
   function schedule() {
     if (!waiting) waiting = requestAnimationFrame(render);
@@ -85,16 +92,31 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     if (state.race.running) drawn.grew = state.race.id;
     const { id, running } = state.race;
     Object.assign(part("view-root").dataset, { running: String(running), grew: String(drawn.grew === id), covered: String(covered(state)) });
-    const words = verdict(state.race);
-    setText(part("sentence"), words.sentence);
-    setText(part("detail"), words.detail);
+    renderVerdict(part("verdict"), state.race);
     heavySoon();
+  }
+
+  // While a race runs its verdict has the room of the longest one, and keeps it: nothing moves as it is reworded.
+  function renderVerdict(box, race) {
+    const key = `${race.id}/${box.clientWidth}/${language()}`;
+    if (drawn.grew !== race.id) box.style.minHeight = "";
+    else if (drawn.verdict !== key) {
+      drawn.verdict = key;
+      box.style.minHeight = "";
+      tellVerdict(longestVerdict(race));
+      box.style.minHeight = `${box.offsetHeight}px`;
+    }
+    tellVerdict(verdict(race));
+  }
+
+  function tellVerdict({ sentence, detail }) {
+    setText(part("sentence"), sentence);
+    setText(part("detail"), detail);
   }
 
   // Tables and charts: at once when the user acts, in their own rhythm while time runs.
   function heavySoon() {
-    const moving = state.playing !== 0 || state.following;
-    const rest = moving ? QUIET - (performance.now() - drawn.heavyAt) : 0;
+    const rest = moving() ? QUIET - (performance.now() - drawn.heavyAt) : 0;
     clearTimeout(timer);
     if (rest <= 0) renderHeavy();
     else timer = setTimeout(renderHeavy, rest);
@@ -106,6 +128,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     const step = lane.steps[state.step];
     if (!step) return;
     const key = `${state.race.id}/${state.lane}/${state.step}/${covered(state)}/${language()}`;
+    settle(moving(), key);
     if (drawn.step !== key) {
       drawn.step = key;
       renderStep(part, state);
@@ -130,8 +153,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
 
   // What the matrix learned: once the step is on screen, and more seldom while time runs.
   function learnSoon() {
-    const moving = state.playing !== 0 || state.following;
-    const rest = moving ? Math.max(0, SLOW - (performance.now() - drawn.learnedAt)) : 0;
+    const rest = moving() ? Math.max(0, SLOW - (performance.now() - drawn.learnedAt)) : 0;
     clearTimeout(learning);
     learning = setTimeout(renderLearning, rest);
   }
@@ -170,7 +192,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   // The card is as high as any node of the step makes it, so that nothing moves when another one is chosen.
   function reserve(card, step, key) {
     const root = part("node");
-    if (state.playing !== 0 || state.following || drawn.reserved === key) return;
+    if (moving() || drawn.reserved === key) return;
     drawn.reserved = key;
     root.style.minHeight = "";
     const heights = kindsOf(step).map((id) => {
@@ -182,11 +204,12 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
 
   function drawChart() {
     const { race } = state;
-    const span = panels.zoom.spanOf(race.id, state.time, duration(race));
-    const key = [race.id, race.lanes.map((lane) => lane.steps.length), state.time, span, isDark(), part("chart").clientWidth, language()].join("/");
+    const span = panels.zoom.follow(race.id, state.time, duration(race), state.following);
+    const seen = race.lanes.map((lane) => (state.guess ? stepsShown(state, lane) : lane.steps.length)); // no line tells what is still to be guessed
+    const key = [race.id, seen, state.time, span, isDark(), part("chart").clientWidth, language()].join("/");
     if (!Plotly || drawn.chart === key || panels.zoom.held()) return;
     drawn.chart = key;
-    drawRaceChart(Plotly, part, state, isDark(), span);
+    drawRaceChart(Plotly, part, state, isDark(), span, seen);
     panels.zoom.listen();
   }
 
@@ -205,7 +228,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
 
   // Says what is on screen, for the address.
   function tell() {
-    if (state.playing !== 0 || state.following) return;
+    if (moving()) return;
     const { settings } = state.race;
     const view = { ...placeOf(state.race), lane: laneName(state.race.lanes, state.lane), step: state.step + 1, node: state.node, pair: state.pair, settings };
     const key = JSON.stringify(view);

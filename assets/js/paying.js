@@ -10,11 +10,16 @@ export function expectedTokens(alpha, depth) {
   return alpha < 1 ? (1 - alpha ** (depth + 1)) / (1 - alpha) : depth + 1;
 }
 
-// Levels of a draft below its root.
-export function depthOf({ parents }) {
+// Depth of every node, its root's being 0.
+export function depthsOf(parents) {
   const depths = [];
   for (const parent of parents) depths.push(parent < 0 ? 0 : depths[parent] + 1);
-  return Math.max(...depths);
+  return depths;
+}
+
+// Levels of a draft below its root.
+export function depthOf({ parents }) {
+  return Math.max(...depthsOf(parents));
 }
 
 // What a lane's record says of its drafts; null where nothing was drafted.

@@ -13,7 +13,12 @@ export function createState(race) {
 
 // Whether the verdict on the step on screen waits for the learner's guess.
 export function covered(state) {
-  return state.guess !== null && !state.guess.has(state.step);
+  return unguessed(state, state.step);
+}
+
+// Whether a step's verdict is still to be guessed; what the text before the step on screen has told needs no guess.
+export function unguessed({ guess, step }, index) {
+  return guess !== null && index >= step && !guess.has(index);
 }
 
 // Steps of a lane that may be seen: those that have ended, and where a verdict is covered none that says more than the text before it.

@@ -36,6 +36,7 @@ const PATTERNS = Object.entries({
   "no-draft-model": ["there is no draft model for this model; make what is missing with `(.+)`, then give --draft FILE", "command"],
   "starting": ["starting the engine"],
   "loading": ["loading the model"],
+  "checking": ["checking that the model verifies trees"],
   "weights": ["checking the weights"],
   "download": ["downloading the default model \\((\\d+) MB, once\\)", "size"],
   "convert": ["converting the model, once: tensor (\\d+) of (\\d+)", "count", "total"],

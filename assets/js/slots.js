@@ -47,7 +47,6 @@ export function createSlots(part, { onHover, onPick }) {
   }
 
   function render(step, judged) {
-    part("slots-card").hidden = step.tree.tokens.length < 2;
     const { start, written, kept, free } = slotsOf(step);
     const text = () => slot("ax-slot-text", range(0, start), say("slots.text", { count: start }));
     const cells = folded(written, judged ? kept : []).map((entry) => ("to" in entry ? more(entry) : cell(step.tree, entry)));

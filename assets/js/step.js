@@ -19,10 +19,11 @@ export function renderStep(part, state) {
   setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: recorded(step.budget.why), used: total }));
   setText(part("hidden"), hidden ? say("step.hidden", { count: hidden, total }) : "");
   setText(part("step-seconds"), secondsText(step.seconds));
-  part("tree").style.minHeight = `${Math.min(400, tallest(lane))}px`;
+  part("tree").style.setProperty("--ax-room", `${Math.min(400, tallest(lane))}px`);
   renderWalk(part("walk"), step);
   part("search-slot").dataset.kept = String(lane.steps.some((other) => other.simulations.length));
-  part("mask-card").hidden = total < 2;
+  const drafts = lane.steps.some((other) => other.tree.tokens.length > 1); // in a lane that does, a step without a draft moves nothing
+  for (const card of ["mask-card", "slots-card"]) part(card).hidden = !drafts;
   part("walk-card").hidden = step.choices.length === 0;
 }
 

@@ -3,7 +3,7 @@
 import { stepsTable } from "./csv.js";
 import { el, milliseconds, toggleClass } from "./dom.js";
 import { offer } from "./offers.js";
-import { covered } from "./player.js";
+import { covered, unguessed } from "./player.js";
 import { say } from "./words.js";
 
 export function createStrip(root, { onSeek }) {
@@ -37,6 +37,7 @@ export function createStrip(root, { onSeek }) {
     bars.forEach((bar, i) => {
       toggleClass(bar, "ax-current", i === state.step);
       toggleClass(bar, "ax-ahead", i >= done && i !== state.step);
+      toggleClass(bar, "ax-unguessed", unguessed(state, i));
     });
     describe(state, steps);
     offer("strip", { group: "race", title: "save.strip", place: () => root, picture: () => [root] });

@@ -16,6 +16,22 @@ export function verdict(race) {
   return { sentence, detail: sentences(...notes(race), say("verdict.clocks")) };
 }
 
+// The longest verdict that a race may come to while it runs: what room has to be kept for.
+export function longestVerdict(race) {
+  const base = plainLane(race);
+  const count = race.lanes.length;
+  const others = base && count > 1 ? race.lanes.filter((lane) => lane !== base) : [];
+  const speeds = others.map((lane, i) => longest(["faster", "slower", "same"].map((kind) => say(`verdict.${kind}.${i ? "more" : "sofar"}`, { name: lane.label, ratio: "0.00" }))));
+  const alone = race.lanes.map((lane) => say("verdict.alone", { name: lane.label, rate: 1000, perPass: "10.0" }));
+  const texts = count > 1 ? [say("verdict.common", { count: race.lanes[0].header.settings.max_new_tokens, lanes: say("verdict.lanes", { count }) })] : [];
+  const clauses = [...(others.length ? speeds : alone), ...texts].join(say("verdict.semicolon"));
+  return { sentence: say("verdict.sentence", { clauses }), detail: sentences(...notes(race), say("verdict.clocks")) };
+}
+
+function longest(texts) {
+  return texts.reduce((a, b) => (b.length > a.length ? b : a));
+}
+
 // Index of the first token that is not the same in both; null where one is a prefix of the other.
 export function firstDifference(a, b) {
   const at = a.slice(0, b.length).findIndex((token, i) => token !== b[i]);

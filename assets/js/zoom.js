@@ -3,7 +3,7 @@
 const NEAREST = 64; // parts of the whole: no part is shorter
 const WHOLE = 0.999; // a part that long is the whole
 
-// The part half as long, around `now` where that is in it; null stands for the whole of `end` seconds.
+// The part half as long, around `now` where that is within it, and not where all is over; null stands for the whole of `end` seconds.
 export function nearer(span, now, end) {
   const [from, to] = span || [0, end];
   return around(Math.max((to - from) / 2, end / NEAREST), [from, to], now, end);
@@ -22,13 +22,25 @@ export function drawnOut(from, to, end) {
   return high - low < WHOLE * end ? around(Math.max(high - low, end / NEAREST), [low, high], -1, end) : null;
 }
 
+// The part that a clock which is moved from `before` to `now` takes with it, where it leaves the part.
+export function taken(span, before, now, end) {
+  const [from, to] = span;
+  if (now === before || (now >= from && now <= to)) return span;
+  return around(to - from, [now, now], now, end);
+}
+
+export function isNearest(span, end) {
+  return span !== null && span[1] - span[0] <= (1 + 1e-9) * (end / NEAREST);
+}
+
 function around(size, [from, to], now, end) {
-  const middle = now >= from && now <= to ? now : (from + to) / 2;
+  const middle = now >= from && now <= to && now < end ? now : (from + to) / 2;
   const start = Math.min(Math.max(0, middle - size / 2), end - size);
   return [start, start + size];
 }
 
-// `spanOf(id, now, end)` gives the part of the race `id` that is shown, null for the whole; another race begins whole.
+// `follow(id, now, end, growing)`: tells where a race stands, and gives the part of it that is shown; null for the whole, as each
+// begins. A clock that is moved by hand, or plays, takes the part with it; one that runs because the race grows does not.
 export function createZoom(part, changed) {
   const box = part("chart");
   let known = { id: null, now: 0, end: 0 };
@@ -63,11 +75,13 @@ export function createZoom(part, changed) {
     });
   }
 
-  function spanOf(id, now, end) {
+  function follow(id, now, end, growing) {
     if (known.id !== id) span = null;
+    else if (span && !growing) span = taken(span, known.now, now, end);
     known = { id, now, end };
     part("zoom-out").setAttribute("aria-disabled", String(!span));
+    part("zoom-in").setAttribute("aria-disabled", String(isNearest(span, end)));
     return span;
   }
-  return { spanOf, listen, held: () => held };
+  return { follow, listen, held: () => held };
 }

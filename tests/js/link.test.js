@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { asksServer, faultsOf, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/js/link.js";
+import { asksServer, completed, faultsOf, otherPlace, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/js/link.js";
 
 const HOSTILE = ["<img src=x onerror=alert(1)>", "a&b=c#d", "%00%zz", "漢 🙂", "${1+1}", "__proto__"];
 
@@ -37,6 +37,24 @@ test("the server is asked for another race or for settings, and for nothing else
   assert.ok(!asksServer({ race: "A", lang: "zh" }, "A"));
   assert.ok(asksServer({ race: "B" }, "A"));
   assert.ok(asksServer({ seed: "7" }, "A"));
+  assert.ok(asksServer({ run: "0badcafe" }, "A"));
+  assert.ok(!asksServer({ run: "<b>" }, "A"));
+});
+
+test("what a link leaves open is as the page began, down to the first thing that the link names", () => {
+  const first = { race: "A", run: null, file: null, lane: "aded", step: 24, node: 22, pair: null };
+  assert.deepEqual(completed({}, first), first);
+  assert.deepEqual(completed({ seed: "7" }, first), { ...first, seed: "7" });
+  assert.deepEqual(completed({ lane: "plain" }, first), { race: "A", run: null, file: null, lane: "plain" });
+  assert.deepEqual(completed({ node: "3" }, first), { race: "A", run: null, file: null, lane: "aded", step: 24, node: "3" });
+  for (const link of [{ race: "B" }, { run: "1", step: "2" }, { file: "x.json" }]) assert.deepEqual(completed(link, first), link);
+  assert.deepEqual(completed({ step: "2" }, null), { step: "2" });
+});
+
+test("views are of different races where any name of a place differs, and nowhere else", () => {
+  assert.ok(otherPlace({ race: "A" }, { race: null, file: "A" }));
+  assert.ok(otherPlace({ run: "1" }, { run: "2" }));
+  assert.ok(!otherPlace({ race: "A", lane: "plain" }, { race: "A", run: null, lane: "aded" }));
 });
 
 test("settings are what is neither of the view nor of the page nor Gradio's, in any order", () => {

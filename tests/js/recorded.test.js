@@ -57,6 +57,19 @@ const joined = (path, start) => {
   const found = new RegExp(`(f?"${start}[^]*?)\n\\s*\\)`).exec(read(path)) || new RegExp(`(f?"${start}.*")`).exec(read(path));
   return filled([...found[1].matchAll(/"((?:[^"\\\\])*)"/g)].map((part) => part[1]).join(""));
 };
+// What a loading model tells, wherever it is told.
+const progress = ["aded/model.py", "aded/weights.py", "ui/models.py", "ui/serving/worker.py"].flatMap((path) =>
+  [...read(path).matchAll(/(?:progress|Loading)\(f?"([^"]+)"/g)].map((found) => filled(found[1]).replace("i + 1", "12").replace(/tensor \w+ of/, "tensor 3 of")),
+);
+
+test("what is told while a model is made ready is said in Chinese", () => {
+  assert.ok(progress.length >= 8, progress.join("; "));
+  setLanguage("zh");
+  const words = progress.map(spoken);
+  setLanguage("en");
+  for (const [i, text] of words.entries()) assert.match(text, /[\u4e00-\u9fff]/, progress[i]);
+});
+
 const answers = [
   joined("aded/model.py", "the prompt has").replace("Xtokens", "X tokens"),
   joined("aded/decode.py", "the memory of the device"),

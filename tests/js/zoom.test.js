@@ -3,16 +3,18 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { drawnOut, farther, nearer } from "../../assets/js/zoom.js";
+import { drawnOut, farther, isNearest, nearer, taken } from "../../assets/js/zoom.js";
 
 test("a part is half as long around the moment, lies within the whole, and ends at a shortest one", () => {
   assert.deepEqual(nearer(null, 4, 8), [2, 6]);
   assert.deepEqual(nearer(null, 0, 8), [0, 4]);
-  assert.deepEqual(nearer(null, 8, 8), [4, 8]);
+  assert.deepEqual(nearer(null, 7, 8), [4, 8]);
+  assert.deepEqual(nearer(null, 8, 8), [2, 6]); // all is over: no end of it is worth more
   assert.deepEqual(nearer([0, 4], 7, 8), [1, 3]);
   let span = null;
   for (let k = 0; k < 20; k++) span = nearer(span, 3, 8);
   assert.ok(Math.abs(span[1] - span[0] - 8 / 64) < 1e-9 && span[0] <= 3 && span[1] >= 3);
+  assert.ok(isNearest(span, 8) && !isNearest([2, 6], 8) && !isNearest(null, 8));
 });
 
 test("twice as long again and again is the whole", () => {
@@ -27,4 +29,11 @@ test("what is drawn out by hand lies within the whole, either way round", () => 
   assert.equal(drawnOut(-1, 9, 8), null);
   const [from, to] = drawnOut(7.999, 8.2, 8);
   assert.ok(to <= 8 && to - from >= 8 / 64 - 1e-9);
+});
+
+test("a clock takes the part with it when it leaves it, and not before", () => {
+  assert.deepEqual(taken([2, 4], 3, 3.5, 8), [2, 4]);
+  assert.deepEqual(taken([2, 4], 3, 6, 8), [5, 7]);
+  assert.deepEqual(taken([2, 4], 3, 0, 8), [0, 2]);
+  assert.deepEqual(taken([2, 4], 8, 8, 8), [2, 4]);
 });

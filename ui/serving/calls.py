@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from ui.words import cut
 
 CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)")
 """Paths whose bodies are JSON."""
-TOOLS, BY_NAME, BY_KEYWORD = "/gradio_api/mcp", "/gradio_api/call/", "/gradio_api/call/v2/"
+TOOLS, BY_NAME, BY_KEYWORD, DIRECTLY = "/gradio_api/mcp", "/gradio_api/call/", "/gradio_api/call/v2/", "/gradio_api/run/"
 CANCEL, RESET = "/gradio_api/cancel", "/gradio_api/reset"
 LARGEST = 1 << 20
 """Bytes of a body."""
@@ -39,6 +40,8 @@ class Calls:
         functions: indices of all functions that the page may call.
         holds: whether a path is one that a visitor's file was kept under.
         stream: the stream that tells an event's messages, where there is one.
+        stop: ends the run of an event of a session, so that its last answer tells so; whether there is one.
+        streams: whether an endpoint, by its name, or a function, by its index, gives several answers.
     """
 
     def __init__(
@@ -47,8 +50,16 @@ class Calls:
         functions: Callable[[], Collection[int]] = tuple,
         holds: Callable[[str], bool] = lambda path: False,
         stream: Callable[[str], str | None] = lambda event: None,
+        stop: Callable[[str, str], bool] = lambda event, session: False,
+        streams: Callable[[str | int], bool] = lambda function: False,
     ) -> None:
         self._endpoints, self._functions, self._holds, self._stream = endpoints, functions, holds, stream
+        self._stop, self._streams = stop, streams
+
+    def stops(self, path: str, body: bytes) -> bool:
+        """Whether a body that is in order was to cancel a run, which ends by itself then: Gradio would drop its last answer."""
+        call = json.loads(body) if path.startswith(CANCEL) else {}
+        return bool(call) and self._stop(call["event_id"], session_of(call["session_hash"]))
 
     def read(self, path: str, body: bytes) -> tuple[bytes, Problem | None]:
         """The body as Gradio is to have it, or what is wrong with it."""
@@ -68,13 +79,15 @@ class Calls:
         return self._with_stream(path, call, body), self._problem(path, call)
 
     def _with_stream(self, path: str, call: dict[str, Any], body: bytes) -> bytes:
-        """The body, where it names a session, with the stream of that call in its place."""
+        """The body with the stream of that call as its session, where that is another than the one it names."""
         session, stream = call.get("session_hash"), None
         if isinstance(session, str) and path.startswith(BY_NAME) and not path.startswith(BY_KEYWORD):
             stream = stream_of(session)
         elif path.startswith(CANCEL):
             told = self._stream(str(call.get("event_id")))
             stream = told if told is not None and session_of(told) == session else None
+        elif path.startswith(DIRECTLY) and session is None:
+            stream = uuid.uuid4().hex  # all that name no session would be one
         return body if stream is None else json.dumps({**call, "session_hash": stream}).encode()
 
     def _problem(self, path: str, call: dict[str, Any]) -> Problem | None:
@@ -100,6 +113,8 @@ class Calls:
 
     def _function_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
         name, index = path.rstrip("/").rsplit("/", 1)[-1], call.get("fn_index")
+        if path.startswith(DIRECTLY) and self._streams(name if index is None else index):
+            return _malformed(f"it gives several answers, and here is room for one; post it to {BY_KEYWORD} or {BY_NAME}")
         if _is_named(path, call):
             endpoint = self._endpoints().get(name)
             if endpoint is None:
@@ -156,7 +171,7 @@ _TOO_DEEP = _malformed(f"the body holds more than {DEEPEST} lists or objects wit
 
 def _is_named(path: str, call: Mapping[str, Any]) -> bool:
     """Whether it calls a named endpoint, by its path; the page's functions are called by their index."""
-    return path.startswith(BY_NAME) or ("/run/" in path and call.get("fn_index") is None)
+    return path.startswith(BY_NAME) or (path.startswith(DIRECTLY) and call.get("fn_index") is None)
 
 
 def _argument_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import anyio
 import gradio as gr
+from gradio.context import LocalContext
 
 from aded.errors import AdedError
 from ui.models import ModelHolder
 from ui.serving import programs
 from ui.serving.service import Service
+from ui.words import without_folders
 
 LONGEST_TEXT = 10_000
 """Characters of the text of ``matrix_row``."""
@@ -43,11 +45,11 @@ def add_endpoints(service: Service) -> None:
         Args:
             prompt: What to answer; it goes through the model's chat template.
             method: Who drafts: a name that the tool `methods` lists, for example aded, prompt-lookup or plain.
-            max_new_tokens: Most tokens to write; the server's own limit applies too and is said in notices.
+            max_new_tokens: Most tokens to write, from 1 to 100000; the server's own limit applies too and is said in notices.
             temperature: From 0, the most probable token each time, to 2, the most varied text.
             top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
-            top_k: Sample from this many most probable tokens; 0 for all.
-            seed: Of the sampling; the same seed writes the same text.
+            top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
+            seed: Of the sampling, from 0 to 9007199254740991; the same seed writes the same text.
             budget: Most nodes of a draft tree, or auto.
             model: One of the models that `methods` lists; empty for the page's own.
 
@@ -78,11 +80,11 @@ def add_endpoints(service: Service) -> None:
         Args:
             prompt: What to answer; it goes through the model's chat template.
             methods: One to six names that the tool `methods` lists.
-            max_new_tokens: Most tokens that each method writes; the server's own limit applies too.
+            max_new_tokens: Most tokens that each method writes, from 1 to 100000; the server's own limit applies too.
             temperature: From 0, the most probable token each time, to 2, the most varied text.
             top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
-            top_k: Sample from this many most probable tokens; 0 for all.
-            seed: Of the sampling; the same seed writes the same text with every lossless method.
+            top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
+            seed: Of the sampling, from 0 to 9007199254740991; the same seed writes the same text with every lossless method.
             budget: Most nodes of a draft tree, or auto.
             model: One of the models that `methods` lists; empty for the page's own.
 
@@ -112,11 +114,11 @@ def add_endpoints(service: Service) -> None:
         Args:
             prompt: What to answer; it goes through the model's chat template.
             methods: One to six names that the tool `methods` lists; several make a race.
-            max_new_tokens: Most tokens that each method writes; the server's own limit applies too.
+            max_new_tokens: Most tokens that each method writes, from 1 to 100000; the server's own limit applies too.
             temperature: From 0, the most probable token each time, to 2, the most varied text.
             top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
-            top_k: Sample from this many most probable tokens; 0 for all.
-            seed: Of the sampling.
+            top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
+            seed: Of the sampling, from 0 to 9007199254740991.
             budget: Most nodes of a draft tree, or auto.
             model: One of the models that `methods` lists; empty for the page's own.
 
@@ -175,7 +177,8 @@ async def _answers(
     end: Callable[[programs.Lanes], programs.Answer],
 ) -> AsyncGenerator[dict[str, Any], None]:
     with _said(service):
-        async with aclosing(programs.stream(service, str(request.session_hash), model, ask(), tell, end)) as answers:
+        name, event = str(request.session_hash), LocalContext.event_id.get(None)
+        async with aclosing(programs.stream(service, name, model, ask(), tell, end, event)) as answers:
             async for answer in answers:
                 yield answer
 
@@ -191,7 +194,7 @@ class _said:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, AdedError):
             self._service.count(error)
-            raise gr.Error(str(error), print_exception=False) from None
+            raise gr.Error(without_folders(str(error)), print_exception=False) from None
         if isinstance(error, Exception):
             raise gr.Error(f"the run failed: {type(error).__name__}; the server goes on", print_exception=False) from error
 

@@ -121,10 +121,13 @@ class Gate:
         return None
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
+        path = str(scope["path"])
         body, problem = await asgi.read(receive, LARGEST)
         if problem is None:
-            body, problem = self._calls.read(str(scope["path"]), body)
-        if problem is None:
+            body, problem = self._calls.read(path, body)
+        if problem is None and self._calls.stops(path, body):
+            await asgi.answer(send, 200, b"application/json", b'{"success": true}')
+        elif problem is None:
             length = (b"content-length", str(len(body)).encode())
             headers = [(k, v) for k, v in scope["headers"] if k not in (length[0], b"transfer-encoding")]
             await self.app({**scope, "headers": [*headers, length]}, asgi.replay(body, receive), send)

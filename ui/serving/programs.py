@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -14,7 +13,7 @@ from aded.trace import Race, Trace, to_json
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder
-from ui.numbers import EXACT, FIELDS, LONGEST
+from ui.numbers import FIELDS, LONGEST
 from ui.picker import MOST
 from ui.run import capped, check_form
 from ui.serving.limits import Limits
@@ -51,7 +50,7 @@ def _check_number(name: str, value: object) -> None:
     field = FIELDS[name]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise AdedError(f"{name} is not a number; give a {'whole ' if field.whole else ''}number")
-    if abs(value) > EXACT and value not in (math.inf, -math.inf):
+    if not field.least <= value <= field.most:
         raise AdedError(f"{name} is out of range; give a number from {field.least:.15g} to {field.most:.16g}")
 
 
@@ -67,13 +66,20 @@ def ask_one(prompt: object, method: object, numbers: Mapping[str, object], budge
 
 
 async def stream(
-    service: Service, name: str, model: object, form: Form, tell: Callable[[Lanes], Answer], end: Callable[[Lanes], Answer]
+    service: Service,
+    name: str,
+    model: object,
+    form: Form,
+    tell: Callable[[Lanes], Answer],
+    end: Callable[[Lanes], Answer],
+    event: str | None = None,
 ) -> AsyncGenerator[Answer, None]:
     """A run's answers as they come: ``waiting``, ``running``, and at last how it ended.
 
     Args:
         name: of the stream that the answers are read in, which tells the session too.
         tell: what to say of the lanes while they run; ``end``: what to add once they have ended.
+        event: what the call can be cancelled by.
 
     Raises:
         AdedError: it is refused, or cannot be run.
@@ -83,7 +89,10 @@ async def stream(
     holder = service.models.find(model)
     check_form(form, service.limits)
     job = partial(decode, form=form, holder=holder, limits=service.limits, engine=service.engine, tell=tell, end=end)
-    run: Run[Answer] = service.submit(service.sessions.get(session_of(name)), holder, job)
+    session = service.sessions.get(session_of(name))
+    run: Run[Answer] = service.submit(session, holder, job, farewell=lambda last: shut_down(last, tell(())))
+    if event is not None:
+        service.calls[event] = run
     async with aclosing(service.follow(run, lambda: waiting(run, tell(())), name)) as answers:
         async for answer in answers:
             yield answer
@@ -92,6 +101,11 @@ async def stream(
 def waiting(run: Run[Answer], empty: Answer) -> Answer:
     """The answer of a run that stands in line."""
     return answer("waiting", empty, place=run.place, wait_seconds=run.wait)
+
+
+def shut_down(last: Answer | None, empty: Answer) -> Answer:
+    """The answer of a run whose step the server, which ends, could not wait for: what it had told by then."""
+    return {**last, "state": "shutdown"} if last else answer("shutdown", empty)
 
 
 def answer(state: str, content: Answer, **more: Any) -> Answer:

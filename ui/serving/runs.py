@@ -87,6 +87,7 @@ class Run(Generic[T]):
         merge: Callable[[T, T], T],
         ready: Callable[[], bool],
         submitted: float,
+        farewell: Callable[[T | None], T | None],
     ) -> None:
         self.session, self.ready, self.submitted = session, ready, submitted
         self.control = Control()
@@ -99,7 +100,9 @@ class Run(Generic[T]):
         self._scheduler = scheduler
         self._steps = job(self.control)
         self._merge = merge
+        self._farewell = farewell
         self._news: T | None = None
+        self._latest: T | None = None
         self._lock = threading.Lock()
         self._listener: Callable[[], None] = _nothing
 
@@ -144,6 +147,7 @@ class Run(Generic[T]):
         if news is not None:
             with self._lock:
                 self._news = news if self._news is None else self._merge(self._news, news)
+                self._latest = news
             self._tell()
         return True
 
@@ -162,7 +166,14 @@ class Run(Generic[T]):
 
     def finish(self) -> None:
         """Tell the listener that it is over."""
-        self.over = True
+        self.over, self._latest = True, None
+        self._tell()
+
+    def abandon(self) -> None:
+        """Tell the listener that it is over though its step has not ended; nobody is told what the step still makes."""
+        with self._lock:
+            self._news = self._farewell(self._latest)
+            self.outcome, self.over = self.control.reason, True
         self._tell()
 
     def _tell(self) -> None:

@@ -38,6 +38,10 @@ def _always() -> bool:
     return True
 
 
+def _nothing_more(latest: T | None) -> T | None:
+    return None
+
+
 class Scheduler:
     """One model's turns. ``close`` ends all runs and the thread."""
 
@@ -63,6 +67,7 @@ class Scheduler:
         job: Job[T],
         merge: Callable[[T, T], T] = _newest,
         ready: Callable[[], bool] = _always,
+        farewell: Callable[[T | None], T | None] = _nothing_more,
     ) -> Run[T]:
         """Put a run into line.
 
@@ -71,13 +76,14 @@ class Scheduler:
             job: its steps; made when its first turn comes, and never asked by two threads at once.
             merge: two pieces of news, of which nobody has read the older one, as one.
             ready: whether it can begin; asked now and then. It keeps its place meanwhile, and others overtake it.
+            farewell: of what it told last, what it is to tell where the server ends and a step does not.
 
         Raises:
             Refused: too many wait, the session has one already or has used up its hour, or the server closes.
         """
         with self._changed:
             self._admit(session)
-            run = Run(self, session, job, merge, ready, self._clock())
+            run = Run(self, session, job, merge, ready, self._clock(), farewell)
             self._waiting.append(run)
             self._changed.notify_all()
             return run
@@ -151,7 +157,10 @@ class Scheduler:
             self._changed.notify_all()
 
     def close(self, seconds: float = 5.0) -> bool:
-        """Take no more runs, end all there are, and wait for the thread; whether it ended within ``seconds``."""
+        """Take no more runs, end all there are, and wait for the thread; whether it ended within ``seconds``.
+
+        If it did not, what it does cannot be interrupted: all readers are told that their runs are over.
+        """
         with self._changed:
             self._closing = True
             for run in self._all():
@@ -159,7 +168,11 @@ class Scheduler:
             self._on.extend(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
-        self._thread.join(seconds)
+        self._thread.join(max(0.0, seconds))
+        with self._changed:
+            left = [run for run in self._all() if not run.over]
+        for run in left:
+            run.abandon()
         return not self._thread.is_alive()
 
     def _work(self) -> None:

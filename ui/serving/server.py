@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gradio as gr
 from fastapi import Response
@@ -21,16 +24,19 @@ from aded.errors import AdedError
 from ui import theme
 from ui.blocks import Page
 from ui.page import LARGEST_TRACE, build
-from ui.serving import logs
+from ui.serving import logs, parts
 from ui.serving.calls import Calls, Endpoint
 from ui.serving.gate import Gate
 from ui.serving.service import Service
 from ui.serving.tools import answer_tools
 from ui.serving.uploads import Uploads
 
-END_SECONDS = 5.0
-"""How long runs have to end when the server is told to: a step each."""
-LAST_WORDS_SECONDS = 2.0
+END_SECONDS = 8.0
+"""Within which the server has ended once it is told to, whatever its parts do; they share it."""
+WORDS_SECONDS = 2.0
+"""Of these, at most, for what runs end with to reach those who read them."""
+CLOSE_SECONDS = 1.0
+"""Of these, at most, for connections to end; those that stay open then are cut."""
 POLL_SECONDS = 0.01
 """How often Gradio looks into its queue; by itself it does a thousand times a second."""
 THREADS = 40
@@ -38,7 +44,7 @@ THREADS = 40
 SESSIONS = 1000
 """Of which Gradio keeps settings; the oldest is forgotten first."""
 FOLDER = "aded-explorer"
-"""Name of the folder, in Gradio's own, for what visitors send to this page and to no other."""
+"""Name of the folder, in Gradio's own, for what visitors send: in it a folder for each port."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
         AdedError: the address cannot be had.
     """
     theme.serve_static()
-    uploads = Uploads(own_folder(), LARGEST_TRACE)
+    parts.note()
+    uploads = Uploads(own_folder(address.port), LARGEST_TRACE)
     page = build(service)
     page.refused, page.end_uploads = service.counters.refused, uploads.end
     places = service.limits.queue_size + service.limits.at_once + THREADS
@@ -98,12 +105,13 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
     )
 
 
-def own_folder() -> Path:
-    """The folder for what visitors send, as Gradio is told of it: other pages of this machine keep theirs elsewhere."""
+def own_folder(port: int) -> Path:
+    """The folder for what visitors send, as Gradio is told of it: other pages of this machine, on other ports, have others."""
     folder = Path(get_upload_folder())
-    if folder.name != FOLDER:
-        folder /= FOLDER
-        os.environ["GRADIO_TEMP_DIR"] = str(folder)
+    if folder.parent.name == FOLDER and folder.name.isdigit():  # that of a server before, in this process
+        folder = folder.parent.parent
+    folder = folder / FOLDER / str(port)
+    os.environ["GRADIO_TEMP_DIR"] = str(folder)
     return folder
 
 
@@ -135,10 +143,22 @@ def stream_of(page: gr.Blocks, event: str) -> str | None:
     return next((stream for stream, events in streams.items() if event in events), None)
 
 
+def streams(page: gr.Blocks, function: str | int) -> bool:
+    """Whether an endpoint, by its name, or a function, by its index, gives several answers."""
+    return any(fn.types_generator for index, fn in page.fns.items() if function in (index, fn.api_name))
+
+
 def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: Sequence[str]) -> Any:
     """The layer in front of Gradio's routes."""
     endpoints = cache(lambda: endpoints_of(page))
-    calls = Calls(endpoints, lambda: page.fns.keys(), uploads.holds, lambda event: stream_of(page, event))
+    calls = Calls(
+        endpoints,
+        lambda: page.fns.keys(),
+        uploads.holds,
+        lambda event: stream_of(page, event),
+        service.stop_call,
+        lambda function: streams(page, function),
+    )
     return Middleware(
         Gate,
         files=[theme.PLOTLY],
@@ -187,16 +207,33 @@ def serve(service: Service, address: Address) -> None:
     logs.keep_to_lines()  # those of the server too
     print(f"ADED Explorer is on {page.local_url}", flush=True)
     while not told:
-        time.sleep(0.2)
+        time.sleep(0.1)
+    if not end(page, service):
+        leave()
+
+
+def end(page: Page, service: Service) -> bool:
+    """Cut what runs, tell its readers so, and close all connections, in ``END_SECONDS``; whether nothing is at work then."""
     page.end_uploads()
-    service.close(END_SECONDS)
+    idle = service.close(END_SECONDS - WORDS_SECONDS - CLOSE_SECONDS)
     _let_last_words_out(page)
-    page.close(verbose=False)
+    closing = threading.Thread(target=page.close, args=[False], daemon=True)  # it waits for sockets that are open and idle too
+    closing.start()
+    closing.join(CLOSE_SECONDS)
+    return idle and not closing.is_alive()
+
+
+def leave() -> NoReturn:
+    """End the process here and now: a thread that is within PyTorch while Python takes itself apart would abort it."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _let_last_words_out(page: gr.Blocks) -> None:
     """Wait until what the runs ended with is on its way to those who read them."""
-    until = time.monotonic() + LAST_WORDS_SECONDS
+    until = time.monotonic() + WORDS_SECONDS - 0.2
     while page._queue.get_active_worker_count() and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(0.2)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from aded.errors import AdedError
 from ui.engine import Engine
 from ui.form import Form
-from ui.models import ModelHolder, Models
+from ui.models import ModelHolder, Models, name_of
 from ui.run import Notice, Update, check_form, failed, loading, race
 from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
 from ui.serving.limits import Limits
@@ -23,12 +24,15 @@ from ui.wire import Colours
 from ui.words import Saying
 
 T = TypeVar("T")
+SHUT_DOWN = Update(notice=Notice("info", [("notice.shutdown", {})]), running=False)
+"""The end of a race on the page that the server could not wait for."""
 
 
 class Service:
     """What all visitors share, and what is kept of each.
 
     Attributes:
+        calls: runs by the events that programs made them by, as long as anybody holds them.
         unread: pieces of news of a stream that were not read yet; the server tells.
     """
 
@@ -38,6 +42,7 @@ class Service:
         self.counters = Counters()
         self.sessions = Sessions()
         self.scheduler = Scheduler(self.limits, self.counters)
+        self.calls: WeakValueDictionary[str, Run[Any]] = WeakValueDictionary()
         self.unread: Callable[[str], int] = lambda stream: 0
         self._count()
 
@@ -54,15 +59,17 @@ class Service:
         session: Session,
         holder: ModelHolder,
         job: Callable[[Control], Iterator[T | None]],
-        merge: Callable[[T, T], T] | None = None,
+        **settings: Any,
     ) -> Run[T]:
         """Put a run into line; it waits for its model too.
+
+        Args:
+            settings: ``merge`` and ``farewell``, as ``Scheduler.submit`` has them.
 
         Raises:
             Refused: see ``Scheduler.submit``.
         """
         holder.start()
-        settings = {} if merge is None else {"merge": merge}
         run = self.scheduler.submit(session.key, job, ready=lambda: not holder.busy, **settings)
         session.run = run
         return run
@@ -76,7 +83,8 @@ class Service:
                 yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
                 return
             job = partial(race, form, session.memories, holder, colours, limits=self.limits, engine=self.engine)
-            run: Run[Update] = self.submit(session, holder, lambda control: job(control), lambda old, new: new.over(old))
+            ways = {"merge": lambda old, new: new.over(old), "farewell": lambda latest: SHUT_DOWN}
+            run: Run[Update] = self.submit(session, holder, lambda control: job(control), **ways)
             async with aclosing(self.follow(run, lambda: Update(notice=in_line(run, holder)))) as updates:
                 async for update in updates:
                     yield update
@@ -88,6 +96,14 @@ class Service:
         """See ``ui.serving.reading.follow``; ``stream``: where its news is read, if not in the session's own stream."""
         return follow(run, in_line, lambda: self.unread(stream or run.session))
 
+    def stop_call(self, event: str, session: str) -> bool:
+        """End a program's run, so that its last answer tells so; whether there was one of this session to end."""
+        run = self.calls.get(event)
+        if run is None or run.over or run.session != session:
+            return False
+        run.stop()
+        return True
+
     def count(self, error: Exception) -> None:
         """Count what was asked and could not be; the scheduler counts its own refusals, and runs that fail."""
         if isinstance(error, AdedError) and not isinstance(error, (TurnedAway, WorkerLost)):
@@ -96,7 +112,7 @@ class Service:
     def status(self) -> Notice:
         """How the server is, in one line."""
         holder, memory = self.models.first, round(resident_memory(self.counters) / MEGABYTE)
-        values = {"model": holder.model.label if holder.loaded else holder.spec, "memory": memory}
+        values = {"model": holder.model.label if holder.loaded else name_of(holder.spec), "memory": memory}
         if not holder.loaded:
             return Notice("info", [("status.asleep", values)])
         values |= {"running": self.scheduler.running, "waiting": self.scheduler.waiting}
@@ -105,8 +121,8 @@ class Service:
         return Notice("info", [("status.line", values), *card])
 
     def close(self, seconds: float = 5.0) -> bool:
-        """End all runs within a step; whether that was done in time."""
-        return self.scheduler.close(seconds)
+        """End all runs within a step; whether nothing is at work then, which a step, or a model's loading, can delay."""
+        return self.scheduler.close(seconds) and not self.models.busy
 
 
 def in_line(run: Run[Update], holder: ModelHolder) -> Notice:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.context import LocalContext
 
+from aded import __version__
 from ui.serving.calls import Endpoint, argument_fault
 from ui.words import cut
 
@@ -34,6 +35,8 @@ def answer_tools(page: gr.Blocks, service: Service, endpoints: Mapping[str, Endp
     tools = page.mcp_server_obj
     if tools is None:
         return
+
+    tools.mcp_server.version = __version__
 
     @tools.mcp_server.call_tool(validate_input=False)  # the endpoints do, and say the remedy
     async def call(name: str, arguments: dict[str, Any]) -> CallToolResult:

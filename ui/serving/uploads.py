@@ -19,6 +19,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.formparsers import MultiPartException
 
+from ui.serving import parts
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 
 ROOM = 256 << 20
@@ -30,7 +31,7 @@ HEADS = 1 << 16
 LONGEST_SECONDS = 600.0
 """How long an upload may take; what is left on the disk of one that was broken off goes after that."""
 EMPTY_SECONDS = 60.0
-"""How long an empty file may lie beside the whole ones: Gradio leaves one each time that a file is opened."""
+"""How long an empty file or folder may lie there: Gradio leaves one each time that a file is opened, and of each it removes."""
 FIELD = b"files"
 NO_NAME = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Kinds of letters that no file's name holds: control characters, halves of letters, ends of lines."""
@@ -44,7 +45,7 @@ SLOW: Problem = (408, "uploads", f"the upload took more than {LONGEST_SECONDS:g}
 
 
 class Refused(MultiPartException):
-    """Ends an upload; of this class because then Gradio removes what it has written."""
+    """Ends an upload; of this class because then Gradio answers it."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem[2])
@@ -92,7 +93,8 @@ class Uploads:
             return refused.problem
         self._coming.append(upload)
         try:
-            await app({**scope, "query_string": b""}, upload.receive, upload.sender(send))  # Gradio would tell its progress
+            with parts.removed():
+                await app({**scope, "query_string": b""}, upload.receive, upload.sender(send))  # Gradio would tell its progress
         except Refused as refused:
             upload.problem = refused.problem
         except OSError as error:
@@ -125,10 +127,17 @@ class Uploads:
         self._kept = {file: whole[file] for file in dict.fromkeys([*first, *whole])}
         now = self._clock()
         found = {file: size for file in self._folder.glob("*") if (size := size_of(file)) is not None}
+        found |= dict.fromkeys(self._empty_folders(), 0)
         self._unfinished = {file: self._unfinished.get(file, now) for file in found}
         for file, seen in self._unfinished.items():
             if now - seen > (LONGEST_SECONDS if found[file] else EMPTY_SECONDS):
-                file.unlink(missing_ok=True)
+                with suppress(OSError):
+                    file.rmdir() if file.is_dir() else file.unlink(missing_ok=True)
+
+    def _empty_folders(self) -> list[Path]:
+        """Folders of files that Gradio has removed."""
+        holding = {file.parent for file in self._folder.glob("*/*")}
+        return [folder for folder in self._folder.glob("*") if folder.is_dir() and folder not in holding]
 
     def end(self) -> None:
         """Break off what is on its way, from whichever thread: the server ends."""

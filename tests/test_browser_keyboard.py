@@ -1,0 +1,181 @@
+"""Where the keyboard stands: lists that it leaves close and tell nobody, a run takes it to Stop and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from browsing import open_race, part, start, sync_api
+from ui_fakes import make_race
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+LISTS = ("examples", "recorded", "preset", "search", "feedback", "corpus", "axis")
+"""Every list that Gradio makes."""
+OPTION = "[role='listbox'] li"
+
+
+def settled(page: sync_api.Page) -> None:
+    """What follows a key or a click has been, and has closed what it closes."""
+    page.wait_for_timeout(500)
+
+
+@contextmanager
+def silent(page: sync_api.Page) -> Iterator[None]:
+    """Nothing but the server's line is asked of the server meanwhile."""
+    asked: list[str] = []
+
+    def watch(request: sync_api.Request) -> None:
+        if request.method == "POST" and not (request.post_data or "").startswith('{"data":[],"fn_index"'):
+            asked.append(request.post_data or request.url)
+
+    page.on("request", watch)
+    yield
+    settled(page)
+    page.remove_listener("request", watch)
+    assert asked == []
+
+
+def leave_by_every_way(page: sync_api.Page, name: str) -> None:
+    """By Tab to both sides, by a key just before it, and by a click elsewhere."""
+    field, options = page.locator(f"#ax-{name} input"), page.locator(f"#ax-{name} {OPTION}")
+    for keys in (["Tab"], ["Shift+Tab"], ["ArrowDown", "Tab"]):
+        field.focus()
+        sync_api.expect(options.first).to_be_visible()
+        for key in keys:
+            page.keyboard.press(key)
+        settled(page)
+        sync_api.expect(options).to_have_count(0)
+        sync_api.expect(field).not_to_be_focused()
+    field.click()
+    sync_api.expect(options.first).to_be_visible()
+    page.locator("h1").first.click()
+    sync_api.expect(options).to_have_count(0)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_that_is_left_closes_and_tells_nobody(page: sync_api.Page, name: str):
+    for folded in ("ADED's settings", "Ablation"):
+        page.locator("#ax-controls button.label-wrap", has_text=folded).click()
+    settled(page)
+    with silent(page):
+        leave_by_every_way(page, name)
+
+
+def test_these_are_all_the_lists(page: sync_api.Page):
+    for folded in page.locator("#ax-controls button.label-wrap").all():
+        folded.click()
+    settled(page)
+    named = "all => all.map(e => e.closest('.block').id)"
+    assert {*page.locator("input[role='combobox']").evaluate_all(named)} == {f"ax-{name}" for name in LISTS}
+
+
+def test_a_list_from_which_nothing_is_chosen_does_nothing_when_it_is_left(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    page.locator("#ax-prompt textarea").fill("A prompt of my own.")
+    for name in ("examples", "recorded"):
+        sync_api.expect(page.locator(f"#ax-{name} input")).to_have_value("")
+    settled(page)
+    with silent(page):
+        for name in ("examples", "recorded"):
+            leave_by_every_way(page, name)
+    assert page.locator("[data-testid='toast-body']").count() == 0
+    sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value("A prompt of my own.")
+    sync_api.expect(part(page, "source")).to_have_text("from a file")
+
+
+def test_a_list_that_is_left_as_it_was_leaves_the_step_on_screen(page: sync_api.Page):
+    page.keyboard.press("Home")
+    where = part(page, "where").inner_text()
+    leave_by_every_way(page, "recorded")
+    settled(page)
+    assert part(page, "where").inner_text() == where
+
+
+def test_lists_choose_by_mouse_and_by_keys(page: sync_api.Page):
+    prompt, title = page.locator("#ax-prompt textarea"), part(page, "race-title")
+    page.locator("#ax-recorded input").click()
+    page.locator(OPTION).nth(1).click()
+    sync_api.expect(title).to_have_text("A function in Python")
+    page.locator("#ax-recorded input").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    sync_api.expect(title).to_have_text("A sampled story")
+    prompt.fill("A prompt of my own.")
+    settled(page)
+    page.locator("#ax-examples input").click()
+    page.locator(OPTION).nth(2).click()
+    sync_api.expect(prompt).not_to_have_value("A prompt of my own.")
+    first = prompt.input_value()
+    page.locator("#ax-examples input").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    sync_api.expect(prompt).not_to_have_value(first)
+    sync_api.expect(page.locator("#ax-examples input")).not_to_have_value("")
+
+
+def begin(page: sync_api.Page, button: str, tokens: int) -> None:
+    """Press a button that begins a run by keyboard."""
+    page.locator("#ax-max-new-tokens input[type=text]").fill(str(tokens))
+    page.locator(button).focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    sync_api.expect(page.locator(button)).to_be_focused()
+    page.keyboard.press("Enter")
+    sync_api.expect(page.locator(button)).to_be_disabled(timeout=20_000)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("button", ["#ax-run", "#ax-ablate"])
+def test_a_run_takes_the_keyboard_to_stop_and_brings_it_back(page: sync_api.Page, button: str):
+    page.locator("#ax-controls button.label-wrap", has_text="Ablation").click()
+    begin(page, button, 200)
+    sync_api.expect(page.locator("#ax-stop")).to_be_focused()
+    page.wait_for_function("() => document.querySelector('[data-part=source]').textContent === 'live run'", timeout=150_000)
+    sync_api.expect(page.locator("#ax-stop")).to_be_focused()
+    page.keyboard.press("Enter")
+    sync_api.expect(page.locator(button)).to_be_enabled(timeout=60_000)
+    sync_api.expect(page.locator(button)).to_be_focused()
+
+
+@pytest.mark.model
+def test_a_run_that_ends_by_itself_brings_the_keyboard_back_unless_it_has_gone_elsewhere(page: sync_api.Page):
+    begin(page, "#ax-run", 8)
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=150_000)
+    sync_api.expect(page.locator("#ax-run")).to_be_focused()
+    begin(page, "#ax-run", 100)
+    sync_api.expect(page.locator("#ax-stop")).to_be_focused()
+    part(page, "theme").focus()
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=150_000)
+    settled(page)
+    sync_api.expect(part(page, "theme")).to_be_focused()
+
+
+@pytest.mark.model
+def test_a_run_that_is_clicked_leaves_stop_alone_so_that_a_blank_does_not_end_it(page: sync_api.Page):
+    start(page, "List the days of the week.", 24)
+    sync_api.expect(page.locator("#ax-stop")).not_to_be_focused()
+    page.keyboard.press("Space")
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=150_000)
+    assert "Stopped midway" not in part(page, "sentence").inner_text()
+
+
+def test_who_guesses_by_keyboard_goes_on_by_keyboard(page: sync_api.Page):
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    part(page, "guess-toggle").focus()
+    page.keyboard.press("Enter")
+    choice = part(page, "guess-choices").locator("button").first
+    if choice.count():
+        choice.focus()
+        page.keyboard.press("Enter")
+        sync_api.expect(part(page, "guess-answer")).not_to_have_text("")
+    else:
+        part(page, "guess-next").focus()
+    sync_api.expect(part(page, "guess-next")).to_be_focused()
+    page.keyboard.press("Enter")
+    sync_api.expect(part(page, "guess-next")).to_be_hidden()
+    sync_api.expect(part(page, "guess-toggle")).to_be_focused()
