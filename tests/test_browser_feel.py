@@ -106,11 +106,11 @@ def test_a_run_streams_ten_times_a_second_and_nothing_jumps_or_is_made_anew_or_l
 ):
     engine = GatedEngine()
     engine.pause = STEP_SECONDS
+    engine.gate.set()
     with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
         tick(page, "plain", "aded", "rest", "suffix")
         page.locator("#ax-run").click()
         page.locator("[data-part='view-root'][data-running='true']").wait_for()
-        engine.gate.set()
         page.wait_for_function("() => document.querySelectorAll('.ax-lane .ax-tok').length > 6")
         part(page, "zoom-in").click()
         page.wait_for_timeout(600)
@@ -132,8 +132,9 @@ def test_a_run_streams_ten_times_a_second_and_nothing_jumps_or_is_made_anew_or_l
 def test_nothing_comes_nearer_while_a_race_plays_by_itself(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, width) as page:
         page.keyboard.press("Home")
+        part(page, "speed").select_option("0.5")
         part(page, "play").click()
-        page.wait_for_timeout(1000)
+        page.wait_for_timeout(500)
         page.evaluate(PLACES)
         page.wait_for_function(
             "() => document.querySelector('[data-part=play]').getAttribute('aria-label') === 'Play'", timeout=60_000

@@ -222,7 +222,7 @@ def test_the_link_is_copied(browser: sync_api.Browser, address: str):
         assert "step=" in copied
 
 
-@pytest.mark.parametrize("text", HOSTILE[:5])
+@pytest.mark.parametrize("text", ["".join(HOSTILE[:5]), HOSTILE[1]], ids=["all of them", "one"])
 def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address: str, text: str):
     names = ("race", "lane", "step", "node", "theme", "lang", "hide", "example", "methods", "seed", "search", "c1", "budget")
     query = "#" + urlencode({**dict.fromkeys(names, text), "prompt": text})
@@ -325,11 +325,10 @@ def test_a_run_that_is_gone_is_said_so(page: sync_api.Page):
     assert part(page, "source").inner_text() == "recorded"
 
 
-@pytest.mark.parametrize("link", ["#race=No+such+race", "#race=A+summary", "#lane=plain", "#step=3", "#lane=nobody&seed=5"])
-def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page, address: str, link: str):
+def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page, address: str):
     there = "([link, count]) => location.hash !== link && location.hash.includes('race=') && history.length === count"
     count = page.evaluate("history.length") + 1
-    for _ in range(2):
+    for link in ("#race=No+such+race", "#race=No+such+race", "#race=A+summary", "#lane=plain", "#step=3", "#lane=nobody&seed=5"):
         page.evaluate("link => { location.hash = link; }", link)
         page.wait_for_function(there, arg=[link, count])
         page.wait_for_timeout(600)
@@ -345,7 +344,6 @@ def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page
 
 def test_a_link_from_which_no_setting_is_had_does_not_speak_of_its_settings(browser: sync_api.Browser, address: str):
     for query, words in (
-        ("#race=No+such+race", "There is no recorded race “No such race” here; another race is on screen."),
         ("#temperature=99", "A setting that cannot be had is as on a new page."),
         ("?utm_source=x#tour=99", "There is no setting “tour”."),
     ):

@@ -151,9 +151,8 @@ def test_what_a_run_is_refused_for(page: sync_api.Page):
     assert english(page) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
+def test_what_a_file_is_refused_for(page: sync_api.Page, tmp_path: Path):
+    for name, content in (
         ("cut.json", b'{"format": "aded'),
         ("bytes.json", b"\xff\xfe\x00"),
         ("foreign.json", b"[1, 2]"),
@@ -162,22 +161,21 @@ def test_what_a_run_is_refused_for(page: sync_api.Page):
         ("empty.json", b'{"format": "aded-race", "version": 1, "lanes": []}'),
         ("large.json", b" " * (17 << 20)),
         ("text.txt", b"text"),
-    ],
-)
-def test_what_a_file_is_refused_for(page: sync_api.Page, tmp_path: Path, name: str, content: bytes):
-    path = tmp_path / name
-    path.write_bytes(content)
-    open_file(page, path)
-    sync_api.expect(notice(page)).to_contain_text("请打开", timeout=20_000)
-    assert page.locator(".toast-body").count() == 0
-    assert english(page) == []
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        open_file(page, path)
+        sync_api.expect(notice(page)).to_contain_text("16 MB" if name == "large.json" else name, timeout=20_000)
+        sync_api.expect(notice(page)).to_contain_text("请打开")
+        assert page.locator(".toast-body").count() == 0
+        assert [line for line in english(page) if name not in line] == [], name
 
 
 def test_what_a_link_asks_for_in_vain(browser: sync_api.Browser, address: str):
     view = "race=none&lane=none&step=x&node=x&pair=x&theme=blue&hide=all&run=no"
     settings = "methods=none,plain,aded&temperature=9&seed=x&search=none&keep=maybe&example=none&speed=2"
     with watched_page(browser, address, query=f"?lang=zh#{view}&{settings}") as page:
-        sync_api.expect(part(page, "note-text").locator("p")).to_have_count(14, timeout=20_000)
+        sync_api.expect(part(page, "note-text").locator("p")).to_have_count(15, timeout=20_000)
         assert english(page) == []
 
 

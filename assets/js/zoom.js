@@ -43,7 +43,7 @@ function around(size, [from, to], now, end) {
 // begins. A clock that is moved by hand, or plays, takes the part with it; one that runs because the race grows does not.
 export function createZoom(part, changed) {
   const box = part("chart");
-  let known = { id: null, now: 0, end: 0 };
+  let known = { id: null, now: 0, end: 0, growing: false };
   let span = null;
   let heard = false;
   let held = false; // by a pointer: a drawing in between would take the drag away
@@ -77,8 +77,8 @@ export function createZoom(part, changed) {
 
   function follow(id, now, end, growing) {
     if (known.id !== id) span = null;
-    else if (span && !growing) span = taken(span, known.now, now, end);
-    known = { id, now, end };
+    else if (span && !growing && !known.growing) span = taken(span, known.now, now, end);
+    known = { id, now, end, growing };
     part("zoom-out").setAttribute("aria-disabled", String(!span));
     part("zoom-in").setAttribute("aria-disabled", String(isNearest(span, end)));
     return span;
