@@ -19,7 +19,7 @@ pytestmark = [
 
 ROUNDS, FIRST, GROWTH = 200, 50, 1.1
 """Rounds, and what the memory after the last one may be, as a multiple of that after round ``FIRST``."""
-FEW, EARLY, POOLS = 8, 3, 1.15
+FEW, EARLY, POOLS = 5, 2, 1.15
 """The same for a quick look; the server's threads and their pools of memory are still being made in it."""
 RACES = ("A maths teacher", "A summary", "A translation")
 SETTLED = 4  # collections before a heap is measured

@@ -92,7 +92,8 @@ def test_every_recorded_race_lane_by_lane(page: sync_api.Page):
             page.locator("#ax-recorded input").click()
             page.locator("li[role='option']").nth(index).click()
             sync_api.expect(part(page, "race-title")).not_to_have_text(before)
-        for look in page.locator(".ax-lane .ax-look").all():
+        lanes = ".ax-lane:not([data-method='plain'])" if index else ".ax-lane"  # plain decoding says the same in every race
+        for look in page.locator(f"{lanes} .ax-look").all():
             look.click()
             page.keyboard.press("Home")
             page.keyboard.press("ArrowRight")

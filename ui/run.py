@@ -21,8 +21,8 @@ from ui.serving.sessions import Memory
 from ui.wire import Colours, lane_line, race_line, status_line, step_line
 from ui.words import Refused, Saying, say, without_folders
 
-UPDATE_SECONDS = 1 / 12
-"""Least time between two updates of the page."""
+UPDATE_SECONDS = 1 / 14
+"""Time between two updates of the page; each waits for the end of a turn, and the next one makes up for that."""
 LONG = 400_000
 """Characters from which on updates become rarer, since every update costs the browser time in proportion."""
 
@@ -204,7 +204,7 @@ def _stream(
     clock: Callable[[], float],
     link: Mapping[str, str] | None,
 ) -> Iterator[tuple[str, bool]]:
-    """After each turn the text of JSON lines so far, and whether to send it: at most every ``UPDATE_SECONDS``."""
+    """After each turn the text of JSON lines so far, and whether to send it: on average every ``UPDATE_SECONDS``."""
     text, due = "", 0.0
     for turn in turns:
         if turn is None:
@@ -216,7 +216,7 @@ def _stream(
         now = clock() >= due
         if now:
             text += status_line(running=True)
-            due = clock() + UPDATE_SECONDS * max(1.0, len(text) / LONG)
+            due = max(clock(), due + UPDATE_SECONDS * max(1.0, len(text) / LONG))
         yield text, now
 
 
