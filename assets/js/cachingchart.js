@@ -73,6 +73,5 @@ function draw(Plotly, box, what, seen, ahead, colour) {
   const lowest = Math.min(seen[0].kept[what], seen[0].anew[what]);
   const x = { ...log, tickvals: [32, 64, 128, ...LENGTHS], ticktext: [32, 64, 128, ...LENGTHS].map(count), range: range(seen[0].length * 0.9, Math.max(last(ahead).length, seen[0].length + 1) * 1.05), title: say("axis.text") };
   const y = { ...log, range: range(lowest * 0.8, last(ahead).anew[what] * 1.5), title: say(`axis.${what}`) };
-  const layout = lineLayout(box, { x, y }, 0);
-  Plotly.react(box, data, { ...layout, shapes: [] }, PLOT_CONFIG);
+  Plotly.react(box, data, lineLayout(box, { x, y }, null), PLOT_CONFIG);
 }

@@ -65,7 +65,7 @@ function tokensIn(lanes, [from, to]) {
   return [low, Math.max(low + 1, ...lanes.map((lane, i) => last(counts[i].slice(0, stepsDone(lane, to) + 2), 0)))];
 }
 
-// The layout of a line chart that fills its box: two axes, each with a title that says its unit, and an upright line at `now`.
+// The layout of a line chart that fills its box: two axes, each with a title that says its unit, and an upright line at `now` where that is not null.
 export function lineLayout(box, { x, y }, now) {
   const muted = cssToken("--ax-muted");
   const titled = (text, standoff) => ({ text, font: { size: 12 }, standoff });
@@ -82,7 +82,7 @@ export function lineLayout(box, { x, y }, now) {
     font: { family: cssToken("--ax-sans"), size: 12, color: muted },
     xaxis: { ...axis, ...x, title: titled(x.title, 6) },
     yaxis: { ...axis, ...y, title: titled(y.title, 4) },
-    shapes: [{ type: "line", x0: now, x1: now, y0: 0, y1: 1, yref: "paper", line: { color: cssToken("--ax-ink"), width: 1 } }],
+    shapes: now === null ? [] : [{ type: "line", x0: now, x1: now, y0: 0, y1: 1, yref: "paper", line: { color: cssToken("--ax-ink"), width: 1 } }],
   };
 }
 

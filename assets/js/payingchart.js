@@ -77,7 +77,7 @@ function dots(x, y, counts, colour) {
 
 function draw(Plotly, box, data, axes, now, shapes = []) {
   const layout = lineLayout(box, axes, now);
-  return Plotly.react(box, data, { ...layout, shapes: now === null ? shapes : [...layout.shapes, ...shapes] }, PLOT_CONFIG);
+  return Plotly.react(box, data, { ...layout, shapes: [...layout.shapes, ...shapes] }, PLOT_CONFIG);
 }
 
 function drawCost(Plotly, box, points, seconds, here) {

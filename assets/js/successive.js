@@ -68,5 +68,5 @@ function draw(Plotly, box, series, measure) {
     return { type: "scatter", mode: "lines+markers", x, y, hoverinfo: "none", line: { color: paint, dash, width: 2.5 }, marker: { color: paint, size: 8 } };
   });
   const axes = { x: { range: [0.5, Math.max(3, x.length) + 0.5], dtick: 1, tickformat: "d", title: say("axis.prompt") }, y: { range: [0, 1.02], tickvals: [0, 0.5, 1], title: say("axis.share") } };
-  Plotly.react(box, data, { ...lineLayout(box, axes, 0), shapes: [] }, PLOT_CONFIG);
+  Plotly.react(box, data, lineLayout(box, axes, null), PLOT_CONFIG);
 }
