@@ -1,6 +1,6 @@
 // How near the matrix is to the model at each step's root: a curve over the run for each of its parts, and a table.
 
-import { PLOT_CONFIG, lineKey, lineLayout, plotted } from "./charts.js";
+import { PLOT_CONFIG, lineLayout, namedLine, plotted } from "./charts.js";
 import { cssToken, el, setText, small } from "./dom.js";
 import { offer } from "./offers.js";
 import { language, say } from "./words.js";
@@ -64,9 +64,7 @@ function agreementTable(steps) {
 }
 
 export function partKey([who, { dash, colour }]) {
-  const key = el("span", { class: "ax-key" }, lineKey(dash), el("span", { "data-say": `matrix.${who}` }));
-  key.style.setProperty("--lane", `var(${colour})`);
-  return key;
+  return namedLine(dash, `var(${colour})`, el("span", { "data-say": `matrix.${who}` }));
 }
 
 function traces(steps, measure) {

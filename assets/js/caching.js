@@ -20,14 +20,13 @@ export function counted(lane) {
   });
 }
 
-// The same, continued at the lane's mean pace to a text of `longest` tokens.
-export function continued(lane, longest = LONGEST) {
-  const rows = counted(lane);
+// The same, continued behind the last of the counted rows at the lane's mean pace.
+export function continued(lane, rows) {
   const passes = lane.steps.length;
   const mean = (of) => lane.steps.reduce((sum, step) => sum + of(step), 0) / passes;
   const [nodes, inside, pace] = [mean(({ tree }) => tree.tokens.length), mean(({ tree }) => within(tree)), mean(({ emitted }) => emitted.length)];
   const more = [last(rows)];
-  while (last(more).length + pace <= longest) more.push(after(last(more), passOf(last(more).length + pace, nodes, inside)));
+  while (last(more).length + pace <= LONGEST) more.push(after(last(more), passOf(last(more).length + pace, nodes, inside)));
   return more;
 }
 

@@ -1,7 +1,7 @@
 // What the cache saves, drawn: tokens read and pairs compared by the length of the text, with the cache and without; the same in a table.
 
 import { continued, counted, LONGEST, times } from "./caching.js";
-import { laneColour, lineKey, lineLayout, PLOT_CONFIG, plotted } from "./charts.js";
+import { laneColour, lineLayout, namedLine, PLOT_CONFIG, plotted } from "./charts.js";
 import { count, cssToken, el, fixed, setText } from "./dom.js";
 import { offer } from "./offers.js";
 import { last } from "./record.js";
@@ -16,10 +16,10 @@ export function renderCaching(part, Plotly, lane, dark) {
   part("caching-card").hidden = !lane.steps.length;
   if (!lane.steps.length) return;
   const seen = counted(lane);
-  const ahead = continued(lane);
+  const ahead = continued(lane, seen);
   setText(part("caching-sentence"), cachingSentence(lane, last(seen), last(ahead)));
   part("caching-rows").replaceChildren(...tableRows(seen, ahead));
-  part("caching-key").replaceChildren(...Object.keys(WAYS).map((way) => wayKey(way, colourOf(way, lane, dark))), el("span", { text: say("caching.race") }));
+  part("caching-key").replaceChildren(...Object.keys(WAYS).map((way) => namedLine(WAYS[way], colourOf(way, lane, dark), say(`caching.${way}`))), el("span", { text: say("caching.race") }));
   const group = "experiment";
   for (const what of ["tokens", "pairs"]) {
     const box = part(`caching-${what}`);
@@ -34,12 +34,6 @@ export function cachingSentence(lane, now, end) {
   const values = { name: lane.label, count: lane.steps.length, kept: whole(now.kept.tokens), anew: whole(now.anew.tokens), tokens: fixed(times(now).tokens, 1), pairs: fixed(times(now).pairs, 1) };
   const later = { length: whole(end.length), tokens: whole(times(end).tokens), pairs: whole(times(end).pairs) };
   return sentences(say("caching.sentence", values), say("caching.times", values), end === now ? "" : say("caching.later", later));
-}
-
-function wayKey(way, colour) {
-  const key = el("span", { class: "ax-key" }, lineKey(WAYS[way]), say(`caching.${way}`));
-  key.style.setProperty("--lane", colour);
-  return key;
 }
 
 // A table's rows at some lengths: the last pass of the race, and the lane's pace continued.

@@ -1,7 +1,7 @@
 // Plotly, fetched from this server when first needed, and the one line chart of the race.
 
 import { curveTable } from "./csv.js";
-import { cssToken, svg } from "./dom.js";
+import { cssToken, el, svg } from "./dom.js";
 import { offer } from "./offers.js";
 import { duration, last, stepsDone } from "./record.js";
 import { say } from "./words.js";
@@ -97,4 +97,11 @@ export function laneDash(lanes, index) {
 export function lineKey(dash) {
   const line = svg("line", { x1: 1, y1: 4, x2: 25, y2: 4, "stroke-dasharray": dash === "solid" ? null : dash.replaceAll("px", "") });
   return svg("svg", { class: "ax-line-key", viewBox: "0 0 26 8", "aria-hidden": "true" }, line);
+}
+
+// Such a piece and what its line is of, in the line's colour.
+export function namedLine(dash, colour, name) {
+  const key = el("span", { class: "ax-key" }, lineKey(dash), name);
+  key.style.setProperty("--lane", colour);
+  return key;
 }

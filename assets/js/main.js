@@ -98,10 +98,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
 
   // While a race runs its verdict has the room of the longest one, and keeps it: nothing moves as it is reworded.
   function renderVerdict(box, race) {
-    const key = `${race.id}/${box.clientWidth}/${language()}`;
     if (drawn.grew !== race.id) box.style.minHeight = "";
-    else if (drawn.verdict !== key) {
-      drawn.verdict = key;
+    else if (drawn.verdict !== race.id) {
+      drawn.verdict = race.id;
       box.style.minHeight = "";
       tellVerdict(longestVerdict(race));
       box.style.minHeight = `${box.offsetHeight}px`;
@@ -238,7 +237,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   }
 
   function redraw() {
-    drawn.picture = drawn.chart = "";
+    drawn.picture = drawn.chart = drawn.verdict = "";
     schedule();
   }
 

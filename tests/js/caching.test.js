@@ -39,7 +39,8 @@ test("plain decoding has read every token once with the cache, and every prefix 
 });
 
 test("a doubled text has four times the pairs with the cache, and eight times without", () => {
-  const rows = continued(plain(1, 4), 4096);
+  const lane = plain(1, 4);
+  const rows = continued(lane, counted(lane));
   const at = (length) => rows.findLast((row) => row.length <= length);
   assert.ok(Math.abs(at(4096).kept.pairs / at(2048).kept.pairs - 4) < 0.02);
   assert.ok(Math.abs(at(4096).anew.pairs / at(2048).anew.pairs - 8) < 0.05);
