@@ -72,12 +72,14 @@ class KVCache(Cache):
         length: committed tokens; equal to the position of the next root.
         capacity: slots allocated a layer.
         fixed: for a pass of fixed shape, the new tokens' slots (int64 ``[n]``) and how many keys attention sees; else None.
+        graphs: what was captured on the cache's tensors, by kind; emptied where the tensors move or are freed.
     """
 
     def __init__(self, capacity: int, layers: int = 0) -> None:
         self.length = 0
         self.capacity = capacity
         self.fixed: tuple[torch.Tensor, int] | None = None
+        self.graphs: dict[tuple[Any, ...], Any] = {}
         self._expected = layers
         self._block: torch.Tensor | None = None
         self._in_block: list[SlotLayer] = []
@@ -102,6 +104,7 @@ class KVCache(Cache):
     def reserve(self, tokens: int) -> None:
         """Make room for ``tokens`` more behind the committed ones; doubles, so a long decode copies little."""
         if self.length + tokens > self.capacity:
+            self.graphs.clear()  # they read and write the tensors that are replaced here
             self.capacity = max(self.length + tokens, 2 * self.capacity)
             if self._block is not None:
                 self._block = self._grown(self._block)
@@ -112,6 +115,7 @@ class KVCache(Cache):
 
     def free(self) -> None:
         """Give the memory back at once: cache and layers hold each other, so it would wait for the garbage collector."""
+        self.graphs.clear()
         self._block = self.layer_class_to_replicate = None
         for layers in (self._in_block, self._apart, self.layers):
             layers.clear()

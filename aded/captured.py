@@ -8,6 +8,7 @@ CUDA it is captured once and replayed, elsewhere it runs as it is (slower, but t
 from __future__ import annotations
 
 import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -226,17 +227,22 @@ class _Inputs:
 
 
 class StepPool:
-    """A model's caches and the steps captured on them, handed from one decode to the next.
+    """Owner of a model's KV caches and of all that is captured on them, handed from one decode to the next.
 
-    A graph reads and writes fixed addresses, so steps belong to a cache. Lanes that run at once have a cache each; a decode
+    A graph reads and writes fixed addresses, so steps belong to a cache. Runs at the same time have a cache each; a decode
     that ends leaves its cache, and the graphs on it, to the next one.
+
+    Attributes:
+        steps: all that there are, on any cache; ``verdicts``: graphs of rejection sampling (see ``aded.rejection``).
+        captured: steps captured so far; ``capture_seconds``: what they took.
     """
 
     def __init__(self, target: TargetModel, capture: bool) -> None:
         self._target = target
         self._capture = capture
+        self.verdicts: dict[tuple[Any, ...], Any] = {}
         self._free: list[KVCache] = []
-        self._steps: dict[int, dict[tuple[Any, ...], FixedStep]] = {}
+        self.steps: weakref.WeakSet[FixedStep] = weakref.WeakSet()
         self._memory: Any = None
         self.captured = 0
         self.capture_seconds = 0.0
@@ -248,7 +254,7 @@ class StepPool:
             cache = min(fitting, key=lambda c: c.capacity)
             self._free.remove(cache)
         else:
-            self._drop_smaller(capacity)
+            self._drop(self._free)  # all of them are smaller
             cache = KVCache(1 << (max(capacity, 1024) - 1).bit_length(), int(self._target.config.num_hidden_layers))
         cache.length = 0
         return cache
@@ -266,31 +272,31 @@ class StepPool:
         """
         compiled, length = self._target.compiled, cache.length if committed is None else committed
         bucket = node_bucket(nodes, compiled)
-        assert length + bucket <= cache.capacity, "the cache was not reserved for a padded tree"
+        cache.reserve(length + bucket - cache.length)
         seen = context_bucket(length + bucket, cache.capacity, compiled)
-        steps, key = self._steps.setdefault(id(cache), {}), (bucket, seen, *kind.key)
-        return recent(steps, key, lambda: self._new_step(cache, bucket, seen, kind), MOST_STEPS)
+        key = (bucket, seen, *kind.key)
+        return recent(cache.graphs, key, lambda: self._new_step(cache, bucket, seen, kind), MOST_STEPS)
 
     def _new_step(self, cache: KVCache, nodes: int, seen: int, kind: StepKind) -> FixedStep:
         step = FixedStep(self._target, cache, nodes, seen, kind)
         if self._capture:
-            if not any(self._steps.values()):  # a memory pool ends with its last graph
+            if not self.steps:  # a memory pool ends with its last graph
                 self._memory = torch.cuda.graph_pool_handle()
             step.capture(self._memory)
             self.captured += 1
             self.capture_seconds += step.capture_seconds
+        self.steps.add(step)
         return step
 
     def clear(self) -> None:
         """Free every cache and graph that no decode is using."""
-        for cache in self._free:
-            self._steps.pop(id(cache), None)
-        self._free.clear()
+        self.verdicts.clear()
+        self._drop(self._free)
 
-    def _drop_smaller(self, capacity: int) -> None:
-        for cache in [c for c in self._free if c.capacity < capacity]:
+    def _drop(self, caches: list[KVCache]) -> None:
+        for cache in list(caches):
             self._free.remove(cache)
-            self._steps.pop(id(cache), None)
+            cache.free()
 
 
 def keys_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:

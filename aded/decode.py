@@ -159,10 +159,11 @@ class Decoder:
         self._ending = Ending(detokenizer, self.model.eos_ids, self.settings.stop, room, reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule)
         self._steps = []
-        self._session: TargetSession | None = self.model.session(len(ids) + room + 2 * self.budget.cap)
+        self.budget = self._new_budget()
+        capacity = len(ids) + room + self.model.padded(self.budget.cap)
+        self._session: TargetSession | None = self.model.session(capacity)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
-        self.budget = self._new_budget()
         self.drafter.start(ids)
         started = time.perf_counter()
         self._session.prefill(ids[:-1])

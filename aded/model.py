@@ -18,7 +18,7 @@ import aded
 from aded import attention, budget, parallel, selftest, weights
 from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
-from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool
+from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool, node_bucket
 from aded.errors import AdedError, check_text
 from aded.joining import join_projections
 from aded.loading import choose_device, choose_dtype, context_limit, eos_ids, load_stock
@@ -151,6 +151,10 @@ class TargetModel:
     def captures(self) -> bool:
         """Whether steps are captured: then each has ended when its result is read."""
         return self.pool is not None and self.device.type == "cuda"
+
+    def padded(self, nodes: int) -> int:
+        """How many nodes a step over a tree of ``nodes`` nodes computes, and so how many cache slots it writes."""
+        return nodes if self.pool is None else node_bucket(nodes, self.compiled)
 
     @property
     def compiled(self) -> bool:

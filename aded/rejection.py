@@ -23,13 +23,16 @@ from aded import choosing
 from aded.captured import node_bucket
 from aded.graphs import Replay, host_buffer
 from aded.noise import exponentials, key_of, signed, uniform
+from aded.recent import recent
 from aded.tree import DraftTree
 from aded.verify import Rule, SamplingSettings, Verification
 
 ACCEPTING, DRAFTING = 0x6163636570740000, 0x6472616674000000
 """What sets the random numbers of accepting and of drafting apart from each other and from the target's own."""
 MOST_GRAPHS = 16
-"""Kept at a time; the oldest goes first."""
+"""Kept of one model; the one used longest ago goes first."""
+Graphs = dict[tuple[Any, ...], Any]
+"""Where graphs are kept: ``verdicts`` of ``aded.captured.StepPool``."""
 
 
 def draft_key(seed: int, position: int, trial: int = 0) -> int:
@@ -37,12 +40,22 @@ def draft_key(seed: int, position: int, trial: int = 0) -> int:
     return key_of(key_of(seed ^ DRAFTING, position), trial)
 
 
-def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
+def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: Graphs) -> None:
+    """Capture what ``verify`` is going to run for a sampled draft, on logits ``[n, vocab_size]`` of ``dtype``."""
+    assert tree.drawn is not None
+    q, width = tree.drawn.distributions, int(np.bincount(tree.parents[1:], minlength=1).max())
+    logits = q.new_empty(0, vocab_size, dtype=dtype)
+    graph_for(graphs, logits, q, len(tree), width, rule.settings, tree.drawn.replacement)
+
+
+def verify(
+    tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule, graphs: Graphs | None = None
+) -> Verification:
     """Walk a sampled draft.
 
     Args and returns as ``aded.verify.verify``; ``tree.drawn`` says what the nodes were drawn from.
     """
-    judge = _Judge(tree, logits, [int(i) for i in prefix], rule)
+    judge = _Judge(tree, logits, [int(i) for i in prefix], rule, graphs)
     path: list[int] = [0]
     draws: list[float | None] = []
     while True:
@@ -63,16 +76,16 @@ class Case(NamedTuple):
 
 
 class _Judge:
-    """Decides at a node; on a card at all nodes at once, because there one answer costs as much time as many."""
+    """Decides at a node; where there are graphs at all nodes at once, because there one answer costs as much time as many."""
 
-    def __init__(self, tree: DraftTree, logits: torch.Tensor, prefix: list[int], rule: Rule) -> None:
+    def __init__(self, tree: DraftTree, logits: torch.Tensor, prefix: list[int], rule: Rule, graphs: Graphs | None) -> None:
         self.tree, self.logits, self.prefix, self.rule = tree, logits, prefix, rule
         self._children: list[list[int]] = [[] for _ in range(len(tree))]
         for node in range(1, len(tree)):
             self._children[int(tree.parents[node])].append(node)
         self._decided: list[tuple[int | None, int, float]] | None = None
-        if logits.device.type == "cuda" and not rule.needs_prefix:
-            self._decided = self._decide(list(range(len(tree))), None)
+        if graphs is not None and not rule.needs_prefix:
+            self._decided = self._decide_all(graphs)
 
     def __call__(self, path: list[int]) -> tuple[int | None, int, float]:
         """The accepted child of the path's last node, or None; the token there; its random number."""
@@ -80,21 +93,26 @@ class _Judge:
         if self._decided is not None:
             return self._decided[node]
         p = self.rule.probabilities(self.logits[node], self.prefix + self.tree.tokens[path[1:]].tolist())
-        return self._decide([node], p[None])[0]
+        return self._decide(node, p)
 
     @torch.inference_mode()
-    def _decide(self, nodes: list[int], p: torch.Tensor | None) -> list[tuple[int | None, int, float]]:
-        """What is decided at each of ``nodes``; p: the target's distributions there, float64 ``[n, vocab]``; None: of all."""
-        drawn, settings, case = self.tree.drawn, self.rule.settings, self._case(nodes)
+    def _decide(self, node: int, p: torch.Tensor) -> tuple[int | None, int, float]:
+        """What is decided at a node; p: the target's distribution there, float64 ``[vocab]``."""
+        drawn, case = self.tree.drawn, self._case([node])
         assert drawn is not None
-        q = torch.nn.functional.pad(drawn.distributions, (0, self.logits.shape[1] - drawn.distributions.shape[1]))
-        if p is None:
-            accepted, chosen = graph_for(self.logits, q, case, settings, drawn.replacement).run(self.logits, q, case)
-        else:
-            given = [torch.from_numpy(array).to(p.device) for array in case]
-            found = judge(p, q.to(p.device), given[0], given[1], given[2], given[3], drawn.replacement)
-            accepted, chosen = torch.stack(found).cpu().numpy()
-        return [self._told(node, place, case, int(accepted[place]), int(chosen[place])) for place, node in enumerate(nodes)]
+        q = torch.nn.functional.pad(drawn.distributions, (0, len(p) - drawn.distributions.shape[1])).to(p.device)
+        tokens, rows, chances, keys = (torch.from_numpy(array).to(p.device) for array in case)
+        accepted, chosen = torch.stack(judge(p[None], q, tokens, rows, chances, keys, drawn.replacement)).cpu().numpy()
+        return self._told(node, 0, case, int(accepted[0]), int(chosen[0]))
+
+    @torch.inference_mode()
+    def _decide_all(self, graphs: Graphs) -> list[tuple[int | None, int, float]]:
+        """What is decided at every node, by a captured graph."""
+        drawn, settings, case = self.tree.drawn, self.rule.settings, self._case(list(range(len(self.tree))))
+        assert drawn is not None
+        graph = graph_for(graphs, self.logits, drawn.distributions, *case.tokens.shape, settings, drawn.replacement)
+        found = graph.run(self.logits, drawn.distributions, case).T.tolist()
+        return [self._told(node, node, case, rank, token) for node, (rank, token) in enumerate(found)]
 
     def _case(self, nodes: list[int]) -> Case:
         """What is to be judged at ``nodes``."""
@@ -184,7 +202,7 @@ class JudgeGraph:
         self.nodes, self.width, self.settings, self.replacement = nodes, width, settings, replacement
         device = logits.device
         self._logits = torch.zeros(nodes, logits.shape[1], dtype=logits.dtype, device=device)
-        self._q = torch.full((rows, q.shape[1]), 1.0 / q.shape[1], dtype=q.dtype, device=device)
+        self._q = torch.zeros(rows, logits.shape[1], dtype=q.dtype, device=device)  # 0 where the draft has no token
         self._given = torch.zeros(3 * nodes * width + nodes, dtype=torch.int64, device=device)
         self._found = torch.zeros(2, nodes, dtype=torch.int64, device=device)
         self._given_host, self._read = host_buffer(self._given), host_buffer(self._found)
@@ -195,7 +213,7 @@ class JudgeGraph:
         """As `judge`: rank of the accepted child and token drawn instead, int64 ``[2, n]``."""
         n, width = case.tokens.shape
         self._logits[:n].copy_(logits)
-        self._q[: len(q)].copy_(q)
+        self._q[: len(q), : q.shape[1]].copy_(q)
         self._host.tokens[:] = self._host.rows[:] = -1
         self._host.tokens[:n, :width], self._host.rows[:n, :width] = case.tokens, case.rows
         self._host.chances.view(np.float64)[:n, :width] = case.chances
@@ -219,15 +237,10 @@ class JudgeGraph:
         self._read.copy_(self._found, non_blocking=True)
 
 
-def graph_for(logits: torch.Tensor, q: torch.Tensor, case: Case, settings: SamplingSettings, replacement: bool) -> JudgeGraph:
-    """The graph for cases of this size; decodes share it, since seeds come with the case."""
-    nodes, width, rows = node_bucket(len(case.tokens)), max(1, case.tokens.shape[1]), node_bucket(len(q))
-    kind = (logits.device, logits.dtype, logits.shape[1], nodes, width, rows, replace(settings, seed=0), replacement)
-    if kind not in _GRAPHS:
-        if len(_GRAPHS) >= MOST_GRAPHS:
-            _GRAPHS.pop(next(iter(_GRAPHS)))
-        _GRAPHS[kind] = JudgeGraph(logits, q, nodes, width, rows, settings, replacement)
-    return _GRAPHS[kind]
-
-
-_GRAPHS: dict[tuple[Any, ...], JudgeGraph] = {}
+def graph_for(
+    graphs: Graphs, logits: torch.Tensor, q: torch.Tensor, nodes: int, width: int, settings: SamplingSettings, replacement: bool
+) -> JudgeGraph:
+    """The graph for so many nodes with at most ``width`` children each; decodes share it, since seeds come with the case."""
+    sizes = node_bucket(nodes), max(1, width), node_bucket(len(q))
+    kind = (logits.dtype, *logits.shape[1:], *q.shape[1:], *sizes, replace(settings, seed=0), replacement)
+    return recent(graphs, kind, lambda: JudgeGraph(logits, q, *sizes, settings, replacement), MOST_GRAPHS)

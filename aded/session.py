@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from aded import choosing
+from aded import choosing, rejection
 from aded.attention import of_any_length
 from aded.cache import KVCache
 from aded.captured import StepKind, keys_of, read_verdict
@@ -99,6 +99,8 @@ class TargetSession:
         """Capture the step for a tree if that has not been done: outside all timing."""
         if self.target.pool is not None:
             self.target.pool.step(self.cache, len(tree), self._kind(rule, needs, tree))
+            if rule.rejects_in_graph(tree):
+                rejection.prepare(tree, self.target.vocab_size, self.target.dtype, rule, self.target.pool.verdicts)
 
     def run(self, tree: DraftTree, needs: DrafterNeeds = DrafterNeeds()) -> TreeOutput:  # noqa: B008
         """As ``forward_tree``, by a captured step where steps are captured; its tensors are valid until the next pass."""
@@ -144,7 +146,7 @@ class TargetSession:
         keys = keys_of(tree, self.length, rule.settings) if kind.sampling is not None else None
         output, result = self._run_step(tree, kind, keys)
         if kind.sampling is None:
-            verdict = verify(tree, output.logits, prefix, rule)
+            verdict = verify(tree, output.logits, prefix, rule, self.target.pool.verdicts)
             return verdict, _with_read(output, verdict, needs.reader)
         verdict = read_verdict(result, tree, keys)
         self._moved = verdict.path

@@ -143,6 +143,10 @@ class Rule:
         """Whether the choice at a node depends on the tokens before it, beside its logits."""
         return self._needs_prefix
 
+    def rejects_in_graph(self, tree: DraftTree) -> bool:
+        """Whether the verdict is rejection sampling that needs each node's logits alone, as a captured graph gives it."""
+        return not (self.settings.greedy or self.needs_prefix or self.typical or tree.drawn is None)
+
     def judges_in_step(self, tree: DraftTree) -> bool:
         """Whether the verdict needs each node's logits alone and one draw a node, as a captured step gives it."""
         return not self.needs_prefix and self.typical is None and (tree.drawn is None or self.settings.greedy)
@@ -170,7 +174,13 @@ class Rule:
         return token, uniform(key, token)
 
 
-def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
+def verify(
+    tree: DraftTree,
+    logits: torch.Tensor,
+    prefix: Sequence[int] | np.ndarray,
+    rule: Rule,
+    graphs: dict[tuple[Any, ...], Any] | None = None,
+) -> Verification:
     """Walk the tree along the target's own choices.
 
     Args:
@@ -178,11 +188,14 @@ def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.nda
         logits: the target's at every node, ``[n, vocab]``.
         prefix: all committed token ids; the last one is the root.
         rule: how the target chooses.
+        graphs: where graphs of rejection sampling are kept; None: it runs without.
     """
     if not rule.settings.greedy and (tree.drawn is not None or rule.typical is not None):
         from aded import rejection, typical  # they need the rule from here
 
-        return typical.verify(tree, logits, prefix, rule) if rule.typical else rejection.verify(tree, logits, prefix, rule)
+        return (
+            typical.verify(tree, logits, prefix, rule) if rule.typical else rejection.verify(tree, logits, prefix, rule, graphs)
+        )
     if rule.settings.greedy and not rule.changes_logits:
         best = logits.argmax(dim=-1).tolist()  # one transfer for the whole tree
         return walk(tree, lambda node, path: (best[node], None))

@@ -1,5 +1,7 @@
 """Steps of fixed shape: padded, bucketed, and equal to the passes they stand for. (On a card they are graphs: test_gpu.)"""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,13 @@ from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 
 from aded import captured, choosing, selftest
 from aded.captured import NODE_BUCKETS, StepKind, context_bucket, node_bucket
+from aded.chains import ChainPool
 from aded.decode import Decoder, GenerationSettings
 from aded.drafters.base import DrafterNeeds
+from aded.drafters.speculative import SpeculativeDrafter
+from aded.model import TargetModel
+from aded.rejection import JudgeGraph
+from aded.tree import DraftTree
 from aded.verify import Rule, SamplingSettings
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
@@ -61,10 +68,10 @@ def test_steps_and_caches_are_reused_and_freed():
         Decoder(target, "aded", settings).run(PROMPT)
         Decoder(target, "plain", GenerationSettings(max_new_tokens=20, seed=seed)).run(PROMPT)
     assert len(target.pool._free) <= 2
-    assert all(len(steps) <= len(NODE_BUCKETS) for steps in target.pool._steps.values())
+    assert len(target.pool.steps) <= len(target.pool._free) * len(NODE_BUCKETS)
     target.pool.clear()
     assert target.pool._free == []
-    assert target.pool._steps == {}
+    assert len(target.pool.steps) == 0
 
 
 def test_ways_to_sample_without_end_have_a_bounded_number_of_steps_and_those_in_use_stay(monkeypatch):
@@ -74,7 +81,7 @@ def test_ways_to_sample_without_end_have_a_bounded_number_of_steps_and_those_in_
         settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=temperature)
         truth = alone(target, PROMPT, 20, Rule(settings.sampling))
         assert Decoder(target, OracleDrafter(truth), settings).run(PROMPT).token_ids == truth
-        assert all(len(steps) <= 4 for steps in target.pool._steps.values())
+        assert all(len(step.cache.graphs) <= 4 for step in target.pool.steps)
     cache = target.pool.take(64)
     kinds = [StepKind(SamplingSettings(temperature)) for temperature in (0.0, 0.1, 0.2, 0.3, 0.4)]
     used = target.pool.step(cache, 8, kinds[0])
@@ -136,3 +143,73 @@ def test_drafters_that_need_them_get_the_targets_most_probable_tokens_at_every_n
             expected = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].detach().softmax(-1).topk(5)
             assert outcome.top_tokens[node].tolist() == expected.indices.tolist()
             assert np.allclose(outcome.top_probabilities[node], expected.values.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("compiled", "prompt"), [(False, 950), (True, 700)])
+def test_a_cache_has_capacity_for_the_padded_tree_at_the_last_token(compiled, prompt, monkeypatch):
+    """700 + 60 tokens and twice 65 nodes fit 1024 slots; the compiled step of 65 nodes writes 256."""
+    monkeypatch.setattr(TargetModel, "compiled", compiled)
+    target = fixed_target(max_position_embeddings=2048)
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=60, budget=65))
+    for _ in decoder.stream((PROMPT * 100)[:prompt]):
+        capacity = decoder._session.cache.capacity
+        assert capacity >= prompt + 60 + target.padded(65)
+    assert all(step.cache.capacity in (1024, capacity) for step in target.pool.steps)
+
+
+def test_a_decoder_that_runs_again_does_not_size_its_cache_by_the_last_budget():
+    target = fixed_target(max_position_embeddings=2048)
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=8))
+    decoder.run(PROMPT)
+    decoder.budget.cap = 1  # as after drafts without gain
+    decoder.begin(PROMPT * 84)
+    assert decoder._session.cache.capacity >= 12 * 84 + 8 + node_bucket(decoder.budget.cap)
+    assert decoder.budget.cap > 1
+    decoder.close()
+
+
+def test_a_pooled_cache_that_grows_keeps_no_steps_on_its_old_tensors():
+    target = fixed_target(max_position_embeddings=4096)
+    session, grown = target.session(64), tiny_target(max_position_embeddings=4096).session(64)
+    tree, rule, used = DraftTree(np.array([5, 9, 14]), np.array([-1, 0, 0])), Rule(SamplingSettings()), []
+    for more in (PROMPT, PROMPT * 100):
+        for each in (session, grown):
+            each.prefill(more)
+        output = session.verify(tree, PROMPT, rule)[1]
+        assert torch.allclose(output.logits, grown.forward_tree(tree).logits, atol=1e-4)
+        used.append(next(iter(session.cache.graphs.values())))
+        assert len(session.cache.graphs) == 1
+    assert used[0] is not used[1]
+    session.close()
+    target.release_memory()
+    used.clear()
+    assert len(target.pool.steps) == 0
+
+
+def test_graphs_of_rejection_sampling_are_the_model_s_made_before_the_timed_step_and_released(monkeypatch):
+    target, made = fixed_target(), []
+    draft = tiny_target(seed=1)
+
+    class Noted(JudgeGraph):
+        def __init__(self, *arguments):
+            made.append("verify" in timed)
+            super().__init__(*arguments)
+
+    timed: list[str] = []
+    inner = Decoder._timed
+
+    @contextmanager
+    def noting(self, seconds, name):
+        timed.append(name)
+        with inner(self, seconds, name):
+            yield
+        timed.remove(name)
+
+    monkeypatch.setattr("aded.rejection.JudgeGraph", Noted)
+    monkeypatch.setattr(Decoder, "_timed", noting)
+    drafter = SpeculativeDrafter(ChainPool(draft, target.vocab_size), None, None, draft_length=3)
+    Decoder(target, drafter, GenerationSettings(max_new_tokens=20, temperature=0.9, budget=8)).run(PROMPT)
+    assert made and not any(made)
+    assert len(target.pool.verdicts) == len(made)
+    target.release_memory()
+    assert not target.pool.verdicts

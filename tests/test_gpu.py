@@ -98,7 +98,7 @@ def test_ways_to_sample_without_end_hold_a_bounded_number_of_graphs(monkeypatch)
         settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=tenths / 10, seed=3)
         truth = alone(target, PROMPT, 20, Rule(settings.sampling))
         assert Decoder(target, OracleDrafter(truth), settings).run(PROMPT).token_ids == truth
-        assert all(len(steps) <= 4 for steps in target.pool._steps.values())
+        assert all(len(step.cache.graphs) <= 4 for step in target.pool.steps)
         gc.collect()
         held.append(torch.cuda.memory_allocated())
     assert max(held[6:]) <= 1.02 * held[5]

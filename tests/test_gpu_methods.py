@@ -120,15 +120,16 @@ def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
     """All nodes at once there, node by node here."""
     rng, q = np.random.default_rng(0), torch.tensor(np.random.default_rng(2).dirichlet(np.ones(VOCAB), 3))
     parents, rows = np.array([-1, 0, 0, 0, 1, 2]), np.array([-1, 0, 0, 0, 1, 2], dtype=np.int32)
+    kept: dict = {}
     for seed in range(200):
         children = rng.choice(VOCAB, 3, replace=replacement, p=q[0].numpy())
         tokens = np.array([1, *children, rng.choice(VOCAB, p=q[1].numpy()), rng.choice(VOCAB, p=q[2].numpy())])
         logits, rule = torch.tensor(rng.normal(0, 1, (6, VOCAB))).float(), Rule(SamplingSettings(temperature=0.9, seed=seed))
         found = [
             rejection.verify(
-                DraftTree(tokens, parents, drawn=Drawn(q.to(device), rows, replacement)), logits.to(device), [3, 1], rule
+                DraftTree(tokens, parents, drawn=Drawn(q.to(device), rows, replacement)), logits.to(device), [3, 1], rule, graphs
             )
-            for device in ("cpu", "cuda")
+            for device, graphs in (("cpu", None), ("cuda", kept))
         ]
         assert (found[0].path, found[0].next_token) == (found[1].path, found[1].next_token)
 

@@ -66,7 +66,7 @@ def test_steps_with_all_that_drafters_ask_for_are_fit_for_a_graph(family, settin
     session, tree = target.session(64), DraftTree(np.array([5, 9, 14, 3]), np.array([-1, 0, 0, 1]))
     session.prefill(PROMPT[:-1])
     session.verify(tree, PROMPT, Rule(settings), DrafterNeeds(5, True, reader))
-    steps = [step for kept in target.pool._steps.values() for step in kept.values() if step.kind.reader is reader]
+    steps = [step for step in target.pool.steps if step.kind.reader is reader]
     assert len(steps) == 1
     with torch.inference_mode(), NothingReadBack():
         steps[0]._body()
