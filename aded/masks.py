@@ -10,15 +10,30 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from aded.attention import causal_mask
+
 MaskKind = Literal["full", "sliding", "by layer type", "none"]
 
 
 class Masks:
-    """Masks of one model; ``kind`` is the one that its self-test found right."""
+    """Masks of one model.
+
+    Attributes:
+        kind: the one that its self-test found right.
+        attached: whether layers use the attention of ``aded.attention``.
+    """
 
     def __init__(self, config: Any, dtype: torch.dtype, device: torch.device) -> None:
         self.config, self.dtype, self.device = config, dtype, device
         self.kind: MaskKind = "full"
+        self.attached = False
+
+    def causal(self, n: int, past: int) -> Any:
+        """The mask of a forward pass in which each of ``n`` tokens sees all before it: none is made, causal kernels need none.
+
+        Layers that see less than all (a sliding window) get theirs from the model itself, on its device.
+        """
+        return causal_mask(n) if self.attached and self.kind == "full" and past and n > 1 else None
 
     def growing(self, ancestors: np.ndarray, positions: np.ndarray, past: int) -> Any:
         """The additive mask of a pass in which ``n`` tokens see ``past`` committed ones and, of themselves, ``ancestors``.

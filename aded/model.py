@@ -81,7 +81,7 @@ class TargetModel:
             join_projections(model)
         self._find_mode()
         if on_one_card and self.mode == "tree":
-            self.attention = attention.NAME if attention.attach(model) else "stock"
+            self._set_attention(attention.attach(model))
             self.fix_steps(capture=True)
 
     @classmethod
@@ -141,7 +141,7 @@ class TargetModel:
             return
         if self.attention != "stock":
             attention.detach(self.model)
-            self.attention = "stock"
+            self._set_attention(False)
             self.fix_steps(capture)
             return
         self.pool = None
@@ -151,6 +151,9 @@ class TargetModel:
     def captures(self) -> bool:
         """Whether steps are captured: then each has ended when its result is read."""
         return self.pool is not None and self.device.type == "cuda"
+
+    def _set_attention(self, attached: bool) -> None:
+        self.attention, self.masks.attached = attention.NAME if attached else "stock", attached
 
     def padded(self, nodes: int) -> int:
         """How many nodes a step over a tree of ``nodes`` nodes computes, and so how many cache slots it writes."""

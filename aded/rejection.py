@@ -110,7 +110,8 @@ class _Judge:
         """What is decided at every node, by a captured graph."""
         drawn, settings, case = self.tree.drawn, self.rule.settings, self._case(list(range(len(self.tree))))
         assert drawn is not None
-        graph = graph_for(graphs, self.logits, drawn.distributions, *case.tokens.shape, settings, drawn.replacement)
+        nodes, width = case.tokens.shape
+        graph = graph_for(graphs, self.logits, drawn.distributions, nodes, width, settings, drawn.replacement)
         found = graph.run(self.logits, drawn.distributions, case).T.tolist()
         return [self._told(node, node, case, rank, token) for node, (rank, token) in enumerate(found)]
 

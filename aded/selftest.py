@@ -49,8 +49,8 @@ def _largest_error(target: TargetModel, parents: tuple[int, ...]) -> float:
     tokens = rng.choice(target.vocab_size, len(parents), replace=target.vocab_size < len(parents))
     tree = DraftTree(tokens, np.array(parents))
     session = target.session(len(prompt) + len(tree) + 1)
-    session.prefill(prompt[:-1])
-    session.prefill(prompt[-1:])  # a second pass over a filled cache
+    session.prefill(prompt[: len(prompt) // 2])
+    session.prefill(prompt[len(prompt) // 2 :])  # a second forward pass over a filled cache
     rows = session.forward_tree(tree).logits.float()
     keep = _KEEP[parents]
     session.commit(keep)
@@ -83,8 +83,9 @@ def _largest_fixed_error(target: TargetModel) -> float:
     tree = DraftTree(rng.choice(target.vocab_size, len(TREE), replace=False), np.array(TREE))
     rule, errors = Rule(SamplingSettings()), []
     grown, fixed = target.session(len(prompt) + 64), target.session(len(prompt) + 64)
-    for session in (grown, fixed):
-        session.prefill(prompt)
+    grown.prefill(prompt)
+    fixed.prefill(prompt[: len(prompt) // 2])
+    fixed.prefill(prompt[len(prompt) // 2 :])
     for draft in (tree, DraftTree.root_only(int(tree.tokens[0]))):
         expected = grown.forward_tree(draft).logits.float()
         verdict, output = fixed.verify(draft, prompt, rule)

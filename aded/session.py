@@ -20,7 +20,8 @@ from aded.verify import Rule, Verification, verify
 if TYPE_CHECKING:
     from aded.model import TargetModel
 
-PREFILL_CHUNK = 512
+PREFILL_CHUNK, GPU_PREFILL_CHUNK = 512, 2048
+"""Prompt tokens of one forward pass, on a CPU and on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,11 @@ class TargetSession:
 
     def prefill(self, ids: Sequence[int]) -> None:
         """Compute keys and values of ``ids``, in chunks; for a prompt, all of its tokens but the last."""
-        for start in range(0, len(ids), PREFILL_CHUNK):
-            chunk = np.asarray(ids[start : start + PREFILL_CHUNK], dtype=np.int64)
-            n = len(chunk)
-            self._forward(chunk, np.arange(n), np.tri(n, dtype=bool), keep=1)
-            self.commit(range(n))
+        size = GPU_PREFILL_CHUNK if self.target.device.type == "cuda" else PREFILL_CHUNK
+        for start in range(0, len(ids), size):
+            chunk = np.asarray(ids[start : start + size], dtype=np.int64)
+            self._forward(chunk, np.arange(len(chunk)), self.target.masks.causal(len(chunk), self.length), keep=1)
+            self.commit(range(len(chunk)))
 
     def forward_tree(self, tree: DraftTree, hidden: bool = False) -> TreeOutput:
         """Run every node in one pass; each sees the committed text and its ancestors.
@@ -91,7 +92,8 @@ class TargetSession:
             ``TreeOutput`` with one row a node.
         """
         assert not self._plain or len(tree) == 1, "this model takes one token a step"
-        output = self._forward(tree.tokens.astype(np.int64), tree.depths, tree.ancestors, hidden=hidden)
+        mask = self.target.masks.growing(tree.ancestors, self.length + tree.depths, self.length)
+        output = self._forward(tree.tokens.astype(np.int64), tree.depths, mask, hidden=hidden)
         states = output.hidden_states[-1][0] if hidden else None
         return TreeOutput(output.logits[0], states)
 
@@ -188,14 +190,11 @@ class TargetSession:
             self.cache.commit(nodes)
         self._moved = None
 
-    def _forward(
-        self, tokens: np.ndarray, offsets: np.ndarray, ancestors: np.ndarray, hidden: bool = False, keep: int = 0
-    ) -> Any:
+    def _forward(self, tokens: np.ndarray, offsets: np.ndarray, mask: Any, hidden: bool = False, keep: int = 0) -> Any:
         target, past = self.target, self.length
         if not self._plain:
             self.cache.reserve(len(tokens))
         positions = past + np.asarray(offsets)
-        mask = target.masks.growing(ancestors, positions, past)
         ids = torch.from_numpy(tokens)[None].to(target.device)
         where = None if self._plain else torch.from_numpy(positions.astype(np.int64))[None].to(target.device)
         with of_any_length(target.device):
