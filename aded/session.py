@@ -20,8 +20,8 @@ from aded.verify import Rule, Verification, verify
 if TYPE_CHECKING:
     from aded.model import TargetModel
 
-PREFILL_CHUNK, GPU_PREFILL_CHUNK = 512, 2048
-"""Prompt tokens of one forward pass, on a CPU and on a GPU."""
+PREFILL_CHUNK, CAUSAL_CHUNK = 512, 8192
+"""Prompt tokens of one forward pass: in general, and through the causal kernels of ``aded.attention``."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TargetSession:
 
     def prefill(self, ids: Sequence[int]) -> None:
         """Compute keys and values of ``ids``, in chunks; for a prompt, all of its tokens but the last."""
-        size = GPU_PREFILL_CHUNK if self.target.device.type == "cuda" else PREFILL_CHUNK
+        size = CAUSAL_CHUNK if self.target.masks.attached else PREFILL_CHUNK
         for start in range(0, len(ids), size):
             chunk = np.asarray(ids[start : start + size], dtype=np.int64)
             self._forward(chunk, np.arange(len(chunk)), self.target.masks.causal(len(chunk), self.length), keep=1)

@@ -74,7 +74,7 @@ def test_causal_attention_of_the_last_tokens_is_attention_under_a_causal_mask(pa
 
 
 def test_a_prompt_in_chunks_through_the_causal_kernel_equals_one_pass(monkeypatch):
-    monkeypatch.setattr("aded.session.PREFILL_CHUNK", 7)
+    monkeypatch.setattr("aded.session.CAUSAL_CHUNK", 7)
     target, ids = tiny_target("llama"), list(range(3, 33))
     attention.register()
     target.model.set_attn_implementation(attention.NAME)

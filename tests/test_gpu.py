@@ -11,6 +11,7 @@ from aded import captured, graphs, selftest
 from aded.decode import Decoder, GenerationSettings
 from aded.errors import AdedError
 from aded.model import TargetModel
+from aded.tree import DraftTree
 from aded.verify import Rule
 
 pytestmark = pytest.mark.gpu
@@ -113,6 +114,31 @@ def test_many_runs_on_one_model_hold_constant_memory(card_model):
     for _ in range(50):
         Decoder(card_model, "aded", settings).run("Tell me a story.")
     assert torch.cuda.memory_allocated() <= before + 1_000_000
+
+
+def test_a_pooled_cache_that_grows_leaves_no_graph_on_freed_memory():
+    target, text = tiny(max_position_embeddings=4096), PROMPT * 120
+    session, rule = target.session(64), Rule(GenerationSettings().sampling)
+    session.prefill(PROMPT)
+    session.verify(DraftTree.chain(5, [9, 14]), PROMPT, rule)
+    session.rewind(0)
+    session.prefill(text)  # longer than the smallest cache
+    torch.empty(64_000_000, device="cuda").fill_(float("nan"))  # what a stale graph would read
+    for _ in range(3):
+        verdict, output = session.verify(DraftTree.root_only(7), text, rule)
+        expected = target.run(torch.tensor([[*text, 7]], device="cuda"), None, None, None).logits[0, -1]
+        assert torch.allclose(output.logits[0], expected, atol=1e-3)
+        session.rewind(len(text))
+    session.close()
+
+
+def test_a_compiled_step_has_capacity_for_its_padded_bucket_at_the_context_s_end():
+    target = tiny(max_position_embeddings=1024)
+    target.compile()
+    prompt = (PROMPT * 90)[:950]
+    settings = GenerationSettings(max_new_tokens=40, budget=65)
+    record = Decoder(target, "aded", settings).run(prompt)
+    assert record.token_ids == alone(target, prompt, 40, Rule(settings.sampling))
 
 
 def test_running_out_of_memory_is_said_and_leaves_a_usable_engine():
