@@ -45,23 +45,27 @@ class Sampler:
         settings: as the target samples; greedy takes the most probable tokens.
         coupled: draw with the target's own random numbers: the first tokens to arrive in its race.
         replacement: draw children independently, so that a token may come twice; else each from what the ones before it left.
+        model: which of several draft models it draws for, from 0: their draws are independent.
     """
 
-    def __init__(self, settings: SamplingSettings, coupled: bool, replacement: bool) -> None:
-        self.settings, self.coupled, self.replacement = settings, coupled, replacement and not coupled
+    def __init__(self, settings: SamplingSettings, coupled: bool, replacement: bool, model: int = 0) -> None:
+        self.settings, self.coupled, self.replacement, self.model = settings, coupled, replacement and not coupled, model
 
     @property
     def judged_by_distribution(self) -> bool:
         """Whether the verdict has to know what was drawn from."""
         return not (self.settings.greedy or self.coupled)
 
-    def draw(self, logits: torch.Tensor, width: int, position: int) -> tuple[np.ndarray, np.ndarray, torch.Tensor | None]:
+    def draw(
+        self, logits: torch.Tensor, width: int, position: int, parents: Sequence[int] | np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, torch.Tensor | None]:
         """Children of some nodes of one level.
 
         Args:
             logits: the draft model's, ``[n, vocab]``.
             width: children of each, at most the vocabulary.
             position: of the children in the text.
+            parents: the nodes' numbers in the tree, ``[n]``: what is drawn at different nodes is independent.
 
         Returns:
             Their tokens int64 and probabilities float64, ``[n, width]``, in the order in which they were drawn, a probability of
@@ -71,19 +75,24 @@ class Sampler:
             found = torch.stack([values.double() for values in choosing.top(logits, width)]).cpu().numpy()
             return found[0].astype(np.int64), found[1], None
         q = choosing.distribution(logits, self.settings)
-        tokens = self._race(q, width, position)
+        tokens = self._race(q, width, position, parents)
         found = torch.stack([tokens.double(), q.gather(1, tokens)]).cpu().numpy()
         return found[0].astype(np.int64), found[1], None if self.coupled else q
 
-    def _race(self, q: torch.Tensor, width: int, position: int) -> torch.Tensor:
+    def _race(self, q: torch.Tensor, width: int, position: int, parents: Sequence[int] | np.ndarray) -> torch.Tensor:
         """The winners of exponential races: of one race the first ``width`` (no replacement), or of as many races one each."""
         seed = self.settings.seed
+
+        def arrivals(trial: int) -> torch.Tensor:
+            if self.coupled:
+                keys = [key_of(seed, position)]
+            else:
+                keys = [draft_key(seed, position, self.model, int(parent), trial) for parent in parents]
+            return exponentials(torch.tensor([signed(key) for key in keys], device=q.device), q.shape[1]) / q
+
         if self.replacement:
-            keys = torch.tensor([signed(draft_key(seed, position, trial)) for trial in range(width)], device=q.device)
-            return torch.stack([(arrivals / q).argmin(-1) for arrivals in exponentials(keys, q.shape[1])], dim=1)
-        key = key_of(seed, position) if self.coupled else draft_key(seed, position)
-        arrivals = exponentials(torch.tensor([signed(key)], device=q.device), q.shape[1])
-        return (arrivals / q).topk(width, largest=False).indices
+            return torch.stack([arrivals(trial).argmin(-1) for trial in range(width)], dim=1)
+        return arrivals(0).topk(width, largest=False).indices
 
 
 class TreeRunner:
@@ -131,7 +140,7 @@ class TreeRunner:
         for depth in range(1, levels.depth + 1):
             parents, width = levels.parents_at(depth)
             rows = logits[torch.from_numpy(parents).to(logits.device), : self._vocab_size]
-            levels.add(depth, *sampler.draw(rows, min(width, rows.shape[1]), len(context) + depth - 1))
+            levels.add(depth, *sampler.draw(rows, min(width, rows.shape[1]), len(context) + depth - 1, parents))
             if depth < levels.depth:
                 logits = self._session.run(levels.tree_so_far(), LOGITS).logits
         return levels.tree(sampler)

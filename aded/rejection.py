@@ -35,9 +35,15 @@ Graphs = dict[tuple[Any, ...], Any]
 """Where graphs are kept: ``verdicts`` of ``aded.captured.StepPool``."""
 
 
-def draft_key(seed: int, position: int, trial: int = 0) -> int:
-    """The key of what a draft draws for a position (see ``aded.noise``); trials with replacement have one each."""
-    return key_of(key_of(seed ^ DRAFTING, position), trial)
+def draft_key(seed: int, position: int, model: int = 0, parent: int = 0, trial: int = 0) -> int:
+    """The key of what a draft draws for a position (see ``aded.noise``): one for each draw that is to be independent.
+
+    Args:
+        model: which of the draft models draws, from 0.
+        parent: the node whose children are drawn, by its number in that model's tree, below 2**16.
+        trial: which of the children, where each is drawn on its own (with replacement), below 2**16.
+    """
+    return key_of(key_of(seed ^ DRAFTING, position), (model << 32) + (parent << 16) + trial)
 
 
 def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: Graphs) -> None:

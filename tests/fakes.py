@@ -176,3 +176,45 @@ def near(target: Any, factor: float = 1.03) -> Any:
         for parameter in own_parameters(made.model, target.model).values():
             parameter.mul_(factor)
     return made
+
+
+class TableModel(torch.nn.Module):
+    """A model of next-token logits by the newest token alone, as much of Transformers' interface as the engine uses.
+
+    Args:
+        table: logits after each token, float32 ``[vocab, vocab]``.
+    """
+
+    def __init__(self, table: torch.Tensor, context: int = 256) -> None:
+        import types
+
+        super().__init__()
+        self.table = torch.nn.Parameter(table, requires_grad=False)
+        self.config: Any = types.SimpleNamespace(
+            vocab_size=len(table), max_position_embeddings=context, num_hidden_layers=1, eos_token_id=None
+        )
+        self.config.get_text_config = lambda: self.config
+        self.config.to_json_string = lambda: f"table {len(table)}"
+        self.generation_config = self.config
+        self.device, self.dtype = table.device, table.dtype
+
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None, past_key_values: Any = None,
+        use_cache: bool = False, output_hidden_states: bool = False, logits_to_keep: int = 0,
+    ) -> Any:  # fmt: skip
+        import types
+
+        if past_key_values is not None:
+            nothing = torch.zeros(1, 1, input_ids.shape[1], 1)
+            past_key_values.update(nothing, nothing, 0)
+        return types.SimpleNamespace(logits=self.table[input_ids[:, -logits_to_keep:]], hidden_states=None)
+
+
+def table_target(probabilities: Any, **options: Any) -> Any:
+    """A ``TargetModel`` that writes token j after token i with probability ``probabilities[i, j]``, at temperature 1."""
+    from aded.model import TargetModel
+
+    table = torch.tensor(probabilities, dtype=torch.float64).log().float()
+    made = TargetModel(TableModel(table, **options), WordTokenizer(), "table", "table")
+    made.eos_ids = frozenset()
+    return made

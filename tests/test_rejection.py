@@ -100,7 +100,7 @@ def test_children_follow_the_draft_model(width, replacement):
     """The first child, and of later ones what their elder siblings leave: chi-square of 8,000, one false alarm in 10^6."""
     settings = [SamplingSettings(temperature=1.0, seed=seed) for seed in range(8000)]
     logits = Q.log()[None].float()
-    found = np.array([Sampler(s, False, replacement).draw(logits, width, 3)[0][0] for s in settings])
+    found = np.array([Sampler(s, False, replacement).draw(logits, width, 3, [0])[0][0] for s in settings])
     q = Q.float().log().double().softmax(-1).numpy()
     assert stats.chisquare(np.bincount(found[:, 0], minlength=VOCAB), q * len(found)).pvalue > FALSE_ALARM
     if width == 1:

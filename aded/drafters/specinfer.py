@@ -49,11 +49,11 @@ class SpecInferDrafter(Drafter):
             raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
         self._runners, self._target, self._level = list(runners), target, level
         self.coupled, self.replacement, self.branching = coupled, replacement, tuple(branching)
-        self._sampler = Sampler(SamplingSettings(), coupled, replacement)
+        self._settings = SamplingSettings()
         self._policy = self._new_policy()
 
     def follow(self, settings: SamplingSettings) -> None:
-        self._sampler = Sampler(settings, self.coupled, self.replacement)
+        self._settings = settings
 
     def start(self, prompt: Sequence[int]) -> None:
         self._policy = self._new_policy()
@@ -74,7 +74,8 @@ class SpecInferDrafter(Drafter):
         if self._by_certainty:
             nodes, depth = self._nodes(budget), int(shape.depths.max())
             return merge([runner.expand_surest(context.tokens, nodes, depth) for runner in self._runners])
-        return merge([runner.expand(context.tokens, shape, self._sampler) for runner in self._runners])
+        samplers = [Sampler(self._settings, self.coupled, self.replacement, model) for model in range(len(self._runners))]
+        return merge([runner.expand(context.tokens, shape, one) for runner, one in zip(self._runners, samplers)])
 
     def observe(self, outcome: Outcome) -> None:
         self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))
@@ -95,11 +96,11 @@ class SpecInferDrafter(Drafter):
         }
 
     def _new_policy(self) -> ShapePolicy:
-        return ShapePolicy(DEPTH, RANKS, self._target, self._level(self._sampler.settings.greedy))
+        return ShapePolicy(DEPTH, RANKS, self._target, self._level(self._settings.greedy))
 
     @property
     def _by_certainty(self) -> bool:
-        return self._sampler.settings.greedy and not self.branching
+        return self._settings.greedy and not self.branching
 
     def _nodes(self, budget: int) -> int:
         """Of each model's tree, the root included."""

@@ -1,0 +1,141 @@
+"""Methods that draw their drafts, from draft model to text: what is written follows the target, token by token and jointly.
+
+Every table of counts is held against exact probabilities by a chi-square test that gives one false alarm in 10^6. A run of this
+file makes 40 such tests that should pass.
+"""
+
+import numpy as np
+import pytest
+from fakes import cost, table_target
+from scipy import stats
+
+from aded import expansion, rejection
+from aded.chains import ChainPool
+from aded.decode import Decoder, GenerationSettings
+from aded.drafters.specinfer import SpecInferDrafter
+from aded.drafters.speculative import SpeculativeDrafter
+from aded.expansion import TreeRunner
+from aded.rejection import draft_key
+
+FALSE_ALARM = 1e-6
+VOCAB = 3
+TARGET = np.array([[0.65, 0.30, 0.05], [0.05, 0.65, 0.30], [0.8, 0.1, 0.1]])
+"""Probability of each token after each. What ``DRAFT`` leaves of the first two rows is halved between two tokens, of which a
+second draw of the same token would take nearly all from one; what it draws after token 2 is mostly one token, twice."""
+DRAFT = np.array([[0.45, 0.05, 0.50], [0.50, 0.45, 0.05], [0.94, 0.03, 0.03]])
+OTHER = np.array([[0.30, 0.30, 0.40], [0.10, 0.40, 0.50], [0.60, 0.30, 0.10]])
+MODELS = {1: [DRAFT], 2: [DRAFT, DRAFT], 3: [DRAFT, DRAFT, OTHER]}
+
+
+@pytest.fixture(scope="module")
+def target():
+    return table_target(TARGET)
+
+
+@pytest.fixture(scope="module")
+def drafts():
+    return {count: [table_target(table) for table in tables] for count, tables in MODELS.items()}
+
+
+def written(target, drafter, root, count):
+    """The first three tokens of ``count`` texts, each of a seed of its own, int ``[count, 3]``."""
+    texts = []
+    for seed in range(count):
+        settings = GenerationSettings(max_new_tokens=3, budget=24, temperature=1.0, seed=seed)
+        texts.append(Decoder(target, drafter, settings, record=False).run([root]).token_ids)
+    return np.array(texts)
+
+
+def least_p_value(texts, root):
+    """Of the chi-square tests of each token alone, and of the first and the last two tokens together."""
+    first = TARGET[root]
+    second = first @ TARGET
+    expected = [first, second, second @ TARGET, first[:, None] * TARGET, second[:, None] * TARGET]
+    values = []
+    for places, probabilities in zip([(0,), (1,), (2,), (0, 1), (1, 2)], expected):
+        counts = np.zeros(probabilities.shape)
+        np.add.at(counts, tuple(texts[:, place] for place in places), 1)
+        values.append(p_value(counts.ravel(), probabilities.ravel() * len(texts)))
+    return min(values)
+
+
+def p_value(counts, expected):
+    """Of a chi-square test in which all cells that are expected less than eight times are one."""
+    rare = expected < 8
+    cells = [np.append(each[~rare], each[rare].sum()) if rare.any() else each for each in (counts, expected)]
+    return stats.chisquare(*cells).pvalue
+
+
+def specinfer(drafts, replacement, branching):
+    runners = [TreeRunner(draft, VOCAB) for draft in drafts]
+    return SpecInferDrafter(runners, cost(1.0), lambda greedy: 0.05, replacement=replacement, branching=branching)
+
+
+def speculative(drafts):
+    return SpeculativeDrafter(ChainPool(drafts[0], VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=2)
+
+
+DRAWN = [
+    (1, False, (2, 1), 0, 150),
+    (1, True, (3, 1), 2, 400),
+    (2, False, (1, 1), 0, 150),
+    (2, True, (1, 1), 0, 150),
+    (3, False, (1, 1), 0, 150),
+    (3, True, (1, 1), 0, 150),
+]
+"""Draft models, replacement, children of a node by level, the token that texts begin with, and how many texts."""
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_drawn_chain_writes_the_target_s_distribution(drafts, fixed):
+    target = table_target(TARGET)
+    if fixed:
+        target.fix_steps(capture=False)
+    assert least_p_value(written(target, speculative(drafts[1]), 0, 150), 0) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("count", "replacement", "branching", "root", "texts"), DRAWN)
+def test_drawn_trees_write_the_target_s_distribution(target, drafts, count, replacement, branching, root, texts):
+    drafter = specinfer(drafts[count], replacement, branching)
+    assert least_p_value(written(target, drafter, root, texts), root) > FALSE_ALARM
+
+
+def one_key_for_all_models(monkeypatch):
+    monkeypatch.setattr(expansion, "draft_key", lambda seed, at, model, parent, trial: draft_key(seed, at, 0, parent, trial))
+
+
+def one_key_for_all_parents(monkeypatch):
+    monkeypatch.setattr(expansion, "draft_key", lambda seed, at, model, parent, trial: draft_key(seed, at, model, 0, trial))
+
+
+def target_and_draft_swapped(monkeypatch):
+    judge = rejection.judge
+
+    def swapped(p, q, tokens, rows, *others):
+        if tokens.shape[1]:
+            row = rows[0, 0]
+            p, q = q[row][None].clone(), q.index_copy(0, row[None], p)
+        return judge(p, q, tokens, rows, *others)
+
+    monkeypatch.setattr(rejection, "judge", swapped)
+
+
+def the_rejected_token_drawn_from_the_target(monkeypatch):
+    monkeypatch.setattr(rejection, "_normalized", lambda weights, otherwise: otherwise)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "case"),
+    [
+        (one_key_for_all_models, 2),
+        (one_key_for_all_models, 5),
+        (one_key_for_all_parents, 1),
+        (target_and_draft_swapped, 0),
+        (the_rejected_token_drawn_from_the_target, 3),
+    ],
+)
+def test_a_planted_mistake_is_seen(target, drafts, mistake, case, monkeypatch):
+    mistake(monkeypatch)
+    count, replacement, branching, root, texts = DRAWN[case]
+    drafter = specinfer(drafts[count], replacement, branching)
+    assert least_p_value(written(target, drafter, root, texts), root) < FALSE_ALARM
