@@ -100,6 +100,19 @@ def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_f
     assert "MB; its card is" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_half_precision_target_trains_on_the_cpu(kind, dtype, text, tmp_path):
+    target = tiny_target(dtype=getattr(torch, dtype))
+    objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
+    before = objective.evaluate(data.pack(data.read([text], target, 0, 0, quiet), 16).unseen())
+    out = tmp_path / "out"
+    out.mkdir()
+    path = command.train(target, options_of(kind, text, out), out, quiet)
+    name = "loss" if kind == "medusa" else "divergence"
+    assert np.mean(trained_figures(kind, path)[name]) < 0.8 * np.mean(before[name])
+
+
 def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
     """Against one product over all positions at once."""
     target, ids = tiny_target(), torch.randint(3, VOCAB, (3, 12), generator=torch.Generator().manual_seed(0))

@@ -39,8 +39,9 @@ def last_hidden(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def precision(target: TargetModel) -> AbstractContextManager[Any]:
-    """bfloat16 products on a card, float32 elsewhere."""
-    return torch.autocast(target.device.type, torch.bfloat16, enabled=target.device.type == "cuda")
+    """bfloat16 products on a GPU and where the target is in half precision itself, float32 elsewhere."""
+    half = target.device.type == "cuda" or target.dtype != torch.float32
+    return torch.autocast(target.device.type, torch.bfloat16, enabled=half)
 
 
 def backward_in_pieces(states: torch.Tensor, loss_of: Callable[[torch.Tensor, slice], torch.Tensor]) -> torch.Tensor:
