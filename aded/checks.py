@@ -38,6 +38,16 @@ def _takes_files(folder: Path) -> bool:
         return False
 
 
+def check_readable(paths: Iterable[str | None]) -> None:
+    """Refuse files that cannot be read."""
+    for path in paths:
+        try:
+            if path is not None:
+                Path(path).open("rb").close()
+        except OSError as error:
+            raise AdedError(f"cannot read {path}: {error.strerror or error}; give the path of a file") from None
+
+
 def check_apart(option: str, path: str | None, others: Iterable[str | None]) -> None:
     """Refuse to write a file over another of the same command, links followed."""
     for other in others:

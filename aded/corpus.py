@@ -11,6 +11,7 @@ import numpy as np
 
 from aded import weights
 from aded.errors import AdedError, check_text
+from aded.lines import numbered_lines
 from aded.tokens import TokenTexts, tokenizer_fingerprint
 from aded.trigram import TrigramMatrix
 
@@ -66,14 +67,13 @@ def stream_texts(path: str, block: int = -1) -> Iterator[tuple[str, bool]]:
 
     A part ends between words or lines, where tokenizers divide text too. JSON lines are not parted.
     """
+    if Path(path).suffix == ".jsonl":
+        for number, line in numbered_lines(path, "give a file of texts, one JSON value a line"):
+            yield from ((text, True) for text in _texts(path, number, line))
+        return
     try:
         with open(path, encoding="utf-8-sig") as file:
-            if Path(path).suffix != ".jsonl":
-                yield from _blocks(file, block)
-                return
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield from ((text, True) for text in _texts(path, number, line))
+            yield from _blocks(file, block)
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror or error}; give a text file") from None
     except UnicodeDecodeError:

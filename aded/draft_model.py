@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from aded import attention, parts
-from aded.errors import AdedError
+from aded.errors import AdedError, first_line
 from aded.joining import separate_projections
 from aded.packing import pack_linears, unpack_linears
 
@@ -128,7 +128,7 @@ def load(path: str | Path, target: TargetModel) -> TargetModel:
                 parameter.copy_(part.tensors[name])
     except (KeyError, ValueError, RuntimeError) as error:
         remedy = parts.command("draft", target.spec)
-        raise AdedError(f"{path} does not fit this model ({str(error).splitlines()[0]}); make one with {remedy}") from None
+        raise AdedError(f"{path} does not fit this model ({first_line(error)}); make one with {remedy}") from None
     if target.packed:
         pack_linears(_layers_of(small))
     return TargetModel(small, target.tokenizer, f"draft of {target.spec}", f"draft of {target.label}")

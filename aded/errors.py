@@ -11,6 +11,11 @@ class ForeignError(AdedError):
     """A file is whole, and was made for another model: where one that fits is looked for, it is passed over."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, in one line: its first that is not blank, or its type where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def check_text(text: str, what: str) -> None:
     """Refuse text that is no Unicode: half surrogate pairs, as from stray bytes on a command line or ``\\ud800`` in JSON."""
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from aded.errors import AdedError
+from aded.errors import AdedError, first_line
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -53,9 +53,8 @@ def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, An
                 raise
             model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="eager", **placement)
     except Exception as error:  # hub, configuration and weights each raise kinds of their own
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
         raise AdedError(
-            f"cannot load the model '{spec}' ({reason}); "
+            f"cannot load the model '{spec}' ({first_line(error)[:200]}); "
             "give 'default', a folder, a .gguf file, or a hub id while a network is there"
         ) from None
     return model, tokenizer

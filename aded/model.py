@@ -19,7 +19,7 @@ from aded import attention, budget, parallel, selftest, weights
 from aded.budget import AcceptanceCurve, StepCost
 from aded.cache import KVCache
 from aded.captured import COMPILED_BUCKETS, NODE_BUCKETS, StepPool, node_bucket
-from aded.errors import AdedError, check_text
+from aded.errors import AdedError, check_text, first_line
 from aded.joining import join_projections
 from aded.loading import choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.masks import Masks
@@ -250,7 +250,7 @@ class TargetModel:
         try:
             prompt = self.tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # a template is a program of the model's author and may raise anything
-            raise AdedError(f"the model's chat template failed ({str(error).splitlines()[0]}); use --raw for bare text") from None
+            raise AdedError(f"the model's chat template failed ({first_line(error)}); use --raw for bare text") from None
         return self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
 
     def check_prompt(self, ids: Sequence[int]) -> None:

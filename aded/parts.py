@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from aded.errors import AdedError
+from aded.errors import AdedError, first_line
 from aded.methods import ASSETS
 from aded.trace import write_atomically
 
@@ -93,7 +93,7 @@ def read(path: str | Path, kind: Kind, target: TargetModel) -> Part:
     try:
         tensors = load_file(path)
     except Exception as error:  # the parser of safetensors has its own exception type for every kind of damage
-        raise AdedError(f"{path} is damaged ({_one_line(error)}); copy or train it again") from None
+        raise AdedError(f"{path} is damaged ({first_line(error)[:120]}); copy or train it again") from None
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise AdedError(f"{path} holds values that are no numbers; copy or train it again")
     return Part(tensors, header)
@@ -108,7 +108,7 @@ def _header(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         raise AdedError(f"there is no file {path}; give the path of a .safetensors file that `aded train` wrote") from None
     except Exception as error:  # as above
-        raise AdedError(f"{path} is damaged ({_one_line(error)}); copy or train it again") from None
+        raise AdedError(f"{path} is damaged ({first_line(error)[:120]}); copy or train it again") from None
 
 
 def write(path: Path, kind: Kind, target: TargetModel, tensors: Mapping[str, torch.Tensor], **more: Any) -> None:
@@ -131,7 +131,3 @@ def _ordered(data: bytes) -> bytes:
     header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header + data[8 + size :]
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:120] if str(error) else type(error).__name__

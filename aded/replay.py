@@ -13,13 +13,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.errors import AdedError
+from aded.lines import numbered_lines
 from aded.tree import DraftTree
 
 
@@ -147,19 +147,14 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
     Raises:
         AdedError: the file is missing, or a line is not a record.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise AdedError(f"cannot read {path}: {reason}; give a file of recorded outputs") from None
     records = []
-    for number, line in enumerate(lines, 1):
+    for number, line in numbered_lines(path, "give a file of recorded outputs"):
         try:
             body = json.loads(line)
             prompt, output = (np.array(body[name], dtype=np.int32) for name in ("prompt_ids", "output_ids"))
             if prompt.ndim != 1 or output.ndim != 1 or not len(prompt):
                 raise ValueError("token ids must be flat lists, the prompt's not empty")
             records.append(Record(prompt, output, str(body.get("category", ""))))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise AdedError(f"{path}, line {number} is not a recorded output ({error}); record it again") from None
     return records

@@ -21,7 +21,7 @@ import torch
 from aded import corpus
 from aded.batched import Ended, Script, Wave, bytes_per_row
 from aded.conversations import BARREN_WAVES, Conversation, answered, nothing_new
-from aded.errors import AdedError
+from aded.errors import AdedError, first_line
 from aded.model import TargetModel
 from aded.noise import key_of
 from aded.packing import free_bytes
@@ -184,7 +184,7 @@ def script_of(tokenizer: Any) -> Script:
     try:
         text = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # a template is a program of the model's author and may raise anything
-        raise AdedError(f"the model's chat template failed ({str(error).splitlines()[0]}); {REMEDY}") from None
+        raise AdedError(f"the model's chat template failed ({first_line(error)}); {REMEDY}") from None
     before, _, after = text.partition(SENTINEL)
     opening, closing = (tuple(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (before, after))
     if not opening or not closing or SENTINEL in after:

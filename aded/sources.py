@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from aded import corpus
-from aded.errors import AdedError, check_text
+from aded.errors import AdedError, check_text, first_line
 
 
 class Piece(Protocol):
@@ -132,9 +132,9 @@ class DatasetStream:
         try:
             yield from load_dataset(self.name, self.config, split=self.split, streaming=True)
         except Exception as error:  # every host and file format raises kinds of its own
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise AdedError(
-                f"cannot read the data set {self.name} ({reason[:200]}); check its id, --dataset-config and --dataset-split"
+                f"cannot read the data set {self.name} ({first_line(error)[:200]}); check its id, --dataset-config and "
+                "--dataset-split"
             ) from None
 
 

@@ -11,6 +11,12 @@ from aded.errors import AdedError
 from aded.trace import Step, Trace
 
 DRAFT, TARGET, FAINT, BOLD, OFF = "\033[34;4m", "\033[32m", "\033[2m", "\033[1m", "\033[0m"
+MOST_SHOWN = 256
+"""Nodes of a tree, and tokens of a step, that a walk through a record prints; the rest is counted."""
+DEEPEST_INDENT = 16
+"""Levels of a tree that are indented; deeper nodes say their depth."""
+LONGEST_TEXT = 80
+"""Characters of a token's text."""
 VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\x1b": "␛"})
 
 
@@ -122,27 +128,38 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
 
 def _step_line(step: Step, color: bool) -> str:
     drafted = len(step.tree.tokens) - 1
-    texts = [_paint(visible(t), DRAFT if o == "draft" else TARGET, color) for t, o in zip(step.texts, step.origins) if t]
+    emitted = [(text, DRAFT if origin == "draft" else TARGET) for text, origin in zip(step.texts, step.origins) if text]
+    texts = [_paint(_cut(visible(text)), style, color) for text, style in emitted[:MOST_SHOWN]]
+    texts += [f"… and {len(emitted) - MOST_SHOWN} more"] if len(emitted) > MOST_SHOWN else []
     note = f" ({one_line(step.note)})" if step.note else ""
     figures = f"drafted {drafted}, accepted {step.accepted}, {1000 * step.seconds.total:.1f} ms"
     return f"step {step.index}: {figures}{note}: {' '.join(texts)}"
 
 
 def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:
-    """The draft tree, indented by depth; only the accepted path and what was rejected beside it unless ``whole``."""
+    """The draft tree, indented by depth; only the accepted path and what was rejected beside it unless ``whole``.
+
+    At most ``MOST_SHOWN`` nodes and a line that counts the others: records of other programs may hold any tree.
+    """
     tree = step.tree
     depth = [0] * len(tree.tokens)
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node, parent in enumerate(tree.parents[1:], 1):
         depth[node] = depth[parent] + 1
         children[parent].append(node)
-    lines, stack = [], list(reversed(children[0]))
-    while stack:
+    lines: list[str] = []
+    stack = list(reversed(children[0]))
+    while stack and len(lines) < MOST_SHOWN:
         node = stack.pop()
         if whole or tree.verdict[node] != "unreached":
-            lines.append("  " * (depth[node] - 1) + _node_line(step, node, color))
+            lines.append(_indent(depth[node]) + _node_line(step, node, color))
         stack.extend(reversed(children[node]))
-    return lines
+    shown = len(tree.tokens) - 1 if whole else sum(verdict != "unreached" for verdict in tree.verdict[1:])
+    return [*lines, f"… and {shown - len(lines)} more nodes"] if shown > len(lines) else lines
+
+
+def _indent(depth: int) -> str:
+    return "  " * (depth - 1) if depth <= DEEPEST_INDENT else f"{'  ' * DEEPEST_INDENT}(depth {depth}) "
 
 
 def _node_line(step: Step, node: int, color: bool) -> str:
@@ -152,13 +169,16 @@ def _node_line(step: Step, node: int, color: bool) -> str:
     ]
     figures = []
     for name, form in (("visits", "N {:.0f}"), ("prior", "P {:.2f}"), ("value", "Q {:.2f}"), ("score", "score {:.2f}")):
-        value = tree.columns.get(name, [None] * (node + 1))[node]
-        if value is not None:
+        if name in tree.columns and (value := tree.columns[name][node]) is not None:
             figures.append(form.format(value))
     if tree.probability[node] is not None:
         figures.append(f"target {tree.probability[node]:.2f}, rank {tree.rank[node]}")
-    text = visible(tree.texts[node]) or str(tree.tokens[node])
+    text = _cut(visible(tree.texts[node])) or str(tree.tokens[node])
     return f"{mark} {_paint(text, style, color)}  {_paint(', '.join(figures), FAINT, color)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def _paint(text: str, style: str, color: bool) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from aded.errors import AdedError, check_text
+from aded.errors import AdedError, check_text, first_line
 
 VERSION = 3
 READABLE = (1, 2, 3)
@@ -347,7 +347,7 @@ def from_json(body: Any) -> Race:
             _check(lane, f"race.lanes[{number}]" if name == _FORMATS[Race] else "trace")
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         where = getattr(error, "where", "")
-        raise TraceError("damaged", f"damaged trace: {_one_line(error)}; record it again", where) from None
+        raise TraceError("damaged", f"damaged trace: {first_line(error)}; record it again", where) from None
     return race
 
 
@@ -402,10 +402,6 @@ def rounded(value: float) -> float:
 
 def _no_constant(name: str) -> float:
     raise _Fault(name, "is not a finite number")
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ from numba import njit
 from safetensors.numpy import load as parse_safetensors
 
 from aded import tensorfile
-from aded.errors import AdedError, ForeignError
+from aded.errors import AdedError, ForeignError, first_line
 from aded.trace import write_atomically
 
 FORMAT = "aded-trigram"
@@ -382,7 +382,7 @@ class TrigramMatrix:
         except AdedError:
             raise
         except Exception as error:  # the parser of safetensors has its own exception type for every kind of damage
-            raise AdedError(f"damaged tri-gram matrix {path}: {_one_line(error)}; {REMEDY}") from None
+            raise AdedError(f"damaged tri-gram matrix {path}: {first_line(error)}; {REMEDY}") from None
         return matrix
 
 
@@ -490,7 +490,3 @@ def _check(matrix: TrigramMatrix) -> None:
     if (sums > matrix.totals).any():
         raise ValueError("a row's successors outnumber its total")
     _ = matrix.arrays  # two rows of one context
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aded.errors import AdedError
+from aded.errors import AdedError, first_line
 
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -236,8 +236,9 @@ def _convert(path: Path, target: Path, progress: Progress) -> None:
         except OSError:
             raise
         except Exception as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise AdedError(f"{path.name} cannot be converted: {reason}; give another .gguf file, a folder or a hub id") from None
+            raise AdedError(
+                f"{path.name} cannot be converted: {first_line(error)}; give another .gguf file, a folder or a hub id"
+            ) from None
     progress("saving the converted model", None)
     # `save_pretrained` of the model refuses what came from GGUF, although its tensors are dequantised by now
     if hasattr(model.config, "quantization_config"):

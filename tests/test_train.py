@@ -45,7 +45,6 @@ def options_of(kind, text, out, *more):
 
 
 def run(kind, text, out, *more, progress=quiet):
-    out.mkdir(exist_ok=True)
     return command.train(tiny_target(), options_of(kind, text, out, *more), out, progress)
 
 
@@ -98,6 +97,18 @@ def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_f
     arguments = ["train", kind, "--model", str(real_tokenizer_folder), "--corpus", text, "--out", str(tmp_path / "out")]
     assert cli.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
     assert "MB; its card is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_half_precision_target_trains_on_the_cpu(kind, dtype, text, tmp_path):
+    target = tiny_target(dtype=getattr(torch, dtype))
+    objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
+    before = objective.evaluate(data.pack(data.read([text], target, 0, 0, quiet), 16).unseen())
+    out = tmp_path / "out"
+    path = command.train(target, options_of(kind, text, out, "--tokens", "1920"), out, quiet)
+    name = "loss" if kind == "medusa" else "divergence"
+    assert np.mean(trained_figures(kind, path)[name]) < 0.8 * np.mean(before[name])
 
 
 def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
@@ -277,6 +288,7 @@ def test_the_model_can_write_its_own_corpus(monkeypatch):
         (["--tokens", "0"], "give a number from 1"),
         (["--learning-rate", "2"], "between 0 and 1"),
         (["--length", "4096"], "smaller --length"),
+        (["--length", "257"], "longer than the context of llama; give a smaller --length, at most 256"),
         (["--heads", "15"], "larger --length"),
         (["--save-every", "0"], "save-every"),
         (["--share", "0"], "above 0 and at most 1"),
@@ -324,7 +336,93 @@ def test_a_checkpoint_of_other_settings_or_a_damaged_one_is_refused(text, tmp_pa
         run("medusa", text, out)
 
 
-def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path, monkeypatch):
-    monkeypatch.setattr(HeadObjective, "backward", lambda self, ids: torch.tensor(float("nan")))
-    with pytest.raises(AdedError, match="lower --learning-rate"):
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), 9903.0])
+def test_a_loss_that_diverges_ends_the_run_and_leaves_nothing(loss, text, tmp_path, monkeypatch):
+    losses = iter([12.0] * 19 + [loss] * 40)
+    monkeypatch.setattr(HeadObjective, "backward", lambda self, batch: torch.tensor(next(losses)))
+    with pytest.raises(AdedError, match=r"after 21 steps.*lower --learning-rate"):
         run("medusa", text, tmp_path / "out")
+    assert not (tmp_path / "out").exists()  # the checkpoint of step 15 would diverge again
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_learned_nothing_is_not_saved(kind, text, tmp_path, capsys, monkeypatch):
+    """At a rate of 0.99, the last step is worse than the first, whether or not a logged loss tells."""
+    monkeypatch.setattr("aded.cli.load_model", lambda options, progress: tiny_target())
+    arguments = ["train", kind, "--corpus", text, "--out", str(tmp_path / "out"), "--length", "16", "--batch", "8"]
+    assert cli.main([*arguments, "--tokens", "1920", "--learning-rate", "0.99"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ") and "lower --learning-rate" in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_worse_than_before_training_is_no_success(kind, text, tmp_path, monkeypatch):
+    objective = HeadObjective if kind == "medusa" else DraftObjective
+    losses = iter([3.0, 3.1])
+    monkeypatch.setattr(objective, "loss", lambda self, figures: next(losses))
+    monkeypatch.setattr(HeadObjective, "uniform", 1.0, raising=False)
+    if kind == "medusa":
+        losses = iter([1.0, 3.0, 3.1])
+    with pytest.raises(AdedError, match=r"nothing was learned.* 3\.1, and was 3 .*lower --learning-rate"):
+        run(kind, text, tmp_path / "out", "--tokens", "256")
+    assert not (tmp_path / "out").exists()
+
+
+def test_texts_without_words_are_refused_before_training(tmp_path):
+    np.save(tmp_path / "zeros.npy", np.zeros(400, dtype=np.uint16))
+    np.save(tmp_path / "separators.npy", np.arange(400) % 3)
+    np.save(tmp_path / "one.npy", np.full(400, 7))
+    (tmp_path / "empty.jsonl").write_text('""\n' * 400)
+    for name in ("zeros.npy", "separators.npy", "one.npy", "empty.jsonl"):
+        for kind in KINDS:
+            with pytest.raises(AdedError, match="only separators or a single repeated token"):
+                run(kind, str(tmp_path / name), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("longest", "kinds"), [(1, ["medusa"]), (4, ["medusa"]), (0, KINDS)])
+def test_answers_too_short_to_learn_from_are_refused_before_training(longest, kinds, text, tmp_path, monkeypatch):
+    """Rows of one answer token each teach no head anything, and rows of four leave the last of four heads with nothing."""
+    column = np.arange(6000) % 16
+    counts = (column < 1) if longest == 0 else (column > 15 - longest)
+    monkeypatch.setattr(data, "answers", lambda ids, target: data.Text(ids.astype(np.int64), counts))
+    for kind in kinds:
+        with pytest.raises(AdedError, match=f"the corpus has at most {longest} tokens of an answer in a row"):
+            run(kind, text, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_held_out_text_that_measures_nothing_is_refused(text, tmp_path, monkeypatch):
+    chosen = data.pack(data.Text.plain(np.arange(6000)), 16).held_out.ids // 16
+    counts = ~np.isin(np.arange(6000) // 16, chosen)
+    monkeypatch.setattr(data, "answers", lambda ids, target: data.Text(ids.astype(np.int64), counts))
+    with pytest.raises(AdedError, match="the held-out part of the corpus has at most 0 tokens"):
+        run("medusa", text, tmp_path / "out")
+    path = tmp_path / "held.jsonl"
+    path.write_text(json.dumps({"prompt_ids": [5], "output_ids": [6]}))
+    with pytest.raises(AdedError, match=r"held\.jsonl has at most 1 tokens.*fewer --heads"):
+        run("medusa", text, tmp_path / "out", "--held-out", str(path))
+
+
+def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
+    monkeypatch.setattr("aded.selfwriting.SelfWriter", lambda target, seed: pytest.fail("the model began to write"))
+    np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
+    with pytest.raises(AdedError, match=f"token id {VOCAB}"):
+        data.read(["self", str(tmp_path / "foreign.npy")], tiny_target(), 20, 0, quiet)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--learning-rate", "2"], "the learning rate is 2"),
+        (["--save-every", "0"], "save-every is 0"),
+        (["--decay", "0"], "--heads 1"),
+        (["--corpus", "self", "nowhere.npy"], "cannot read nowhere.npy"),
+        (["--held-out", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
+    ],
+)
+def test_what_no_model_can_do_is_refused_before_one_is_loaded(more, message, text, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("aded.cli.load_model", lambda options, progress: pytest.fail("a model was loaded"))
+    assert cli.main(["train", "medusa", "--corpus", text, "--out", str(tmp_path / "out"), *more]) == 2
+    assert message in capsys.readouterr().err

@@ -77,7 +77,7 @@ class CellFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             old = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
             whole = old[: old.rfind("\n") + 1]  # a line cut short by an interruption is measured again
-            self._read(whole.splitlines(), head)
+            self._read(whole.split("\n")[:-1], head)
             if not whole:
                 self._path.write_text(_line(head), encoding="utf-8")
             elif whole != old:

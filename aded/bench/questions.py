@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from aded.errors import AdedError
+from aded.errors import AdedError, first_line
+from aded.lines import numbered_lines
 
 Item = TypeVar("Item")
 
@@ -30,21 +31,14 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     Raises:
         AdedError: the file is missing or empty, or a line is not a question.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise AdedError(f"cannot read {path}: {reason}; give a file of questions, one JSON object a line") from None
     questions: dict[str, Question] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in numbered_lines(path, "give a file of questions, one JSON object a line"):
         try:
             question = _question(json.loads(line))
             if question.id in questions:
                 raise ValueError(f"question_id {question.id} stands in the file twice")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]
+            reason = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
             raise AdedError(f"{path}, line {number} is not a question ({reason}); correct it or leave it out") from None
         questions[question.id] = question
     if not questions:

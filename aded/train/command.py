@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import aded
-from aded.checks import check_folder
+from aded.checks import check_folder, check_readable
 from aded.errors import AdedError
 from aded.trace import write_atomically
+from aded.train.loop import Schedule
 from aded.weights import Progress
 
 HEADS = {"rate": 1e-3, "title": "Medusa heads"}
@@ -68,11 +71,9 @@ def run(options: argparse.Namespace) -> None:
     from aded.cli import load_model
 
     _check(options)
-    check_folder(options.out)
-    folder = _folder(options.out)
     with terminal.Progress() as progress:
         target = load_model(options, progress)
-        path = train(target, options, folder, progress)
+        path = train(target, options, Path(options.out), progress)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its card is {path.with_suffix('.md')}")
 
 
@@ -80,31 +81,27 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     """What `run` does, on a loaded model; returns the path of the file.
 
     Raises:
-        AdedError: an option out of range, a corpus that cannot be read or is too small, a checkpoint of another run.
+        AdedError: an option out of range, a corpus that cannot be read or that nothing can be learned from, a checkpoint of
+            another run, or a loss that diverged or is no lower on held-out text than before.
     """
     from aded.bench import results
     from aded.train import data, loop
 
     _check(options)
-    if options.kind == "draft" and options.layers > (most := int(target.config.get_text_config().num_hidden_layers)):
-        raise AdedError(f"--layers is {options.layers}; give at most {most}, which the model itself has")
-    if options.kind == "draft" and target.mode != "tree":
-        raise AdedError(f"{target.label} can have no draft model of its own layers: its passes need a shape of their own")
+    _check_fit(target, options)
+    ahead = options.heads + 1 if options.kind == "medusa" else 1
+    recorded = data.recorded(options.held_out, target, ahead) if options.held_out else None
     text = data.read(options.corpus, target, options.self_written, options.seed, progress)
     rows = data.pack(text, options.length, options.seed, options.share)
-    recorded = data.recorded(options.held_out, target) if options.held_out else None
-    schedule = loop.Schedule(
-        max(1, options.tokens // (options.length * options.batch)),
-        options.batch,
-        options.learning_rate,
-        options.save_every,
-        60 * options.minutes if options.minutes else None,
-    )
+    data.check_learnable(rows, ahead, {*getattr(target.tokenizer, "all_special_ids", ()), *target.eos_ids})
     torch.manual_seed(options.seed)
     objective = _objective(target, options, rows.training.ids.shape)
-    finished = loop.train(objective, rows, schedule, folder, _identity(target, options, rows), progress)
-    progress("measuring on held-out text", None)
-    figures = objective.evaluate(rows.unseen())
+    before = objective.loss(objective.evaluate(rows.unseen()))
+    with _made(folder):
+        finished = loop.train(objective, rows, _schedule(options), folder, _identity(target, options, rows), progress)
+        progress("measuring on held-out text", None)
+        figures = objective.evaluate(rows.unseen())
+        loop.refuse_worse(before, objective.loss(figures), folder)
     if recorded is not None:
         figures["recorded"] = objective.evaluate(recorded)
     command = results.command()
@@ -128,16 +125,50 @@ def _objective(target: Any, options: argparse.Namespace, shape: tuple[int, ...])
     return DraftObjective(target, options.layers, options.text_weight, states)
 
 
-def _folder(out: str) -> Path:
-    folder = Path(out)
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder, and remove it again where an error leaves it empty."""
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise AdedError(f"cannot make the folder {out}: {error.strerror}; give another --out") from None
-    return folder
+        raise AdedError(f"cannot make the folder {folder}: {error.strerror}; give another --out") from None
+    try:
+        yield
+    except AdedError:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _schedule(options: argparse.Namespace) -> Schedule:
+    return Schedule(
+        max(1, options.tokens // (options.length * options.batch)),
+        options.batch,
+        options.learning_rate,
+        options.save_every,
+        60 * options.minutes if options.minutes else None,
+    )
+
+
+def _check_fit(target: Any, options: argparse.Namespace) -> None:
+    """Refuse what this model cannot do, before any text is read or written."""
+    if options.length > target.context_limit:
+        raise AdedError(
+            f"--length is {options.length}, longer than the context of {target.label}; give a smaller --length, at most "
+            f"{target.context_limit}"
+        )
+    if options.kind == "draft" and options.layers > (most := int(target.config.get_text_config().num_hidden_layers)):
+        raise AdedError(f"--layers is {options.layers}; give at most {most}, which the model itself has")
+    if options.kind == "draft" and target.mode != "tree":
+        raise AdedError(f"{target.label} can have no draft model of its own layers: its passes need a shape of their own")
+    if options.kind == "medusa" and target.model.get_output_embeddings() is None:
+        raise AdedError(f"{target.label} has no vocabulary projection that heads can share; use another model")
 
 
 def _check(options: argparse.Namespace) -> None:
+    """Refuse what no model can do, before one is loaded."""
     bounds: dict[str, tuple[float, float]] = {"length": (8, 65536), "batch": (1, 65536), "tokens": (1, 10**12)}
     bounds |= {"self_written": (1, 10**12), "seed": (0, 2**63 - 1)}
     bounds |= {"heads": (1, 64), "blocks": (1, 64), "decay": (0, 1)} if options.kind == "medusa" else {"layers": (1, 64)}
@@ -150,6 +181,11 @@ def _check(options: argparse.Namespace) -> None:
         raise AdedError(f"--share is {options.share}; give a number above 0 and at most 1")
     if options.kind == "medusa" and options.length < options.heads + 2:
         raise AdedError(f"rows of {options.length} tokens are too short for {options.heads} heads; give a larger --length")
+    if options.kind == "medusa" and options.heads > 1 and options.decay == 0:
+        raise AdedError("--decay 0 trains the first head alone; give a larger one, or --heads 1")
+    _schedule(options)
+    check_readable([*(source for source in options.corpus if source != "self"), options.held_out])
+    check_folder(options.out)
 
 
 def _identity(target: Any, options: argparse.Namespace, rows: Any) -> str:

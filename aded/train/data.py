@@ -5,7 +5,7 @@ Of a conversation, only the model's answer counts: drafts are made of that alone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ MOST_HELD_OUT = 64
 """Rows that the held-out figures are measured on at most."""
 MOST_PLACES = 1024
 """Positions of a recorded output that are measured at once."""
+CHUNK = 1024
+"""Rows that are looked through at once."""
 NO_LABEL = -100
 """What stands for a token that does not count, as in PyTorch's losses."""
 
@@ -90,6 +92,10 @@ class Batch:
             rows.append(torch.where(known, ids[at], NO_LABEL))
         return torch.stack(rows)
 
+    def reach(self, ahead: int) -> int:
+        """The most tokens, up to ``ahead``, that count and follow one of the positions without a gap."""
+        return int((self.labels(ahead) != NO_LABEL).any(1).sum())
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -137,11 +143,48 @@ def pack(text: Text, length: int, seed: int = 0, share: float = 1.0) -> Rows:
     return Rows(rows[~chosen], rows[chosen], seed, share)
 
 
-def recorded(path: str, target: TargetModel) -> list[Batch]:
-    """Recorded decodes (see ``aded.replay``) to measure on: of each, the positions of its output.
+def check_learnable(rows: Rows, ahead: int, special: Collection[int]) -> None:
+    """Refuse text that nothing can be learned from, or that leaves nothing to measure on.
+
+    Args:
+        ahead: how many tokens after a position are predicted.
+        special: token ids that are no text, such as separators.
 
     Raises:
-        AdedError: the file cannot be read, holds no output, or ids that are not of this model's tokenizer.
+        AdedError: tokens that count are all special or all the same one, or no position has ``ahead`` of them behind it.
+    """
+    counted = np.unique(rows.training.ids[rows.training.counts])
+    if len(counted) < 2 or np.isin(counted, sorted(special)).all():
+        raise AdedError("the corpus holds only separators or a single repeated token; give --corpus texts with words in them")
+    _check_reach(_chunks(rows.training), ahead, "the corpus")
+    _check_reach(rows.unseen(), ahead, "the held-out part of the corpus")
+
+
+def _chunks(text: Text) -> Iterator[Batch]:
+    return (Batch.of(text[start : start + CHUNK]) for start in range(0, len(text.ids), CHUNK))
+
+
+def _check_reach(batches: Iterable[Batch], ahead: int, what: str) -> None:
+    most = 0
+    for batch in batches:
+        most = max(most, batch.reach(ahead))
+        if most == ahead:
+            return
+    fewer = " or fewer --heads" if ahead > 2 else ""
+    raise AdedError(
+        f"{what} has at most {most} tokens of an answer in a row, and training needs {ahead}; give longer texts, a larger "
+        f"--length{fewer}"
+    )
+
+
+def recorded(path: str, target: TargetModel, ahead: int = 1) -> list[Batch]:
+    """Recorded decodes (see ``aded.replay``) to measure on: of each, the positions of its output.
+
+    Args:
+        ahead: how many tokens after a position are predicted.
+
+    Raises:
+        AdedError: the file cannot be read, holds no output so long, or ids that are not of this model's tokenizer.
     """
     batches = []
     for record in read_records(path):
@@ -151,6 +194,7 @@ def recorded(path: str, target: TargetModel) -> list[Batch]:
         batches += [replace(whole, places=places) for places in whole.places.split(MOST_PLACES) if len(places)]
     if not batches:
         raise AdedError(f"{path} holds no recorded output; give --held-out a file with some")
+    _check_reach(batches, ahead, path)
     return batches
 
 
@@ -164,9 +208,10 @@ def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, pr
     Raises:
         AdedError: a file cannot be read, or holds ids that are not of this model's tokenizer.
     """
-    parts = [_read(source, target, tokens, seed, progress) for source in sources]
-    for part in parts:
-        _check(part, target)
+    files = {source: _read(source, target) for source in sources if source != SELF}
+    for ids in files.values():
+        _check(ids, target)  # before the model writes, which is the long work
+    parts = [files[source] if source in files else _self_written(target, tokens, seed, progress) for source in sources]
     marked = [answers(part, target) for part in parts]
     return Text(np.concatenate([text.ids for text in marked]), np.concatenate([text.counts for text in marked]))
 
@@ -185,9 +230,7 @@ def _check(ids: np.ndarray, target: TargetModel) -> None:
         )
 
 
-def _read(source: str, target: TargetModel, tokens: int, seed: int, progress: Progress) -> np.ndarray:
-    if source == SELF:
-        return _self_written(target, tokens, seed, progress)
+def _read(source: str, target: TargetModel) -> np.ndarray:
     if source.endswith(".npy"):
         return corpus.read_tokens(source)
     texts = corpus.read_texts(source)

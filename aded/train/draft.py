@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ class DraftObjective:
             parameter.data = parameter.data.float()
             parameter.requires_grad_(True)
         self.trained = nn.ParameterDict({name.replace(".", "/"): p for name, p in self._own.items()})
+        self.ahead = 1
+        self.uniform = (1 + text) * math.log(target.vocab_size)
         self._project = target.model.get_output_embeddings()
 
     def backward(self, batch: Batch) -> torch.Tensor:
@@ -81,6 +84,10 @@ class DraftObjective:
             seen += len(labels)
         loss, divergence, overlap = (sums / max(seen, 1)).tolist()
         return {"loss": loss, "divergence": divergence, "overlap": overlap, "accuracy": (hits / max(seen, 1)).tolist()}
+
+    def loss(self, figures: dict[str, Any]) -> float:
+        """``KL(target || draft) + text * CE(next token)``."""
+        return figures["divergence"] + self.text * figures["loss"]
 
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
         """Write the draft model's own parameters in bfloat16."""

@@ -24,6 +24,10 @@ LARGEST_GRADIENT = 1.0
 WARM_UP = 0.03
 """Share of the run in which the learning rate rises."""
 LOG_EVERY = 10
+DIVERGED = 2.0
+"""A loss so many times that of the start, and of a uniform guess, ends the run."""
+WORSE = 1.01
+"""A loss on held-out text so many times that before training is no success; rounding alone changes it by less."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Run:
 
     Attributes:
         step: optimiser steps taken; seconds: that they took.
-        losses: of every tenth step.
+        losses: of every tenth step, and of the last.
     """
 
     step: int = 0
@@ -83,7 +87,7 @@ def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, id
         identity: says what is trained on what and how; a checkpoint of another identity is refused.
 
     Raises:
-        AdedError: the checkpoint is damaged or of another run, or cannot be written.
+        AdedError: the checkpoint is damaged or of another run, or cannot be written; or the loss diverged.
     """
     optimizer = torch.optim.AdamW(objective.trained.parameters(), lr=schedule.rate, betas=BETAS, weight_decay=0.0)
     run = _resume(objective, optimizer, folder, identity)
@@ -92,11 +96,12 @@ def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, id
     first, since = run.step, time.perf_counter()
     while (done := schedule.done(run.step, run.seconds)) < 1.0:
         loss = _step(objective, optimizer, rows.batch(run.step, schedule.batch).to(device), learning_rate(schedule.rate, done))
-        if run.step % LOG_EVERY == 0:
-            run.losses.append(float(loss))  # waits for the device, hence not at every step
-            _refuse_divergence(run.losses[-1], run.step)
+        logged = run.step % LOG_EVERY == 0
         run.step += 1
         run.seconds = time.perf_counter() - started
+        if logged or schedule.done(run.step, run.seconds) == 1.0:
+            run.losses.append(float(loss))  # waits for the device, hence not at every step
+            _refuse_divergence(run, objective.uniform, folder)
         speed = (run.step - first) * schedule.batch * rows.training.ids.shape[1] / max(time.perf_counter() - since, 1e-6)
         progress(_message(run, schedule, speed), schedule.done(run.step, run.seconds))
         if run.step % schedule.save_every == 0:
@@ -109,6 +114,16 @@ def forget(folder: Path) -> None:
     (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
+def refuse_worse(before: float, after: float, folder: Path) -> None:
+    """End a run that learned nothing: its loss on held-out text is higher than before training, or is no number."""
+    if not after <= WORSE * before:
+        forget(folder)
+        raise AdedError(
+            f"nothing was learned: the loss on held-out text is {after:.4g}, and was {before:.4g} before training; "
+            "give a lower --learning-rate, or more --tokens"
+        )
+
+
 def _step(objective: Objective, optimizer: torch.optim.Optimizer, batch: Batch, rate: float) -> torch.Tensor:
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -119,9 +134,15 @@ def _step(objective: Objective, optimizer: torch.optim.Optimizer, batch: Batch, 
     return loss
 
 
-def _refuse_divergence(loss: float, step: int) -> None:
-    if not math.isfinite(loss):
-        raise AdedError(f"the loss is no number after {step} steps; give a lower --learning-rate")
+def _refuse_divergence(run: Run, uniform: float, folder: Path) -> None:
+    """End a run whose loss is no number, or far above both the start's and a uniform guess's; its checkpoint is of no use."""
+    loss, most = run.losses[-1], DIVERGED * max(run.losses[0], uniform)
+    if not loss <= most:
+        forget(folder)
+        raise AdedError(
+            f"training diverged: the loss is {loss:.4g} after {run.step} steps, and was {run.losses[0]:.4g} at the start; "
+            "give a lower --learning-rate"
+        )
 
 
 def _message(run: Run, schedule: Schedule, speed: float) -> str:

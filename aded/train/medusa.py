@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ class HeadObjective:
     ) -> None:
         self.target, self.decay, self._states = target, decay, states or TargetStates(target)
         self.trained = MedusaHeads(heads, blocks, target.config.hidden_size).to(target.device)
+        self.ahead = heads + 1  # the state's own next token is the target's to tell
+        self.uniform = self.loss({"loss": [math.log(target.vocab_size)] * heads})
         self._project = target.model.requires_grad_(False).get_output_embeddings()
 
     def backward(self, batch: Batch) -> torch.Tensor:
@@ -71,6 +74,10 @@ class HeadObjective:
         seen = seen.clamp_min(1)
         return {"loss": (loss / seen).tolist(), "accuracy": (hits / seen[:, None]).tolist()}
 
+    def loss(self, figures: dict[str, Any]) -> float:
+        """``sum_k decay^(k-1) CE_k``."""
+        return sum(self.decay**k * loss for k, loss in enumerate(figures["loss"]))
+
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
         """Write the heads in bfloat16, with their accuracy, which static trees are made from."""
         tensors = {name: tensor.to(torch.bfloat16) for name, tensor in self.trained.state_dict().items()}
@@ -81,5 +88,5 @@ class HeadObjective:
     def _guesses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """At a batch's positions: the heads' states ``[heads, m, hidden]`` and the tokens wanted of them ``[heads, m]``."""
         hidden = self._states.of(batch)
-        labels = batch.labels(len(self.trained.weight) + 1)[1:]  # the state's own next token is the target's to tell
+        labels = batch.labels(self.ahead)[1:]
         return self.trained(hidden), labels

@@ -22,15 +22,22 @@ class Objective(Protocol):
 
     Attributes:
         trained: the module whose parameters it trains, in float32.
+        ahead: how many tokens after a position it predicts.
+        uniform: the loss of a uniform guess, or a bound above it.
     """
 
     trained: nn.Module
+    ahead: int
+    uniform: float
 
     def backward(self, batch: Batch) -> torch.Tensor:
         """Add the gradients of a batch, which is on the device, to the parameters'; the loss, a scalar on the device."""
 
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
         """Figures on text that was held out, as JSON values."""
+
+    def loss(self, figures: dict[str, Any]) -> float:
+        """What training minimises, of the figures of ``evaluate``."""
 
 
 def last_hidden(model: Any, ids: torch.Tensor) -> torch.Tensor:
@@ -39,8 +46,9 @@ def last_hidden(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def precision(target: TargetModel) -> AbstractContextManager[Any]:
-    """bfloat16 products on a card, float32 elsewhere."""
-    return torch.autocast(target.device.type, torch.bfloat16, enabled=target.device.type == "cuda")
+    """bfloat16 products on a GPU and where the target is in half precision itself, float32 elsewhere."""
+    half = target.device.type == "cuda" or target.dtype != torch.float32
+    return torch.autocast(target.device.type, torch.bfloat16, enabled=half)
 
 
 def backward_in_pieces(states: torch.Tensor, loss_of: Callable[[torch.Tensor, slice], torch.Tensor]) -> torch.Tensor:
