@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError, ForeignError
+from aded.places import ASSETS
 from aded.weights import cache_folder
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from aded.model import TargetModel
     from aded.trigram import TrigramMatrix
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """(target, the method's options, seed) to a drafter."""
 Ground = Callable[[Mapping[str, Any]], Mapping[str, Any]]

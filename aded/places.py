@@ -1,0 +1,9 @@
+"""Where the files of the program are: those that come with it, and those that it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+ASSETS = next((folder for folder in (PACKAGE / "assets", PACKAGE.parent / "assets") if folder.is_dir()), PACKAGE / "assets")
+"""The bundled files: within the package where it is installed, beside it in a checkout."""
