@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError, ForeignError
-from aded.places import ASSETS
-from aded.weights import cache_folder
+from aded.places import ASSETS, cache_folder
 
 if TYPE_CHECKING:
     from aded.datastore import Datastore
