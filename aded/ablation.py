@@ -216,7 +216,7 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
 def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
     from aded.bench import results
     from aded.bench.questions import spread_out
-    from aded.methods import ASSETS
+    from aded.places import ASSETS
     from aded.replay import read_records
 
     records = spread_out(read_records(options.recorded), options.limit)

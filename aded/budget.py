@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from aded.errors import AdedError
+from aded.jit import njit
+from aded.places import cache_folder
 from aded.trace import Budget, write_atomically
 from aded.tree import DraftTree
-from aded.weights import cache_folder
 
 if TYPE_CHECKING:
     from aded.model import TargetModel

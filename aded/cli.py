@@ -15,6 +15,7 @@ from aded.checks import check_apart, check_file, check_folder, check_not_empty, 
 from aded.errors import AdedError
 
 PROGRAM = "python -m aded"
+"""How messages name the program: this works in a checkout as well as where it is installed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> Parser:
     """All commands and their options."""
-    parser = Parser(prog=PROGRAM, description="Adaptive draft-verification decoding on a real language model.")
+    program = "aded" if Path(sys.argv[0]).stem == "aded" else PROGRAM
+    parser = Parser(prog=program, description="Adaptive draft-verification decoding on a real language model.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_generate(commands)
     _add_methods(commands)
@@ -486,8 +488,8 @@ def _datastore_build(options: argparse.Namespace) -> None:
 def _export_site(options: argparse.Namespace) -> None:
     try:
         from ui.site import export
-    except ImportError:
-        raise AdedError("the page is not here; run this in the project's folder with requirements.txt installed") from None
+    except ImportError as error:
+        raise AdedError(f"the page's packages are missing ({error}); install what requirements.txt names") from None
     files = export(Path(options.out), [Path(file) for file in options.traces])
     size = sum(file.stat().st_size for file in files)
     print(f"{options.out}: {len(files)} files, {size / 1e6:.1f} MB; open {Path(options.out) / 'index.html'}")

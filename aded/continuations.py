@@ -7,8 +7,8 @@ knows nothing of how the places were found.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from aded.jit import njit
 from aded.tree import DraftTree
 
 

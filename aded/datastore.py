@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from aded import tensorfile
 from aded.errors import AdedError, ForeignError
+from aded.jit import njit
+from aded.places import cache_folder
 from aded.trace import write_atomically
-from aded.weights import cache_folder
 
 FORMAT = "aded-datastore"
 VERSION = 1

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aded.errors import AdedError
+from aded.places import cache_folder
 from aded.trace import write_atomically
 from aded.verify import SamplingSettings
-from aded.weights import cache_folder
 
 if TYPE_CHECKING:
     from aded.model import TargetModel

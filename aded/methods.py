@@ -6,19 +6,17 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError, ForeignError
-from aded.weights import cache_folder
+from aded.places import ASSETS, cache_folder
 
 if TYPE_CHECKING:
     from aded.datastore import Datastore
     from aded.model import TargetModel
     from aded.trigram import TrigramMatrix
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """(target, the method's options, seed) to a drafter."""
 Ground = Callable[[Mapping[str, Any]], Mapping[str, Any]]

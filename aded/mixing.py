@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from aded.jit import njit
 from aded.overlay import add, keep_best
 
 KINDS = 6

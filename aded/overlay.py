@@ -20,8 +20,8 @@ no classes. Numba renews its cache by the caller's file: after a change here, re
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from aded.jit import njit
 from aded.tree import DraftTree
 from aded.trigram import EMPTY, MOST_SUCCESSORS, TrigramMatrix, find_row, pair_key, unpack_row
 

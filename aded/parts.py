@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from aded.errors import AdedError, first_line
-from aded.methods import ASSETS
+from aded.places import ASSETS
 from aded.trace import write_atomically
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from aded.drafters.base import Simulation
+from aded.jit import njit
 from aded.mixing import NO_LATTICE, Lattice, mix
 from aded.overlay import Overlay, make_room, successors
 from aded.tree import COLUMNS, DraftTree

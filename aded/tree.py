@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from aded.jit import njit
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
 """What a drafter may say of each node (float64 ``[n]``, NaN where it does not apply)."""

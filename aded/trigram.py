@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from safetensors.numpy import load as parse_safetensors
 
 from aded import tensorfile
 from aded.errors import AdedError, ForeignError, first_line
+from aded.jit import njit
 from aded.trace import write_atomically
 
 FORMAT = "aded-trigram"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from aded.errors import AdedError, first_line
+from aded.places import cache_folder
 
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -38,13 +38,6 @@ Progress = Callable[[str, "float | None"], None]
 
 def quiet(message: str, fraction: float | None = None) -> None:
     """A ``Progress`` that shows nothing."""
-
-
-def cache_folder() -> Path:
-    """``$ADED_CACHE``, else ``aded`` in the user's cache folder."""
-    if os.environ.get("ADED_CACHE"):
-        return Path(os.environ["ADED_CACHE"]).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "aded"
 
 
 def resolve(spec: str, progress: Progress = quiet) -> str:

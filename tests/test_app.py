@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import app
+from ui import app
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import app
+from ui import app
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = (ROOT / "docs" / "deploy.md").read_text("utf-8")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aded.methods import METHODS
+from aded.places import ASSETS
 from ui import picker
 from ui.numbers import FIELDS, Field, parse
-from ui.theme import ASSETS
 from ui.words import Refused, Saying, cut, word
 
 LONGEST = 20_000

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from aded.errors import AdedError
+from aded.places import PACKAGE
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = PACKAGE.parent
 CONTENT = ("README.md", "LICENSE", "app.py", "requirements.txt", "aded", "ui", "assets", "docs")
 LEFT_OUT = ("__pycache__", "*.pyc", "img")
 LARGE = 10_000_000
@@ -38,8 +39,10 @@ def assemble(out: Path, root: Path = ROOT) -> list[Path]:
     """Copy what the Space holds; its large files, which ``.gitattributes`` names.
 
     Raises:
-        AdedError: the folder holds something already, or cannot be written.
+        AdedError: this is no checkout, or the folder holds something already, or cannot be written.
     """
+    if not (root / "app.py").is_file():
+        raise AdedError(f"{root} holds no app.py: a Space is made of a checkout; run this in the project's folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import gradio as gr
 import plotly
 
+from aded.places import ASSETS
 from ui import words
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (

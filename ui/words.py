@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from aded.errors import AdedError
+from aded.places import ASSETS
 
-FOLDER = Path(__file__).resolve().parent.parent / "assets" / "i18n"
+FOLDER = ASSETS / "i18n"
 FALLBACK = "en"
 SHOWN = 60
 """Characters of a stranger's text that are said again."""

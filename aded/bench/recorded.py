@@ -18,7 +18,8 @@ from aded.bench.measure import measure
 from aded.bench.questions import digest, spread_out
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
-from aded.methods import ASSETS, find_method
+from aded.methods import find_method
+from aded.places import ASSETS
 from aded.replay import Record, read_records, replay_one
 from aded.trigram import TrigramMatrix
 

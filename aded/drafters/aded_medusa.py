@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from aded import search
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, DrafterNeeds, Outcome
 from aded.heads import Guesses, HeadReader
+from aded.jit import njit
 from aded.mixing import Lattice, Shares, kind_of, lattice_kinds
 from aded.overlay import make_room, successors
 from aded.tree import DraftTree

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numba import njit
 
 from aded.continuations import Continuations
 from aded.datastore import Datastore
 from aded.drafters.base import Context, Drafter, Explanation, Knowledge, Outcome
 from aded.errors import AdedError
+from aded.jit import njit
 from aded.tree import DraftTree
 
 LIMITS = {"longest": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "least": (0.0, 1.0)}

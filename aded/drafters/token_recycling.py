@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from numba import njit
 
 from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Knowledge, Outcome
 from aded.errors import AdedError
+from aded.jit import njit
 from aded.tree import DraftTree
 from aded.trigram import TrigramMatrix
 

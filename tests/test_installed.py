@@ -1,0 +1,110 @@
+"""The wheel, installed into a folder of its own and run from another one: nothing of the checkout is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import free_port, wait_for
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("aded", "ui", "assets", "app.py", "pyproject.toml", "requirements.txt", "README.md", "LICENSE")
+NOT_INSTALLED = "screenshot.png"
+"""README.md alone shows it."""
+
+
+class Installed:
+    """The wheel in ``folder``; its programs run in ``elsewhere``, with the packages of the running environment."""
+
+    def __init__(self, folder: Path, elsewhere: Path) -> None:
+        self.folder, self.elsewhere = folder, elsewhere
+        self.environment = {**os.environ, "PYTHONPATH": str(folder), "GRADIO_ANALYTICS_ENABLED": "False"}
+
+    def start(self, program: str, *arguments: str, **more: Any) -> subprocess.Popen[str]:
+        command = [str(self.folder / "bin" / program), *arguments]
+        return subprocess.Popen(command, cwd=self.elsewhere, env={**self.environment, **more}, text=True, stdout=subprocess.PIPE)
+
+    def run(self, program: str, *arguments: str, **more: Any) -> str:
+        """What a program prints that ends with status 0."""
+        process = self.start(program, *arguments, **more)
+        printed = process.communicate(timeout=120)[0]
+        assert process.returncode == 0
+        return printed
+
+
+def pip(command: str, *arguments: str | Path) -> None:
+    whole = [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", "--no-deps", *map(str, arguments)]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    place = tmp_path_factory.mktemp("installed")
+    source = place / "source"
+    source.mkdir()
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, source / name)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", place, source)
+    pip("install", "--no-compile", "--target", place / "folder", next(place.glob("*.whl")))
+    (place / "elsewhere").mkdir()
+    return Installed(place / "folder", place / "elsewhere")
+
+
+def files_below(folder: Path) -> Iterator[str]:
+    for file in folder.rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts and file.name != NOT_INSTALLED:
+            yield file.relative_to(folder).as_posix()
+
+
+def test_every_module_and_every_bundled_file_is_installed(installed: Installed):
+    wanted = {f"{package}/{name}" for package in ("aded", "ui") for name in files_below(ROOT / package)}
+    wanted |= {f"aded/assets/{name}" for name in files_below(ROOT / "assets")}
+    found = {name for name in files_below(installed.folder) if name.startswith(("aded/", "ui/"))}
+    assert found == wanted
+
+
+def test_the_command_line_shows_its_help_and_finds_what_every_method_needs(installed: Installed):
+    assert installed.run("aded", "--help").startswith("usage: aded ")
+    rows = json.loads(installed.run("aded", "methods", "--json"))
+    assert len(rows) == 12
+    assert [row["unavailable"] for row in rows] == [None] * 12
+
+
+def test_a_bundled_recorded_race_is_exported(installed: Installed):
+    race = min((installed.folder / "aded" / "assets" / "traces").iterdir())
+    assert installed.run("aded", "export", "site", "--out", "site", "--traces", str(race)).startswith("site: 4 files")
+    assert (installed.elsewhere / "site" / "index.html").is_file()
+
+
+@pytest.mark.model
+def test_a_text_is_generated(installed: Installed):
+    """Not compiled, for the compiled code is the checkout's and each folder has its own: seconds, and the same tokens."""
+    printed = installed.run(
+        *("aded", "generate", "--prompt", "Count to ten.", "--method", "plain", "--max-new-tokens", "4", "--json"),
+        NUMBA_DISABLE_JIT="1",
+    )
+    assert len(json.loads(printed)["token_ids"]) == 4
+
+
+def test_the_page_is_served_and_ends_when_it_is_told_to(installed: Installed):
+    port = free_port()
+    server = installed.start("aded-explorer", "--port", str(port), "--no-browser")
+    try:
+        wait_for(f"http://127.0.0.1:{port}/", server)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+            page = answer.read().decode()
+        assert "window.AdedExplorer" in page
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
