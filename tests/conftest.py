@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
+
+import aded  # noqa: F401  (before PyTorch is loaded: aded.environment)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
+NAMED_ONLY = ("slow", "long", "timing")
 PROMPTS = (
     "Write a short poem about the sea.",
     "Explain in three sentences why the sky is blue.",
@@ -27,20 +29,33 @@ def pytest_configure(config: pytest.Config) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+        import torch
+
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    marks = ", ".join(NAMED_ONLY)
+    parser.addoption("--all", action="store_true", help=f"run the tests marked {marks} too, which otherwise run when named")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that take minutes run when their file or their mark is named; without a card, tests that need one are skipped."""
+    """Without ``--all``, tests of ``NAMED_ONLY`` run when their file or mark is named; tests for a GPU need one."""
     asked = f"{config.option.markexpr} {' '.join(config.args)}"
-    for item in items:
-        if "long" in item.keywords and "long" not in asked and item.path.name not in asked:
-            item.add_marker(pytest.mark.skip(reason=f"takes minutes; run it with `pytest tests/{item.path.name}` or `-m long`"))
-    if not torch.cuda.is_available():
-        skip = pytest.mark.skip(reason="needs a CUDA card")
-        for item in items:
-            if "gpu" in item.keywords:
-                item.add_marker(skip)
+
+    def wanted(item: pytest.Item) -> bool:
+        marks = [mark for mark in NAMED_ONLY if mark in item.keywords]
+        return config.option.all or not marks or item.path.name in asked or any(mark in asked for mark in marks)
+
+    if left := [item for item in items if not wanted(item)]:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if wanted(item)]
+    if on_gpu := [item for item in items if "gpu" in item.keywords]:
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in on_gpu:
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
 
 
 @pytest.fixture(scope="session")
