@@ -19,6 +19,8 @@ no classes. Numba renews its cache by the caller's file: after a change here, re
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from aded.jit import njit
@@ -61,6 +63,20 @@ ROOM = 2 * MOST_SUCCESSORS + 256  # successors of one context before the best ar
 BUCKETS = 18  # kinds of row whose trust is learned apart, per level
 
 
+class OverlayArrays(NamedTuple):
+    """The rows of an overlay as compiled code takes them."""
+
+    keys: np.ndarray  # hash of each row's context, int64 [rows]
+    successors: np.ndarray  # int32 [rows, slots]
+    weights: np.ndarray  # theirs, 0 in a free slot, float32 [rows, slots]
+    counts: np.ndarray  # occurrences of the context in the text, int32 [rows]
+    last_seen: np.ndarray  # position in the text of the newest one, int32 [rows]
+    trust: np.ndarray  # how often a kind of row was right, and asked, float64 [LEVELS, BUCKETS, 2]
+    orders: np.ndarray  # context lengths, ascending, int64
+    published: bool  # whether rows follow the published rule
+    target_top: np.ndarray  # the target's most probable tokens and their probabilities, 0 if free, float32 [rows, TOLD, 2]
+
+
 class Overlay:
     """The rows of one session, in arrays of fixed size.
 
@@ -75,24 +91,24 @@ class Overlay:
         assert rows & (rows - 1) == 0, "rows is a power of two"
         orders = np.array((2,) if published else ORDERS)
         self.longest = int(orders[-1])
-        self.arrays = (
-            np.empty(rows, dtype=np.int64),  # keys: hash of the context
-            np.zeros((rows, slots), dtype=np.int32),  # successors
-            np.zeros((rows, slots), dtype=np.float32),  # weights, 0 in a free slot
-            np.zeros(rows, dtype=np.int32),  # sights of the context
-            np.zeros(rows, dtype=np.int32),  # when it was last seen, in tokens
-            np.empty((LEVELS, BUCKETS, 2)),  # trust: how often a kind of row was right, and asked
-            orders,
-            published,
-            np.zeros((1 if published else rows, TOLD, 2), dtype=np.float32),  # answers: token and probability, 0 in a free slot
+        self.arrays = OverlayArrays(
+            keys=np.empty(rows, dtype=np.int64),
+            successors=np.zeros((rows, slots), dtype=np.int32),
+            weights=np.zeros((rows, slots), dtype=np.float32),
+            counts=np.zeros(rows, dtype=np.int32),
+            last_seen=np.zeros(rows, dtype=np.int32),
+            trust=np.empty((LEVELS, BUCKETS, 2)),
+            orders=orders,
+            published=published,
+            target_top=np.zeros((1 if published else rows, TOLD, 2), dtype=np.float32),
         )
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
         self.now = 0
-        self.arrays[0].fill(EMPTY)
-        trust = self.arrays[5]
+        self.arrays.keys.fill(EMPTY)
+        trust = self.arrays.trust
         trust[:, :, 1] = TRUST_EVIDENCE
         trust[SINGLE, :, 0] = TRUST_EVIDENCE * TRUST_SINGLE
         trust[PAIR, :, 0] = TRUST_EVIDENCE * TRUST_PAIR
@@ -111,9 +127,7 @@ class Overlay:
 
     def _taught(self) -> dict[str, np.ndarray]:
         """The arrays that learning changes; the others are settings."""
-        keys, successors, weights, sights, stamps, trust, _, _, told = self.arrays
-        rows: dict[str, np.ndarray] = {"keys": keys, "successors": successors, "weights": weights, "sights": sights}
-        return {**rows, "stamps": stamps, "trust": trust, "told": told}
+        return {name: array for name, array in self.arrays._asdict().items() if name not in ("orders", "published")}
 
     def learn(self, base: TrigramMatrix, text: np.ndarray, start: int) -> None:
         """Count ``text[start:]``, each token as the successor of the contexts before it.
@@ -134,15 +148,15 @@ class Overlay:
             tokens: the target's most probable tokens at each node, ids within the vocabulary, int32 ``[n, k]``.
             probabilities: theirs, highest first, float32 ``[n, k]``; a node whose first is 0 is left out.
         """
-        assert not self.arrays[7], "the published rule learns from the text alone"
+        assert not self.arrays.published, "the published rule learns from the text alone"
         tell(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now)
 
     def knows(self, pair: np.ndarray) -> bool:
         """Whether the session's text went on after this pair of tokens, int32 ``[2]``; False for anything shorter."""
         if len(pair) < 2:
             return False
-        row = _find(self.arrays[0], extend_key(extend_key(np.int64(0), pair[1]), pair[0]))
-        return bool(row >= 0 and self.arrays[3][row] > 0)
+        row = _find(self.arrays.keys, extend_key(extend_key(np.int64(0), pair[1]), pair[0]))
+        return bool(row >= 0 and self.arrays.counts[row] > 0)
 
     def successors(self, base: TrigramMatrix, context: np.ndarray, keep: int) -> tuple[np.ndarray, np.ndarray]:
         """The successors of ``context`` as a search sees them, most probable first.
@@ -186,7 +200,7 @@ def successors(base, overlay, context, length, keep, room):
     Returns:
         Their number.
     """
-    if overlay[7]:
+    if overlay.published:
         count = _published(base, overlay, context, length, room[0], room[1])
     else:
         count = _mixture(base, overlay, context, length, room)
@@ -224,7 +238,7 @@ def learn(base, overlay, text, start, now):
     _, _, rows, trusts, keys, _, _ = make_room()
     for at in range(start, len(text)):
         now += 1
-        if overlay[7]:
+        if overlay.published:
             _learn_published(base, overlay, text, at, now)
         elif at > 0:
             known = _find_levels(base, overlay, text, at, rows, trusts, keys)
@@ -237,7 +251,7 @@ def learn(base, overlay, text, start, now):
 @njit(cache=True)
 def tell(overlay, text, tokens, parents, top_tokens, top_probabilities, now):
     """As `Overlay.tell`."""
-    stamps, orders, told = overlay[4], overlay[6], overlay[8]
+    stamps, orders, told = overlay.last_seen, overlay.orders, overlay.target_top
     kept = min(top_tokens.shape[1], told.shape[1])
     for node in range(len(tokens)):
         if not top_probabilities[node, 0] > 0:
@@ -252,7 +266,7 @@ def tell(overlay, text, tokens, parents, top_tokens, top_probabilities, now):
                 hashed += 1
             if hashed < orders[i]:
                 break
-            row = _find(overlay[0], key)
+            row = _find(overlay.keys, key)
             if row < 0:
                 row = _claim(overlay, key)
                 stamps[row] = now - TOLD_AGE
@@ -265,7 +279,15 @@ def tell(overlay, text, tokens, parents, top_tokens, top_probabilities, now):
 @njit(cache=True, inline="always")
 def _mixture(base, overlay, context, length, room):
     """Unsorted successors and their probabilities by interpolated back-off, longest context first."""
-    table, seen_tokens, seen_weights, sights, _, trust, orders, _, told = overlay
+    table, seen_tokens, seen_weights, sights, trust, orders, told = (
+        overlay.keys,
+        overlay.successors,
+        overlay.weights,
+        overlay.counts,
+        overlay.trust,
+        overlay.orders,
+        overlay.target_top,
+    )
     index, entries = base
     tokens, weights, _, _, keys, _, _ = room
     rest, count = 1.0, 0
@@ -351,7 +373,14 @@ def _find_base_row(index, text, length, level):
 @njit(cache=True)
 def _find_levels(base, overlay, text, length, rows, trusts, keys):
     """For the context ``text[:length]``: each level's row or -1, its trust, and each order's key; how many orders apply."""
-    table, _, weights, sights, _, trust, orders, _, told = overlay
+    table, weights, sights, trust, orders, told = (
+        overlay.keys,
+        overlay.weights,
+        overlay.counts,
+        overlay.trust,
+        overlay.orders,
+        overlay.target_top,
+    )
     index, entries = base
     rows[:] = -1
     for level in (SINGLE, PAIR):
@@ -373,7 +402,13 @@ def _find_levels(base, overlay, text, length, rows, trusts, keys):
 @njit(cache=True)
 def _learn_trust(base, overlay, rows, trusts, token):
     """Move each found row's kind towards its part in having foreseen ``token`` (shortest context first)."""
-    _, seen_tokens, seen_weights, sights, _, trust, _, _, told = overlay
+    seen_tokens, seen_weights, sights, trust, told = (
+        overlay.successors,
+        overlay.weights,
+        overlay.counts,
+        overlay.trust,
+        overlay.target_top,
+    )
     entries = base[1]
     before = UNKNOWN
     for level in range(LEVELS):
@@ -406,7 +441,7 @@ def _learn_trust(base, overlay, rows, trusts, token):
 @njit(cache=True)
 def _count(overlay, key, token, now):
     """Count one sight of ``token`` in the mixture row of ``key``, which is claimed where there is none."""
-    table, tokens, weights, sights, stamps, _, _, _, _ = overlay
+    table, tokens, weights, sights, stamps = overlay.keys, overlay.successors, overlay.weights, overlay.counts, overlay.last_seen
     row = _find(table, key)
     if row < 0:
         row = _claim(overlay, key)
@@ -434,7 +469,7 @@ def _bump(tokens, weights, token, step):
 @njit(cache=True, inline="always")
 def _published(base, overlay, context, length, tokens, weights):
     """Unsorted successors of the last pair and their weights, not normalised."""
-    table, seen_tokens, seen_weights, _, _, _, _, _, _ = overlay
+    table, seen_tokens, seen_weights = overlay.keys, overlay.successors, overlay.weights
     index, entries = base
     if length < 2:
         return 0
@@ -460,7 +495,7 @@ def _published(base, overlay, context, length, tokens, weights):
 @njit(cache=True)
 def _learn_published(base, overlay, text, at, now):
     """One sight of the trigram that ends at ``text[at]``."""
-    table, tokens, weights, sights, stamps, _, _, _, _ = overlay
+    table, tokens, weights, sights, stamps = overlay.keys, overlay.successors, overlay.weights, overlay.counts, overlay.last_seen
     index, entries = base
     if at < 2:
         return
@@ -505,7 +540,14 @@ def _find(table, key):
 @njit(cache=True)
 def _claim(overlay, key):
     """An empty row for a new key: a free one of its places, or else the least useful one."""
-    table, _, weights, sights, stamps, _, _, published, told = overlay
+    table, weights, sights, stamps, published, told = (
+        overlay.keys,
+        overlay.weights,
+        overlay.counts,
+        overlay.last_seen,
+        overlay.published,
+        overlay.target_top,
+    )
     first = _first_place(table, key)
     victim, least = first, np.int64(1) << 62
     for row in range(first, first + WAYS):

@@ -68,7 +68,7 @@ def learned(matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens
     Returns:
         Float64 ``[k]``, from 0 to ``given``.
     """
-    if overlay.arrays[7]:
+    if overlay.arrays.published:
         base = _by_token(*matrix.row(int(context[-2]), int(context[-1])))
         return np.clip(given - np.array([base.get(token, 0.0) for token in tokens.tolist()]), 0.0, given)
     alone = _by_token(*overlay.successors(_nothing(matrix.vocab_size), context, 4 * MOST_SUCCESSORS))
@@ -81,7 +81,7 @@ def _by_token(tokens: np.ndarray, probabilities: np.ndarray) -> dict[int, float]
 
 def overlay_size(overlay: Overlay) -> tuple[int, int]:
     """Rows in use and the bytes that they take."""
-    keys = overlay.arrays[0]
+    keys = overlay.arrays.keys
     by_row = [array for array in overlay.arrays if isinstance(array, np.ndarray) and len(array) == len(keys)]
     rows = int(np.count_nonzero(keys != EMPTY))
     return rows, rows * sum(array.nbytes for array in by_row) // len(keys)
