@@ -15,7 +15,7 @@ import torch
 import aded
 from aded import budget as budgets
 from aded.budget import AutomaticBudget, FixedBudget
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.base import Context, Drafter, Outcome, draft
 from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError, check_text
 from aded.limits import MOST_NODES
@@ -242,7 +242,7 @@ class Decoder:
             prompt=self._prompt_text,
             prompt_tokens=ids,
             prompt_texts=self._recorder.texts.all(ids),
-            notice=self.model.notice,
+            notice="; ".join(filter(None, [self.model.notice, self.drafter.notice])) or None,
             cost=recorded_cost(self.model.measured_cost),
         )
 
@@ -255,7 +255,10 @@ class Decoder:
     def _draft(self, context: Context) -> DraftTree:
         """A draft no larger than what pays and no deeper than what may still be written."""
         cap = self.budget.cap
-        tree = self.drafter.propose(context, cap) if cap > 1 else DraftTree.root_only(context.root)
+        if cap > 1:
+            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.judges_by_distribution)
+        else:
+            tree = DraftTree.root_only(context.root)
         tree = self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
         return self.model.agree(tree)
 

@@ -11,6 +11,10 @@ class ForeignError(AdedError):
     """A file is whole, and was made for another model: where one that fits is looked for, it is passed over."""
 
 
+class DraftError(AdedError):
+    """A draft cannot be verified; the message says what is wrong with it."""
+
+
 def check_text(text: str, what: str) -> None:
     """Refuse text that is no Unicode: half surrogate pairs, as from stray bytes on a command line or ``\\ud800`` in JSON."""
     try:

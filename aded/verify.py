@@ -143,6 +143,11 @@ class Rule:
         """Whether the choice at a node depends on the tokens before it, beside its logits."""
         return self._needs_prefix
 
+    @property
+    def judges_by_distribution(self) -> bool:
+        """Whether a draft that says what it was drawn from is judged by that."""
+        return not self.settings.greedy and self.typical is None
+
     def judges_in_step(self, tree: DraftTree) -> bool:
         """Whether the verdict needs each node's logits alone and one draw a node, as a captured step gives it."""
         return not self.needs_prefix and self.typical is None and (tree.drawn is None or self.settings.greedy)
