@@ -113,6 +113,12 @@ class KVCache(Cache):
             for layer in self._apart:
                 layer.keys, layer.values = self._grown(layer.keys), self._grown(layer.values)
 
+    @torch.inference_mode()
+    def wipe(self, start: int = 0) -> None:
+        """Set keys and values from slot ``start`` on to 0: NaN and infinity, once in a slot, reach through every mask."""
+        for tensor in self._tensors:
+            tensor[..., start:, :] = 0
+
     def free(self) -> None:
         """Give the memory back at once: cache and layers hold each other, so it would wait for the garbage collector."""
         self.graphs.clear()
@@ -137,9 +143,7 @@ class KVCache(Cache):
     @torch.inference_mode()
     def move(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy what is at slots ``source`` to slots ``target``, int64 ``[m]`` each; all are read before any is written."""
-        tensors = [self._block] if self._block is not None else []
-        tensors += [t for layer in self._apart for t in (layer.keys, layer.values)]
-        for tensor in tensors:
+        for tensor in self._tensors:
             where = tensor.dim() - 2
             tensor.index_copy_(where, target.to(tensor.device), tensor.index_select(where, source.to(tensor.device)))
 
@@ -158,6 +162,9 @@ class KVCache(Cache):
     @property
     def bytes(self) -> int:
         """Memory allocated for keys and values."""
-        held = [t for layer in self._apart for t in (layer.keys, layer.values)]
-        held += [self._block] if self._block is not None else []
-        return sum(t.numel() * t.element_size() for t in held)
+        return sum(t.numel() * t.element_size() for t in self._tensors)
+
+    @property
+    def _tensors(self) -> list[torch.Tensor]:
+        apart = [t for layer in self._apart for t in (layer.keys, layer.values)]
+        return apart if self._block is None else [self._block, *apart]

@@ -106,8 +106,9 @@ class FixedStep:
         """Verify a tree; keys: see ``keys_of``.
 
         Returns:
-            int64 ``[2 + nodes + …]``: length of the accepted path, the target's own token, then node indices, those of the
-            path first (without sampling settings these mean nothing); then what ``top_of`` and ``read_of`` read.
+            int64 ``[2 + nodes + …]``: length of the accepted path; the target's own token, or ``-1 - depth`` of the first node of
+            the path whose logits are not finite; then node indices, those of the path first (without sampling settings all these
+            mean nothing); then what ``top_of`` and ``read_of`` read.
         """
         self._inputs.fill(tree, self.cache.length, keys)
         if self._graph is None:
@@ -176,7 +177,8 @@ class FixedStep:
         order = torch.argsort((~accepted).to(torch.int8), stable=True)
         self._result[0] = length
         last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar would read it back
-        self._result[1:2] = chosen.gather(0, last)
+        unsound = torch.where(accepted & ~self.logits.amax(-1).isfinite(), given.depths, self.nodes).amin()
+        self._result[1:2] = torch.where(unsound < self.nodes, -1 - unsound, chosen.gather(0, last))
         self._result[2 : 2 + self.nodes] = order
         if self.nodes > 1:
             self.cache.move(given.length + order, slots)
@@ -208,12 +210,13 @@ class _Inputs:
         """Write a tree over ``length`` committed tokens; padding behind it sees itself and the text, and is nobody's ancestor."""
         n = len(tree)
         self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
+        self._tokens[n:] = tree.tokens[0]  # padding is of no token that the text does not hold: it may be one without numbers
         self._parents[:n] = tree.parents
         self._parents[0] = 0
         self._ancestors[:n, :n] = tree.ancestors
         if n < self._used or not self._used:
             rest = np.arange(n, len(self._tokens))
-            self._tokens[n:] = self._depths[n:] = self._parents[n:] = 0
+            self._depths[n:] = self._parents[n:] = 0
             self._ancestors[n:] = 0
             self._ancestors[:, n:] = 0
             self._ancestors[rest, rest] = 1
@@ -310,6 +313,8 @@ def keys_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndar
 def read_verdict(result: np.ndarray, tree: DraftTree, keys: np.ndarray | None) -> Verification:
     """A step's result as the walk that it stands for."""
     path = result[2 : 2 + int(result[0])].tolist()
+    if result[1] < 0:
+        return Verification(path, 0, [None] * len(path), path[-1 - int(result[1])])
     verdict = Verification(path, int(result[1]))
     numbers: list[float | None] = [None] * len(path)
     if keys is not None:

@@ -18,7 +18,7 @@ from aded import choosing
 from aded.captured import MOST_STEPS, context_bucket
 from aded.errors import AdedError
 from aded.graphs import Replay, host_buffer
-from aded.levels import SAMPLED, level_seconds
+from aded.levels import SAMPLED, level_seconds, levels_left, unsound
 from aded.noise import exponentials
 from aded.recent import recent
 from aded.verify import SamplingSettings
@@ -55,11 +55,15 @@ class ChainRunner:
     Args:
         draft: the model.
         vocab_size: token ids that it may draft are below it (one tokenizer, but models pad their vocabularies differently).
+
+    Attributes:
+        notice: why it drafts no more in this decode, or None while it does.
     """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
         self.draft, self.vocab_size = draft, min(vocab_size, draft.vocab_size)
         self.session: Any = None
+        self.notice: str | None = None
         self._held = np.zeros(0, dtype=np.int32)  # tokens whose keys and values the cache holds
         self._steps: dict[tuple[Any, ...], _ChainStep] = {}
         self._read_before: set[int] = set()  # sizes of passes of their own, by their number of bits
@@ -67,12 +71,21 @@ class ChainRunner:
         self.memory: Any = None  # shared by the graphs
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Read a prompt."""
+        """Read a prompt, if the model can."""
+        self.notice = None
+        if not self.levels(np.asarray(prompt)):
+            return
         if self.session is None:
             self.session = self.draft.session(len(prompt) + 1024)
         self.session.rewind(0)
         self.session.prefill(prompt[:-1])
         self._held = np.array(prompt[:-1], dtype=np.int32)
+
+    def levels(self, context: np.ndarray) -> int:
+        """Longest chain that the model can draft behind a text, int ``[n]``; where there is none, ``notice`` says why."""
+        levels, reason = levels_left(self.draft, context)
+        self.notice = self.notice or reason
+        return 0 if self.notice else levels
 
     def prepare(self, context: np.ndarray, length: int, settings: SamplingSettings) -> None:
         """Capture what ``chain`` with these arguments is going to run, and read what it is going to read if so much never was."""
@@ -88,6 +101,8 @@ class ChainRunner:
     def chain(self, context: np.ndarray, length: int, settings: SamplingSettings, keys: Sequence[int]) -> Chain:
         """Draft ``length`` tokens (one of ``LENGTHS``) after the committed ones, the root last.
 
+        They are fewer, and the decode's last ones, where the model computes numbers that are not finite.
+
         Args:
             context: all committed tokens, int ``[n]``.
             settings: how tokens are taken from the model's distribution, as the target does it.
@@ -98,7 +113,11 @@ class ChainRunner:
         tokens, probabilities = step.run(waiting, self.session.length, keys)
         self.session.cache.length = len(context)
         self._held = np.concatenate([context, tokens[:-1]]).astype(np.int32)
-        return Chain(tokens, probabilities, step.distributions)
+        if (sound := int(np.isfinite(probabilities).cumprod().sum())) < length:
+            self.notice = unsound(self.draft)
+            self.session.cache.wipe()
+        distributions = None if step.distributions is None else step.distributions[:sound]
+        return Chain(tokens[:sound], probabilities[:sound], distributions)
 
     def _keep_common(self, context: np.ndarray) -> int:
         """Drop what was drafted in vain; how many committed tokens the cache holds."""
@@ -166,6 +185,7 @@ class _ChainStep:
         """Drafted tokens and their probabilities; waiting: tokens behind the ``committed`` ones that the cache holds."""
         given = self._given_host.numpy()
         given[: len(waiting)] = waiting
+        given[len(waiting) : self.room] = waiting[-1]  # padding is of no token that the text does not hold
         given[self.room : self.room + 2] = len(waiting), committed
         if len(keys):
             given[self.room + 2 :] = keys

@@ -382,6 +382,8 @@ def _generate(options: argparse.Namespace) -> int:
     interrupted = _run(decoder, prompt, stream)
     record = decoder.trace
     stream.end()
+    if decoder.drafter.notice:
+        print(f"note: {decoder.drafter.notice}", file=sys.stderr)
     print(json.dumps(record.summary(), ensure_ascii=False, allow_nan=False) if options.json else terminal.summary_table(record))
     if options.trace and parallel.is_leader():
         trace.save(record, options.trace)

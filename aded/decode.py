@@ -15,7 +15,7 @@ import torch
 import aded
 from aded import budget as budgets
 from aded.budget import AutomaticBudget, FixedBudget
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.base import Context, Drafter, Outcome, draft
 from aded.drafters.plain import PlainDrafter
 from aded.errors import AdedError, check_text
 from aded.limits import MOST_NODES
@@ -25,7 +25,7 @@ from aded.recording import Recorder, recorded_cost
 from aded.session import TargetSession, TreeOutput
 from aded.stopping import Ending
 from aded.tokens import IncrementalDetokenizer
-from aded.trace import FinishReason, Header, Seconds, Step, Trace
+from aded.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.tree import DraftTree, warm_up
 from aded.verify import Processor, Rule, SamplingSettings, Verification
 
@@ -181,7 +181,8 @@ class Decoder:
         budget = self.budget.explain()
         session.prepare(tree, self.rule, self.drafter.needs)
         with self._timed(seconds, "verify"):
-            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+            tree, verdict, output = self._verify(session, tree, context)
+        self._check_sound(tree, verdict, session.length)
         pieces = self._ending.take(verdict.chosen(tree))
         emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
@@ -238,12 +239,12 @@ class Decoder:
             dtype=str(self.model.dtype).removeprefix("torch."),
             versions=versions(),
             settings=settings,
-            method_settings=self.drafter.settings(),
+            method_settings=writable(self.drafter.settings()),
             seed=self.settings.seed,
             prompt=self._prompt_text,
             prompt_tokens=ids,
             prompt_texts=self._recorder.texts.all(ids),
-            notice=self.model.notice,
+            notice="; ".join(filter(None, [self.model.notice, self.drafter.notice])) or None,
             cost=recorded_cost(self.model.measured_cost),
         )
 
@@ -256,9 +257,34 @@ class Decoder:
     def _draft(self, context: Context) -> DraftTree:
         """A draft no larger than what pays and no deeper than what may still be written."""
         cap = self.budget.cap
-        tree = self.drafter.propose(context, cap) if cap > 1 else DraftTree.root_only(context.root)
+        if cap > 1:
+            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.judges_by_distribution)
+        else:
+            tree = DraftTree.root_only(context.root)
         tree = self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
         return self.model.agree(tree)
+
+    def _verify(self, session: TargetSession, tree: DraftTree, context: Context) -> tuple[DraftTree, Verification, TreeOutput]:
+        """The verdict on a draft, and the draft: none where numbers are not finite with it, for one node spoils its whole pass.
+
+        So the text is that of plain decoding up to the token at fault. A draft that is judged by what it was drawn from is not
+        dropped for what it holds.
+        """
+        verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        if verdict.unsound is not None and len(tree) > 1 and tree.drawn is None:
+            session.wipe()
+            tree = DraftTree.root_only(context.root)
+            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        return tree, verdict, output
+
+    def _check_sound(self, tree: DraftTree, verdict: Verification, length: int) -> None:
+        if (node := verdict.unsound) is not None:
+            self.close()
+            raise AdedError(
+                f"{self.model.label} computes no finite numbers after position {length + int(tree.depths[node])} of the text "
+                f"(token id {int(tree.tokens[node])}): its weights are damaged or overflow in {self.model.dtype}; "
+                "load them anew, or use --dtype float32"
+            )
 
     def _outcome(
         self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput

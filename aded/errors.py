@@ -16,6 +16,10 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+class DraftError(AdedError):
+    """A draft cannot be verified; the message says what is wrong with it."""
+
+
 def check_text(text: str, what: str) -> None:
     """Refuse text that is no Unicode: half surrogate pairs, as from stray bytes on a command line or ``\\ud800`` in JSON."""
     try:

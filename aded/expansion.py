@@ -17,7 +17,7 @@ from aded import choosing
 from aded.drafters.base import DrafterNeeds
 from aded.errors import AdedError
 from aded.lattice import Shape
-from aded.levels import SAMPLED, level_seconds
+from aded.levels import SAMPLED, level_seconds, levels_left, unsound
 from aded.noise import exponentials, key_of, signed
 from aded.rejection import draft_key
 from aded.tree import DraftTree, Drawn
@@ -96,12 +96,17 @@ class Sampler:
 
 
 class TreeRunner:
-    """One decode's draft model: its cache, and trees expanded on it; vocab_size: of the target (see ``ChainRunner``)."""
+    """One decode's draft model: its cache, and trees expanded on it; vocab_size: of the target (see ``ChainRunner``).
+
+    Attributes:
+        notice: why it drafts no more in this decode, or None while it does.
+    """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
         if draft.mode != "tree":
             raise AdedError(f"{draft.label} cannot draft trees; use another --draft-model or another method")
         self.draft, self._vocab_size = draft, min(vocab_size, draft.vocab_size)
+        self.notice: str | None = None
         self._session: Any = None
 
     @property
@@ -110,8 +115,11 @@ class TreeRunner:
         return self._session is None
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Read a prompt."""
+        """Read a prompt, if the model can."""
         self.close()
+        self.notice = None
+        if not self.levels(np.asarray(prompt)):
+            return
         self._session = self.draft.session(len(prompt) + FIRST_ROOM)
         self._session.prefill(prompt[:-1])
 
@@ -120,6 +128,12 @@ class TreeRunner:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+    def levels(self, context: np.ndarray) -> int:
+        """Deepest tree that the model can draft behind a text, int ``[n]``; where there is none, ``notice`` says why."""
+        levels, reason = levels_left(self.draft, context)
+        self.notice = self.notice or reason
+        return 0 if self.notice else levels
 
     def prepare(self, context: np.ndarray, nodes: int, surest: bool) -> None:
         """Do what ``expand`` or ``expand_surest`` to a tree of at most ``nodes`` nodes needs done outside all timing."""
@@ -143,6 +157,7 @@ class TreeRunner:
             levels.add(depth, *sampler.draw(rows, min(width, rows.shape[1]), len(context) + depth - 1, parents))
             if depth < levels.depth:
                 logits = self._session.run(levels.tree_so_far(), LOGITS).logits
+        self._check(levels.sound)
         return levels.tree(sampler)
 
     def expand_surest(self, context: np.ndarray, budget: int, depth: int) -> DraftTree:
@@ -158,7 +173,14 @@ class TreeRunner:
             beam.extend(output.top_tokens[places].astype(np.int64), output.top_probabilities[places])
             if level + 1 < depth:
                 output, places = self._session.run(beam.expanded(), SUREST), beam.places
+        self._check(beam.sound)
         return beam.best(budget)
+
+    def _check(self, sound: bool) -> None:
+        """Draft no more where what was drafted has probabilities that are not finite."""
+        if not sound:
+            self.notice = unsound(self.draft)
+            self._session.cache.wipe()
 
     def _make_room(self, context: np.ndarray, nodes: int) -> None:
         """Where the cache gets too small for a padded tree, read the text into a larger one: captured steps bear no growth."""
@@ -216,6 +238,7 @@ class _Beam:
 
     Attributes:
         places: where the newest expanded candidates are in the tree of all expanded ones, int64 ``[m]``.
+        sound: whether all probabilities were finite; others count as 0.
     """
 
     def __init__(self, root: int, vocab_size: int) -> None:
@@ -224,13 +247,15 @@ class _Beam:
         self._prior, self._joint = np.array([np.nan]), np.array([1.0])
         self._expanded = self._newest = np.array([0])
         self.places = np.array([0])
+        self.sound = True
 
     def extend(self, tokens: np.ndarray, probabilities: np.ndarray) -> None:
         """Take in the children of the newest expanded candidates, ``[m, children]`` each, and expand the surest of them.
 
         One outside the target's vocabulary has no probability.
         """
-        probabilities = np.where(tokens < self._vocab_size, probabilities, 0.0)
+        self.sound &= bool(np.isfinite(probabilities).all())
+        probabilities = np.where((tokens < self._vocab_size) & np.isfinite(probabilities), probabilities, 0.0)
         first, parents = len(self._tokens), np.repeat(self._newest, tokens.shape[1])
         self._tokens, self._parents = np.append(self._tokens, tokens), np.append(self._parents, parents)
         self._prior = np.append(self._prior, probabilities)
@@ -289,6 +314,11 @@ class _Levels:
             self._distributions.append(q.clone())
             self._seen += len(q)
 
+    @property
+    def sound(self) -> bool:
+        """Whether all probabilities were finite."""
+        return bool(np.isfinite(self._prior[1:]).all())
+
     def tree_so_far(self) -> DraftTree:
         return DraftTree(self.tokens, self.parents[: len(self.tokens)])
 
@@ -299,7 +329,8 @@ class _Levels:
             drawn = Drawn(torch.cat(self._distributions), self._rows, sampler.replacement)
         columns = {} if sampler.coupled and not sampler.settings.greedy else {"prior": self._prior}
         tree = DraftTree(self.tokens, self.parents, columns, drawn=drawn)
-        there = self._prior != 0.0
+        there = self._prior > 0.0
+        there[0] = True
         for node in range(1, len(there)):
             there[node] &= there[self.parents[node]]
         return tree if there.all() else tree.select(np.flatnonzero(there))

@@ -1,4 +1,7 @@
-"""What one more level of a draft costs where a model drafts it: measured once on this model and device, then kept."""
+"""Levels of a draft where a model drafts it: how many it can read, and what one more costs.
+
+The cost is measured once on this model and device, then kept.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,30 @@ if TYPE_CHECKING:
 SAMPLED = SamplingSettings(temperature=0.8, top_p=0.95)
 """What stands for all settings that draw from a distribution, where their cost is measured."""
 MEASURED_CONTEXT, MEASURED_LEVELS, MEASURED_RUNS = 256, (2, 8), 8
+
+
+def levels_left(draft: TargetModel, context: np.ndarray) -> tuple[int, str | None]:
+    """How many levels a draft model can draft behind a text: as many as its context still holds, and it must know every token.
+
+    Args:
+        context: committed token ids, int ``[n]``, ``n >= 1``.
+
+    Returns:
+        The levels, and where there are none the reason, for the user.
+    """
+    if (largest := int(context.max())) >= draft.vocab_size:
+        return (
+            0,
+            f"{draft.label} drafts no more: it does not know token id {largest}, for its vocabulary ends at {draft.vocab_size}",
+        )
+    if (left := draft.context_limit + 1 - len(context)) < 1:
+        return 0, f"{draft.label} drafts no more: the text is longer than its context of {draft.context_limit} tokens"
+    return left, None
+
+
+def unsound(draft: TargetModel) -> str:
+    """Why a draft model drafts no more whose probabilities are not finite."""
+    return f"{draft.label} drafts no more: it computes no finite numbers, so its weights are damaged or overflow in {draft.dtype}"
 
 
 def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int], object]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -135,7 +136,8 @@ class Recorder:
             row = self.rule.probabilities(logits[parent], ids).cpu()
             for node in children.get(parent, []):
                 p = float(row[tree.tokens[node]])
-                probability[node], rank[node] = rounded(p), 1 + int((row > p).sum())
+                if math.isfinite(p):
+                    probability[node], rank[node] = rounded(p), 1 + int((row > p).sum())
             if parent in walked:
                 drafted = tree.child(parent, chosen[walked[parent]]) is not None
                 choices.append(self._choice(parent, chosen[walked[parent]], verdict.draws[walked[parent]], drafted, row))
@@ -169,7 +171,7 @@ class Recorder:
                     texts=self.texts.all(tokens),
                     before=[rounded(was.get(t, 0.0)) for t in tokens],
                     after=[rounded(now.get(t, 0.0)) for t in tokens],
-                    learned=[rounded(taught.get(t, 0.0)) for t in tokens],
+                    learned=[p or 0.0 for p in finite(taught.get(t, 0.0) for t in tokens)],
                 )
             )
         return changes
@@ -186,7 +188,11 @@ def _agreement(answers: Sequence[Answer], logits: torch.Tensor) -> list[Agreemen
     """How near the answers are to the target's own distribution after the root, before any sampling setting."""
     target = logits.float().softmax(-1).cpu().numpy()
     found = [(answer, *agreement(answer.tokens, answer.probabilities, target)) for answer in answers]
-    return [Agreement(a.who, a.unseen, rounded(distance), *map(rounded, shared)) for a, distance, shared in found]
+    return [
+        Agreement(a.who, a.unseen, rounded(distance), *map(rounded, shared))
+        for a, distance, shared in found
+        if np.isfinite([distance, *shared]).all()
+    ]
 
 
 def _size(size: MatrixSize | None) -> Size | None:
@@ -200,6 +206,7 @@ def _simulations(explanation: Explanation, tree: DraftTree) -> list[SimulationRe
     return [
         SimulationRecord([place.get(node, -1) for node in s.selected], place.get(s.expanded, -1), rounded(s.reward))
         for s in explanation.simulations
+        if math.isfinite(s.reward)
     ]
 
 

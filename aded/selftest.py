@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from aded.errors import AdedError
 from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings
+from aded.verify import Rule, SamplingSettings, first_unsound
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -35,7 +36,7 @@ def passes(target: TargetModel, parents: tuple[int, ...]) -> bool:
     """True where logits of the draft, and of a token after its commit, equal those of its paths run alone without a cache."""
     try:
         return _largest_error(target, parents) <= TOLERANCE[target.dtype]
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, AdedError):
         raise
     except Exception:  # whatever a family raises at a mask or a cache it does not take means: not this way
         return False
@@ -106,6 +107,11 @@ def _prompt_length(target: TargetModel) -> int:
 def _alone(target: TargetModel, ids: list[int]) -> torch.Tensor:
     """Logits ``[len(ids), vocab]`` of a stock pass with neither cache nor mask."""
     output = target.run(torch.tensor([ids], device=target.device), None, None, None)
+    if first_unsound(range(len(ids)), output.logits[0]) is not None:
+        raise AdedError(
+            f"{target.label} computes no finite numbers: its weights are damaged or overflow in {target.dtype}; "
+            "load them anew, or use --dtype float32"
+        )
     return output.logits[0].float()
 
 

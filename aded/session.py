@@ -15,7 +15,7 @@ from aded.cache import KVCache
 from aded.captured import StepKind, keys_of, read_verdict
 from aded.drafters.base import DrafterNeeds, StateReader
 from aded.tree import DraftTree
-from aded.verify import Rule, Verification, verify
+from aded.verify import Rule, Verification, first_unsound, verify
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -54,6 +54,7 @@ class TargetSession:
         self.cache: Any = self._new_cache(capacity)
         self._length = 0
         self._moved: list[int] | None = None  # the path that the last step has already moved together
+        self.unsound = False  # whether the cache may hold NaN or infinity, which no mask hides from later passes
 
     def _new_cache(self, capacity: int) -> Any:
         if self._plain:
@@ -67,6 +68,8 @@ class TargetSession:
         cache, self.cache = self.cache, None
         if not isinstance(cache, KVCache):
             return
+        if self.unsound:
+            cache.wipe()
         if self.target.pool is not None:
             self.target.pool.give_back(cache)
         else:
@@ -142,17 +145,29 @@ class TargetSession:
         """
         if self.target.pool is None:
             output = self.run(tree, needs)
-            verdict = self.target.agree(verify(tree, output.logits, prefix, rule))
+            verdict = self.target.agree(self._sound(verify(tree, output.logits, prefix, rule), output))
             return verdict, _with_read(output, verdict, needs.reader)
         kind = self._kind(rule, needs, tree)
         keys = keys_of(tree, self.length, rule.settings) if kind.sampling is not None else None
         output, result = self._run_step(tree, kind, keys)
         if kind.sampling is None:
-            verdict = verify(tree, output.logits, prefix, rule, self.target.pool.verdicts)
+            verdict = self._sound(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
             return verdict, _with_read(output, verdict, needs.reader)
         verdict = read_verdict(result, tree, keys)
+        self.unsound |= verdict.unsound is not None
         self._moved = verdict.path
         return verdict, output
+
+    def _sound(self, verdict: Verification, output: TreeOutput) -> Verification:
+        """The verdict, told whether its path's logits are finite numbers."""
+        node = first_unsound(verdict.path, output.logits)
+        self.unsound |= node is not None
+        return replace(verdict, unsound=node)
+
+    def wipe(self) -> None:
+        """Forget the last pass, whose numbers were not finite, altogether."""
+        if not self._plain:
+            self.cache.wipe(self.length)
 
     def _run_step(self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None) -> tuple[TreeOutput, np.ndarray]:
         assert self.target.pool is not None, "steps of this model have no fixed shape"

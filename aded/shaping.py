@@ -54,9 +54,12 @@ class ShapePolicy:
         """Estimated probability that a child of each depth and rank is accepted if its parent is, float64 ``[depth, ranks]``."""
         return self._accepted / self._tried
 
-    def shape(self, context: int, budget: int) -> Shape:
-        """The shape of at most ``budget`` nodes, the root included, that pays best over ``context`` committed tokens."""
-        shape = best_shape(self.rates, budget)
+    def shape(self, context: int, budget: int, depth: int | None = None) -> Shape:
+        """The shape of at most ``budget`` nodes, the root included, that pays best over ``context`` committed tokens.
+
+        ``depth``: of its deepest level at most, where that is less than the policy's own.
+        """
+        shape = best_shape(self.rates[:depth], budget)
         nodes = self._best_size(shape, context)
         if nodes > 1:
             self._retry = RETRY

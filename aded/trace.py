@@ -195,7 +195,7 @@ class Header:
     prompt: str
     prompt_tokens: list[int]
     prompt_texts: list[str]
-    notice: str | None = None  # what the model cannot do, for example verify trees
+    notice: str | None = None  # what the model cannot do, for example verify trees, and why a draft model drafted no more
     cost: Cost | None = None  # None where it was not measured
 
 
@@ -308,9 +308,12 @@ def dumps(record: Any) -> str:
     """``record`` as compact JSON text.
 
     Raises:
-        ValueError: a number in it is not finite.
+        AdedError: a number in it is not finite, or a value is none of JSON's.
     """
-    return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise AdedError(f"the record cannot be written as JSON ({first_line(error)}); record it again") from None
 
 
 def loads(text: str | bytes) -> Race:
@@ -393,6 +396,17 @@ def write_atomically(path: Path, data: bytes) -> None:
 def finite(values: Iterable[float]) -> list[float | None]:
     """Numbers as the record takes them: six digits, NaN and infinities become None."""
     return [rounded(v) if math.isfinite(v) else None for v in values]
+
+
+def writable(value: Any) -> Any:
+    """Settings of any kind as JSON can hold them: NaN and infinities become None, what JSON does not know becomes text."""
+    if isinstance(value, dict):
+        return {str(key): writable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [writable(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def rounded(value: float) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aded.errors import DraftError
 from aded.jit import njit
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
@@ -32,6 +33,19 @@ class Drawn:
     rows: np.ndarray
     replacement: bool = True
 
+    def check(self, parents: np.ndarray, vocab_size: int) -> None:
+        """Refuse what nodes with these parents, int32 ``[n]``, cannot have been drawn from.
+
+        Raises:
+            DraftError: it says what is wrong.
+        """
+        rows = np.asarray(self.rows)[1:].astype(np.int64)
+        count, width = self.distributions.shape if self.distributions.ndim == 2 else (0, 0)
+        if len(rows) != len(parents) - 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < count) or width > vocab_size:
+            raise DraftError("its nodes were not each drawn from one of its distributions over the target's vocabulary")
+        if len(np.unique(rows)) < len(np.unique((rows << 32) + parents[1:])):
+            raise DraftError("children of different nodes were drawn from one distribution; give each node a row of its own")
+
 
 @dataclass(frozen=True)
 class DraftTree:
@@ -49,6 +63,9 @@ class DraftTree:
             cut for want of what they bring.
         drawn: of a draft that was sampled and is to be judged by what it was drawn from. Siblings, in the order in which they
             were drawn, may then hold one token twice; nodes may be left out only for reasons that do not look at what was drawn.
+
+    Raises:
+        DraftError: the arrays are no such tree.
     """
 
     tokens: np.ndarray
@@ -59,17 +76,18 @@ class DraftTree:
     drawn: Drawn | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", np.ascontiguousarray(self.tokens, dtype=np.int32))
-        object.__setattr__(self, "parents", np.ascontiguousarray(self.parents, dtype=np.int32))
-        n = len(self.tokens)
-        assert n >= 1 and self.tokens.shape == self.parents.shape == (n,), "tokens and parents are [n], n >= 1"
-        assert self.parents[0] == -1, "node 0 is the root"
-        if n > 1:
-            later = self.parents[1:]
-            assert (later >= 0).all() and (later < np.arange(1, n)).all(), "parents stand before their children"
-        assert 0 <= self.required < n, "the root is not among the required nodes"
+        object.__setattr__(self, "tokens", _int32(self.tokens, "token ids"))
+        object.__setattr__(self, "parents", _int32(self.parents, "parents"))
+        n = self.tokens.size
+        if n < 1 or not self.tokens.shape == self.parents.shape == (n,):
+            raise DraftError("tokens and parents are not two flat arrays of one length, 1 or more")
+        if not _ordered(self.parents):
+            raise DraftError("parents are out of order: the root's is -1, and every other parent stands before its children")
+        if not 0 <= self.required < n:
+            raise DraftError(f"{self.required} required nodes are more than the draft holds beside its root")
         for name, column in self.columns.items():
-            assert name in COLUMNS and len(column) == n, f"column {name!r} is not one value a node"
+            if name not in COLUMNS or len(column) != n:
+                raise DraftError(f"column {name!r} is not one of {', '.join(COLUMNS)} with one value a node")
 
     @classmethod
     def root_only(cls, token: int) -> DraftTree:
@@ -98,6 +116,32 @@ class DraftTree:
                     parents.append(node)
                 node = child
         return cls(np.array(tokens), np.array(parents))
+
+    def check(self, root: int, budget: int, vocab_size: int, repeats: bool) -> None:
+        """Refuse what must not reach the target.
+
+        Args:
+            root: the newest committed token.
+            budget: most nodes, the root included.
+            vocab_size: token ids are below it.
+            repeats: whether siblings may hold one token twice: they are judged by what they were drawn from.
+
+        Raises:
+            DraftError: it says what is wrong.
+        """
+        if len(self) > budget:
+            raise DraftError(f"it has {len(self)} nodes, its root included, and {budget} were asked for")
+        if self.tokens[0] != root:
+            raise DraftError(f"its root is token {self.tokens[0]}, and the text ends with token {root}")
+        if not _ordered(self.parents):
+            raise DraftError("parents are out of order")
+        foreign, repeated = _misplaced(self.tokens, self.parents, vocab_size)
+        if foreign >= 0:
+            raise DraftError(f"node {foreign} holds token id {self.tokens[foreign]}, and ids are from 0 to {vocab_size - 1}")
+        if repeated >= 0 and not repeats:
+            raise DraftError(f"node {repeated} holds token {self.tokens[repeated]}, which an elder sibling holds already")
+        if self.drawn is not None:
+            self.drawn.check(self.parents, vocab_size)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -170,6 +214,40 @@ class DraftTree:
         return self.select(path)
 
 
+def _int32(values: Any, what: str) -> np.ndarray:
+    """Integers as a contiguous int32 array; the very same numbers, or ``DraftError``."""
+    given = np.asarray(values)
+    if given.dtype == np.int32:
+        return np.ascontiguousarray(given)
+    if given.dtype.kind not in "iu":
+        raise DraftError(f"{what} are no integers")
+    made = np.ascontiguousarray(given, dtype=np.int32)
+    if (made != given).any():
+        raise DraftError(f"{what} hold {given[made != given][0]}, which is no 32-bit integer")
+    return made
+
+
+@njit(cache=True)
+def _ordered(parents):  # int32 [n] -> bool
+    for node in range(1, len(parents)):
+        if not 0 <= parents[node] < node:
+            return False
+    return parents[0] == -1
+
+
+@njit(cache=True)
+def _misplaced(tokens, parents, vocab_size):
+    """The first node whose token is outside the vocabulary, and the first that repeats an elder sibling's; -1 for none."""
+    repeated = -1
+    for node in range(len(tokens)):
+        if not 0 <= tokens[node] < vocab_size:
+            return node, repeated
+        for elder in range(max(parents[node], 0) + 1, node if repeated < 0 else 0):
+            if parents[elder] == parents[node] and tokens[elder] == tokens[node]:
+                repeated = node
+    return -1, repeated
+
+
 @njit(cache=True)
 def _depths(parents):  # int32 [n] -> int32 [n]
     depths = np.zeros(len(parents), dtype=np.int32)
@@ -194,5 +272,6 @@ def _ancestors(parents):  # int32 [n] -> bool [n, n]
 def warm_up() -> None:
     """Compile what is compiled here, so that it does not happen inside a timed step."""
     tree = DraftTree.chain(0, [1])
+    tree.check(0, 2, 2, False)
     assert tree.depths[1] == 1
     assert tree.ancestors.shape == (2, 2)

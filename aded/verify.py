@@ -98,11 +98,13 @@ class Verification:
         path: accepted nodes, the root first.
         next_token: the target's token at the end of the path, which no child held.
         draws: the random number of the token chosen at each node of the path; None when greedy.
+        unsound: the first node of the path whose logits hold NaN or infinity: what was chosen there means nothing. None if none.
     """
 
     path: list[int]
     next_token: int
     draws: list[float | None] = field(default_factory=list)
+    unsound: int | None = None
 
     def chosen(self, tree: DraftTree) -> list[int]:
         """The target's choice at each node of the path: what the step writes."""
@@ -143,9 +145,14 @@ class Rule:
         """Whether the choice at a node depends on the tokens before it, beside its logits."""
         return self._needs_prefix
 
+    @property
+    def judges_by_distribution(self) -> bool:
+        """Whether a draft that says what it was drawn from is judged by that."""
+        return not self.settings.greedy and self.typical is None
+
     def rejects_in_graph(self, tree: DraftTree) -> bool:
         """Whether the verdict is rejection sampling that needs each node's logits alone, as a captured graph gives it."""
-        return not (self.settings.greedy or self.needs_prefix or self.typical or tree.drawn is None)
+        return self.judges_by_distribution and not self.needs_prefix and tree.drawn is not None
 
     def judges_in_step(self, tree: DraftTree) -> bool:
         """Whether the verdict needs each node's logits alone and one draw a node, as a captured step gives it."""
@@ -217,6 +224,12 @@ def walk(tree: DraftTree, choose: Callable[[int, list[int]], tuple[int, float | 
         if child is None:
             return Verification(path, token, draws)
         path.append(child)
+
+
+def first_unsound(path: Sequence[int], logits: torch.Tensor) -> int | None:
+    """The first node of a path whose logits, of ``[n, vocab]``, hold NaN or infinity, or nothing but -infinity; None if none."""
+    sound = logits[list(path)].amax(-1).isfinite().tolist()
+    return None if all(sound) else path[sound.index(False)]
 
 
 def sample(probabilities: torch.Tensor, key: int) -> int:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from aded.errors import DraftError
 from aded.tree import DraftTree
 
 
@@ -61,7 +62,7 @@ def test_within_and_first_chain_cut_as_they_say():
     ("tokens", "parents"), [([1, 2], [-1, 1]), ([1, 2], [0, 0]), ([1, 2], [-1, -1]), ([], []), ([1, 2], [-1])]
 )
 def test_disordered_trees_are_refused(tokens, parents):
-    with pytest.raises(AssertionError):
+    with pytest.raises(DraftError):
         DraftTree(np.array(tokens, dtype=int), np.array(parents, dtype=int))
 
 

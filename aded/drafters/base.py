@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from aded.errors import AdedError, DraftError
 from aded.representatives import Answer
 from aded.tree import DraftTree
 
@@ -138,6 +139,22 @@ Knowledge = dict[str, np.ndarray]
 """What a session has taught a drafter, as arrays that can cross to another process; what sessions share is not in it."""
 
 
+def draft(drafter: Drafter, context: Context, budget: int, vocab_size: int, repeats: bool = False) -> DraftTree:
+    """What a drafter proposes, checked (see ``DraftTree.check``): the one place through which a draft gets to the target.
+
+    Raises:
+        AdedError: the draft cannot be verified; the message names the drafter and the fault.
+    """
+    try:
+        tree = drafter.propose(context, budget)
+        if not isinstance(tree, DraftTree):
+            raise DraftError(f"it is of type {type(tree).__name__}, not DraftTree")
+        tree.check(context.root, budget, vocab_size, repeats and tree.drawn is not None)
+        return tree
+    except DraftError as fault:
+        raise AdedError(f"{type(drafter).__name__} made a draft that cannot be verified: {fault}; correct its propose") from None
+
+
 class Drafter:
     """A drafting method: ``propose`` guesses the coming tokens, ``observe`` learns from the verdict.
 
@@ -145,10 +162,12 @@ class Drafter:
 
     Attributes:
         typical: how its drafts are accepted where it gives losslessness up; None for all other methods.
+        notice: what the user should know of the decode's drafts so far, or None.
     """
 
     needs = DrafterNeeds()
     typical: TypicalAcceptance | None = None
+    notice: str | None = None
 
     def follow(self, settings: SamplingSettings) -> None:
         """Learn how the target chooses its tokens; called once, before the first decode."""

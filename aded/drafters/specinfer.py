@@ -56,36 +56,40 @@ class SpecInferDrafter(Drafter):
         self._settings = settings
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._policy = self._new_policy()
+        self._policy, self.notice = self._new_policy(), None
         for runner in self._runners:
             runner.start(prompt)
 
     def prepare(self, context: Context, budget: int) -> None:
-        shape = self._shape(context, budget)
+        models, shape = self._plan(context, budget)
         if len(shape.parents) > 1:
             nodes = beam_nodes(int(shape.depths.max())) if self._by_certainty else len(shape.parents)
-            for runner in self._runners:
-                runner.prepare(context.tokens, nodes, self._by_certainty)
+            for model in models:
+                self._runners[model].prepare(context.tokens, nodes, self._by_certainty)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        shape = self._shape(context, budget)
+        models, shape = self._plan(context, budget)
         if len(shape.parents) == 1:
             return DraftTree.root_only(context.root)
         if self._by_certainty:
-            nodes, depth = self._nodes(budget), int(shape.depths.max())
-            return merge([runner.expand_surest(context.tokens, nodes, depth) for runner in self._runners])
-        samplers = [Sampler(self._settings, self.coupled, self.replacement, model) for model in range(len(self._runners))]
-        return merge([runner.expand(context.tokens, shape, one) for runner, one in zip(self._runners, samplers)])
+            nodes, depth = _share(budget, models), int(shape.depths.max())
+            return merge([self._runners[model].expand_surest(context.tokens, nodes, depth) for model in models])
+        samplers = [Sampler(self._settings, self.coupled, self.replacement, model) for model in models]
+        return merge([self._runners[sampler.model].expand(context.tokens, shape, sampler) for sampler in samplers])
 
     def observe(self, outcome: Outcome) -> None:
         self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))
+        self.notice = self._reasons()
 
     def close(self) -> None:
         for runner in self._runners:
             runner.close()
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        return Explanation(note=NO_GAIN if budget > 1 and len(self._shape(context, budget).parents) == 1 else None)
+        models, shape = self._plan(context, budget)
+        if budget == 1 or len(shape.parents) > 1:
+            return Explanation()
+        return Explanation(note=NO_GAIN if models else self._reasons())
 
     def settings(self) -> dict[str, object]:
         return {
@@ -102,17 +106,25 @@ class SpecInferDrafter(Drafter):
     def _by_certainty(self) -> bool:
         return self._settings.greedy and not self.branching
 
-    def _nodes(self, budget: int) -> int:
-        """Of each model's tree, the root included."""
-        return 1 + (budget - 1) // len(self._runners)
+    def _reasons(self) -> str | None:
+        """Why models draft no more, those that do not."""
+        return "; ".join(filter(None, [runner.notice for runner in self._runners])) or None
 
-    def _shape(self, context: Context, budget: int) -> Shape:
-        """The shape of each model's tree; together they are within the budget."""
-        nodes = self._nodes(budget)
-        room = min(runner.draft.context_limit for runner in self._runners) - len(context.tokens) - DEPTH
-        if nodes == 1 or room < 0:
-            return shape_of((), 1)
-        return shape_of(self.branching, nodes) if self.branching else self._policy.shape(len(context.tokens), nodes)
+    def _plan(self, context: Context, budget: int) -> tuple[list[int], Shape]:
+        """The models that can draft behind the text, and the shape of each one's tree; together they are within the budget."""
+        levels = [runner.levels(context.tokens) for runner in self._runners]
+        models = [model for model, depth in enumerate(levels) if depth]
+        nodes, depth = _share(budget, models), min((depth for depth in levels if depth), default=0)
+        if nodes == 1:
+            return models, shape_of((), 1)
+        if self.branching:
+            return models, shape_of(self.branching[:depth], nodes)
+        return models, self._policy.shape(len(context.tokens), nodes, depth)
+
+
+def _share(budget: int, models: Sequence[int]) -> int:
+    """Nodes of each model's tree, the root included."""
+    return 1 + (budget - 1) // len(models) if models else 1
 
 
 def shape_of(branching: Sequence[int], budget: int) -> Shape:

@@ -56,7 +56,7 @@ class SpeculativeDrafter(Drafter):
         self._settings = settings
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._policy = self._new_policy()
+        self._policy, self.notice = self._new_policy(), None
         if self._runner is None:
             self._runner = self._pool.take()
         self._runner.start(prompt)
@@ -72,7 +72,8 @@ class SpeculativeDrafter(Drafter):
             return DraftTree.root_only(context.root)
         keys = self._keys(len(context.tokens), length)
         chain = self._running.chain(context.tokens, length, self._settings, keys)
-        tokens, parents = np.concatenate([[context.root], chain.tokens]), np.arange(-1, length)
+        self.notice = self._running.notice
+        tokens, parents = np.concatenate([[context.root], chain.tokens]), np.arange(-1, len(chain.tokens))
         if chain.distributions is not None and self.verification == "coupled":
             return DraftTree(tokens, parents)
         prior = {"prior": np.concatenate([[np.nan], chain.probabilities])}
@@ -88,7 +89,8 @@ class SpeculativeDrafter(Drafter):
             self._runner = None
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        return Explanation(note=NO_GAIN if budget > 1 and not self._length(context, budget) else None)
+        drafts = budget == 1 or self._length(context, budget) > 0
+        return Explanation(note=None if drafts else self.notice or NO_GAIN)
 
     def settings(self) -> dict[str, object]:
         return {
@@ -108,7 +110,8 @@ class SpeculativeDrafter(Drafter):
         return ShapePolicy(LENGTHS[-1], 1, self._target, self._level(self._settings.greedy))
 
     def _length(self, context: Context, budget: int) -> int:
-        room = min(budget, self._pool.draft.context_limit - len(context.tokens))
+        room = min(budget, 1 + self._running.levels(context.tokens))
+        self.notice = self._running.notice
         wanted = len(self._policy.shape(len(context.tokens), room).parents) - 1 if room > 1 else 0
         return max((length for length in LENGTHS if length <= wanted), default=0)
 

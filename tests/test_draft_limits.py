@@ -1,0 +1,121 @@
+"""A draft model that cannot read the text any more drafts nothing, and says why: a shorter context, a smaller vocabulary."""
+
+import pytest
+import torch
+from fakes import VOCAB, WordTokenizer, alone, cost, tiny_model, tiny_target
+
+from aded.chains import ChainPool
+from aded.decode import Decoder, GenerationSettings
+from aded.drafters.specinfer import SpecInferDrafter
+from aded.drafters.speculative import SpeculativeDrafter
+from aded.expansion import TreeRunner
+from aded.model import TargetModel
+from aded.verify import Rule
+
+SHORT = 64
+PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50] * 9
+SAMPLED = {"temperature": 0.8, "seed": 5}
+
+
+def speculative(drafts, vocab, **options):
+    return SpeculativeDrafter(ChainPool(drafts[0], vocab), cost(1.0), lambda greedy: 0.05, draft_length=4, **options)
+
+
+def specinfer(drafts, vocab, **options):
+    runners = [TreeRunner(draft, vocab) for draft in drafts]
+    return SpecInferDrafter(runners, cost(1.0), lambda greedy: 0.05, **options)
+
+
+def trees(drafts, vocab, **options):
+    return specinfer(drafts, vocab, branching=(2, 1, 1, 1, 1, 1, 1, 1, 1, 1), **options)
+
+
+METHODS = {"speculative": speculative, "specinfer by certainty": specinfer, "specinfer by shape": trees}
+
+
+def coupled(make, drafts, vocab):
+    return make(drafts, vocab, **({"verification": "coupled"} if make is speculative else {"coupled": True}))
+
+
+@pytest.fixture(scope="module", params=["eager", "fixed"])
+def models(request):
+    """A target of 256 positions and a draft model of 64."""
+    made = tiny_target("gpt2"), tiny_target("gpt2", n_positions=SHORT)
+    if request.param == "fixed":
+        for model in made:
+            model.fix_steps(capture=False)
+    return made
+
+
+@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("length", [50, 63, 64, 65, 100])
+def test_a_draft_model_of_a_shorter_context_drafts_up_to_its_end(models, method, length, settings):
+    target, draft = models
+    generation = GenerationSettings(max_new_tokens=24, budget=16, **settings)
+    decoder = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation)
+    record = decoder.run(PROMPT[:length])
+    assert record.token_ids == alone(target, PROMPT[:length], 24, Rule(generation.sampling))
+    reason = f"gpt2 drafts no more: the text is longer than its context of {SHORT} tokens"
+    assert record.header.notice == reason
+    for step in record.steps:
+        left = SHORT + 1 - (step.position + 1)
+        if left < 1:
+            assert len(step.tree.tokens) == 1
+            assert step.note in (reason, None if step is record.steps[-1] else reason)
+    drafted = [step.position for step in record.steps if len(step.tree.tokens) > 1]
+    assert bool(drafted) == (length <= SHORT)
+    again = decoder.run(PROMPT[:20])
+    assert again.token_ids == alone(target, PROMPT[:20], 24, Rule(generation.sampling))
+    assert again.header.notice is None, "another text begins anew"
+
+
+@pytest.mark.parametrize("method", ["specinfer by certainty", "specinfer by shape"])
+def test_of_several_draft_models_those_that_can_go_on(method):
+    target = tiny_target("gpt2")
+    drafts = [tiny_target("gpt2", n_positions=SHORT), tiny_target("gpt2", seed=1)]
+    made = METHODS[method](drafts, VOCAB)
+    record = Decoder(target, made, GenerationSettings(max_new_tokens=24, budget=16)).run(PROMPT[:55])
+    assert record.token_ids == alone(target, PROMPT[:55], 24)
+    assert "its context of 64" in record.header.notice
+    assert len(record.steps[-2].tree.tokens) > 1
+
+
+def resized(size):
+    torch.manual_seed(7)
+    model = tiny_model("llama")
+    model.resize_token_embeddings(size)
+    return TargetModel(model, WordTokenizer(), "small", "small")
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [30, VOCAB + 9])
+def test_a_draft_model_of_another_vocabulary_drafts_what_both_know(method, size, settings, fixed):
+    target, draft = tiny_target("llama"), resized(size)
+    if fixed:
+        target.fix_steps(capture=False)
+        draft.fix_steps(capture=False)
+    generation = GenerationSettings(max_new_tokens=24, budget=12, **settings)
+    prompt = [5, 9, 14, 3, 20]
+    record = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation).run(prompt)
+    truth = alone(target, prompt, 24, Rule(generation.sampling))
+    assert record.token_ids == truth
+    assert all(token < min(size, VOCAB) for step in record.steps for token in step.tree.tokens[1:])
+    text = prompt[:]
+    for step in record.steps:
+        if max(text) >= size:
+            assert len(step.tree.tokens) == 1
+            assert f"its vocabulary ends at {size}" in record.header.notice
+        text += step.emitted
+    assert len(record.steps[0].tree.tokens) > 1
+    assert (record.header.notice is None) == (max(text[:-1]) < size)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_prompt_that_a_draft_model_does_not_know_is_written_on_without_it(method):
+    target, draft = tiny_target("llama"), resized(30)
+    record = Decoder(target, METHODS[method]([draft], VOCAB), GenerationSettings(max_new_tokens=12, budget=12)).run([5, 90, 14])
+    assert record.token_ids == alone(target, [5, 90, 14], 12)
+    assert "small drafts no more: it does not know token id 90, for its vocabulary ends at 30" in record.header.notice

@@ -1,0 +1,107 @@
+"""Drafts that cannot be verified are refused before anything reaches the target, and the message names drafter and fault."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from fakes import VOCAB, alone, tiny_target
+
+from aded.decode import Decoder, GenerationSettings
+from aded.drafters.base import Drafter
+from aded.errors import AdedError
+from aded.tree import DraftTree, Drawn
+
+PROMPT, BUDGET = [5, 17, 40, 8], 4
+Q = torch.full((2, VOCAB), 1 / VOCAB, dtype=torch.float64)
+
+
+def mutated(root):
+    tree = DraftTree.chain(root, [1, 2])
+    tree.parents[1] = 2
+    return tree
+
+
+FAULTS = {
+    "an id as large as the vocabulary": (lambda root: DraftTree.chain(root, [3, VOCAB]), f"node 2 holds token id {VOCAB}"),
+    "a negative id": (lambda root: DraftTree.chain(root, [-1]), "node 1 holds token id -1"),
+    "an id of 32 bits": (lambda root: DraftTree.chain(root, [2**31]), "no 32-bit integer"),
+    "an id that wraps round": (lambda root: DraftTree.chain(root, [2**32 + 5]), "no 32-bit integer"),
+    "an id that no integer holds": (lambda root: DraftTree.chain(root, [2**80]), "no integers"),
+    "a fraction": (lambda root: DraftTree.chain(root, [1.5]), "no integers"),
+    "more nodes than asked for": (lambda root: DraftTree.chain(root, [1, 2, 3, 4]), "5 nodes.*4 were asked for"),
+    "another root": (lambda root: DraftTree.chain((root + 1) % VOCAB, [1]), "its root is token"),
+    "siblings of one token": (lambda root: DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0])), "node 2 holds token 7"),
+    "a child before its parent": (lambda root: DraftTree(np.array([root, 7, 8]), np.array([-1, 2, 0])), "out of order"),
+    "two roots": (lambda root: DraftTree(np.array([root, 7]), np.array([-1, -1])), "out of order"),
+    "a node that is its own parent": (lambda root: DraftTree(np.array([root, 7]), np.array([-1, 1])), "out of order"),
+    "parents changed later": (mutated, "out of order"),
+    "a parent for each node but one": (lambda root: DraftTree(np.array([root, 7]), np.array([-1])), "flat arrays"),
+    "nothing": (lambda root: DraftTree(np.array([], int), np.array([], int)), "flat arrays"),
+    "no tree": (lambda root: None, "NoneType"),
+    "an unknown column": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"colour": np.zeros(1)}), "colour"),
+    "rows of no distribution": (
+        lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), drawn=Drawn(Q, np.array([-1, 2]))),
+        "not each drawn from one",
+    ),
+    "distributions over too many tokens": (
+        lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), drawn=Drawn(torch.ones(1, VOCAB + 1), np.array([-1, 0]))),
+        "not each drawn from one",
+    ),
+    "one row for two nodes": (
+        lambda root: DraftTree(np.array([root, 7, 8]), np.array([-1, 0, 1]), drawn=Drawn(Q, np.array([-1, 0, 0]))),
+        "a row of its own",
+    ),
+}
+
+
+class Careless(Drafter):
+    """Drafts nothing at first, then what it was given."""
+
+    def __init__(self, made):
+        self.made, self.steps = made, 0
+
+    def propose(self, context, budget):
+        self.steps += 1
+        return self.made(context.root) if self.steps > 2 else DraftTree.root_only(context.root)
+
+
+@pytest.fixture(scope="module")
+def targets():
+    eager, fixed = tiny_target(), tiny_target()
+    fixed.fix_steps(capture=False)
+    return {"eager": eager, "fixed": fixed}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("steps", ["eager", "fixed"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_draft_that_cannot_be_verified_is_refused_in_words(targets, steps, fault, temperature):
+    made, words = FAULTS[fault]
+    settings = GenerationSettings(max_new_tokens=9, budget=BUDGET, temperature=temperature, seed=3)
+    decoder = Decoder(targets[steps], Careless(made), settings)
+    with pytest.raises(AdedError, match=f"Careless made a draft that cannot be verified: .*{words}") as caught:
+        decoder.run(PROMPT)
+    assert len(str(caught.value).splitlines()) == 1
+    assert decoder._session is None, "its cache is free"
+    plain = Decoder(targets[steps], "plain", settings).run(PROMPT).token_ids
+    assert decoder.trace.token_ids == plain[:2], "and what was written before is kept"
+
+
+def test_siblings_that_were_drawn_may_hold_one_token_twice_where_they_are_judged_by_that(targets):
+    def made(root):
+        return DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0]), drawn=Drawn(Q, np.array([-1, 0, 0])))
+
+    settings = GenerationSettings(max_new_tokens=9, budget=BUDGET, temperature=0.8)
+    assert len(Decoder(targets["eager"], Careless(made), settings).run(PROMPT).token_ids) == 9
+    with pytest.raises(AdedError, match=re.escape("node 2 holds token 7")):
+        Decoder(targets["eager"], Careless(made), GenerationSettings(max_new_tokens=9, budget=BUDGET)).run(PROMPT)
+
+
+def test_the_largest_id_is_no_fault(targets):
+    record = Decoder(
+        targets["eager"],
+        Careless(lambda root: DraftTree.chain(root, [0, VOCAB - 1])),
+        GenerationSettings(max_new_tokens=9, budget=3),
+    ).run(PROMPT)
+    assert record.token_ids == alone(targets["eager"], PROMPT, 9)

@@ -1,0 +1,171 @@
+"""Weights that give NaN or infinity for some token: the run ends where plain decoding meets it, and says so; the rest goes on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from fakes import VOCAB, OracleDrafter, WordTokenizer, alone, cost, near, tiny_model, tiny_target
+
+from aded import trace
+from aded.chains import ChainPool
+from aded.decode import Decoder, GenerationSettings
+from aded.drafters.base import Drafter, Explanation, MatrixRow, Simulation
+from aded.drafters.specinfer import SpecInferDrafter
+from aded.drafters.speculative import SpeculativeDrafter
+from aded.errors import AdedError
+from aded.expansion import TreeRunner
+from aded.model import TargetModel
+from aded.representatives import Answer
+from aded.tree import DraftTree
+from aded.verify import Rule
+
+PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
+SETTINGS = {
+    "greedy": {},
+    "sampled": {"temperature": 0.8, "seed": 5},
+    "greedy with a penalty": {"repetition_penalty": 1.3},
+    "sampled with a penalty": {"temperature": 0.8, "seed": 5, "repetition_penalty": 1.3},
+}
+
+
+def made(fixed, **options):
+    target = tiny_target(**options)
+    if fixed:
+        target.fix_steps(capture=False)
+    return target
+
+
+def spoil(target, token, value=float("nan")):
+    with torch.no_grad():
+        target.model.get_input_embeddings().weight[token] = value
+
+
+def first_new(truth):
+    """A place in the text, a few tokens from its start, whose token is in neither the prompt nor the text before."""
+    return next(i for i in range(4, len(truth)) if truth[i] not in truth[:i] + PROMPT)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_run_ends_at_the_position_whose_numbers_are_not_finite(fixed, drafts, settings, value):
+    target, generation = made(fixed), GenerationSettings(max_new_tokens=40, budget=12, **SETTINGS[settings])
+    truth = alone(target, PROMPT, 40, Rule(generation.sampling))
+    place = first_new(truth)
+    spoil(target, truth[place], value)
+    decoder = Decoder(target, OracleDrafter(truth) if drafts else "plain", generation)
+    words = f"no finite numbers after position {len(PROMPT) + place} of the text .token id {truth[place]}."
+    with pytest.raises(AdedError, match=words) as caught:
+        decoder.run(PROMPT)
+    assert len(str(caught.value).splitlines()) == 1
+    assert decoder.trace.token_ids == truth[: place + 1], "what plain decoding writes up to there"
+    trace.loads(trace.dumps(decoder.trace))
+    spoil(target, truth[place], 0.1)
+    again = Decoder(target, "plain", generation).run(PROMPT)
+    assert again.token_ids == alone(target, PROMPT, 40, Rule(generation.sampling)), "the next decode has a clean cache"
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("verification", ["rejection", "coupled"])
+def test_a_sampled_draft_does_not_hide_it(fixed, verification):
+    target = made(fixed)
+    draft = near(target)
+    pool = ChainPool(draft, VOCAB)
+    drafter = SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.05, verification, draft_length=3)
+    spoil(target, PROMPT[3])  # shared with the draft model: neither of them has a number to give
+    with pytest.raises(AdedError, match=f"no finite numbers after position {len(PROMPT) - 1} of the text"):
+        Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=12, temperature=0.8)).run(PROMPT)
+
+
+def test_a_token_that_nobody_writes_hurts_nobody():
+    target = made(True)
+    truth = alone(target, PROMPT, 40)
+    for token in set(range(VOCAB)) - {*truth, *PROMPT}:
+        spoil(target, token)
+    record = Decoder(target, OracleDrafter(truth, hit=0.5), GenerationSettings(max_new_tokens=40, budget=12)).run(PROMPT)
+    assert record.token_ids == truth
+
+
+def test_a_model_that_has_no_number_at_all_is_refused_at_load():
+    model = tiny_model("llama")
+    with torch.no_grad():
+        model.get_output_embeddings().weight[8] = float("nan")
+    with pytest.raises(AdedError, match="broken computes no finite numbers: its weights are damaged"):
+        TargetModel(model, WordTokenizer(), "broken", "broken")
+
+
+def speculative(draft, **options):
+    return SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=4, **options)
+
+
+def specinfer(draft, **options):
+    return SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), lambda greedy: 0.05, **options)
+
+
+DRAFTERS = {
+    "speculative": speculative,
+    "specinfer by certainty": specinfer,
+    "specinfer by shape": lambda draft: specinfer(draft, branching=(2, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("method", DRAFTERS)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_draft_model_without_finite_numbers_drafts_no_more_and_the_text_goes_on(fixed, method, temperature):
+    target, draft = made(fixed), made(fixed)
+    generation = GenerationSettings(max_new_tokens=40, budget=12, temperature=temperature)
+    drafter = DRAFTERS[method](draft)
+    text = Decoder(target, drafter, generation).run(PROMPT).token_ids
+    token = text[first_new(text)]
+    before = draft.model.get_input_embeddings().weight[token].clone()
+    spoil(draft, token)
+    record = Decoder(target, drafter, generation).run(PROMPT)
+    assert "llama drafts no more: it computes no finite numbers" in record.header.notice
+    assert any(len(step.tree.tokens) > 1 for step in record.steps), "it drafted until then"
+    assert record.steps[-2].note == record.header.notice
+    assert all(0 <= token < VOCAB for step in record.steps for token in step.tree.tokens)
+    if not temperature:
+        assert record.token_ids == text
+    trace.loads(trace.dumps(record))
+    with torch.no_grad():
+        draft.model.get_input_embeddings().weight[token] = before
+    assert Decoder(target, drafter, generation).run(PROMPT).token_ids == text, "the next decode has a clean cache"
+
+
+class Numberless(Drafter):
+    """Says NaN wherever a drafter says a number."""
+
+    def propose(self, context, budget):
+        columns = {"prior": np.array([np.nan, np.nan]), "score": np.array([np.inf, -np.inf])}
+        return DraftTree(np.array([context.root, 7]), np.array([-1, 0]), columns)
+
+    def explain(self, context, budget):
+        return Explanation("note", (Simulation((0, 1), 1, float("nan")),))
+
+    def rows(self, outcome):
+        return [MatrixRow((1, 2), (3, 4), (float("nan"), 0.5), (float("inf"), float("nan")))]
+
+    def represent(self, context):
+        return [Answer("base", np.array([3]), np.array([np.nan]), False)]
+
+    def settings(self):
+        return {"scale": float("nan"), "most": float("inf"), "deep": {"list": [float("-inf"), 1.5]}, "what": object}
+
+
+@pytest.mark.parametrize("budget", [4, "auto"])
+def test_a_record_of_a_drafter_that_says_nan_can_be_saved_and_read(tmp_path, budget):
+    target = tiny_target()
+    record = Decoder(target, Numberless(), GenerationSettings(max_new_tokens=6, budget=budget)).run(PROMPT)
+    trace.save(record, tmp_path / "x.json")
+    assert trace.load(tmp_path / "x.json").lanes[0].token_ids == alone(target, PROMPT, 6)
+    assert json.loads((tmp_path / "x.json").read_text())["header"]["method_settings"]["deep"] == {"list": [None, 1.5]}
+
+
+def test_a_record_that_holds_nan_all_the_same_is_refused_in_one_line(tmp_path):
+    record = Decoder(tiny_target(), "plain", GenerationSettings(max_new_tokens=2)).run(PROMPT)
+    object.__setattr__(record, "prefill_seconds", float("nan"))
+    with pytest.raises(AdedError, match="cannot be written as JSON"):
+        trace.save(record, tmp_path / "x.json")
