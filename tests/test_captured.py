@@ -1,6 +1,8 @@
 """Steps of fixed shape: padded, bucketed, and equal to the passes they stand for. (On a card they are graphs: test_gpu.)"""
 
+from collections import Counter
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ import torch
 from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 
 from aded import captured, choosing, selftest
-from aded.captured import NODE_BUCKETS, StepKind, context_bucket, node_bucket
+from aded.cache import KVCache
+from aded.captured import NODE_BUCKETS, FixedStep, StepKind, context_bucket, keys_of, node_bucket, read_verdict
 from aded.chains import ChainPool
 from aded.decode import Decoder, GenerationSettings
 from aded.drafters.base import DrafterNeeds
@@ -16,7 +19,7 @@ from aded.drafters.speculative import SpeculativeDrafter
 from aded.model import TargetModel
 from aded.rejection import JudgeGraph
 from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings
+from aded.verify import Rule, SamplingSettings, first_unsound, verify
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
@@ -213,3 +216,45 @@ def test_graphs_of_rejection_sampling_are_the_model_s_made_before_the_timed_step
     assert len(target.pool.verdicts) == len(made)
     target.release_memory()
     assert not target.pool.verdicts
+
+
+def random_tree(rng, most, vocab):
+    """Up to ``most`` nodes, of which no siblings hold one token: tokens are few, so that much is accepted."""
+    tokens, parents, taken = [int(rng.integers(vocab))], [-1], set()
+    for _ in range(int(rng.integers(most))):
+        parent, token = int(rng.integers(len(tokens))), int(rng.integers(vocab))
+        if (parent, token) not in taken:
+            taken.add((parent, token))
+            tokens.append(token)
+            parents.append(parent)
+    return DraftTree(np.array(tokens), np.array(parents))
+
+
+@pytest.mark.parametrize(("settings", "trees"), [({}, 7000), ({"temperature": 1.0, "seed": 3}, 3000)], ids=["greedy", "sampled"])
+def test_the_walk_of_a_fixed_step_is_the_host_s_on_10000_random_trees(settings, trees):
+    """The step's own tensor code against the loop in ``aded.verify``; logits of every tenth tree are not finite."""
+    nodes, vocab, rng = 8, 3, np.random.default_rng(11)
+    rule = Rule(SamplingSettings(**settings))
+    step = FixedStep(SimpleNamespace(device=torch.device("cpu")), KVCache(256), nodes, 256, StepKind(rule.settings))
+    depths, unsound = Counter(), 0
+    for place in range(trees):
+        tree, length = random_tree(rng, nodes, vocab), int(rng.integers(1, 200))
+        logits = torch.tensor(rng.normal(0, 2, (nodes, vocab)), dtype=torch.float32)
+        if place % 10 == 0:
+            logits[rng.integers(nodes), rng.integers(vocab)] = float(rng.choice([np.nan, np.inf]))
+        keys = keys_of(tree, length, rule.settings)
+        step._inputs.fill(tree, length, keys)
+        step._inputs.send()
+        step.logits = logits
+        step._verdict(length + step._index)
+        found, expected = read_verdict(step._result.numpy(), tree, keys), verify(tree, logits, [0] * (length + 1), rule)
+        assert found.unsound == first_unsound(found.path, logits)
+        if found.unsound is None:
+            assert found == expected, f"tree {place}"
+            depths[len(found.path)] += 1
+        else:
+            unsound += 1
+            before = found.path[: found.path.index(found.unsound) + 1]
+            assert before == expected.path[: len(before)], f"tree {place}"
+    assert min(depths[length] for length in (1, 2, 3, 4)) > 20, "walks of every length"
+    assert unsound > 50
