@@ -1,5 +1,6 @@
 # docker build -t aded . && docker run -p 7860:7860 aded
 # docker run --gpus all -p 7860:7860 aded        the same image on a CUDA card
+# docker run --user 2000 --read-only -p 7860:7860 aded        as any user, on disks that cannot be written to
 #
 # PyPI's torch for Linux brings CUDA along and serves both. For a small image without it, name an index that has CPU builds:
 # docker build --build-arg PIP_EXTRA_INDEX_URL=... --build-arg TORCH="torch==2.11.0+cpu" -t aded-cpu .
@@ -8,19 +9,19 @@ FROM python:3.12-slim
 ARG PIP_EXTRA_INDEX_URL=""
 ARG TORCH=""
 
-RUN useradd --create-home --uid 1000 user
-USER user
-WORKDIR /home/user/app
-ENV PATH=/home/user/.local/bin:$PATH \
-    PYTHONUNBUFFERED=1 \
+# Nothing lies in a home folder, which other users (docker run --user) might not be allowed to read.
+RUN useradd --create-home --uid 1000 user && install -d -o user /var/cache/aded
+WORKDIR /app
+ENV PYTHONUNBUFFERED=1 \
     GRADIO_SERVER_NAME=0.0.0.0 \
     GRADIO_ANALYTICS_ENABLED=False \
-    ADED_CACHE=/home/user/cache
+    ADED_CACHE=/var/cache/aded
 
-COPY --chown=user requirements.txt .
-RUN pip install --user --no-cache-dir -r requirements.txt $TORCH
+COPY requirements.txt .
+RUN pip install --no-cache-dir -r requirements.txt $TORCH
 
-COPY --chown=user . .
+COPY . .
+USER user
 # The model is part of the image: a container needs no network.
 RUN python -m aded fetch
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from aded.errors import AdedError
 from aded.jit import njit
-from aded.places import cache_folder
+from aded.places import in_cache
 from aded.trace import Budget, write_atomically
 from aded.tree import DraftTree
 
@@ -353,7 +353,7 @@ def _least_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[
 
 def step_cost(target: TargetModel) -> StepCost:
     """The step's cost on this model and device, measured once and kept in the cache folder."""
-    path = cache_folder() / "costs" / f"{target.cost_fingerprint}.json"
+    path = in_cache(f"costs/{target.cost_fingerprint}.json")
     try:
         body = json.loads(path.read_text())
         rows = tuple(tuple(float(x) for x in row) for row in body["seconds"])

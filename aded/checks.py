@@ -22,11 +22,21 @@ def check_folder(path: str | None) -> None:
     """Refuse a folder that cannot be made or written to."""
     if path is None:
         return
-    where = Path(path).resolve()
-    while not os.path.lexists(where):
-        where = where.parent
-    if not _takes_files(where):
+    if not can_be_made(Path(path).resolve()):
+        where = _nearest(Path(path).resolve())
         raise AdedError(f"cannot write {path}: {where} is no folder that can be written to; choose another --out")
+
+
+def can_be_made(folder: Path) -> bool:
+    """Whether a folder can be written to, or made where it is not there yet."""
+    return _takes_files(_nearest(folder))
+
+
+def _nearest(path: Path) -> Path:
+    """A path itself, or as much of it as is there."""
+    while not os.path.lexists(path):
+        path = path.parent
+    return path
 
 
 def _takes_files(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from aded.checks import check_apart, check_file, check_folder, check_not_empty, flag
 from aded.errors import AdedError
+from aded.places import prepare
 
 PROGRAM = "python -m aded"
 """How messages name the program: this works in a checkout as well as where it is installed."""
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to stop
+    prepare()
     options = build_parser().parse_args(arguments)
     try:
         check_not_empty(options)

@@ -12,6 +12,7 @@ import numpy as np
 from aded import weights
 from aded.errors import AdedError, check_text
 from aded.lines import numbered_lines
+from aded.places import cached
 from aded.tokens import TokenTexts, tokenizer_fingerprint
 from aded.trigram import TrigramMatrix
 
@@ -175,7 +176,7 @@ def tokenizer_at_hand(fingerprint: str) -> Any | None:
     """A tokenizer of this fingerprint in the cache folder; nothing is fetched."""
     from transformers import AutoTokenizer
 
-    for file in sorted(weights.cache_folder().glob("*/tokenizer.json")):
+    for file in cached("*/tokenizer.json"):
         try:
             tokenizer = AutoTokenizer.from_pretrained(file.parent)
         except Exception:  # half a folder, or one of another program: as good as none

@@ -23,7 +23,7 @@ import numpy as np
 from aded import tensorfile
 from aded.errors import AdedError, ForeignError
 from aded.jit import njit
-from aded.places import cache_folder
+from aded.places import cache_folder, in_cache
 from aded.trace import write_atomically
 
 FORMAT = "aded-datastore"
@@ -167,7 +167,7 @@ class Datastore:
         """A datastore that was saved compact: its suffixes are sorted once and then kept in the cache folder."""
         digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
         digest.update(tokens.tobytes())
-        path = cache_folder() / "datastores" / f"{digest.hexdigest()[:16]}.safetensors"
+        path = in_cache(f"datastores/{digest.hexdigest()[:16]}.safetensors")
         with suppress(AdedError):  # it is not there yet, or damaged
             kept = cls.load(path)
             if np.array_equal(kept.tokens, tokens):

@@ -20,7 +20,7 @@ import numba
 from numba.core import config
 from numba.core.caching import FunctionCache, NullCache
 
-from aded.places import PACKAGE, cache_folder
+from aded.places import PACKAGE, cache_folder, writable
 
 NEWEST = 4
 """Folders of compiled code that are kept: this version's, and those used last before it."""
@@ -69,7 +69,8 @@ def kept_folder() -> Path | None:
 
     It is below ``$NUMBA_CACHE_DIR`` if that is set, else below the cache folder.
     """
-    base = Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder() / "numba")
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    base = (writable(Path(asked), "NUMBA_CACHE_DIR") if asked else None) or cache_folder() / "numba"
     folder = base / f"aded-{sources_key()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

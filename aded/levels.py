@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aded.errors import AdedError
-from aded.places import cache_folder
+from aded.places import in_cache
 from aded.trace import write_atomically
 from aded.verify import SamplingSettings
 
@@ -58,7 +58,7 @@ def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int
         kind: of drafts, a word: each has a figure of its own in the cache folder.
         make: drafts so many levels behind a text of token ids, int32 ``[n]``.
     """
-    path = cache_folder() / "costs" / f"{draft.cost_fingerprint}-{kind}.json"
+    path = in_cache(f"costs/{draft.cost_fingerprint}-{kind}.json")
     try:
         if (seconds := float(json.loads(path.read_text())["level"])) > 0:
             return seconds

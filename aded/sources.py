@@ -6,6 +6,7 @@ tokens in whatever process counts it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +154,7 @@ def stamp(path: str) -> list[Any]:
 
 def stamps(name: str) -> list[Any]:
     """Those of a file, or of all files below a folder; none of what is neither, such as a name on the hub."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return [stamp(str(file)) for file in files]
 

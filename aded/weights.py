@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from aded.errors import AdedError, first_line
-from aded.places import cache_folder
+from aded.places import in_cache
 
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -60,7 +60,7 @@ def resolve(spec: str, progress: Progress = quiet) -> str:
     """
     if spec in DEFAULTS:
         return _default(progress)
-    path = Path(spec).expanduser()
+    path = Path(os.path.expanduser(spec))
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise AdedError(f"no such file: {spec}; give the path of a .gguf file, a folder, a hub id, or '{DEFAULT}'")
@@ -86,7 +86,7 @@ def check_path(path: Path, spec: str) -> None:
 
 
 def _default(progress: Progress) -> str:
-    folder = cache_folder() / f"smollm2-135m-instruct-{GGUF_SHA256[:12]}"
+    folder = in_cache(f"smollm2-135m-instruct-{GGUF_SHA256[:12]}")
     if _is_whole(folder):
         return str(folder)
     try:
@@ -216,7 +216,7 @@ def convert_gguf(path: Path, name: str, progress: Progress = quiet) -> Path:
     """
     from filelock import FileLock
 
-    folder = cache_folder() / name
+    folder = in_cache(name)
     if _is_whole(folder):
         return folder
     with _cache_errors(folder.parent), FileLock(folder.parent / ".convert.lock"):
@@ -248,6 +248,7 @@ def _sweep(parent: Path, start: str) -> None:
 def _convert_into(path: Path, folder: Path, progress: Progress) -> None:
     _sweep(folder.parent, f".{folder.name}.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    scratch.chmod(0o755)  # other users may read a model in a cache that they share
     try:
         _convert(path, scratch, progress)
         sizes = {file.name: file.stat().st_size for file in scratch.iterdir()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aded import weights
+from aded import places, weights
 from aded.errors import AdedError
 
 
@@ -49,7 +49,7 @@ def test_models_that_cannot_be_converted_leave_no_files_each(monkeypatch, tmp_pa
         (tmp_path / f"bad{number}.gguf").write_bytes(b"x")
         with pytest.raises(AdedError):
             weights.resolve(str(tmp_path / f"bad{number}.gguf"))
-    assert len(list(weights.cache_folder().iterdir())) <= 1
+    assert len(list(places.cache_folder().iterdir())) <= 1
 
 
 def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_path):
@@ -58,7 +58,7 @@ def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_p
     fake_conversion(monkeypatch, fails=True)
     with pytest.raises(KeyboardInterrupt):
         weights.resolve(str(source))
-    assert [p for p in weights.cache_folder().iterdir() if p.is_dir()] == []
+    assert [p for p in places.cache_folder().iterdir() if p.is_dir()] == []
     calls = fake_conversion(monkeypatch)
     weights.resolve(str(source))
     assert len(calls) == 1
@@ -110,6 +110,7 @@ def test_an_unreachable_hub_is_found_out_quickly(monkeypatch):
 def test_an_unwritable_cache_names_the_remedy(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "file" / "below"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))  # nor is there a folder instead
     source = tmp_path / "m.gguf"
     source.write_bytes(b"x")
     with pytest.raises(AdedError, match="ADED_CACHE"):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aded.cli import Parser
 from aded.errors import AdedError
+from aded.places import prepare
 
 if TYPE_CHECKING:
     from ui.engine import Engine
@@ -151,7 +152,7 @@ def _check_model(spec: str) -> None:
     """A path must exist and be that of a model; a hub id is looked up when the model is loaded."""
     from aded import weights
 
-    path = Path(spec).expanduser()
+    path = Path(os.path.expanduser(spec))
     if not spec.strip():
         raise AdedError("the model is empty; give 'default', a hub id, a folder, or a .gguf file")
     looks_local = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
@@ -221,6 +222,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the app; 2 is the exit status for what the command line got wrong."""
     options = parse(arguments)
+    prepare()
     try:
         serve(options, check(options))
     except AdedError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
 def name_of(spec: str) -> str:
     """What visitors call a model: a file or folder by its last name, which says nothing of this machine."""
     is_path = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
-    return Path(spec).expanduser().resolve().name if is_path else spec
+    return Path(os.path.expanduser(spec)).resolve().name if is_path else spec
 
 
 class ModelHolder:

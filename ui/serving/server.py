@@ -20,6 +20,7 @@ from fastapi.routing import APIRoute
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
+from aded.checks import can_be_made
 from aded.errors import AdedError
 from ui import theme
 from ui.blocks import Page
@@ -62,7 +63,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
     """Start serving and come back; ``tools``: offer the endpoints over the Model Context Protocol too.
 
     Raises:
-        AdedError: the address cannot be had.
+        AdedError: the address cannot be had, or no folder for temporary files.
     """
     theme.serve_static()
     parts.note()
@@ -106,10 +107,16 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
 
 
 def own_folder(port: int) -> Path:
-    """The folder for what visitors send, as Gradio is told of it: other pages of this machine, on other ports, have others."""
+    """The folder for what visitors send, as Gradio is told of it: other pages of this machine, on other ports, have others.
+
+    Raises:
+        AdedError: no folder can be written to, of which Gradio itself needs one to start.
+    """
     folder = Path(get_upload_folder())
     if folder.parent.name == FOLDER and folder.name.isdigit():  # that of a server before, in this process
         folder = folder.parent.parent
+    if not can_be_made(folder):
+        raise AdedError(f"the page needs a folder for temporary files, and {folder} cannot be written to; set GRADIO_TEMP_DIR")
     folder = folder / FOLDER / str(port)
     os.environ["GRADIO_TEMP_DIR"] = str(folder)
     return folder
