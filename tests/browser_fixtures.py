@@ -1,4 +1,4 @@
-"""One server a run, one browser a file (its event loop would be in the way of others), a fresh profile a test.
+"""One server a run, one browser a file (its event loop would be in the way of others), a page that knows no other a test.
 
 Every test also promises that the console shows no error and that no request leaves this machine.
 """
@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from browsing import FLAGS, running_app, sync_api, watched_page
+from browsing import FLAGS, SPARE, running_app, sync_api, watched_page
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +23,8 @@ def browser() -> Iterator[sync_api.Browser]:
     with sync_api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         yield found
+        for key in [key for key in SPARE if key[0] is found]:
+            del SPARE[key]
         found.close()
 
 

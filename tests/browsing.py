@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import HANG, until
 
 from aded import trace
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+sync_api.expect.set_options(timeout=1000 * HANG)
 ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = [
     "<img src=x onerror=window.PWN=1>",
@@ -41,14 +43,18 @@ def free_port() -> int:
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(240):
+    """Wait until the server answers."""
+
+    def answers() -> bool:
         assert server.poll() is None, "the app ended"
         try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
+            with urllib.request.urlopen(url, timeout=HANG):
+                return True
         except OSError:
-            time.sleep(0.25)
-    raise AssertionError("the app did not answer within a minute")
+            time.sleep(0.1)
+            return False
+
+    until(answers)
 
 
 @contextmanager
@@ -64,36 +70,117 @@ def running_app(*options: str, end: signal.Signals = signal.SIGINT) -> Iterator[
         yield url, server.pid
     finally:
         server.send_signal(end)
-        server.wait(20)
+        server.wait(HANG)
 
 
-class watched_page:
+COUNTING = """(() => {
+    const { setTimeout, clearTimeout, requestAnimationFrame, cancelAnimationFrame, fetch } = window;
+    const waiting = new Map();
+    const count = (begin, end, delay) => {
+        window[begin.name] = (run, ...rest) => {
+            const after = delay(...rest);
+            const id = begin((...told) => { waiting.delete(begin.name + id); run(...told); }, ...rest);
+            if (after !== null) waiting.set(begin.name + id, { run, after });
+            return id;
+        };
+        window[end.name] = id => { waiting.delete(begin.name + id); end(id); };
+    };
+    count(setTimeout, clearTimeout, (after = 0) => after);
+    // Gradio's clock of what it waits for never stops: the server's line is such an event.
+    count(requestAnimationFrame, cancelAnimationFrame, () => new Error().stack.includes("/statustracker") ? null : 0);
+    window.fetch = (...asked) => {
+        const key = {};
+        waiting.set(key, { run: asked[0], after: 0 });
+        return fetch(...asked).finally(() => waiting.delete(key));
+    };
+    const moving = () => document.getAnimations().some(one =>
+        one.playState === "running" && one.effect?.getComputedTiming().iterations !== Infinity);
+    const coming = soon => [...waiting.values()].filter(one => one.after < soon).map(one => one.run);
+    window.atRest = async (seconds, soon) => {
+        const end = performance.now() + 1000 * seconds;
+        for (let quiet = 0; quiet < 3; quiet = coming(soon).length || moving() ? 0 : quiet + 1) {
+            if (performance.now() > end) throw new Error(`still to come: ${[...coming(soon), moving()].join("\\n")}`);
+            await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+        }
+    };
+})()"""
+"""Counts what the page has set going: timers, frames, requests that have no answer yet, transitions."""
+
+
+def at_rest(page: sync_api.Page, soon: int = 1000) -> None:
+    """Wait until nothing that the page has set going for the next ``soon`` milliseconds is left; no race runs or plays."""
+    page.evaluate("([seconds, soon]) => atRest(seconds, soon)", [HANG, soon])
+
+
+def drawn(page: sync_api.Page) -> None:
+    """Wait until what was done last is on screen; the address may still be without it."""
+    at_rest(page, 300)
+
+
+class Tab:
     """A page in a profile of its own, whose console and requests are watched."""
 
-    def __init__(self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True)
+    def __init__(self, browser: sync_api.Browser) -> None:
+        self.context = browser.new_context(accept_downloads=True)
+        self.context.set_default_timeout(1000 * HANG)
+        self.context.add_init_script(COUNTING)
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.strangers: list[str] = []
         self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", self._watch)
-        self.url = address + query
 
     def _watch(self, request: sync_api.Request) -> None:
-        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:", "about:")):
             self.strangers.append(request.url)
 
+    def forget(self) -> None:
+        """Leave nothing of what was done in it but what the browser has read and compiled, which takes longest."""
+        self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        self.page.goto("about:blank")
+        self.page.emulate_media(reduced_motion="null")
+        self.context.clear_cookies()
+        self.context.clear_permissions()
+        self.errors.clear()
+        self.strangers.clear()
+
+    def open(self, url: str, width: int) -> None:
+        """Open this address as the first one."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.goto(url)
+        session = self.context.new_cdp_session(self.page)
+        session.send("Page.resetNavigationHistory")
+        session.detach()
+
+
+SPARE: dict[tuple[sync_api.Browser, str], list[Tab]] = {}
+"""Tabs that no test uses now, by browser and server."""
+
+
+class watched_page:
+    """A page that knows nothing of any other, whose console and requests are watched."""
+
+    def __init__(self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "") -> None:
+        self.url, self.width = address + query, width
+        self._spare = SPARE.setdefault((browser, "/".join(address.split("/")[:3])), [])
+        self._tab = self._spare.pop() if self._spare else Tab(browser)
+        self.context, self.page = self._tab.context, self._tab.page
+
     def __enter__(self) -> sync_api.Page:
-        self.page.goto(self.url)
-        self.page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
+        self._tab.open(self.url, self.width)
+        self.page.wait_for_selector(".ax-plot .main-svg")
         return self.page
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        self.context.close()
-        if kind is None:
-            assert self.errors == []
-            assert self.strangers == []
+        if kind is not None or self.page.is_closed():
+            self.context.close()
+            return
+        errors, strangers = [*self._tab.errors], [*self._tab.strangers]
+        self._tab.forget()
+        self._spare.append(self._tab)
+        assert errors == []
+        assert strangers == []
 
 
 def part(page: sync_api.Page, name: str) -> sync_api.Locator:
@@ -118,7 +205,7 @@ def open_race(page: sync_api.Page, race: trace.Race, folder: Path) -> None:
     path = folder / "opened.json"
     trace.save(race, path)
     open_file(page, path)
-    sync_api.expect(part(page, "source")).to_have_text("from a file", timeout=20_000)
+    sync_api.expect(part(page, "source")).to_have_text("from a file")
 
 
 def notice(page: sync_api.Page) -> sync_api.Locator:
@@ -142,7 +229,7 @@ def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
     page.locator("#ax-run").click()
     live = "() => document.querySelector('[data-part=source]').textContent === 'live run'"
     failed = "document.querySelector('#ax-notice .ax-notice').dataset.kind === 'error'"
-    page.wait_for_function(f"() => ({live})() || {failed}", timeout=150_000)
+    page.wait_for_function(f"() => ({live})() || {failed}")
     if page.evaluate(failed):
         pytest.skip(f"no model here: {notice(page).inner_text()}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from waiting import HANG, until
 
 BELOW = "/tools/aded"
 HOPS = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
@@ -24,7 +24,7 @@ HOPS = {"connection", "keep-alive", "transfer-encoding", "content-length", "host
 @contextmanager
 def proxy(behind: str) -> Iterator[str]:
     """Shows ``behind`` below ``BELOW`` and nothing else; takes the path off, says so in the usual headers, buffers nothing."""
-    client = httpx.AsyncClient(base_url=behind, timeout=60)
+    client = httpx.AsyncClient(base_url=behind, timeout=HANG)
 
     async def forward(request: Request) -> Response:
         headers = {name: value for name, value in request.headers.items() if name not in HOPS}
@@ -52,11 +52,10 @@ def proxy(behind: str) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), "127.0.0.1", port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.02)
+    until(lambda: server.started)
     yield f"http://127.0.0.1:{port}{BELOW}"
     server.should_exit = True
-    thread.join(5)
+    thread.join(HANG)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import Any
 
 from browsing import free_port
 from ui_fakes import FakeDecoder, fake_race, make_trace
+from waiting import HANG
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
@@ -79,7 +80,7 @@ class GatedEngine(FakeEngine):
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
         for made in super().race(decoders, prompt):
             self.on.set()
-            self.gate.wait(20)
+            self.gate.wait(HANG)
             time.sleep(self.pause)
             yield made
 
@@ -110,7 +111,7 @@ def updates(
                 when(update)
         return found
 
-    return asyncio.run(asyncio.wait_for(read(), 60))
+    return asyncio.run(asyncio.wait_for(read(), HANG))
 
 
 def words(update: Update) -> str:

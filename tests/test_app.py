@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 from ui import app
 
@@ -109,7 +110,7 @@ def test_the_page_is_built_without_the_engine():
         "import sys; from ui.page import build; from ui.serving.service import Service; build(Service());"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.stdout.strip() == "[]", done.stderr[-2000:]
 
 

@@ -6,7 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browsing import HOSTILE, notice, open_file, open_race, part, saved, start, sync_api, text_of, tick, tokens_of, watched_page
+from browsing import (
+    HOSTILE,
+    at_rest,
+    drawn,
+    notice,
+    open_file,
+    open_race,
+    part,
+    saved,
+    start,
+    sync_api,
+    text_of,
+    tick,
+    tokens_of,
+    watched_page,
+)
 from ui_fakes import make_race, make_trace
 
 from aded import trace
@@ -72,11 +87,9 @@ def test_the_replay_runs_forwards_and_backwards(page: sync_api.Page):
     first = part(page, "where").inner_text()
     part(page, "play").click()
     page.wait_for_function("before => document.querySelector('[data-part=where]').textContent !== before", arg=first)
-    page.wait_for_function(
-        "() => document.querySelector('[data-part=play]').getAttribute('aria-label') === 'Play'", timeout=60_000
-    )
+    page.wait_for_function("() => document.querySelector('[data-part=play]').getAttribute('aria-label') === 'Play'")
     part(page, "back").click()
-    page.wait_for_function("() => document.querySelector('[data-part=clock]').textContent.startsWith('0.00 s')", timeout=60_000)
+    page.wait_for_function("() => document.querySelector('[data-part=clock]').textContent.startsWith('0.00 s')")
     sync_api.expect(part(page, "where")).to_have_text(first)
 
 
@@ -106,7 +119,7 @@ def test_tokens_are_text_whatever_they_hold(page: sync_api.Page, tmp_path: Path)
     assert part(page, "prompt").inner_text() == HOSTILE[0]
     for _ in range(6):
         page.keyboard.press("ArrowLeft")
-        page.wait_for_timeout(150)
+        drawn(page)
     assert page.evaluate("window.PWN") is None
     assert page.locator(".ax img, .ax b:not(.ax-strip b):not([data-part])").count() == 0
     labels = page.locator(".ax-plot text").evaluate_all("all => all.map(e => e.textContent).join(' ')")
@@ -118,7 +131,7 @@ def test_a_damaged_file_is_said_and_the_picture_stays(page: sync_api.Page, tmp_p
     path = tmp_path / "damaged.json"
     path.write_text('{"format": "aded-race", "version": 1, "lanes": [{}]}')
     open_file(page, path)
-    sync_api.expect(notice(page)).to_contain_text("“damaged.json” is damaged", timeout=20_000)
+    sync_api.expect(notice(page)).to_contain_text("“damaged.json” is damaged")
     assert text_of(page, "plain") == before
 
 
@@ -152,7 +165,7 @@ def test_an_empty_prompt_is_said_and_nothing_is_lost(page: sync_api.Page):
     before = text_of(page, "plain")
     page.locator("#ax-prompt textarea").fill("  ")
     page.locator("#ax-run").click()
-    sync_api.expect(notice(page)).to_contain_text("prompt is empty", timeout=20_000)
+    sync_api.expect(notice(page)).to_contain_text("prompt is empty")
     assert text_of(page, "plain") == before
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
 
@@ -160,7 +173,7 @@ def test_an_empty_prompt_is_said_and_nothing_is_lost(page: sync_api.Page):
 def test_two_to_six_methods_race(page: sync_api.Page):
     tick(page, "aded")
     page.locator("#ax-run").click()
-    sync_api.expect(notice(page)).to_contain_text("choose two to six", timeout=20_000)
+    sync_api.expect(notice(page)).to_contain_text("choose two to six")
     names = page.locator(".ax-picker [data-part='list'] input").evaluate_all("all => all.map(e => e.value)")
     tick(page, *names[:6])
     sync_api.expect(part(page, "count")).to_contain_text("the most that race")
@@ -181,7 +194,7 @@ def test_six_lanes_keep_their_height_while_time_runs(page: sync_api.Page, tmp_pa
     height = "() => document.querySelector('.ax-race').offsetHeight"
     whole = page.evaluate(height)
     page.keyboard.press("Home")
-    page.wait_for_timeout(200)
+    drawn(page)
     assert page.evaluate(height) == whole
 
 
@@ -268,7 +281,7 @@ def test_the_search_is_replayed_phase_by_phase_forwards_and_back(page: sync_api.
     page.wait_for_function("() => /Simulation [5-9]/.test(document.querySelector('[data-part=search-text]').textContent)")
     part(page, "search-play").click()
     held = text.inner_text()
-    page.wait_for_timeout(900)
+    at_rest(page)
     assert text.inner_text() == held
 
 
@@ -306,11 +319,9 @@ def test_a_run_stops_midway_and_the_other_visitor_sees_nothing_of_it(browser: sy
     with watched_page(browser, address) as page, watched_page(browser, address) as other:
         theirs = text_of(other, "plain")
         start(page, "Write a long story about the sea.", 400)
-        page.wait_for_function(
-            "() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3", timeout=60_000
-        )
+        page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3")
         page.locator("#ax-stop").click()
-        sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway", timeout=30_000)
+        sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway")
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         assert page.locator(".ax-lane[data-method='aded'] .ax-step").count() < 200
         page.keyboard.press("Home")
@@ -330,7 +341,7 @@ def test_while_a_run_is_on_no_other_race_can_be_opened_and_the_lists_name_what_i
     sync_api.expect(recorded).to_have_value("")
     sync_api.expect(notice(page)).to_contain_text("Other races can be opened once they have stopped")
     page.locator("#ax-stop").click()
-    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway", timeout=30_000)
+    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway")
     sync_api.expect(recorded).to_be_enabled()
     recorded.click()
     page.locator("li[role='option']").first.click()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import open_race, part, sync_api, watched_page
+from browsing import drawn, open_race, part, sync_api, watched_page
 from ui_fakes import make_race
+from waiting import HANG
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -29,7 +30,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip("npm is not installed")
     folder = tmp_path_factory.mktemp("axe")
     try:
-        subprocess.run([npm, "pack", "--silent", AXE], cwd=folder, check=True, capture_output=True, timeout=60)
+        subprocess.run([npm, "pack", "--silent", AXE], cwd=folder, check=True, capture_output=True, timeout=HANG)
     except (subprocess.SubprocessError, OSError):
         pytest.skip("npm cannot fetch axe-core here")
     with tarfile.open(next(folder.glob("*.tgz"))) as archive:
@@ -59,7 +60,7 @@ def test_no_panel_has_a_serious_fault(browser: sync_api.Browser, address: str, a
 @pytest.mark.parametrize("opener", ["tour", "learn", "keys", "guess-toggle"])
 def test_what_opens_over_the_page_has_no_serious_fault(page: sync_api.Page, axe: str, opener: str):
     page.locator(f"button[data-part='{opener}']").click()
-    page.wait_for_timeout(400)
+    drawn(page)
     assert faults(page, axe) == []
 
 
@@ -104,7 +105,7 @@ def test_every_picture_has_its_numbers_in_a_table_and_a_live_sentence(page: sync
     assert len(pictures) >= 5
     assert all(pictures)
     page.keyboard.press("Home")
-    sync_api.expect(part(page, "live")).to_contain_text("Step 1:", timeout=5_000)
+    sync_api.expect(part(page, "live")).to_contain_text("Step 1:")
 
 
 @pytest.mark.parametrize("first", [390, 2560])
@@ -114,7 +115,7 @@ def test_no_width_cuts_the_page(browser: sync_api.Browser, address: str, first: 
         for width in (first, 640, 861, 1180, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
-            page.wait_for_timeout(300)
+            drawn(page)
             assert page.locator(".ax-card").evaluate_all(wide) == []
 
 

@@ -40,7 +40,7 @@ def keep_and_reopen(page: sync_api.Page, folder: Path) -> None:
     context = page.context.browser.new_context(offline=True)
     alone = context.new_page()
     alone.goto(file.as_uri())
-    sync_api.expect(part(alone, "compare-rows").locator("tr")).to_have_count(2, timeout=30_000)
+    sync_api.expect(part(alone, "compare-rows").locator("tr")).to_have_count(2)
     for name in ("compare-sentence", "memory-sentence", "paying-sentence", "paying-source"):
         assert part(alone, name).inner_text() == part(page, name).inner_text()
     sync_api.expect(part(alone, "memory-rows").locator("tr")).to_have_count(2)

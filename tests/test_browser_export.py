@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browsing import HOSTILE, open_race, part, saved, start, sync_api, text_of, watched_page
+from browsing import HOSTILE, at_rest, open_race, part, saved, start, sync_api, text_of, watched_page
 from PIL import Image, ImageChops, ImageStat
 from ui_fakes import make_race
 
@@ -49,7 +49,7 @@ def alone(browser: sync_api.Browser, path: Path) -> tuple[sync_api.BrowserContex
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url))
     page.goto(path.as_uri())
-    page.wait_for_selector(".ax-plot .main-svg", timeout=30_000)
+    page.wait_for_selector(".ax-plot .main-svg")
     return context, page, wrong
 
 
@@ -132,33 +132,41 @@ def test_every_picture_and_every_table_can_be_saved(page: sync_api.Page, tmp_pat
         rows_of(saved(page, f"{name}.csv", tmp_path))
 
 
+DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "strip": ".ax-strip", "lanes": ".ax-text"}
+"""Pictures of what is no picture on the page, and where it is."""
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [("heat", ".ax-heat"), ("slots", ".ax-slots-row"), ("times", ".ax-times"), ("strip", ".ax-strip"), ("lanes", ".ax-text")],
-)
-def test_a_saved_picture_looks_as_on_the_page(
-    browser: sync_api.Browser, address: str, tmp_path: Path, name: str, place: str, theme: str
-):
+def test_a_saved_picture_looks_as_on_the_page(browser: sync_api.Browser, address: str, tmp_path: Path, theme: str):
     with watched_page(browser, address, query=f"?__theme={theme}") as page:
         part(page, "heat-rows").locator("tr").first.wait_for()
-        file = saved(page, f"{name}.svg", tmp_path)
+        files = {name: saved(page, f"{name}.svg", tmp_path) for name in DRAWN}
+        part(page, "save-menu").evaluate("e => { e.open = false; }")
         page.mouse.move(0, 0)
-        shown = Image.open(io.BytesIO(page.locator(place).first.screenshot())).convert("RGB")
-    context = browser.new_context(offline=True, viewport={"width": 1600, "height": 1200})
-    view = context.new_page()
-    view.goto(file.as_uri())
-    alone = Image.open(io.BytesIO(view.screenshot())).convert("RGB")
-    context.close()
-    differences = []
-    for x, y in itertools.product(range(10, 22), range(30, 120)):  # wherever its title and its text end
-        part_of = alone.crop((x, y, x + shown.width, y + shown.height))
-        differences.append(sum(ImageStat.Stat(ImageChops.difference(part_of, shown)).mean) / 3)
-    assert min(differences) < 3
+        at_rest(page)
+        shown = {name: pixels_of(page.locator(place).first) for name, place in DRAWN.items()}
+    with browser.new_context(offline=True, viewport={"width": 1600, "height": 1200}) as context:
+        view = context.new_page()
+        for name, file in files.items():
+            view.goto(file.as_uri())
+            assert holds(pixels_of(view), shown[name]), name
+
+
+def pixels_of(place: sync_api.Page | sync_api.Locator) -> Image.Image:
+    return Image.open(io.BytesIO(place.screenshot())).convert("RGB")
+
+
+def holds(picture: Image.Image, seen: Image.Image) -> bool:
+    """Whether it is in the picture, wherever the picture's title and text end."""
+    for x, y in itertools.product(range(10, 22), range(30, 120)):
+        part_of = picture.crop((x, y, x + seen.width, y + seen.height))
+        if sum(ImageStat.Stat(ImageChops.difference(part_of, seen)).mean) / 3 < 3:
+            return True
+    return False
 
 
 def test_hostile_tokens_are_text_in_whatever_is_saved(hostile: sync_api.Page, tmp_path: Path):
-    hostile.wait_for_timeout(500)
+    at_rest(hostile)
     files = offered(hostile)
     assert files["svg"] == PICTURES - {"history"}  # these steps have no simulations on record
     words = {name: words_of(drawing_of(saved(hostile, f"{name}.svg", tmp_path))) for name in sorted(files["svg"])}
@@ -229,7 +237,7 @@ def test_runs_and_memory_are_saved_from_a_page_of_its_own(page: sync_api.Page, b
 def test_a_page_saved_during_a_run_plays_what_was_there(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
     start(page, "Write a long story about the sea.", 400)
     part(page, "language").select_option("zh")
-    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3", timeout=60_000)
+    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3")
     file = saved(page, "race.html", tmp_path)
     page.locator("#ax-stop").click()
     context, own, wrong = alone(browser, file)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browsing import open_race, part, start, sync_api
+from browsing import at_rest, open_race, part, start, sync_api
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
@@ -20,7 +20,7 @@ OPTION = "[role='listbox'] li"
 
 def settled(page: sync_api.Page) -> None:
     """What follows a key or a click has been, and has closed what it closes."""
-    page.wait_for_timeout(350)
+    at_rest(page)
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def test_a_run_takes_the_keyboard_to_stop_and_brings_it_back(page: sync_api.Page
     page.locator("#ax-controls button.label-wrap", has_text="Ablation").click()
     begin(page, button, 200)
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
-    page.wait_for_function("() => document.querySelector('[data-part=source]').textContent === 'live run'", timeout=150_000)
+    page.wait_for_function("() => document.querySelector('[data-part=source]').textContent === 'live run'")
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
     page.keyboard.press("Enter")
     sync_api.expect(page.locator(button)).to_be_enabled(timeout=60_000)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browsing import open_race, part, start, sync_api, watched_page
+from browsing import drawn, open_race, part, start, sync_api, watched_page
 from ui_fakes import make_race
 
 from aded.trace import Race
@@ -39,7 +39,7 @@ def test_the_tour_waits_for_the_learner_can_be_left_and_goes_on(page: sync_api.P
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
     assert page.locator(".ax-toured").count() == 0
     page.reload()
-    page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
+    page.wait_for_selector(".ax-plot .main-svg")
     part(page, "tour").click()
     assert stop(page) == left
     part(page, "tour-again").click()
@@ -70,7 +70,7 @@ def test_the_tour_leaves_a_lane_without_drafts_for_one_that_has_what_a_stop_asks
         while not part(page, place).evaluate("e => e.classList.contains('ax-toured')"):
             assert part(page, "tour-next").inner_text() != "Finish"
             part(page, "tour-next").click()
-            page.wait_for_timeout(250)
+            drawn(page)
         sync_api.expect(part(page, place)).to_be_visible()
 
 
@@ -184,13 +184,13 @@ def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_a
     assert page.evaluate("document.documentElement.lang") == "zh"
     page.locator("#ax-prompt textarea").fill(" ")
     page.locator("#ax-run").click()
-    sync_api.expect(page.locator("#ax-notice [data-part='text']")).to_contain_text("提示词为空", timeout=20_000)
+    sync_api.expect(page.locator("#ax-notice [data-part='text']")).to_contain_text("提示词为空")
     said = page.locator("[data-say]:visible").evaluate_all("all => all.map(e => e.textContent.trim()).filter(Boolean)")
     assert [text for text in said if not CHINESE.search(text)] == []
     for name in ("sentence", "detail", "step-title", "step-sentence", "where", "matrix-key", "mask-text"):
         assert CHINESE.search(part(page, name).inner_text()), name
     page.reload()
-    sync_api.expect(part(page, "tour")).to_have_text("导览", timeout=60_000)
+    sync_api.expect(part(page, "tour")).to_have_text("导览")
     sync_api.expect(page.locator("#ax-run")).to_have_text("运行")
     part(page, "language").select_option("en")
     sync_api.expect(page.locator("#ax-run")).to_have_text("Run")
@@ -200,13 +200,15 @@ def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_a
 @pytest.mark.model
 def test_guessing_in_a_live_run_shows_no_answer(page: sync_api.Page):
     start(page, "Write a long story about the sea.", 60)
-    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3", timeout=60_000)
+    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3")
     part(page, "guess-toggle").click()
     shown = "() => [...document.querySelectorAll('.ax-lane[data-method=aded] .ax-step:not(.ax-later)')].length"
     asked = int(part(page, "where").inner_text().split()[1])
+    told = "() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length"
     for _ in range(4):
         assert page.evaluate(shown) < asked
-        page.wait_for_timeout(200)
+        more = f"before => ({told})() > before || document.querySelector('[data-part=view-root]').dataset.running === 'false'"
+        page.wait_for_function(more, arg=page.evaluate(told))
     page.locator("#ax-stop").click()
     sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=30_000)
     assert page.evaluate(shown) == asked - 1
@@ -220,7 +222,7 @@ def test_no_lane_no_label_and_no_other_lane_tells_what_is_asked(page: sync_api.P
     lanes = page.locator(".ax-lane")
     written = ".ax-step:not(.ax-later)"
     for look in (1, 2):
-        page.wait_for_timeout(300)
+        drawn(page)
         texts = ["".join(lane.locator(written).all_text_contents()) for lane in lanes.all()]
         own = "".join(page.locator(f".ax-lane.ax-focus {written}").all_text_contents())
         assert max(texts, key=len) == own, "a lane that is ahead tells what comes"

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
 import pytest
-from browsing import HOSTILE, notice, open_race, part, start, sync_api, text_of, watched_page
+from browsing import HOSTILE, at_rest, drawn, notice, open_race, part, start, sync_api, text_of, watched_page
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
@@ -25,7 +25,7 @@ def wait_for_link(page: sync_api.Page, name: str, value: str) -> None:
 
 
 def test_an_untouched_page_keeps_its_short_address(page: sync_api.Page, address: str):
-    page.wait_for_timeout(1500)
+    at_rest(page)
     assert page.url == address
 
 
@@ -87,7 +87,7 @@ def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: syn
     first = where.inner_text()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(600)
+        at_rest(page)
     moved = where.inner_text()
     open_race(page, make_race(), tmp_path)
     wait_for_link(page, "file", "opened.json")
@@ -108,7 +108,7 @@ def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: syn
     assert page.url.endswith("/")
     for _ in range(3):
         page.go_forward()
-        page.wait_for_timeout(300)
+        drawn(page)
     sync_api.expect(title).to_have_text("A function in Python")
 
 
@@ -121,12 +121,12 @@ def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(page: sync_
     page.locator("li[role='option']").nth(1).click()
     wait_for_link(page, "race", "A function in Python")
     start(page, "Write a long story about the sea.", 400)
-    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 2", timeout=60_000)
+    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 2")
     page.go_back()
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("comes up when the run has ended")
     sync_api.expect(source).to_have_text("live run")
     page.locator("#ax-stop").click()
-    sync_api.expect(title).to_have_text("A maths teacher", timeout=30_000)
+    sync_api.expect(title).to_have_text("A maths teacher")
     sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
     wait_for_link(page, "race", "A maths teacher")
     page.go_back()
@@ -165,15 +165,15 @@ def test_what_a_link_asks_for_in_vain_is_named_with_its_remedy_and_the_rest_hold
             "“blue”",
             "“speed”",
         ):
-            sync_api.expect(note).to_contain_text(words, timeout=20_000)
+            sync_api.expect(note).to_contain_text(words)
         page.locator("#ax-controls button.label-wrap", has_text="Sampling").click()
-        sync_api.expect(page.locator("#ax-seed input[type=text]")).to_have_value("5", timeout=20_000)
+        sync_api.expect(page.locator("#ax-seed input[type=text]")).to_have_value("5")
         sync_api.expect(page.locator(".ax-picker input:checked")).to_have_count(2)
         part(page, "note-close").click()
         sync_api.expect(part(page, "note")).to_be_hidden()
     with watched_page(browser, address, query="?hide=controls#race=A+summary&lane=nobody&step=9999&node=77777") as page:
         for words in ("no lane “nobody”", "no step “9999”", "no node “77777”"):
-            sync_api.expect(part(page, "note-text")).to_contain_text(words, timeout=20_000)
+            sync_api.expect(part(page, "note-text")).to_contain_text(words)
         sync_api.expect(part(page, "race-title")).to_have_text("A summary")
 
 
@@ -198,7 +198,7 @@ def test_what_a_field_shows_is_what_is_run(page: sync_api.Page):
     )
     sync_api.expect(field).to_have_value("3.5")
     page.locator("#ax-run").click()
-    sync_api.expect(notice(page)).to_have_text("Temperature: 3.5 is out of range. Give a number from 0 to 2.", timeout=20_000)
+    sync_api.expect(notice(page)).to_have_text("Temperature: 3.5 is out of range. Give a number from 0 to 2.")
 
 
 def test_theme_language_and_hidden_controls_come_with_a_link(browser: sync_api.Browser, address: str):
@@ -231,7 +231,7 @@ def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address:
         assert page.evaluate("window.PWN") is None
         assert text_of(page, "plain") != ""
         page.evaluate(f"location.hash = {quote(text)!r}")
-        page.wait_for_timeout(300)
+        drawn(page)
         assert page.evaluate("window.PWN") is None
 
 
@@ -273,7 +273,7 @@ def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser
         start(page, "List the days of the week.", 12)
         sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=60_000)
         page.locator("#ax-prompt textarea").fill("Something else.")
-        page.wait_for_timeout(1000)
+        at_rest(page)
         part(page, "copy").click()
         sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("holds this run as it was made")
         copied = parse_qs(page.evaluate("navigator.clipboard.readText()").partition("#")[2])
@@ -331,13 +331,13 @@ def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page
     for link in ("#race=No+such+race", "#race=No+such+race", "#race=A+summary", "#lane=plain", "#step=3", "#lane=nobody&seed=5"):
         page.evaluate("link => { location.hash = link; }", link)
         page.wait_for_function(there, arg=[link, count])
-        page.wait_for_timeout(600)
+        at_rest(page)
         assert page.evaluate("history.length") == count
         sync_api.expect(part(page, "note-text")).to_contain_text(
             "No such race" if "such" in link else "nobody" if "nobody" in link else ""
         )
         page.go_back()
-        page.wait_for_timeout(600)
+        at_rest(page)
         assert page.url == address
     sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
 
@@ -348,11 +348,11 @@ def test_a_link_from_which_no_setting_is_had_does_not_speak_of_its_settings(brow
         ("?utm_source=x#tour=99", "There is no setting “tour”."),
     ):
         with watched_page(browser, address, query=query) as page:
-            sync_api.expect(part(page, "note-text")).to_contain_text(words, timeout=20_000)
-            page.wait_for_timeout(500)
+            sync_api.expect(part(page, "note-text")).to_contain_text(words)
+            at_rest(page)
             assert notice(page).inner_text() == ""
     with watched_page(browser, address, query="#run=0badcafe") as page:
-        sync_api.expect(notice(page)).to_contain_text("Press Run to make its race.", timeout=20_000)
+        sync_api.expect(notice(page)).to_contain_text("Press Run to make its race.")
 
 
 def test_what_was_said_of_a_race_goes_with_it(page: sync_api.Page):
@@ -363,7 +363,7 @@ def test_what_was_said_of_a_race_goes_with_it(page: sync_api.Page):
     ):
         page.evaluate("link => { location.hash = link; }", link)
         sync_api.expect(part(page, "note-text")).to_contain_text(words)
-        page.wait_for_timeout(600)
+        at_rest(page)
         page.locator("#ax-recorded input").click()
         page.locator("li[role='option']:not([aria-selected='true'])").first.click()
         sync_api.expect(part(page, "note")).to_be_hidden()
@@ -375,7 +375,7 @@ def test_what_was_said_of_a_race_goes_with_it(page: sync_api.Page):
 def test_a_link_to_another_lane_asks_for_no_step_or_node_of_the_first(page: sync_api.Page):
     page.evaluate("location.hash = '#lane=plain'")
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
-    page.wait_for_timeout(600)
+    at_rest(page)
     sync_api.expect(part(page, "note")).to_be_hidden()
 
 
@@ -387,7 +387,7 @@ def test_back_to_a_file_that_is_gone_leaves_no_note_once_another_race_is_shown(p
     page.go_back()
     sync_api.expect(part(page, "note-text")).to_contain_text("comes up when the run has ended")
     page.locator("#ax-stop").click()
-    sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”", timeout=30_000)
+    sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”")
     page.locator("#ax-recorded input").click()
     page.locator("li[role='option']").first.click()
     sync_api.expect(part(page, "source")).to_have_text("recorded")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browsing import open_file, open_race, part, sync_api, watched_page
+from browsing import at_rest, open_file, open_race, part, sync_api, watched_page
 from ui_fakes import make_race
 
 from aded import trace
@@ -77,7 +77,7 @@ def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: 
         page.evaluate("() => { for (const box of document.querySelectorAll('details:not(.ax-menu)')) box.open = true; }")
         for look in page.locator(".ax-lane .ax-look").all():
             look.click()
-            page.wait_for_timeout(500)
+            at_rest(page)
             tables = page.locator(".ax-card table")
             assert tables.count() > 8
             assert tables.evaluate_all(CUT) == []
@@ -108,7 +108,7 @@ def test_a_long_prompt_is_unfolded_by_keyboard_and_pointer(browser: sync_api.Bro
 def open_race_again(page: sync_api.Page, race: Race, folder: Path) -> None:
     trace.save(race, folder / "again.json")
     open_file(page, folder / "again.json")
-    sync_api.expect(part(page, "race-title")).to_have_text("again.json", timeout=20_000)
+    sync_api.expect(part(page, "race-title")).to_have_text("again.json")
 
 
 def test_few_steps_fill_the_strip_and_each_is_where_it_is_clicked(page: sync_api.Page, tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import HOSTILE, ROOT, open_race, part, saved, sync_api, watched_page
+from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, sync_api, watched_page
 from ui_fakes import make_race
 
 from aded import trace
@@ -129,7 +129,7 @@ def test_a_node_brings_its_pair_into_all_panels_and_the_address_and_clearing_goe
     sync_api.expect(part(page, "pairs")).to_have_attribute("aria-label", re.compile(f"^Neighbourhood of {re.escape(name)}:"))
     linked_pair(page, " ".join(map(str, pairs[with_row])))
     page.reload()
-    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:", timeout=30_000)
+    sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:")
     sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", str(with_row))
     page.locator(f".ax-nodes tr[data-node='{without}']").click()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {own}:")
@@ -197,7 +197,7 @@ def test_hostile_tokens_are_text_in_every_panel_of_the_matrix(page: sync_api.Pag
     grid, said = page.locator(".ax-matrix-grid"), ""
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
-        page.wait_for_timeout(150)
+        drawn(page)
         said += grid.evaluate("e => e.textContent") + (part(page, "pairs").get_attribute("aria-label") or "")
         assert grid.locator("img, b:not([data-part]), script").count() == 0
     assert page.evaluate("window.PWN") is None

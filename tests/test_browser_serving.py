@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import pytest
 from browsing import notice, sync_api, watched_page
 from serving_fakes import GatedEngine, fake_service, serving
+from waiting import until
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
-
-
-def until(condition: Any, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
 
 
 def test_a_second_visitor_is_told_the_place_and_a_closed_tab_leaves_the_line_and_frees_the_model(browser: sync_api.Browser):
@@ -28,9 +19,9 @@ def test_a_second_visitor_is_told_the_place_and_a_closed_tab_leaves_the_line_and
         until(engine.on.is_set)
         with watched_page(browser, f"{address}/") as second:
             second.locator("#ax-run").click()
-            sync_api.expect(notice(second)).to_contain_text("You are next in line for the model.", timeout=20_000)
+            sync_api.expect(notice(second)).to_contain_text("You are next in line for the model.")
             second.locator("[data-part='language']").select_option("zh")
-            sync_api.expect(notice(second)).to_contain_text("您在等待模型的队列中排第 1 位。", timeout=20_000)
+            sync_api.expect(notice(second)).to_contain_text("您在等待模型的队列中排第 1 位。")
         until(lambda: service.scheduler.waiting == 0)
         first.close()
         until(lambda: service.scheduler._begun()[0].control.reason == "left")
@@ -43,15 +34,15 @@ def test_stop_ends_the_race_and_the_next_one_runs(browser: sync_api.Browser):
     service = fake_service(engine)
     with serving(service) as address, watched_page(browser, f"{address}/") as page:
         status = page.locator("#ax-status [data-part='text']")
-        sync_api.expect(status).to_contain_text("loaded with the first run", timeout=20_000)
+        sync_api.expect(status).to_contain_text("loaded with the first run")
         page.locator("#ax-run").click()
         until(engine.on.is_set)
         page.locator("#ax-stop").click()
         engine.gate.set()
-        sync_api.expect(notice(page)).to_contain_text("Stopped.", timeout=20_000)
+        sync_api.expect(notice(page)).to_contain_text("Stopped.")
         page.locator("#ax-run").click()
-        sync_api.expect(notice(page)).to_contain_text("Done in", timeout=20_000)
-        sync_api.expect(status).to_contain_text("0 in line", timeout=2_000)
+        sync_api.expect(notice(page)).to_contain_text("Done in")
+        sync_api.expect(status).to_contain_text("0 in line")
 
 
 def test_the_lanes_of_a_run_keep_their_places_as_it_ends(browser: sync_api.Browser):
@@ -63,6 +54,6 @@ def test_the_lanes_of_a_run_keep_their_places_as_it_ends(browser: sync_api.Brows
         sync_api.expect(page.locator("[data-part='view-root'][data-running='true']")).to_be_visible(timeout=20_000)
         during = [lane.bounding_box() for lane in page.locator(".ax-lane").all()]
         engine.pause = 0.0
-        sync_api.expect(notice(page)).to_contain_text("Done in", timeout=20_000)
+        sync_api.expect(notice(page)).to_contain_text("Done in")
         sync_api.expect(page.locator("[data-part='view-root']")).to_have_attribute("data-running", "false")
         assert [lane.bounding_box() for lane in page.locator(".ax-lane").all()] == during

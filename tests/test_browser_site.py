@@ -70,7 +70,7 @@ def test_a_link_into_it_opens_race_step_and_node(address: str, browser: sync_api
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("request", lambda r: None if r.url.startswith((address.rsplit("/", 1)[0], "data:", "blob:")) else wrong.append(r.url))
     page.goto(f"{address}#race=Second&lane=aded&step=2&node=1&theme=dark")
-    sync_api.expect(part(page, "race-title")).to_have_text("Second", timeout=30_000)
+    sync_api.expect(part(page, "race-title")).to_have_text("Second")
     sync_api.expect(part(page, "where")).to_contain_text("step 2 of")
     assert page.locator("body.dark").count() == 1
     assert page.locator("#ax-site select").input_value() == "Second"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import notice, open_file, part, sync_api, watched_page
+from browsing import at_rest, drawn, notice, open_file, part, sync_api, watched_page
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
@@ -45,9 +45,10 @@ QUOTED = re.compile(r"“[^”]*”|<\|\w+\|>|␣?[^\s，。；：（）]*␣[^\
 """Tokens inside of sentences, and what a visitor has typed."""
 
 
-def english(page: sync_api.Page, *names: str) -> list[str]:
+def english(page: sync_api.Page, *names: str, runs: bool = False) -> list[str]:
     """Texts on screen and in what is read out that hold a word of English which is none of the names, nor a token on screen."""
-    page.wait_for_timeout(400)
+    if not runs:
+        drawn(page)
     seen = page.evaluate(SEEN, [FOREIGN, READ_OUT])
     allowed = ALLOWED.union(names, re.findall("[A-Za-z]+", " ".join(seen["tokens"])))
     texts = {QUOTED.sub(" ", text) for text in seen["texts"]}
@@ -135,9 +136,7 @@ def test_what_a_run_is_refused_for(page: sync_api.Page):
         field.fill(text)
         page.locator("#ax-run").click()
         sync_api.expect(page.locator(f"#ax-{name} .ax-fault")).to_be_visible()
-        sync_api.expect(notice(page)).to_contain_text(
-            page.locator(f"#ax-{name} [data-part='label']").inner_text(), timeout=20_000
-        )
+        sync_api.expect(notice(page)).to_contain_text(page.locator(f"#ax-{name} [data-part='label']").inner_text())
         assert english(page) == []
         field.fill(right)
         field.press("Tab")
@@ -145,10 +144,10 @@ def test_what_a_run_is_refused_for(page: sync_api.Page):
     page.locator(".ax-picker input[value='plain']").uncheck()
     page.locator(".ax-picker input[value='aded']").uncheck()
     page.locator("#ax-run").click()
-    sync_api.expect(notice(page)).to_contain_text("两到六种", timeout=20_000)
+    sync_api.expect(notice(page)).to_contain_text("两到六种")
     page.locator("#ax-prompt textarea").fill(" ")
     page.locator("#ax-forget").click()
-    sync_api.expect(notice(page)).to_contain_text("已忘掉", timeout=20_000)
+    sync_api.expect(notice(page)).to_contain_text("已忘掉")
     assert english(page) == []
 
 
@@ -166,7 +165,7 @@ def test_what_a_file_is_refused_for(page: sync_api.Page, tmp_path: Path):
         path = tmp_path / name
         path.write_bytes(content)
         open_file(page, path)
-        sync_api.expect(notice(page)).to_contain_text("16 MB" if name == "large.json" else name, timeout=20_000)
+        sync_api.expect(notice(page)).to_contain_text("16 MB" if name == "large.json" else name)
         sync_api.expect(notice(page)).to_contain_text("请打开")
         assert page.locator(".toast-body").count() == 0
         assert [line for line in english(page) if name not in line] == [], name
@@ -176,7 +175,7 @@ def test_what_a_link_asks_for_in_vain(browser: sync_api.Browser, address: str):
     view = "race=none&lane=none&step=x&node=x&pair=x&theme=blue&hide=all&run=no"
     settings = "methods=none,plain,aded&temperature=9&seed=x&search=none&keep=maybe&example=none&speed=2"
     with watched_page(browser, address, query=f"?lang=zh#{view}&{settings}") as page:
-        sync_api.expect(part(page, "note-text").locator("p")).to_have_count(15, timeout=20_000)
+        sync_api.expect(part(page, "note-text").locator("p")).to_have_count(15)
         assert english(page) == []
 
 
@@ -192,7 +191,7 @@ def open_file_in_chinese(page: sync_api.Page, folder: Path) -> None:
 
     trace.save(make_race(), folder / "opened.json")
     open_file(page, folder / "opened.json")
-    sync_api.expect(part(page, "source")).to_have_text("来自文件", timeout=20_000)
+    sync_api.expect(part(page, "source")).to_have_text("来自文件")
     unfold(page)
 
 
@@ -205,9 +204,9 @@ def test_runs_and_an_ablation_side_by_side(page: sync_api.Page):
         page.locator("#ax-keep input").check()
         page.locator(button).click()
         sync_api.expect(page.locator(button)).to_be_disabled()
-        assert english(page) == []
+        assert english(page, runs=True) == []
         sync_api.expect(page.locator(button)).to_be_enabled(timeout=150_000)
         if page.locator(".ax-notice[data-kind='error']").count():
             pytest.skip(f"no model here: {notice(page).inner_text()}")
-        page.wait_for_timeout(1000)
+        at_rest(page)
         assert english(page) == []

@@ -23,7 +23,7 @@ def test_a_visitor_without_quota_is_told_the_remedy_and_plays_the_recorded_race(
     with serving(on_zero()) as address, watched_page(browser, f"{address}/") as page:
         title = part(page, "race-title").text_content()
         page.locator("#ax-run").click()
-        sync_api.expect(notice(page)).to_contain_text("Recorded races still play.", timeout=20_000)
+        sync_api.expect(notice(page)).to_contain_text("Recorded races still play.")
         assert part(page, "race-title").text_content() == title != ""
         page.locator("[data-part='language']").select_option("zh")
         sync_api.expect(notice(page)).to_contain_text("录制的比赛仍可播放。")

@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT
 from fakes import VOCAB, WordTokenizer
 from test_selfwriting import OPENING, ChatTokenizer, chat_target
+from waiting import HANG
 
 from aded import building, cli, corpus, selfwriting
 from aded.building import Pace, mapped
@@ -246,7 +247,7 @@ def test_processes_end_with_the_one_that_leads_them() -> None:
     leader = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert [leader.stdout.readline() for _ in range(2)] == ["works\n"] * 2
     leader.send_signal(signal.SIGKILL)
-    assert leader.communicate(timeout=30) == ("", None)
+    assert leader.communicate(timeout=HANG) == ("", None)
 
 
 def test_a_damaged_run_is_told_and_counted_again(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:

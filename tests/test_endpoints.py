@@ -15,11 +15,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 from gradio_client import Client
 from serving_fakes import FakeEngine, GatedEngine, fake_service, serving
 from ui_fakes import WORDS
+from waiting import HANG, http, until
 
 from aded import trace
 from aded.methods import METHODS
@@ -52,20 +52,13 @@ def gated() -> Iterator[tuple[str, GatedEngine, Service]]:
         engine.gate.set()
 
 
-def until(condition: Any, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
-
-
 def test_the_named_endpoints_are_these_with_types_and_words(client: Client, address: str):
     told = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
     assert set(told) == {f"/{name}" for name in NAMES}
     parameters = {p["parameter_name"]: p["python_type"]["type"] for p in told["/generate"]["parameters"]}
     assert parameters["prompt"] == parameters["method"] == "str"
     assert (parameters["max_new_tokens"], parameters["temperature"]) == ("int", "float")
-    info = httpx.get(f"{address}/gradio_api/info").json()["named_endpoints"]
+    info = http.get(f"{address}/gradio_api/info").json()["named_endpoints"]
     assert all(endpoint["description"] for endpoint in info.values())
 
 
@@ -141,7 +134,7 @@ def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tu
     address, engine, service = gated
     first, other = Client(address, verbose=False), Client(address, verbose=False)
     running = first.submit("hello", api_name="/generate")
-    assert engine.on.wait(10)
+    assert engine.on.wait(HANG)
     with pytest.raises(Exception, match="One run at a time"):
         first.predict("hello", api_name="/generate")
     waiting = other.submit("hello", api_name="/generate")
@@ -159,8 +152,8 @@ def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tu
 
 def told(address: str, event: str) -> list[str]:
     """What a call's stream tells, to its end."""
-    end, lines = time.monotonic() + 20, []
-    with httpx.stream("GET", f"{address}/gradio_api/call/generate/{event}", timeout=20) as answer:
+    end, lines = time.monotonic() + HANG, []
+    with http.stream("GET", f"{address}/gradio_api/call/generate/{event}") as answer:
         for line in answer.iter_lines():
             assert time.monotonic() < end, "the stream does not end"
             lines += [line] if line else []
@@ -169,14 +162,14 @@ def told(address: str, event: str) -> list[str]:
 
 def posted(address: str, session: str) -> str:
     data = ["hello", "aded", 32, 0, 1, 0, 0, "auto", ""]
-    answer = httpx.post(f"{address}/gradio_api/call/generate", json={"data": data, "session_hash": session})
+    answer = http.post(f"{address}/gradio_api/call/generate", json={"data": data, "session_hash": session})
     return str(answer.json()["event_id"])
 
 
 def test_two_calls_of_a_named_session_are_each_told_their_own_and_end(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
     first = posted(address, "mine")
-    assert engine.on.wait(10)
+    assert engine.on.wait(HANG)
     refused = told(address, posted(address, "mine"))
     assert [answer.split(" ", 1)[0] for answer in refused] == ["error"]
     assert "One run at a time" in refused[0]
@@ -191,14 +184,14 @@ def test_two_calls_of_a_named_session_are_each_told_their_own_and_end(gated: tup
 def test_a_call_of_a_named_session_can_be_cancelled(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
     event = posted(address, "mine")
-    assert engine.on.wait(10)
-    functions = httpx.get(f"{address}/config").json()["dependencies"]
+    assert engine.on.wait(HANG)
+    functions = http.get(f"{address}/config").json()["dependencies"]
     index = next(function["id"] for function in functions if function["api_name"] == "generate")
     body = {"session_hash": "mine", "fn_index": index, "event_id": event}
     others = {**body, "session_hash": "other"}
-    assert httpx.post(f"{address}/gradio_api/cancel", json=others).status_code == 404
+    assert http.post(f"{address}/gradio_api/cancel", json=others).status_code == 404
     assert service.scheduler._begun()[0].control.reason is None
-    assert httpx.post(f"{address}/gradio_api/cancel", json=body).json() == {"success": True}
+    assert http.post(f"{address}/gradio_api/cancel", json=body).json() == {"success": True}
     engine.gate.set()
     kind, _, data = told(address, event)[-1].partition(" data: ")
     last = json.loads(data)[0]
@@ -213,31 +206,31 @@ def test_a_call_that_is_cancelled_in_line_ends_as_stopped():
     service = fake_service(engine, at_once=1)
     with serving(service) as address:
         running, waits = posted(address, "first"), posted(address, "second")
-        assert engine.on.wait(10)
+        assert engine.on.wait(HANG)
         until(lambda: service.scheduler.waiting == 1)
         body = {"session_hash": "second", "fn_index": 0, "event_id": waits}
-        assert httpx.post(f"{address}/gradio_api/cancel", json=body).status_code == 200
+        assert http.post(f"{address}/gradio_api/cancel", json=body).status_code == 200
         engine.gate.set()
         assert '"state": "stopped"' in told(address, waits)[-1]
         assert '"state": "done"' in told(address, running)[-1]
 
 
 def test_an_endpoint_that_streams_has_no_room_in_a_single_answer(address: str):
-    functions = httpx.get(f"{address}/config").json()["dependencies"]
+    functions = http.get(f"{address}/config").json()["dependencies"]
     index = next(function["id"] for function in functions if function["api_name"] == "generate")
     data = ["hello", "plain", 8, 0, 1, 0, 0, "auto", ""]
     for path, more in (("run/generate", {}), ("run/generate/", {}), ("run/predict", {"fn_index": index})):
-        answer = httpx.post(f"{address}/gradio_api/{path}", json={"data": data, **more})
+        answer = http.post(f"{address}/gradio_api/{path}", json={"data": data, **more})
         assert answer.status_code == 400
         assert "/gradio_api/call/v2/" in answer.json()["error"]
-    assert httpx.post(f"{address}/gradio_api/run/methods", json={"data": []}).status_code == 200
+    assert http.post(f"{address}/gradio_api/run/methods", json={"data": []}).status_code == 200
 
 
 def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
     client = Client(address, verbose=False)
     job = client.submit("hello", api_name="/generate")
-    assert engine.on.wait(10)
+    assert engine.on.wait(HANG)
     until(lambda: len(job.outputs()) > 0)
     job.cancel()
     until(lambda: service.scheduler._begun()[0].control.reason == "stopped")
@@ -249,10 +242,10 @@ def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]
 
 def test_a_client_that_vanishes_mid_stream_frees_the_model(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
-    event = httpx.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}).json()["event_id"]
-    with httpx.stream("GET", f"{address}/gradio_api/call/v2/generate/{event}", timeout=20) as answer:
+    event = http.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}).json()["event_id"]
+    with http.stream("GET", f"{address}/gradio_api/call/v2/generate/{event}") as answer:
         assert "generating" in next(answer.iter_lines())
-        assert engine.on.wait(10)
+        assert engine.on.wait(HANG)
     engine.pause = 0.05
     engine.gate.set()
     until(lambda: service.scheduler.running == 0)
@@ -260,8 +253,8 @@ def test_a_client_that_vanishes_mid_stream_frees_the_model(gated: tuple[str, Gat
 
 
 def test_plain_http_gives_server_sent_events(address: str):
-    event = httpx.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}).json()["event_id"]
-    with httpx.stream("GET", f"{address}/gradio_api/call/v2/generate/{event}", timeout=20) as answer:
+    event = http.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}).json()["event_id"]
+    with http.stream("GET", f"{address}/gradio_api/call/v2/generate/{event}") as answer:
         lines = [line for line in answer.iter_lines() if line]
     assert lines[-2] == "event: complete"
     assert json.loads(lines[-1].removeprefix("data: "))[0]["text"] == WORDS
@@ -343,7 +336,7 @@ def test_a_race_without_a_step_says_nothing_of_its_texts():
 
 
 def test_what_is_told_of_numbers_are_their_limits(address: str):
-    tools = httpx.get(f"{address}/gradio_api/mcp/schema").json()
+    tools = http.get(f"{address}/gradio_api/mcp/schema").json()
     for tool in tools:
         properties = tool["inputSchema"]["properties"]
         for name in {"max_new_tokens", "temperature", "top_p", "top_k", "seed"} & set(properties):
@@ -364,6 +357,6 @@ def test_the_documents_examples_run(address: str, monkeypatch: pytest.MonkeyPatc
         code = block.replace("http://127.0.0.1:7860", address)
         command = [sys.executable, "-c", code] if kind == "python" else ["sh", "-c", code]
         if kind == "python" or shutil.which("curl"):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
             assert done.returncode == 0, done.stderr
             assert WORDS[:40] in done.stdout

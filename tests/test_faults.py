@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from serving_fakes import fake_service, serving
 from ui_fakes import make_race
+from waiting import HANG, http
 
 from aded import trace
 from aded.errors import AdedError
@@ -42,11 +42,11 @@ def test_an_upload_that_finds_no_room_is_said_leaves_nothing_and_the_next_one_is
     with serving(fake_service()) as address:
         upload, large = f"{address}/gradio_api/upload", {"files": ("a.json", b" " * (4 * ROOM))}
         with full_disk():
-            answer = httpx.post(upload, files=large, timeout=30)
+            answer = http.post(upload, files=large)
             assert (answer.status_code, answer.json()["reason"]) == (507, "disk")
             assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
-            assert 'aded_refusals_total{reason="disk"} 1.0' in httpx.get(f"{address}/metrics").text
-        assert httpx.post(upload, files=large, timeout=30).status_code == 200
+            assert 'aded_refusals_total{reason="disk"} 1.0' in http.get(f"{address}/metrics").text
+        assert http.post(upload, files=large).status_code == 200
 
 
 def test_a_race_that_finds_no_room_is_not_half_saved(tmp_path: Path):
@@ -75,7 +75,7 @@ def test_the_export_command_says_a_full_disk_in_one_line_with_status_2(tmp_path:
         f"from aded.cli import main; sys.exit(main(['export', 'site', '--out', {str(tmp_path / 'out')!r}, "
         f"'--traces', {str(tmp_path / '01-a-race.json')!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "cannot write" in done.stderr

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from serving_fakes import fake_service, serving
 from ui_fakes import make_race
+from waiting import http
 
 from aded import trace
 from aded.errors import AdedError
@@ -55,7 +56,7 @@ def test_malformed_requests_made_from_the_endpoints_own_schema_are_answered(addr
     print(dict(statuses))
     assert sum(statuses.values()) == REQUESTS
     assert not [status for status in statuses if status.startswith("5")], statuses
-    assert httpx.get(f"{address}/healthz").json()["status"] == "ok"
+    assert http.get(f"{address}/healthz").json()["status"] == "ok"
 
 
 async def send_all(address: str) -> Counter[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from serving_fakes import fake_service, serving
+from waiting import http
 
 from ui import theme
 from ui.serving.calls import LARGEST, Calls
@@ -77,35 +78,35 @@ def guarded(app: Any = None, **settings: Any) -> Gate:
 )
 def test_what_the_page_does_not_need_is_not_found(address: str, path: str):
     for method in ("GET", "POST"):
-        found = httpx.request(method, address + path)
+        found = http.request(method, address + path)
         assert found.status_code in (404, 405), found.text[:200]
 
 
 @pytest.mark.parametrize("path", ["/assets/../../app.py", "/static/..%2f..%2f..%2fapp.py", "/assets/%2e%2e/%2e%2e/%2e%2e/app.py"])
 def test_no_path_climbs_out_of_a_served_folder(address: str, path: str):
-    found = httpx.get(address + path)
+    found = http.get(address + path)
     assert found.status_code in (403, 404)
     assert "ADED Explorer" not in found.text
 
 
 @pytest.mark.parametrize("path", ["/assets/" + "a" * 5000, "/static/" + "a" * 300, "/svelte" + "/a" * 600, "/assets/a%00b"])
 def test_a_path_that_no_file_system_takes_is_not_found(address: str, path: str):
-    assert httpx.get(address + path).json() == {"error": "not found", "reason": "path"}
+    assert http.get(address + path).json() == {"error": "not found", "reason": "path"}
 
 
 @pytest.mark.parametrize("path", ["/gradio_api/mcp/<b>/gradio_api/mcp/", "/gradio_api/mcp/messages/", "/gradio_api/mcp/sse"])
 def test_tools_have_one_address(address: str, path: str):
-    assert httpx.get(address + path).status_code == 404
+    assert http.get(address + path).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/", "/config", "/gradio_api/mcp/"])
 @pytest.mark.parametrize("root_path", ["", "/aded"])
 def test_a_malformed_forwarded_host_is_said(path: str, root_path: str):
     with serving(fake_service(), tools=True, root_path=root_path) as address:
-        found = httpx.get(address + path, headers={"X-Forwarded-Host": "[::1"})
+        found = http.get(address + path, headers={"X-Forwarded-Host": "[::1"})
         assert found.status_code == 400
         assert "x-forwarded-host is malformed" in found.json()["error"]
-        assert httpx.get(address + path, headers={"X-Forwarded-Host": "[::1]:80"}).status_code == 200
+        assert http.get(address + path, headers={"X-Forwarded-Host": "[::1]:80"}).status_code == 200
 
 
 def test_headers_that_only_gradio_may_set_do_not_come_in():
@@ -120,28 +121,28 @@ def test_headers_that_only_gradio_may_set_do_not_come_in():
 
 @pytest.mark.parametrize("path", ["call/v2/generate/nope", "call/generate/nope"])
 def test_answers_of_a_call_that_nobody_made_are_not_found(address: str, path: str):
-    found = httpx.get(f"{address}/gradio_api/{path}")
+    found = http.get(f"{address}/gradio_api/{path}")
     assert found.status_code == 404
     assert "no call has this event_id" in found.json()["error"]
 
 
 def test_a_session_that_is_not_known_is_said_as_gradios_clients_read_it(address: str):
-    found = httpx.get(f"{address}/gradio_api/queue/data?session_hash=nope")
+    found = http.get(f"{address}/gradio_api/queue/data?session_hash=nope")
     told = json.loads(found.text.removeprefix("data: "))
     assert (told["msg"], told["session_not_found"]) == ("unexpected_error", True)
 
 
 def test_what_the_page_needs_is_served(address: str):
     for path in ("/", "/config", "/theme.css", "/gradio_api/info", "/healthz", "/metrics", "/robots.txt"):
-        assert httpx.get(address + path).status_code == 200, path
-    library = httpx.get(f"{address}/{theme.plotly_url()}")
+        assert http.get(address + path).status_code == 200, path
+    library = http.get(f"{address}/{theme.plotly_url()}")
     assert library.status_code == 200
     assert "javascript" in library.headers["content-type"]
 
 
 def test_every_answer_carries_strict_headers(address: str):
     for path in ("/", "/nowhere", "/metrics", "/gradio_api/info"):
-        headers = httpx.get(address + path).headers
+        headers = http.get(address + path).headers
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
         assert policy["default-src"] == policy["connect-src"] == policy["frame-ancestors"] == "'self'"
         assert policy["object-src"] == "'none'"

@@ -26,7 +26,7 @@ import httpx
 import pytest
 from browsing import running_app
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.model]
+pytestmark = [pytest.mark.long, pytest.mark.timing, pytest.mark.model]
 
 ROOT = Path(__file__).resolve().parent.parent
 SESSIONS = 50

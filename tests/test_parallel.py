@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import ROOT
 from fakes import VOCAB, tiny_model
+from waiting import HANG
 
 from aded import parallel
 from aded.decode import Decoder, GenerationSettings
@@ -26,7 +27,7 @@ def generate(folder, launcher, *options: str) -> dict:
     command = [*launcher, "-m", "aded", "generate", "--model", str(folder), "--prompt", "w5 w17 w40 w8 w5 w17", "--json"]
     command += ["--max-new-tokens", "40", "--dtype", "float32", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, said(done.stderr)
     return json.loads(done.stdout.strip().splitlines()[-1])
 

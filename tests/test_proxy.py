@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 from gradio_client import Client
+from waiting import http
 
 pytest_plugins = ("proxy_fixtures",)
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/gradio_api/info"])
 def test_page_counters_and_endpoints_are_below_the_path(shown: str, path: str):
-    assert httpx.get(shown + path).status_code == 200
+    assert http.get(shown + path).status_code == 200
 
 
 def test_a_program_is_served_below_the_path(shown: str):

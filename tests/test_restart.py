@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from browsing import free_port, sync_api, wait_for
+from waiting import HANG, http
 
 pytest_plugins = ("browser_fixtures",)
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.model, pytest.mark.browser]
+pytestmark = [pytest.mark.long, pytest.mark.timing, pytest.mark.model, pytest.mark.browser]
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = os.environ.get("ADED_RESTART_OUT")
@@ -42,7 +42,7 @@ def restarted() -> Iterator[tuple[str, float]]:
         yield f"http://127.0.0.1:{port}/", started
     finally:
         found.send_signal(signal.SIGTERM)
-        found.wait(20)
+        found.wait(HANG)
 
 
 def seconds_to_paint(browser: sync_api.Browser) -> float:
@@ -62,8 +62,8 @@ def seconds_to_token() -> float:
     with restarted() as (address, started):
         call = f"{address}gradio_api/call/v2/generate"
         body = {"prompt": "Why is the sky blue?", "max_new_tokens": 8}
-        event = httpx.post(call, json=body, timeout=30).json()["event_id"]
-        with httpx.stream("GET", f"{call}/{event}", timeout=120) as answer:
+        event = http.post(call, json=body).json()["event_id"]
+        with http.stream("GET", f"{call}/{event}") as answer:
             for line in answer.iter_lines():
                 if line.startswith("data:") and (told := json.loads(line[5:])) and told[0].get("tokens"):
                     return time.monotonic() - started

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
 from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, words
+from waiting import HANG, until
 
 from aded.errors import AdedError
 from ui.models import Models
+from ui.run import Update
 from ui.serving.limits import Limits
 from ui.serving.service import Service
 
@@ -56,23 +57,28 @@ def test_one_in_line_is_told_its_place_and_can_be_stopped_there():
     service = fake_service(engine, at_once=1)
     first = threading.Thread(target=updates, args=(service,))
     first.start()
-    assert engine.on.wait(10)
+    assert engine.on.wait(HANG)
     session = service.sessions.get("b")
-    threading.Timer(0.3, session.stop).start()
-    threading.Timer(0.4, engine.gate.set).start()
-    found = updates(service, session=session)
+
+    def stop(update: Update) -> None:
+        session.stop()
+        engine.gate.set()
+
+    found = updates(service, session=session, when=stop)
     assert words(found[0]) == "You are next in line for the model. How long that takes is not known yet."
     assert words(found[-1]) == "Stopped before the race began."
-    first.join(10)
+    first.join(HANG)
     service.close()
 
 
 def test_the_loading_of_the_model_is_told_and_its_failure_is_tried_again():
     results: list[Any] = [AdedError("unknown model 'x'; give a folder"), SimpleNamespace(label="x")]
 
+    told = threading.Event()
+
     def loader(spec: str, device: str, dtype: str, progress: Any) -> Any:
         progress("fetching", 0.5)
-        time.sleep(0.3)
+        assert told.wait(HANG)
         found = results.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -80,8 +86,8 @@ def test_the_loading_of_the_model_is_told_and_its_failure_is_tried_again():
 
     service = Service(Models(("x",), loader=loader), Limits(), FakeEngine())
     session = service.sessions.get("a")
-    found = updates(service, session=session)
-    assert any(words(update) == "Fetching…" for update in found)
+    found = updates(service, session=session, when=lambda update: words(update) == "Fetching…" and told.set())
+    assert told.is_set()
     assert words(found[-1]) == "Unknown model 'x'; give a folder."
     assert words(updates(service, session=session)[-1]).startswith("Done")
     service.close()
@@ -119,10 +125,8 @@ def test_a_page_that_closes_ends_its_race_within_a_step():
 
     asyncio.run(glance())
     run = service.sessions.get("a").run
-    end = time.monotonic() + 10
-    while not (run and run.over) and time.monotonic() < end:
-        time.sleep(0.01)
     assert run is not None
+    until(lambda: run.over)
     assert (run.outcome, engine.closed) == ("left", True)
     service.close()
 

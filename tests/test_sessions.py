@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from weakref import ref
 
 import numpy as np
 import pytest
 from serving_fakes import GatedEngine, fake_service
+from waiting import until
 
 from ui.serving import sessions
 from ui.serving.sessions import Memory, Session, Sessions
@@ -55,8 +56,7 @@ def test_a_run_that_has_ended_and_is_not_read_any_more_is_not_kept():
     session = service.sessions.get("a")
     run = service.submit(session, service.models.first, lambda control: (yield "the end"))
     assert session.run is run
-    while not run.over:
-        time.sleep(0.01)
+    until(partial(getattr, run, "over"))
     service.close()
     kept = ref(run)
     del run

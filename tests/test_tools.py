@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ import httpx
 import pytest
 from serving_fakes import GatedEngine, fake_service, serving
 from ui_fakes import WORDS
+from waiting import HANG, http, until
 
 from aded import __version__
 from ui.serving import service as serving_service
@@ -48,15 +48,8 @@ def result(answer: httpx.Response) -> Any:
     return json.loads(lines[-1].removeprefix("data: "))["result"]
 
 
-def until(condition: Any, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
-
-
 def call(address: str, body: bytes) -> httpx.Response:
-    return httpx.post(f"{address}/gradio_api/mcp/", content=body, headers=HEADERS, timeout=20)
+    return http.post(f"{address}/gradio_api/mcp/", content=body, headers=HEADERS)
 
 
 def test_a_tool_answers_in_json(address: str):
@@ -123,10 +116,10 @@ def test_half_a_surrogate_pair_is_refused_as_in_every_call(address: str):
 def test_who_hangs_up_on_a_tool_ends_its_run_within_a_step(gated: Gated):
     address, engine, service = gated
     body = called("race", prompt="hello")
-    with httpx.stream("POST", f"{address}/gradio_api/mcp/", content=body, headers=HEADERS, timeout=20):
-        assert engine.on.wait(10)
+    with http.stream("POST", f"{address}/gradio_api/mcp/", content=body, headers=HEADERS):
+        assert engine.on.wait(HANG)
         assert service.scheduler.running == 1
-    until(lambda: service.scheduler._begun()[0].control.reason == "left", 5.0)
+    until(lambda: service.scheduler._begun()[0].control.reason == "left")
     engine.gate.set()
     until(lambda: service.scheduler.running == 0)
     assert service.counters.value("aded_runs_total", {"outcome": "left"}) == 1
@@ -137,9 +130,9 @@ def test_a_header_does_not_make_a_session_several(gated: Gated):
     address, engine, service = gated
     ask = {"data": ["hello", ["plain"], 96, 0.0, 1.0, 0, 0, "auto", ""], "session_hash": "one"}
     for _ in range(3):
-        posted = httpx.post(f"{address}/gradio_api/call/race", json=ask, headers={"X-Gradio-User": "mcp"})
+        posted = http.post(f"{address}/gradio_api/call/race", json=ask, headers={"X-Gradio-User": "mcp"})
         assert posted.status_code == 200
-    assert engine.on.wait(10)
+    assert engine.on.wait(HANG)
     until(lambda: service.counters.value("aded_refusals_total", {"reason": "one"}) == 2)
     assert service.scheduler.running + service.scheduler.waiting == 1
 
@@ -153,7 +146,7 @@ def test_a_run_that_nobody_reads_ends_whatever_its_headers_say(
     monkeypatch.setattr("ui.serving.reading.MOST_UNREAD", 2)
     engine.pause = 0.1
     engine.gate.set()
-    posted = httpx.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}, headers=headers)
+    posted = http.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}, headers=headers)
     assert posted.status_code == 200
     until(lambda: service.counters.value("aded_runs_total", {"outcome": "left"}) == 1)
     assert service.scheduler.running == 0

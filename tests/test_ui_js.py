@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 FOLDER = Path(__file__).parent / "js"
 
@@ -14,5 +15,5 @@ FOLDER = Path(__file__).parent / "js"
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.test.js")), ids=lambda file: file.name.split(".")[0])
 def test_the_modules_keep_their_promises(file: Path):
-    done = subprocess.run(["node", "--test", str(file)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["node", "--test", str(file)], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

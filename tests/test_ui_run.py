@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from serving_fakes import NUMBERS, FakeEngine
+from waiting import HANG
 
 from aded.errors import AdedError
 from ui.engine import Engine
@@ -241,7 +242,7 @@ def test_a_model_that_does_not_load_is_a_message_and_is_tried_again():
 
 def test_stop_while_the_model_loads_stops_the_waiting():
     gate, control = threading.Event(), Control()
-    where = holder(lambda *_: gate.wait(30) and object())
+    where = holder(lambda *_: gate.wait(HANG) and object())
     running = run(form(), {}, where, {}, control, engine=FakeEngine())
     assert next(running).notice.kind == "busy"  # type: ignore[union-attr]
     control.stop("stopped")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from serving_fakes import fake_service, serving
+from waiting import HANG, http, until
 
 from ui.page import LARGEST_TRACE
 from ui.serving import uploads
@@ -37,28 +37,22 @@ def part(data: bytes = b"{}", head: str = 'name="files"; filename="a.json"') -> 
 
 def send(address: str, *pieces: bytes, length: bool = True, query: str = "") -> httpx.Response:
     content: Any = b"".join(pieces) if length else iter(pieces)
-    return httpx.post(f"{address}{PATH}{query}", content=content, headers=HEADERS, timeout=60)
+    return http.post(f"{address}{PATH}{query}", content=content, headers=HEADERS)
 
 
 def left(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.rglob("*") if file.is_file())
 
 
-def hang_up_after(address: str, data: bytes) -> None:
+def hang_up_after(address: str, data: bytes, sent: Callable[[], object]) -> None:
+    """Hang up once ``sent`` holds."""
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         head = (
             f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {HEADERS['content-type']}\r\nContent-Length: 1000000\r\n\r\n"
         )
         connection.sendall(head.encode() + data)
-        time.sleep(0.2)
-
-
-def until(condition: Any, seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
+        until(sent)
 
 
 async def drained(scope: Any, receive: Any, send: Any) -> None:
@@ -121,9 +115,9 @@ def test_nothing_is_left_of_what_was_refused(tmp_path: Path, monkeypatch: pytest
         send(address, part(b" " * 100_000), part(), END, length=False)
         send(address, part(b" " * 100_000), length=False)
         send(address, part(b" " * (LARGEST_TRACE + 1)), END)
-        hang_up_after(address, part(b" " * 100_000))
+        hang_up_after(address, part(b" " * 100_000), lambda: left(tmp_path) != ["a.json"])
         until(lambda: left(tmp_path) == ["a.json"])
-        assert 'reason="large"' in httpx.get(f"{address}/metrics").text
+        assert 'reason="large"' in http.get(f"{address}/metrics").text
 
 
 def test_visitors_files_are_apart_from_those_of_other_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -176,13 +170,15 @@ def test_uploads_on_their_way_have_the_same_room_and_the_one_that_began_first_go
             await half.wait()
             yield b"\r\n" + END
 
-        app = Gate(drained, uploads=Uploads(tmp_path, 2000, room=2500))
+        taken = Uploads(tmp_path, 2000, room=2500)
+        app = Gate(drained, uploads=taken)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
             sent = []
             for half in halves:
                 sent.append(asyncio.create_task(client.post(PATH, content=slow(half), headers=HEADERS)))
-                await asyncio.sleep(0.05)
-            first = await asyncio.wait_for(sent[0], 5)
+                while len(taken._coming) < len(sent):
+                    await asyncio.sleep(0)
+            first = await asyncio.wait_for(sent[0], HANG)
             for half in halves:
                 half.set()
             return [first.status_code, *[(await one).status_code for one in sent[1:]]]
@@ -202,7 +198,7 @@ def test_an_upload_that_stalls_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
             return (await client.post(PATH, content=stalled(), headers=HEADERS)).status_code
 
-    assert asyncio.run(asyncio.wait_for(one(), 5)) == 408
+    assert asyncio.run(asyncio.wait_for(one(), HANG)) == 408
 
 
 def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path: Path):
@@ -245,7 +241,7 @@ def test_a_boundary_of_any_length_is_answered(address: str, length: int):
     boundary = "b" * length
     content = part().replace(b"--b", b"--" + boundary.encode()) + b"--" + boundary.encode() + b"--\r\n"
     kind = {"content-type": f"multipart/form-data; boundary={boundary}"}
-    assert httpx.post(f"{address}{PATH}", content=content, headers=kind).status_code == (200 if length <= 256 else 400)
+    assert http.post(f"{address}{PATH}", content=content, headers=kind).status_code == (200 if length <= 256 else 400)
 
 
 def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
@@ -259,17 +255,18 @@ def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
             transport=httpx.ASGITransport(Gate(drained, uploads=taken)), base_url="http://here"
         ) as client:
             sent = asyncio.create_task(client.post(PATH, content=stalled(), headers=HEADERS))
-            await asyncio.sleep(0.05)
+            while not taken._coming:
+                await asyncio.sleep(0)
             await asyncio.to_thread(taken.end)
             return (await sent).status_code
 
-    assert asyncio.run(asyncio.wait_for(one(), 5)) == 503
+    assert asyncio.run(asyncio.wait_for(one(), HANG)) == 503
 
 
 def test_of_two_headers_that_gradio_reads_the_first_of_the_first_counts(address: str):
     twice = [("content-type", HEADERS["content-type"]), ("content-type", "multipart/form-data; boundary=c")]
     content = part(head='name="x"') + END + (part() + END).replace(b"--b", b"--c")
-    assert "holds no file" in httpx.post(f"{address}{PATH}", content=content, headers=twice).json()["error"]
+    assert "holds no file" in http.post(f"{address}{PATH}", content=content, headers=twice).json()["error"]
 
 
 def test_a_path_is_held_if_it_is_in_the_folder_and_no_other(tmp_path: Path):
@@ -282,7 +279,7 @@ def test_a_path_is_held_if_it_is_in_the_folder_and_no_other(tmp_path: Path):
 
 def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
     (path,) = send(address, part(), END).json()
-    assert httpx.get(f"{address}/gradio_api/file={path}").status_code == 404
+    assert http.get(f"{address}/gradio_api/file={path}").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Where models come from: hashes are checked, half conversions never count, no network is said at once."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -97,14 +96,16 @@ def test_without_wheel_and_hub_one_line_says_what_to_do(monkeypatch):
 
 
 def test_an_unreachable_hub_is_found_out_quickly(monkeypatch):
-    def refuse(*args, **kwargs):
+    asked = []
+
+    def refuse(*args, timeout, **kwargs):
+        asked.append(timeout)
         raise OSError("no route")
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
-    started = time.monotonic()
     with pytest.raises(AdedError, match="hub cannot be reached"):
         weights.resolve("some/model")
-    assert time.monotonic() - started < 20
+    assert asked == [10], "one question, for at most 10 s"
 
 
 def test_an_unwritable_cache_names_the_remedy(monkeypatch, tmp_path):

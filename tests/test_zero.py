@@ -9,18 +9,18 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 from fakes import tiny_target
 from serving_fakes import NUMBERS, FakeEngine, form, serving, updates, words
+from waiting import HANG, http, until
 from zero_fakes import FORK, Error, Spaces
 
 from aded.drafters.aded import AdedDrafter
@@ -48,12 +48,14 @@ KEEPING = {"aded": {"keep": True}, "suffix": {"keep": True}, "token-recycling": 
 class CountedEngine(FakeEngine):
     """One that counts its steps, and whether it was closed, where both sides of a fork see it.
 
+    Each step takes one of its permits, of which there are ``steps`` at first; None: it needs none.
     No lock: who is killed as it counts would keep it.
     """
 
-    def __init__(self, pause: float = 0.0) -> None:
+    def __init__(self, steps: int | None = None) -> None:
         super().__init__()
-        self.pause, self.made, self.shut = pause, FORK.Value("i", 0, lock=False), FORK.Event()
+        self.made, self.shut = FORK.Value("i", 0, lock=False), FORK.Event()
+        self.permits = None if steps is None else FORK.Semaphore(steps)
 
     def decoder(self, *arguments: Any) -> Any:
         decoder = super().decoder(*arguments)
@@ -63,7 +65,8 @@ class CountedEngine(FakeEngine):
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
         try:
             for turn in super().race(decoders, prompt):
-                time.sleep(self.pause)
+                if self.permits is not None:
+                    self.permits.acquire()
                 self.made.value += 1
                 yield turn
         finally:
@@ -78,19 +81,12 @@ def traces(service: Service, asked: Form) -> Race:
         async with aclosing(programs.stream(service, "t", "", asked, *told)) as answers:
             return [answer async for answer in answers][-1]
 
-    return Race([_timeless(lane) for lane in asyncio.run(asyncio.wait_for(read(), 60))["race"].lanes])
+    return Race([_timeless(lane) for lane in asyncio.run(asyncio.wait_for(read(), HANG))["race"].lanes])
 
 
 def _timeless(trace: Any) -> Any:
     steps = [replace(step, seconds=Seconds(), budget=replace(step.budget, why="")) for step in trace.steps]
     return replace(trace, steps=steps, prefill_seconds=0.0)
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def test_a_race_in_a_worker_is_the_race_that_runs_here(on_zero: Any):
@@ -218,31 +214,40 @@ def test_only_what_the_session_learned_is_sent(on_zero: Any):
     assert len(pickle.dumps(memory.drafter.learned)) < 6_000_000
 
 
+def ends_within_a_step(engine: CountedEngine, spaces: Spaces, service: Service) -> None:
+    """Nobody reads any more: the worker's next item closes its generator, and its next step is its last."""
+    until(lambda: service.scheduler.running == 0)
+    made = engine.made.value
+    engine.permits.release()
+    until(spaces.workers[0].stop_event.is_set)
+    engine.permits.release()
+    assert engine.shut.wait(HANG), "it waits for a permit to go on"
+    assert engine.made.value <= made + 2
+
+
 def test_stop_ends_the_worker_within_a_step_and_what_it_would_have_taught_is_not_counted(on_zero: Any, spaces: Spaces):
-    engine = CountedEngine(pause=0.1)
+    engine = CountedEngine(steps=1)
     service = on_zero(engine)
     session = service.sessions.get("a")
-    seen = []
 
     def stop(update: Update) -> None:
-        if update.view and not seen:
-            seen.append(engine.made.value)
+        if update.view:
             session.stop()
 
     last = updates(service, form(options=KEEPING), session, stop)[-1]
     assert words(last).startswith("Stopped.")
     assert last.view
-    assert engine.shut.wait(5)
-    assert engine.made.value <= seen[0] + 2
+    ends_within_a_step(engine, spaces, service)
     assert session.memories == {}
-    engine.pause = 0.0
+    engine.permits = None  # which a worker that is forked now knows
+    until(lambda: spaces.warm)
     spaces.warm.clear()
     session.begin()
     assert words(updates(service, session=session)[-1]).startswith("Done in")
 
 
-def test_a_visitor_who_leaves_frees_the_card_within_a_step(on_zero: Any):
-    engine = CountedEngine(pause=0.1)
+def test_a_visitor_who_leaves_frees_the_card_within_a_step(on_zero: Any, spaces: Spaces):
+    engine = CountedEngine(steps=1)
     service = on_zero(engine)
 
     async def glance() -> None:
@@ -252,26 +257,25 @@ def test_a_visitor_who_leaves_frees_the_card_within_a_step(on_zero: Any):
                     return
 
     asyncio.run(glance())
-    made = engine.made.value
-    assert engine.shut.wait(5)
-    assert engine.made.value <= made + 2
+    ends_within_a_step(engine, spaces, service)
 
 
 def test_stop_while_a_card_is_waited_for_is_heard_at_once_and_the_card_goes_back_unused(on_zero: Any, spaces: Spaces):
-    engine, free = CountedEngine(pause=0.1), threading.Event()
-    spaces.schedule = lambda seconds: free.wait(20) and None
+    engine, free, scheduled = CountedEngine(steps=0), threading.Event(), []
+    spaces.schedule = lambda seconds: scheduled.append(free.wait(HANG))
     service = on_zero(engine)
     session = service.sessions.get("a")
-    started = time.monotonic()
 
     def stop(update: Update) -> None:
         if words(update).startswith("Waiting for a shared GPU"):
             threading.Timer(0.2, session.stop).start()
 
     assert words(updates(service, session=session, when=stop)[-1]) == "Stopped before the race began."
-    assert time.monotonic() - started < 5
+    assert scheduled == [], "there is no card yet"
     free.set()
-    until(lambda: bool(spaces.warm))
+    until(lambda: spaces.workers and spaces.workers[0].stop_event.is_set())
+    engine.permits.release()
+    until(lambda: spaces.warm)
     assert engine.made.value <= 1
 
 
@@ -281,28 +285,28 @@ def test_one_who_waits_for_a_card_keeps_nobody_else_waiting(on_zero: Any, spaces
     def schedule(seconds: float) -> None:
         if not first.is_set():
             first.set()
-            free.wait(30)
+            free.wait(HANG)
 
     spaces.schedule = schedule
     service = on_zero()
     found: list[list[Update]] = []
     waiting = threading.Thread(target=lambda: found.append(updates(service, session=service.sessions.get("a"))))
     waiting.start()
-    assert first.wait(10)
+    assert first.wait(HANG)
     assert words(updates(service, session=service.sessions.get("b"))[-1]).startswith("Done in")
     free.set()
-    waiting.join(20)
+    waiting.join(HANG)
     assert words(found[0][-1]).startswith("Done in")
 
 
 @pytest.mark.parametrize("as_it_writes", [False, True])
 def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero: Any, spaces: Spaces, as_it_writes: bool):
-    engine = CountedEngine(pause=0.05)
+    engine = CountedEngine(steps=3)
     service = on_zero(engine)
 
     def kill(update: Update) -> None:
         if update.view and len(spaces.workers) == 1:
-            engine.pause = 0.0
+            engine.permits = None
             if as_it_writes:
                 spaces.workers[0].results.hold()
             os.kill(spaces.workers[0].process.pid, signal.SIGKILL)  # type: ignore[arg-type]
@@ -317,19 +321,19 @@ def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero
     assert len(spaces.workers) == 2
 
 
-def test_a_worker_that_hangs_fails_its_run_soon_after_its_time_and_the_next_run_works(
+def test_a_worker_that_hangs_fails_its_run_once_its_time_is_over_and_the_next_run_works(
     on_zero: Any, spaces: Spaces, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(worker, "START_SECONDS", 0.0)
-    monkeypatch.setattr(worker, "LANE_SECONDS", 1.5)
-    monkeypatch.setattr(zero, "LATE_SECONDS", 0.5)
-    engine = CountedEngine(pause=0.05)
+    now = [1.0]
+    monkeypatch.setattr(zero, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    engine = CountedEngine(steps=3)
     service = on_zero(engine)
 
     def hang(update: Update) -> None:
         if update.view and len(spaces.workers) == 1:
-            engine.pause = 0.0
+            engine.permits = None
             os.kill(spaces.workers[0].process.pid, signal.SIGSTOP)  # type: ignore[arg-type]
+            now[0] += task(2, 32).seconds + zero.LATE_SECONDS
 
     last = updates(service, when=hang)[-1]
     assert words(last).startswith("The shared GPU ended the run.")
@@ -347,10 +351,11 @@ def test_what_the_engine_refuses_in_a_worker_is_refused_in_its_own_words(on_zero
 def test_a_race_that_has_used_its_time_up_is_cut_and_says_so_and_keeps_what_it_taught(
     on_zero: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(worker, "START_SECONDS", 0.0)
-    monkeypatch.setattr(worker, "LANE_SECONDS", 0.5)
+    seconds = count()  # one a step
+    monkeypatch.setattr(worker, "LONGEST_SECONDS", 15)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     monkeypatch.setattr(Drafter, "knowledge", lambda drafter: {})
-    service = on_zero(CountedEngine(pause=0.1))
+    service = on_zero(CountedEngine())
     session = service.sessions.get("a")
     last = updates(service, form(options=KEEPING), session)[-1]
     assert words(last) == f"The run has had its {task(2, 32).seconds} s of the model and was ended there."
@@ -425,8 +430,8 @@ def test_the_card_is_asked_for_in_the_name_of_the_visitor_s_own_request(on_zero:
     with serving(on_zero()) as address:
         for name, body in (("generate", {}), ("race", {"methods": ["plain", "aded"]}), ("trace", {})):
             call = f"{address}/gradio_api/call/v2/{name}"
-            event = httpx.post(call, json={"prompt": "hello", **body}, headers={"X-IP-Token": name}).json()["event_id"]
-            answer = httpx.get(f"{call}/{event}", timeout=30).text
+            event = http.post(call, json={"prompt": "hello", **body}, headers={"X-IP-Token": name}).json()["event_id"]
+            answer = http.get(f"{call}/{event}").text
             assert '"state": "done"' in answer or '"state":"done"' in answer
     assert tokens == ["generate", "race", "trace"]
 
@@ -446,7 +451,7 @@ def test_the_package_is_imported_first_and_the_card_s_function_is_there_before_t
     )
     paths = os.pathsep.join([str(tmp_path), str(ROOT / "tests"), str(ROOT)])
     environment = {**os.environ, "SPACES_ZERO_GPU": "true", "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.stdout.split("\n")[:2] == ["ZeroEngine ['work']", "parked"], done.stderr[-2000:]
 
 

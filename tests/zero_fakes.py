@@ -23,6 +23,8 @@ from pickle import PicklingError
 from queue import Queue as ThreadQueue
 from typing import Any
 
+from waiting import HANG
+
 FORK = multiprocessing.get_context("fork")
 
 
@@ -158,7 +160,7 @@ class Spaces:
         items: ThreadQueue[Any] = ThreadQueue()
         with ThreadPoolExecutor(1) as thread:
             thread.submit(self._fill, worker, items)
-            while not isinstance(item := items.get(timeout=60), End):
+            while not isinstance(item := items.get(timeout=HANG), End):
                 if item is None:
                     raise Error("GPU task aborted", "ZeroGPU worker error")
                 if isinstance(item, Raised):
@@ -190,7 +192,7 @@ class Spaces:
         """End all workers."""
         for worker in self.workers:
             worker.process.kill()
-            worker.process.join(10)
+            worker.process.join(HANG)
 
 
 _spaces = Spaces()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from serving_fakes import FakeEngine
+from waiting import HANG
 from zero_fakes import Spaces
 
 from ui.engine import Engine
@@ -29,6 +30,8 @@ def spaces() -> Iterator[Spaces]:
 def on_zero(spaces: Spaces, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
     """Makes a service whose races run in workers, by an engine and on a model that are there when workers are forked."""
     made = []
+    for name in ("START_SECONDS", "LONGEST_SECONDS"):  # a machine that is busy, or compiles first, takes longer than a GPU
+        monkeypatch.setattr(worker, name, 10 * HANG)
 
     def make(engine: Engine | None = None, model: Any = None, **limits: Any) -> Service:
         monkeypatch.setattr(worker, "ENGINE", engine or FakeEngine())
