@@ -12,6 +12,7 @@ drawn by: runs repeat, but are not those of plain decoding with the same seed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -95,7 +96,8 @@ class _Judge:
         assert drawn is not None
         q = torch.nn.functional.pad(drawn.distributions, (0, self.logits.shape[1] - drawn.distributions.shape[1]))
         if p is None:
-            accepted, chosen = graph_for(self.logits, q, case, settings, drawn.replacement).run(self.logits, q, case)
+            with _ONE_AT_A_TIME:
+                accepted, chosen = graph_for(self.logits, q, case, settings, drawn.replacement).run(self.logits, q, case)
         else:
             given = [torch.from_numpy(array).to(p.device) for array in case]
             found = judge(p, q.to(p.device), given[0], given[1], given[2], given[3], drawn.replacement)
@@ -237,3 +239,5 @@ def graph_for(logits: torch.Tensor, q: torch.Tensor, case: Case, settings: Sampl
 
 
 _GRAPHS: dict[tuple[Any, ...], JudgeGraph] = {}
+_ONE_AT_A_TIME = threading.Lock()
+"""Models share the graphs and their buffers."""
