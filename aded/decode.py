@@ -80,6 +80,7 @@ class Decoder:
 
     Attributes:
         clock: seconds that this decode's own steps have taken, prefill and recording apart.
+        prefill_seconds: what reading the prompt took, by the target and by the drafter with its draft models.
         finish_reason: None while it runs.
     """
 
@@ -182,8 +183,8 @@ class Decoder:
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
         self.budget = self._new_budget()
-        self.drafter.start(ids)
         started = time.perf_counter()
+        self.drafter.start(ids)
         self._session.prefill(ids[:-1])
         self.model.synchronize()
         self.prefill_seconds = time.perf_counter() - started
