@@ -257,7 +257,7 @@ class Decoder:
         return Header(
             method=self.method.name,
             label=self.method.label,
-            lossless=self.method.lossless,
+            lossless=self.rule.typical is None,
             model=self.model.label,
             fingerprint=self.model.fingerprint,
             device=f"{self.model.device.type} ({self.model.device_name})",
