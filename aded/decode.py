@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -74,10 +75,12 @@ class GenerationSettings:
 class Decoder:
     """Decodes one prompt with one method.
 
-    ``stream`` runs it; ``begin``, ``step`` and ``close`` are its parts, for a caller that interleaves several.
+    ``stream`` runs it; ``begin``, ``step`` and ``close`` are its parts, for a caller that interleaves several. Decodes of several
+    threads on one model take turns, a step each.
 
     Attributes:
         clock: seconds that this decode's own steps have taken, prefill and recording apart.
+        prefill_seconds: what reading the prompt took, by the target and by the drafter with its draft models.
         finish_reason: None while it runs.
     """
 
@@ -102,19 +105,21 @@ class Decoder:
         self.model = model
         self.settings = settings or GenerationSettings()
         self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
-        self.drafter: Drafter = (
-            method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
-        )
-        self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
-        self.drafter.follow(self.rule.settings)
-        chosen = "greedy" if self.rule.settings.greedy else "sampled"
-        self._curve = f"{self.method.name} {self.drafter.settings()} {chosen}"
-        self.budget = self._new_budget()
+        with model.lock:  # costs may be measured now
+            self.drafter: Drafter = (
+                method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
+            )
+            self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
+            self.drafter.follow(self.rule.settings)
+            chosen = "greedy" if self.rule.settings.greedy else "sampled"
+            self._curve = f"{self.method.name} {self.drafter.settings()} {chosen}"
+            self.budget = self._new_budget()
         warm_up()
         budgets.warm_up()
         self.record = record
         self.prefill_seconds = 0.0
         self._steps: list[Step] = []
+        self._session: TargetSession | None = None
         self.clock = 0.0
         self.finish_reason: FinishReason | None = None
 
@@ -138,14 +143,29 @@ class Decoder:
         return self.trace
 
     def begin(self, prompt: str | Sequence[int]) -> None:
-        """Read the prompt: token ids, keys and values of all but the last, the drafter's start."""
-        with self._memory_guard():
-            self._begin(prompt)
+        """Read the prompt: token ids, keys and values of all but the last, the drafter's start.
+
+        Raises:
+            AdedError: the prompt is empty or does not fit the context, or the drafter serves another decode.
+        """
+        with self._turn():
+            self._take_drafter()
+            try:
+                self._begin(prompt)
+            except BaseException:
+                self.close()
+                raise
 
     def step(self) -> Step:
         """One round of the algorithm."""
-        with self._memory_guard():
+        with self._turn():
             return self._step()
+
+    def _take_drafter(self) -> None:
+        other = None if self.drafter.decode is None else self.drafter.decode()
+        if other is not None and other is not self and other.running:
+            raise AdedError("this drafter serves another decode; close that one first, or give each decode a drafter of its own")
+        self.drafter.decode = ref(self)
 
     def _begin(self, prompt: str | Sequence[int]) -> None:
         ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else [int(i) for i in prompt]
@@ -161,11 +181,11 @@ class Decoder:
         self._steps = []
         self.budget = self._new_budget()
         capacity = len(ids) + room + self.model.padded(self.budget.cap)
-        self._session: TargetSession | None = self.model.session(capacity)
+        self._session = self.model.session(capacity)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
-        self.drafter.start(ids)
         started = time.perf_counter()
+        self.drafter.start(ids)
         self._session.prefill(ids[:-1])
         self.model.synchronize()
         self.prefill_seconds = time.perf_counter() - started
@@ -206,11 +226,17 @@ class Decoder:
 
     def close(self) -> None:
         """End the decode if it still runs, and free its cache."""
-        self.cancel()
-        session, self._session = getattr(self, "_session", None), None
-        if session is not None:
-            session.close()
-            self.drafter.close()
+        with self.model.lock:
+            self.cancel()
+            session, self._session = self._session, None
+            if session is not None:
+                session.close()
+                self.drafter.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and was not closed."""
+        return self._session is not None
 
     @property
     def began(self) -> bool:
@@ -232,7 +258,7 @@ class Decoder:
         return Header(
             method=self.method.name,
             label=self.method.label,
-            lossless=self.method.lossless,
+            lossless=self.rule.typical is None,
             model=self.model.label,
             fingerprint=self.model.fingerprint,
             device=f"{self.model.device.type} ({self.model.device_name})",
@@ -297,9 +323,11 @@ class Decoder:
         self._length += len(emitted)
 
     @contextmanager
-    def _memory_guard(self) -> Iterator[None]:
+    def _turn(self) -> Iterator[None]:
+        """This decode's turn on the model; where the device's memory is used up, its last."""
         try:
-            yield
+            with self.model.lock:
+                yield
         except torch.OutOfMemoryError:
             self.close()
             self.model.release_memory()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import inspect
+import threading
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
@@ -46,11 +47,13 @@ class TargetModel:
         eos_ids: token ids that end a text.
         fingerprint: of the tokenizer (see ``aded.tokens``).
         attention: whose attention a tree goes through: ``stock``, or that of ``aded.attention``.
+        lock: held while a decode makes a step, for decodes share buffers of the model and its draft models: threads take turns.
     """
 
     def __init__(
         self, model: Any, tokenizer: Any, spec: str = "custom", label: str = "custom", tensor_parallel: bool = False
     ) -> None:
+        self.lock = threading.RLock()
         self.model = model.eval()
         self.shared = tensor_parallel
         self.packed = is_packed(model)

@@ -6,12 +6,27 @@ from weakref import ref
 import numpy as np
 import pytest
 import torch
-from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, OracleDrafter, WordTokenizer, alone, tiny_model, tiny_target
+from fakes import (
+    CHAIN_FAMILIES,
+    FAMILIES,
+    PLAIN_FAMILIES,
+    OracleDrafter,
+    WordTokenizer,
+    alone,
+    cost,
+    near,
+    tiny_model,
+    tiny_target,
+)
 
 from aded import trace
 from aded.cache import KVCache
+from aded.chains import ChainPool
 from aded.decode import Decoder, GenerationSettings
+from aded.drafters.specinfer import SpecInferDrafter
+from aded.drafters.speculative import SpeculativeDrafter
 from aded.errors import AdedError
+from aded.expansion import TreeRunner
 from aded.model import TargetModel
 from aded.verify import Rule
 
@@ -232,3 +247,45 @@ def test_unknown_methods_and_options_name_the_known_ones():
         Decoder(target, "magic")
     with pytest.raises(AdedError, match="simulations"):
         Decoder(target, "aded", options={"speed": 11})
+
+
+class SlowStart(OracleDrafter):
+    """Reading the prompt takes it three seconds by a clock of its own."""
+
+    def __init__(self, truth, clock):
+        super().__init__(truth)
+        self.clock = clock
+
+    def start(self, prompt):
+        self.clock[0] += 3.0
+
+
+def test_the_drafter_s_reading_of_the_prompt_is_in_the_prefill_and_in_no_step(monkeypatch):
+    target, clock = tiny_target("llama"), [0.0]
+    monkeypatch.setattr("aded.decode.time.perf_counter", lambda: clock[0])
+    record = Decoder(target, SlowStart(expected(target), clock), GenerationSettings(max_new_tokens=6, budget=8)).run(PROMPT)
+    assert record.prefill_seconds == 3.0
+    assert record.decode_seconds == 0.0
+
+
+@pytest.mark.parametrize("method", ["speculative", "specinfer"])
+def test_what_a_level_costs_is_measured_before_a_prompt_is_read(method):
+    target, measured = tiny_target("llama"), []
+    draft = near(target)
+    level = lambda greedy: measured.append(greedy) or 0.05  # noqa: E731
+    if method == "speculative":
+        drafter = SpeculativeDrafter(ChainPool(draft, target.vocab_size), cost(1.0), level)
+    else:
+        drafter = SpecInferDrafter([TreeRunner(draft, target.vocab_size)], cost(1.0), level)
+    decoder = Decoder(target, drafter, GenerationSettings(max_new_tokens=6, budget=8, temperature=0.8))
+    assert False in measured, "of drawn drafts"
+    decoder.run(PROMPT)
+
+
+def test_a_decode_whose_beginning_fails_holds_nothing():
+    target, drafter = tiny_target("llama"), OracleDrafter([])
+    drafter.start = lambda prompt: 1 / 0
+    decoder = Decoder(target, drafter, GenerationSettings(max_new_tokens=6, budget=8))
+    with pytest.raises(ZeroDivisionError):
+        decoder.run(PROMPT)
+    assert not decoder.running

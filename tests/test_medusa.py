@@ -219,6 +219,19 @@ def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(targe
     assert drafter.settings()["delta"] == 0.3
 
 
+@pytest.mark.parametrize("given", ["by name", "as a drafter"])
+@pytest.mark.parametrize("typical", [False, True])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_record_says_lossless_of_what_was_run(target, reader, heads_file, temperature, typical, given):
+    """Typical acceptance changes the distribution where it samples, whoever made the drafter; greedy it changes nothing."""
+    method = "medusa-typical" if typical else "medusa"
+    drafter = MedusaDrafter(reader, typical=TypicalAcceptance() if typical else None)
+    options = {"heads": str(heads_file)} if given == "by name" else {}
+    settings = GenerationSettings(max_new_tokens=6, budget=8, temperature=temperature)
+    record = Decoder(target, method if given == "by name" else drafter, settings, options).run(PROMPT)
+    assert record.header.lossless == record.summary()["lossless"] == (not typical or not temperature)
+
+
 def test_typical_acceptance_accepts_more_than_the_target_s_own_draws(target, reader):
     totals = {}
     for typical in (None, TypicalAcceptance(epsilon=0.01, delta=0.05)):

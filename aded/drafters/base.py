@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+from weakref import ReferenceType
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from aded.tree import DraftTree
 if TYPE_CHECKING:
     import torch
 
+    from aded.decode import Decoder
     from aded.verify import SamplingSettings, TypicalAcceptance
 
 
@@ -163,11 +165,13 @@ class Drafter:
     Attributes:
         typical: how its drafts are accepted where it gives losslessness up; None for all other methods.
         notice: what the user should know of the decode's drafts so far, or None.
+        decode: a weak reference to the decode that it served last, or None.
     """
 
     needs = DrafterNeeds()
     typical: TypicalAcceptance | None = None
     notice: str | None = None
+    decode: ReferenceType[Decoder] | None = None
 
     def follow(self, settings: SamplingSettings) -> None:
         """Learn how the target chooses its tokens; called once, before the first decode."""

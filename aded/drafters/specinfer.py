@@ -54,6 +54,7 @@ class SpecInferDrafter(Drafter):
 
     def follow(self, settings: SamplingSettings) -> None:
         self._settings = settings
+        self._policy = self._new_policy()  # costs are measured now, not when a prompt is read
 
     def start(self, prompt: Sequence[int]) -> None:
         self._policy, self.notice = self._new_policy(), None
