@@ -13,6 +13,7 @@ import torch
 import aded
 from aded.checks import check_folder
 from aded.errors import AdedError
+from aded.places import FOUND, artifact_folder
 from aded.trace import write_atomically
 from aded.weights import Progress
 
@@ -43,7 +44,7 @@ def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
         "--corpus", nargs="+", default=["self"], metavar="self|FILE", help="text files, .npy files of token ids, or self"
     )
     parser.add_argument("--held-out", metavar="FILE.jsonl", help="recorded outputs to measure on too")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the file, its card, and the checkpoint")
+    parser.add_argument("--out", metavar="DIR", help=f"folder of the file, its card, and the checkpoint (default: {FOUND})")
     parser.add_argument("--tokens", type=int, default=20_000_000, metavar="N", help="train on so many (default: 20,000,000)")
     parser.add_argument("--self-written", type=int, default=SELF_WRITTEN, metavar="N", help="tokens of --corpus self")
     parser.add_argument("--minutes", type=float, metavar="M", help="train no longer than this")
@@ -69,9 +70,9 @@ def run(options: argparse.Namespace) -> None:
 
     _check(options)
     check_folder(options.out)
-    folder = _folder(options.out)
     with terminal.Progress() as progress:
         target = load_model(options, progress)
+        folder = _folder(options.out or artifact_folder(options.kind, target.label, target.fingerprint))
         path = train(target, options, folder, progress)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its card is {path.with_suffix('.md')}")
 
@@ -128,7 +129,7 @@ def _objective(target: Any, options: argparse.Namespace, shape: tuple[int, ...])
     return DraftObjective(target, options.layers, options.text_weight, states)
 
 
-def _folder(out: str) -> Path:
+def _folder(out: str | Path) -> Path:
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
