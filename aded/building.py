@@ -26,11 +26,12 @@ from aded.checks import check_apart, check_file, flag, refuse_ignored
 from aded.conversations import BARREN_WAVES, Collection, nothing_new, pack, unpack
 from aded.counting import BYTES_PER_TOKEN, Run
 from aded.errors import AdedError
+from aded.places import artifact_folder
 from aded.sources import DatasetStream, Piece, Source, TextFiles, TokenFile, stamps
 from aded.tokens import tokenizer_fingerprint
 from aded.trace import write_atomically
 from aded.trigram import MAX_SUCCESSORS, TrigramMatrix
-from aded.weights import Progress
+from aded.weights import Progress, label_of
 from aded.workfolder import GOES_ON, Halted, WorkFolder, npy_bytes, store, work_folder
 
 MOST_PROCESSES = 256
@@ -61,6 +62,10 @@ def run(options: argparse.Namespace, progress: Progress) -> str:
     """
     started = time.perf_counter()
     _check(options)
+    if options.out is None:
+        fingerprint = tokenizer_fingerprint(corpus.load_tokenizer(options.model)[0])
+        options.out = str(artifact_folder("trigram", label_of(options.model), fingerprint) / "matrix.safetensors")
+    _check_paths(options)
     if options.self_written is not None:
         matrix, notes = _from_model(options, progress)
     else:
@@ -86,7 +91,6 @@ def _check(options: argparse.Namespace) -> None:
         raise AdedError(f"--seed is {options.seed}; give a whole number from 0 to 2**63 - 1")
     if not 0 <= options.greedy_share <= 1:
         raise AdedError(f"--greedy-share is {options.greedy_share}; give a number from 0 to 1")
-    _check_paths(options)
 
 
 def _check_paths(options: argparse.Namespace) -> None:

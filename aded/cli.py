@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from aded.checks import check_apart, check_file, check_folder, check_not_empty, flag
 from aded.errors import AdedError
-from aded.places import prepare
+from aded.places import FOUND, prepare
 
 PROGRAM = "python -m aded"
 """How messages name the program: this works in a checkout as well as where it is installed."""
@@ -246,7 +246,7 @@ def _add_matrix_build(actions: Any) -> None:
     _add_bounds(parser)
     parser.add_argument("--restart", action="store_true", help="drop what a stopped build has left, instead of going on")
     parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
-    parser.add_argument("--out", required=True, metavar="FILE")
+    parser.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
     parser.set_defaults(run=_matrix_build, parser=parser)
 
 
@@ -283,7 +283,7 @@ def _add_datastore(commands: Any) -> None:
         help="the token id that ends each text (default: of --tokens 0, else the tokenizer's end of text)",
     )
     build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
-    build.add_argument("--out", metavar="FILE", help="default: in the cache folder, where methods find it")
+    build.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
     build.add_argument("--most", type=int, metavar="N", help="at most so many tokens, from the beginning on")
     build.add_argument("--compact", action="store_true", help="leave the suffix array out, which who loads it makes again")
     build.set_defaults(run=_datastore_build)

@@ -23,8 +23,9 @@ import numpy as np
 from aded import tensorfile
 from aded.errors import AdedError, ForeignError
 from aded.jit import njit
-from aded.places import cache_folder, in_cache
+from aded.places import artifact_folder, in_cache
 from aded.trace import write_atomically
+from aded.weights import label_of
 
 FORMAT = "aded-datastore"
 VERSION = 1
@@ -197,7 +198,7 @@ def build_file(
         texts: text files, see `aded.corpus.read_texts`.
         separator: the id that ends each text; None: 0 in a file of token ids, the tokenizer's end of text in text files.
         model: whose tokenizer makes or made the ids.
-        out: where to; None: the cache folder, where methods look for it.
+        out: where to; None: among the model's artifacts, where methods look for it.
         compact: see ``Datastore.save``.
         most: tokens to keep at most, from the beginning on; None for all.
 
@@ -216,7 +217,7 @@ def build_file(
     if (ids == ending).all():
         raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file that holds more than separators")
     store = Datastore.build(ids, separator=ending, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))
-    path = Path(out) if out else _in_cache(store.fingerprint)
+    path = Path(out) if out else artifact_folder("datastore", label_of(model), store.fingerprint) / "datastore.safetensors"
     store.save(path, compact)
     return f"{path}: {len(store)} tokens, {path.stat().st_size / 1e6:.1f} MB"
 
@@ -238,12 +239,6 @@ def _tokenized(paths: Sequence[str], tokenizer: Any, separator: int) -> np.ndarr
     texts = (text for path in paths for text in read_texts(path))
     ids = [(*tokenizer(text, add_special_tokens=False)["input_ids"], separator) for text in texts]
     return np.concatenate([np.zeros(0, np.int64), *ids])
-
-
-def _in_cache(fingerprint: str) -> Path:
-    with suppress(OSError):  # saving says what is wrong
-        cache_folder().mkdir(parents=True, exist_ok=True)
-    return cache_folder() / f"{fingerprint}{SUFFIX}"
 
 
 @njit(cache=True)

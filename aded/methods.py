@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError, ForeignError
-from aded.places import ASSETS, cache_folder
+from aded.places import artifacts
 
 if TYPE_CHECKING:
     from aded.datastore import Datastore
@@ -99,14 +99,14 @@ def find_method(name: str) -> Method:
 
 
 def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
-    """The base matrix of a model: the file at ``path``, else the bundled one if it was made for this model's tokenizer.
+    """The base matrix of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
 
     Raises:
         AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
     """
     if path is not None:
         return _load_matrix(str(path), model.fingerprint, model.vocab_size)
-    for file in sorted(ASSETS.glob("*.trigram.safetensors")):
+    for file in artifacts("trigram", model):
         try:
             return _load_matrix(str(file), model.fingerprint, model.vocab_size)
         except ForeignError:
@@ -161,19 +161,18 @@ def _prompt_lookup(model: TargetModel, options: Mapping[str, Any], seed: int) ->
 
 
 def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | None:
-    """The datastore of a model: the file at ``path``, else the bundled one or one of the cache folder that fits its tokenizer.
+    """The datastore of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
 
     Raises:
         AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
     """
     if path is not None:
         return _load_datastore(str(path), model.fingerprint, model.vocab_size)
-    for folder in (ASSETS, cache_folder()):
-        for file in sorted(folder.glob("*.datastore.safetensors")):
-            try:
-                return _load_datastore(str(file), model.fingerprint, model.vocab_size)
-            except ForeignError:
-                continue
+    for file in artifacts("datastore", model):
+        try:
+            return _load_datastore(str(file), model.fingerprint, model.vocab_size)
+        except ForeignError:
+            continue
     return None
 
 

@@ -130,9 +130,8 @@ class TargetModel:
         if where.type == "cpu" and not tensor_parallel:
             pack_linears(model)
         progress("checking that the model verifies trees", None)
-        bundled = spec in (weights.DEFAULT, "", weights.DEFAULT_HUB_ID)
-        label = weights.DEFAULT_LABEL if bundled else spec.rstrip("/").split("/")[-1].removesuffix(".gguf")
-        target = cls(model, tokenizer, weights.DEFAULT if bundled else spec, label, tensor_parallel)
+        known = weights.DEFAULT if spec in weights.DEFAULTS else spec
+        target = cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel)
         if compile:
             target.compile()
         return target

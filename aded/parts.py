@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from aded.errors import AdedError, first_line
-from aded.places import ASSETS
+from aded.places import artifacts
 from aded.trace import write_atomically
 
 if TYPE_CHECKING:
@@ -40,17 +40,16 @@ class Part:
 
 def command(kind: Kind, model: str = "SPEC") -> str:
     """What makes such a part for a model."""
-    option = "--heads" if kind == "medusa" else "--draft"
-    return f"`python -m aded train {kind} --model {model} --out DIR`, then give {option} FILE"
+    return f"`python -m aded train {kind} --model {model}`"
 
 
 def find(kind: Kind, target: TargetModel) -> Path | None:
-    """The bundled part of this kind for a target, or None; reads headers alone.
+    """The user's own or the bundled part of this kind for a target, or None; reads headers alone.
 
     Raises:
         AdedError: one is damaged.
     """
-    return next((f for f in sorted(ASSETS.glob(f"*.{kind}.safetensors")) if _belongs(f, kind, target)), None)
+    return next((f for f in artifacts(kind, target) if _belongs(f, kind, target)), None)
 
 
 def missing(kind: Kind, target: TargetModel) -> str | None:
@@ -61,8 +60,8 @@ def missing(kind: Kind, target: TargetModel) -> str | None:
     """
     if find(kind, target) is not None:
         return None
-    what = "there are no Medusa heads" if kind == "medusa" else "there is no draft model"
-    return f"{what} for this model; make what is missing with {command(kind)}"
+    what, option = ("there are no Medusa heads", "heads") if kind == "medusa" else ("there is no draft model", "draft")
+    return f"{what} for this model; make what is missing with {command(kind)}, or give --{option} FILE"
 
 
 def _belongs(path: Path, kind: Kind, target: TargetModel) -> bool:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 from aded.checks import can_be_made
 
@@ -22,6 +25,8 @@ ASSETS = next((folder for folder in (PACKAGE / "assets", PACKAGE.parent / "asset
 """The bundled files: within the package where it is installed, beside it in a checkout."""
 NOWHERE = Path(os.devnull)
 """Below it nothing is and nothing can be made."""
+FOUND = "in the cache folder, where methods find it"
+"""Where artifacts are kept, as help texts say it."""
 SHARED_MEMORY = Path("/dev/shm")
 """Can be written to in a container whose disks cannot."""
 OF_LIBRARIES = ("GRADIO_TEMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "MPLCONFIGDIR", "HF_HOME")
@@ -46,6 +51,33 @@ def cached(pattern: str) -> list[Path]:
     """What is in the cache already, be it only to be read, by a pattern as `glob.glob` takes them."""
     folders = dict.fromkeys((_asked(), cache_folder()))
     return [folder / name for folder in folders for name in sorted(glob(pattern, root_dir=folder, recursive=True))]
+
+
+def artifacts(kind: str, model: Any) -> list[Path]:
+    """Files of a kind in the order in which they are looked through for a model.
+
+    First the user's own that were made for it, then the bundled ones, then those that the user made for other models: whether a
+    file fits, its header tells.
+
+    Args:
+        kind: trigram, datastore, medusa or draft.
+        model: its ``fingerprint`` and, where it is known, its ``label``.
+    """
+    folder, own = _folder_of(vars(model).get("label", ""), model.fingerprint), cached(f"artifacts/*/{kind}/*.safetensors")
+    made_for_it = [file for file in own if file.parts[-3] == folder]
+    return [*made_for_it, *sorted(ASSETS.glob(f"*.{kind}.safetensors")), *(file for file in own if file not in made_for_it)]
+
+
+def artifact_folder(kind: str, label: str, fingerprint: str) -> Path:
+    """Where what is made for a model is kept if no other place is named: `artifacts` finds it there."""
+    folder = cache_folder() / "artifacts" / _folder_of(label, fingerprint) / kind
+    with suppress(OSError):  # whoever writes to it says what is wrong
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _folder_of(label: str, fingerprint: str) -> str:
+    return f"{re.sub('[^A-Za-z0-9._-]', '-', label)}-{fingerprint[:12]}"
 
 
 def _asked() -> Path:

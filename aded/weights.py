@@ -52,6 +52,11 @@ def quiet(message: str, fraction: float | None = None) -> None:
     """A ``Progress`` that shows nothing."""
 
 
+def label_of(spec: str) -> str:
+    """A short name to show."""
+    return DEFAULT_LABEL if spec in DEFAULTS else spec.rstrip("/").split("/")[-1].removesuffix(".gguf")
+
+
 def resolve(spec: str, progress: Progress = quiet) -> str:
     """A name that Transformers loads: a folder of safetensors, or a hub id.
 

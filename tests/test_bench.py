@@ -341,7 +341,7 @@ def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
     from aded.bench.contenders import _as_typed
     from aded.methods import METHODS
 
-    said = "make it with `train medusa --model SPEC --out DIR`, then give --heads FILE; use --draft-model with another model"
+    said = "make it with `train medusa --model SPEC`, or give --heads FILE; use --draft-model with another model"
     assert _as_typed(said, METHODS["medusa"]) == said.replace("--heads FILE", "medusa:heads=FILE")
     assert _as_typed(said, METHODS["specinfer"]) == said.replace("--draft-model", "specinfer:draft_model")
     with pytest.raises(AdedError, match="give medusa:heads=FILE"):

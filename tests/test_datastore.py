@@ -188,7 +188,8 @@ def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path,
 
 def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
     from aded.bench.recorded import default_target
-    from aded.methods import ASSETS, datastore_for
+    from aded.methods import datastore_for
+    from aded.places import ASSETS
 
     (file,) = ASSETS.glob("*.datastore.safetensors")
     assert file.stat().st_size < 10_000_000

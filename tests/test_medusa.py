@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import VOCAB, alone, tiny_target
 
-from aded import heads, parts
+from aded import heads, parts, places
 from aded.decode import Decoder, GenerationSettings
 from aded.drafters.base import Context
 from aded.drafters.medusa import NO_STATE, MedusaDrafter
@@ -141,12 +141,12 @@ def test_a_static_tree_has_one_shape(target, reader):
 
 def test_heads_of_a_file_are_found_by_option_and_in_the_assets(target, heads_file, monkeypatch):
     method = METHODS["medusa"]
-    monkeypatch.setattr(parts, "ASSETS", heads_file.parent / "nowhere")
+    monkeypatch.setattr(places, "ASSETS", heads_file.parent / "nowhere")
     assert "train medusa" in method.unavailable(target)
     with pytest.raises(AdedError, match="train medusa"):
         method.make(target, {}, 0)
     assert isinstance(method.make(target, {"heads": str(heads_file)}, 0), MedusaDrafter)
-    monkeypatch.setattr(parts, "ASSETS", heads_file.parent)
+    monkeypatch.setattr(places, "ASSETS", heads_file.parent)
     assert method.unavailable(target) is None
     assert isinstance(method.make(target, {}, 0), MedusaDrafter)
     assert heads.reader_for(target) is heads.reader_for(target)

@@ -102,7 +102,7 @@ def test_lanes_of_one_method_are_not_told_apart_by_red_and_green_alone(at, colum
 
 def cut(folder, kind):
     """A bundled part of this kind as a copy that was broken off leaves it."""
-    from aded.methods import ASSETS
+    from aded.places import ASSETS
 
     file = next(ASSETS.glob(f"*.{kind}.safetensors"))
     (folder / file.name).write_bytes(file.read_bytes()[:5000])
@@ -123,16 +123,15 @@ def cut(folder, kind):
 def test_a_damaged_bundled_file_is_said_by_name_with_what_mends_it(kind, method, tmp_path, monkeypatch):
     from fakes import tiny_target
 
-    from aded.methods import ASSETS
+    from aded.places import ASSETS
     from aded.trigram import TrigramMatrix
 
     name, model = cut(tmp_path, kind), tiny_target()
     if kind == "trigram":  # its header is left, and says whose it is
         whole = TrigramMatrix.load(ASSETS / name)
         model = SimpleNamespace(fingerprint=whole.fingerprint, vocab_size=whole.vocab_size)
-    for module in ("methods", "parts"):
-        monkeypatch.setattr(f"aded.{module}.ASSETS", tmp_path)
-    monkeypatch.setattr("aded.methods.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("aded.places.ASSETS", tmp_path)
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
     with pytest.raises(AdedError, match=f"(?s){name}.*; (build|copy or train) ") as caught:
         METHODS[method].make(model, {}, 0)
     assert "damaged" in str(caught.value)

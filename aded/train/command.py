@@ -15,6 +15,7 @@ import torch
 import aded
 from aded.checks import check_folder, check_readable
 from aded.errors import AdedError
+from aded.places import FOUND, artifact_folder
 from aded.trace import write_atomically
 from aded.train.loop import Schedule
 from aded.weights import Progress
@@ -46,7 +47,7 @@ def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
         "--corpus", nargs="+", default=["self"], metavar="self|FILE", help="text files, .npy files of token ids, or self"
     )
     parser.add_argument("--held-out", metavar="FILE.jsonl", help="recorded outputs to measure on too")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the file, its card, and the checkpoint")
+    parser.add_argument("--out", metavar="DIR", help=f"folder of the file, its card, and the checkpoint (default: {FOUND})")
     parser.add_argument("--tokens", type=int, default=20_000_000, metavar="N", help="train on so many (default: 20,000,000)")
     parser.add_argument("--self-written", type=int, default=SELF_WRITTEN, metavar="N", help="tokens of --corpus self")
     parser.add_argument("--minutes", type=float, metavar="M", help="train no longer than this")
@@ -73,7 +74,8 @@ def run(options: argparse.Namespace) -> None:
     _check(options)
     with terminal.Progress() as progress:
         target = load_model(options, progress)
-        path = train(target, options, Path(options.out), progress)
+        folder = Path(options.out or artifact_folder(options.kind, target.label, target.fingerprint))
+        path = train(target, options, folder, progress)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its card is {path.with_suffix('.md')}")
 
 
