@@ -68,7 +68,7 @@ def replay(page: sync_api.Page, title: str) -> None:
 def run(page: sync_api.Page) -> None:
     page.locator("#ax-run").click()
     sync_api.expect(part(page, "source")).to_have_text("live run")
-    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=60_000)
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
 
 
 Sizes = tuple[tuple[float, float], tuple[float, float]]
