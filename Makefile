@@ -1,5 +1,7 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
-# make test  set everything up and run every test that needs no GPU, in two processes of one thread each
+# make test  set everything up and run the tests, in two processes of one thread each: some nine minutes on two idle cores;
+#            no test asserts a time, so it may share the machine; ARGS goes to pytest, as in `make test ARGS="-k trace"`
+# make test-all  those marked slow and long too, then, one at a time, those marked timing, which need an idle machine
 # make check formatting, lint (of the scripts and sheets too, where npx is there), types, and what is known of faults in what is installed
 # make space the folder of a Space, in build/space, assembled and checked
 # make audit the last of these, as a test
@@ -9,8 +11,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 BIOME := @biomejs/biome@2.6.8
 ARGS ?=
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations 15
+PARALLEL := --numprocesses 2 --dist loadfile
 
-.PHONY: run test check audit format browser space clean
+.PHONY: run test test-all check audit format browser space clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/python -m aded fetch || echo "the model is not here yet: the page shows recorded runs until it can be had"
@@ -18,7 +22,12 @@ run: $(VENV)/run.stamp
 
 test: $(VENV)/dev.stamp check browser
 	$(BIN)/python -m aded fetch
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(PYTEST) $(PARALLEL) $(ARGS)
+
+test-all: $(VENV)/dev.stamp check browser
+	$(BIN)/python -m aded fetch
+	$(PYTEST) $(PARALLEL) --all -m "not timing" $(ARGS)
+	$(PYTEST) --all -m timing $(ARGS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ Knows nothing of the engine: numbers and texts only. Every number is finite; wha
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -479,10 +480,13 @@ def _check_any(value: Any, where: str, depth: int = 0) -> None:
             _check_any(item, f"{where}.{key}", depth + 1)
 
 
+_hints = functools.cache(typing.get_type_hints)
+
+
 def _typed_record(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise _Fault(where, "is not an object")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for f in dataclasses.fields(kind):
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if f.name not in value and required:

@@ -10,6 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 from browsing import FLAGS, SPARE, running_app, sync_api, watched_page
+from serving_fakes import GatedEngine, fake_service, serving
+from waiting import until
+
+from ui.serving.service import Service
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +30,47 @@ def browser() -> Iterator[sync_api.Browser]:
         for key in [key for key in SPARE if key[0] is found]:
             del SPARE[key]
         found.close()
+
+
+class Live:
+    """A server whose runs write made-up steps: six at once, and the others when the gate is open.
+
+    Attributes:
+        address: ends in a slash.
+    """
+
+    def __init__(self, address: str, engine: GatedEngine, service: Service) -> None:
+        self.address, self.engine, self.service = address, engine, service
+
+    def stop(self, page: sync_api.Page) -> None:
+        """Press Stop, and let the step that is on end."""
+        page.locator("#ax-stop").click()
+        until(lambda: self.service.scheduler._begun()[0].control.reason)
+        self.engine.gate.set()
+
+
+@pytest.fixture(scope="module")
+def live_server() -> Iterator[Live]:
+    engine = GatedEngine()
+    engine.free = 6
+    service = fake_service(engine)
+    with serving(service) as address:
+        yield Live(f"{address}/", engine, service)
+
+
+@pytest.fixture
+def live(live_server: Live) -> Iterator[Live]:
+    """With the gate shut, and no run before it on."""
+    live_server.engine.gate.clear()
+    yield live_server
+    live_server.engine.gate.set()
+    until(lambda: live_server.service.scheduler.running == 0)
+
+
+@pytest.fixture
+def live_page(browser: sync_api.Browser, live: Live) -> Iterator[sync_api.Page]:
+    with watched_page(browser, live.address) as found:
+        yield found
 
 
 @pytest.fixture

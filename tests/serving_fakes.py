@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from waiting import HANG
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
+from ui import page
 from ui.engine import Engine
 from ui.form import Entrant, Form
 from ui.models import Models
@@ -25,6 +27,7 @@ from ui.serving.limits import Limits
 from ui.serving.service import Service
 from ui.serving.sessions import Session
 
+page.load_recorded = functools.cache(page.load_recorded)  # the servers of a process read the recorded races once
 NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
 
 
@@ -69,18 +72,19 @@ class FakeEngine(Engine):
 
 
 class GatedEngine(FakeEngine):
-    """One whose steps wait for a gate, so that a run is on for as long as a test wants."""
+    """One whose steps, but for the first ``free`` ones, wait for a gate, so that a run is on for as long as a test wants."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pause = 0.0
+        self.pause, self.free = 0.0, 0
         self.gate = threading.Event()
         self.on = threading.Event()
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-        for made in super().race(decoders, prompt):
+        for count, made in enumerate(super().race(decoders, prompt)):
             self.on.set()
-            self.gate.wait(HANG)
+            if count >= self.free:
+                self.gate.wait(HANG)
             time.sleep(self.pause)
             yield made
 
@@ -122,9 +126,9 @@ def words(update: Update) -> str:
 def serving(service: Service, tools: bool = False, root_path: str = "") -> Iterator[str]:
     """The page and its endpoints on a port of this machine; yields the address."""
     port = free_port()
-    page = server.launch(service, server.Address("127.0.0.1", port, root_path=root_path), tools)
+    shown = server.launch(service, server.Address("127.0.0.1", port, root_path=root_path), tools)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         service.close(5)
-        page.close(verbose=False)
+        shown.close(verbose=False)

@@ -289,7 +289,7 @@ def test_the_search_is_replayed_phase_by_phase_forwards_and_back(page: sync_api.
 def test_a_prompt_runs_on_the_real_model_and_all_lanes_write_the_same(page: sync_api.Page):
     tick(page, "plain", "aded", "token-recycling")
     start(page, "List the days of the week.", 20)
-    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=90_000)
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
     assert text_of(page, "plain") == text_of(page, "aded") == text_of(page, "token-recycling") != ""
     assert "identical" in part(page, "sentence").inner_text()
     written = page.locator(".ax-lane[data-method='aded'] .ax-tok").count()
@@ -306,12 +306,13 @@ def test_a_prompt_runs_on_the_real_model_and_all_lanes_write_the_same(page: sync
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_a_closed_tab_frees_the_model_for_the_next_visitor(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         start(page, "Write a long story about the sea.", 400)
     with watched_page(browser, address) as page:
         start(page, "Count to ten.", 4)
-        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=30_000)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled()
 
 
 @pytest.mark.model

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from browser_fixtures import Live
 from browsing import at_rest, open_race, part, start, sync_api
 from ui_fakes import make_race
+from waiting import until
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -83,10 +85,10 @@ def test_a_list_from_which_nothing_is_chosen_does_nothing_when_it_is_left(page: 
 
 def test_a_list_that_is_left_as_it_was_leaves_the_step_on_screen(page: sync_api.Page):
     page.keyboard.press("Home")
-    where = part(page, "where").inner_text()
+    sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
     leave_by_every_way(page, "recorded")
     settled(page)
-    assert part(page, "where").inner_text() == where
+    sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
 
 
 def test_lists_choose_by_mouse_and_by_keys(page: sync_api.Page):
@@ -119,41 +121,47 @@ def begin(page: sync_api.Page, button: str, tokens: int) -> None:
     page.keyboard.press("Tab")
     sync_api.expect(page.locator(button)).to_be_focused()
     page.keyboard.press("Enter")
-    sync_api.expect(page.locator(button)).to_be_disabled(timeout=20_000)
+    sync_api.expect(page.locator(button)).to_be_disabled()
 
 
-@pytest.mark.model
 @pytest.mark.parametrize("button", ["#ax-run", "#ax-ablate"])
-def test_a_run_takes_the_keyboard_to_stop_and_brings_it_back(page: sync_api.Page, button: str):
+def test_a_run_takes_the_keyboard_to_stop_and_brings_it_back(live_page: sync_api.Page, live: Live, button: str):
+    page = live_page
     page.locator("#ax-controls button.label-wrap", has_text="Ablation").click()
     begin(page, button, 200)
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
     page.wait_for_function("() => document.querySelector('[data-part=source]').textContent === 'live run'")
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
     page.keyboard.press("Enter")
-    sync_api.expect(page.locator(button)).to_be_enabled(timeout=60_000)
+    until(lambda: live.service.scheduler._begun()[0].control.reason)
+    live.engine.gate.set()
+    sync_api.expect(page.locator(button)).to_be_enabled()
     sync_api.expect(page.locator(button)).to_be_focused()
 
 
-@pytest.mark.model
-def test_a_run_that_ends_by_itself_brings_the_keyboard_back_unless_it_has_gone_elsewhere(page: sync_api.Page):
+def test_a_run_that_ends_by_itself_brings_the_keyboard_back_unless_it_has_gone_elsewhere(live_page: sync_api.Page, live: Live):
+    page = live_page
     begin(page, "#ax-run", 8)
-    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=150_000)
+    live.engine.gate.set()
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
     sync_api.expect(page.locator("#ax-run")).to_be_focused()
+    live.engine.gate.clear()
     begin(page, "#ax-run", 40)
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
     part(page, "theme").focus()
-    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=150_000)
+    live.engine.gate.set()
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
     settled(page)
     sync_api.expect(part(page, "theme")).to_be_focused()
 
 
-@pytest.mark.model
-def test_a_run_that_is_clicked_leaves_stop_alone_so_that_a_blank_does_not_end_it(page: sync_api.Page):
+def test_a_run_that_is_clicked_leaves_stop_alone_so_that_a_blank_does_not_end_it(live_page: sync_api.Page, live: Live):
+    page = live_page
     start(page, "List the days of the week.", 24)
     sync_api.expect(page.locator("#ax-stop")).not_to_be_focused()
     page.keyboard.press("Space")
-    sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=150_000)
+    live.engine.gate.set()
+    sync_api.expect(page.locator("#ax-run")).to_be_enabled()
     assert "Stopped midway" not in part(page, "sentence").inner_text()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
 import pytest
+from browser_fixtures import Live
 from browsing import HOSTILE, at_rest, drawn, notice, open_race, part, start, sync_api, text_of, watched_page
 from ui_fakes import make_race
 
@@ -112,8 +113,8 @@ def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: syn
     sync_api.expect(title).to_have_text("A function in Python")
 
 
-@pytest.mark.model
-def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(page: sync_api.Page):
+def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(live_page: sync_api.Page, live: Live):
+    page = live_page
     title, source = part(page, "race-title"), part(page, "source")
     page.keyboard.press("Home")
     wait_for_link(page, "step", "1")
@@ -125,7 +126,7 @@ def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(page: sync_
     page.go_back()
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("comes up when the run has ended")
     sync_api.expect(source).to_have_text("live run")
-    page.locator("#ax-stop").click()
+    live.stop(page)
     sync_api.expect(title).to_have_text("A maths teacher")
     sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
     wait_for_link(page, "race", "A maths teacher")
@@ -266,12 +267,12 @@ def test_sliders_and_typed_numbers_say_the_same_and_travel_in_a_link(browser: sy
         page.wait_for_function("() => !location.hash.includes('budget')")
 
 
-@pytest.mark.model
-def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address) as page:
+def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser: sync_api.Browser, live: Live):
+    live.engine.gate.set()
+    with watched_page(browser, live.address) as page:
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         start(page, "List the days of the week.", 12)
-        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=60_000)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         page.locator("#ax-prompt textarea").fill("Something else.")
         at_rest(page)
         part(page, "copy").click()
@@ -281,20 +282,20 @@ def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser
         assert copied["run"]
 
 
-@pytest.mark.model
-def test_the_link_of_an_ablation_leads_to_the_ablation(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address) as page:
+def test_the_link_of_an_ablation_leads_to_the_ablation(browser: sync_api.Browser, live: Live):
+    live.engine.gate.set()
+    with watched_page(browser, live.address) as page:
         page.locator("#ax-max-new-tokens input[type=text]").fill("8")
         page.get_by_text("Ablation", exact=True).first.click()
         page.locator("#ax-ablate").click()
-        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=120_000)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         page.locator(".ax-lane .ax-look").nth(2).click()
         wait_for_link(page, "ablation", "search")
         link = page.evaluate("location.hash")
-    with watched_page(browser, address, query=link) as page:
+    with watched_page(browser, live.address, query=link) as page:
         sync_api.expect(notice(page)).to_contain_text("“Run the ablation”")
         page.locator("#ax-ablate").click()
-        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=120_000)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         wait_for_link(page, "lane", parse_qs(link[1:])["lane"][0])
         sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
 
@@ -304,7 +305,7 @@ def test_back_over_live_runs_shows_each_with_its_own_settings(page: sync_api.Pag
     texts = []
     for prompt in ("List the days of the week.", "Name three rivers."):
         start(page, prompt, 12)
-        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=60_000)
+        sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         wait_for_link(page, "prompt", prompt)
         texts.append(text_of(page, "plain"))
     assert texts[0] != texts[1]
@@ -379,14 +380,14 @@ def test_a_link_to_another_lane_asks_for_no_step_or_node_of_the_first(page: sync
     sync_api.expect(part(page, "note")).to_be_hidden()
 
 
-@pytest.mark.model
-def test_back_to_a_file_that_is_gone_leaves_no_note_once_another_race_is_shown(page: sync_api.Page):
+def test_back_to_a_file_that_is_gone_leaves_no_note_once_another_race_is_shown(live_page: sync_api.Page, live: Live):
+    page = live_page
     for link in ("#file=gone.json", "#race=A+maths+teacher&lane=aded&step=3"):
         page.evaluate("link => history.pushState(null, '', link)", link)
     start(page, "Write a long story about the sea.", 400)
     page.go_back()
     sync_api.expect(part(page, "note-text")).to_contain_text("comes up when the run has ended")
-    page.locator("#ax-stop").click()
+    live.stop(page)
     sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”")
     page.locator("#ax-recorded input").click()
     page.locator("li[role='option']").first.click()

@@ -205,7 +205,7 @@ def test_runs_and_an_ablation_side_by_side(page: sync_api.Page):
         page.locator(button).click()
         sync_api.expect(page.locator(button)).to_be_disabled()
         assert english(page, runs=True) == []
-        sync_api.expect(page.locator(button)).to_be_enabled(timeout=150_000)
+        sync_api.expect(page.locator(button)).to_be_enabled()
         if page.locator(".ax-notice[data-kind='error']").count():
             pytest.skip(f"no model here: {notice(page).inner_text()}")
         at_rest(page)

@@ -124,7 +124,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 4, 6])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 6])
 def test_interrupted_writing_goes_on_to_the_same_bytes(tmp_path, monkeypatch, straight, number: int, late: bool) -> None:
     files = ("--keep-text", tmp_path / "text.npy", "--out", tmp_path / "m")
     if not straight:
@@ -276,7 +276,7 @@ def test_a_damaged_wave_is_told_and_written_again(tmp_path: Path, monkeypatch, c
     assert (tmp_path / "m").read_bytes() == (tmp_path / "straight").read_bytes()
 
 
-@pytest.mark.parametrize("asked", [300, 1500])
+@pytest.mark.parametrize("asked", [300, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [2, 6])
 def test_what_was_written_serves_any_number_of_tokens(tmp_path: Path, monkeypatch, number: int, asked: int) -> None:
     command = ("matrix", "build", "--self-written", asked, *WRITTEN[4:])

@@ -27,8 +27,6 @@ from aded.errors import AdedError
 from aded.trigram import TrigramMatrix
 from ui.wire import check_drawable, whole
 
-pytestmark = pytest.mark.slow
-
 REQUESTS = int(os.environ.get("ADED_FUZZ_REQUESTS") or 300)
 FILES = int(os.environ.get("ADED_FUZZ_FILES") or 100)
 AT_ONCE = 16

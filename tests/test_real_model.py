@@ -16,9 +16,19 @@ NEW_TOKENS = int(os.environ.get("ADED_NEW_TOKENS", "24"))
 AGAIN = 'Copy this sentence twice, word for word: "The old ferry leaves the harbour at nine and returns from the island at noon."'
 SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 5}}
 
-pytestmark = [pytest.mark.model, pytest.mark.slow]
+pytestmark = pytest.mark.model
 
 
+def test_some_methods_write_what_plain_writes(real_model):
+    settings, steps = GenerationSettings(max_new_tokens=16, budget=12), {}
+    for method in ("plain", "aded", "suffix"):
+        record = Decoder(real_model, method, settings, record=False).run(AGAIN)
+        steps[record.text] = steps.get(record.text, []) + [len(record.steps)]
+    (counts,) = steps.values()
+    assert counts[0] == 16 > max(counts[1:])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_every_lossless_method_writes_what_plain_writes(real_model, questions, kind):
     """Draft models are coupled when sampling: judged by rejection, they keep the distribution and not the draws.
@@ -39,6 +49,7 @@ def test_every_lossless_method_writes_what_plain_writes(real_model, questions, k
     assert all(steps[method] < steps["plain"] for method in steps if method != "plain"), f"drafts were accepted: {steps}"
 
 
+@pytest.mark.slow
 def test_paper_preset_and_every_search_are_lossless_too(real_model, questions):
     settings = GenerationSettings(max_new_tokens=32, budget=24)
     plain = Decoder(real_model, "plain", settings, record=False).run(questions[0]).token_ids

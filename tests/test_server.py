@@ -25,6 +25,7 @@ SERVE = """
 import sys
 sys.path[:0] = ["tests", "."]
 from serving_fakes import FakeEngine, fake_service
+from ui import page
 from ui.serving import server
 import time
 
@@ -39,6 +40,7 @@ class Stuck(FakeEngine):
         time.sleep(1000)
         yield from super().race(decoders, prompt)
 
+page.load_recorded = lambda folder: {}  # which takes seconds to read
 server.serve(fake_service(globals()[sys.argv[2]]()), server.Address("127.0.0.1", int(sys.argv[1])))
 print("ended in order")
 """
@@ -175,7 +177,7 @@ def seconds_to_end_while_stuck() -> float:
         held.enter_context(http.stream("GET", f"{address}/gradio_api/mcp/", headers=accepted))
         half = held.enter_context(socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))))
         half.sendall(b"POST /gradio_api/call/v2/generate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
-        until(lambda: "aded_running 2.0" in http.get(f"{address}/metrics").text)
+        until(lambda: {"aded_running 1.0", "aded_queue_length 1.0"} <= {*http.get(f"{address}/metrics").text.splitlines()})
         started = time.monotonic()
         process.send_signal(signal.SIGTERM)
         for reader in (stuck, behind):
