@@ -177,8 +177,8 @@ class FixedStep:
         order = torch.argsort((~accepted).to(torch.int8), stable=True)
         self._result[0] = length
         last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar would read it back
-        unsound = torch.where(accepted & ~self.logits.amax(-1).isfinite(), given.depths, self.nodes).amin()
-        self._result[1:2] = torch.where(unsound < self.nodes, -1 - unsound, chosen.gather(0, last))
+        non_finite = given.depths.masked_fill(~accepted | self.logits.amax(-1).isfinite(), self.nodes).amin()
+        self._result[1:2] = torch.where(non_finite < self.nodes, -1 - non_finite, chosen.gather(0, last))
         self._result[2 : 2 + self.nodes] = order
         if self.nodes > 1:
             self.cache.move(given.length + order, slots)
@@ -210,7 +210,7 @@ class _Inputs:
         """Write a tree over ``length`` committed tokens; padding behind it sees itself and the text, and is nobody's ancestor."""
         n = len(tree)
         self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
-        self._tokens[n:] = tree.tokens[0]  # padding is of no token that the text does not hold: it may be one without numbers
+        self._tokens[n:] = tree.tokens[0]  # padding: another token's embedding may not be finite
         self._parents[:n] = tree.parents
         self._parents[0] = 0
         self._ancestors[:n, :n] = tree.ancestors

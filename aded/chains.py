@@ -18,7 +18,7 @@ from aded import choosing
 from aded.captured import MOST_STEPS, context_bucket
 from aded.errors import AdedError
 from aded.graphs import Replay, host_buffer
-from aded.levels import SAMPLED, level_seconds, levels_left, unsound
+from aded.levels import SAMPLED, level_seconds, levels_left, non_finite
 from aded.noise import exponentials
 from aded.recent import recent
 from aded.verify import SamplingSettings
@@ -57,7 +57,7 @@ class ChainRunner:
         vocab_size: token ids that it may draft are below it (one tokenizer, but models pad their vocabularies differently).
 
     Attributes:
-        notice: why it drafts no more in this decode, or None while it does.
+        notice: why it stopped drafting in this decode, or None while it does.
     """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
@@ -114,7 +114,7 @@ class ChainRunner:
         self.session.cache.length = len(context)
         self._held = np.concatenate([context, tokens[:-1]]).astype(np.int32)
         if (sound := int(np.isfinite(probabilities).cumprod().sum())) < length:
-            self.notice = unsound(self.draft)
+            self.notice = non_finite(self.draft)
             self.session.cache.wipe()
         distributions = None if step.distributions is None else step.distributions[:sound]
         return Chain(tokens[:sound], probabilities[:sound], distributions)
@@ -185,7 +185,7 @@ class _ChainStep:
         """Drafted tokens and their probabilities; waiting: tokens behind the ``committed`` ones that the cache holds."""
         given = self._given_host.numpy()
         given[: len(waiting)] = waiting
-        given[len(waiting) : self.room] = waiting[-1]  # padding is of no token that the text does not hold
+        given[len(waiting) : self.room] = waiting[-1]  # padding: another token's embedding may not be finite
         given[self.room : self.room + 2] = len(waiting), committed
         if len(keys):
             given[self.room + 2 :] = keys

@@ -202,7 +202,7 @@ class Decoder:
         session.prepare(tree, self.rule, self.drafter.needs)
         with self._timed(seconds, "verify"):
             tree, verdict, output = self._verify(session, tree, context)
-        self._check_sound(tree, verdict, session.length)
+        self._check_finite(tree, verdict, session.length)
         pieces = self._ending.take(verdict.chosen(tree))
         emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
@@ -291,25 +291,25 @@ class Decoder:
         return self.model.agree(tree)
 
     def _verify(self, session: TargetSession, tree: DraftTree, context: Context) -> tuple[DraftTree, Verification, TreeOutput]:
-        """The verdict on a draft, and the draft: none where numbers are not finite with it, for one node spoils its whole pass.
+        """The verdict on a draft, and the draft that it is on: the root alone where logits are not finite with more.
 
-        So the text is that of plain decoding up to the token at fault. A draft that is judged by what it was drawn from is not
-        dropped for what it holds.
+        NaN in one node's keys reaches all nodes of its forward pass; without it the text is that of plain decoding up to the
+        token at fault. A draft that is judged by what it was drawn from is not dropped for what it holds.
         """
         verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
-        if verdict.unsound is not None and len(tree) > 1 and tree.drawn is None:
+        if verdict.non_finite is not None and len(tree) > 1 and tree.drawn is None:
             session.wipe()
             tree = DraftTree.root_only(context.root)
             verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
         return tree, verdict, output
 
-    def _check_sound(self, tree: DraftTree, verdict: Verification, length: int) -> None:
-        if (node := verdict.unsound) is not None:
+    def _check_finite(self, tree: DraftTree, verdict: Verification, length: int) -> None:
+        if (node := verdict.non_finite) is not None:
             self.close()
             raise AdedError(
-                f"{self.model.label} computes no finite numbers after position {length + int(tree.depths[node])} of the text "
-                f"(token id {int(tree.tokens[node])}): its weights are damaged or overflow in {self.model.dtype}; "
-                "load them anew, or use --dtype float32"
+                f"{self.model.label}: the logits after position {length + int(tree.depths[node])} of the text, token id "
+                f"{int(tree.tokens[node])}, are not finite (NaN or infinity); the weights are damaged or overflow in "
+                f"{self.model.dtype}: get them again, or use --dtype float32"
             )
 
     def _outcome(

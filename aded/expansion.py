@@ -17,7 +17,7 @@ from aded import choosing
 from aded.drafters.base import DrafterNeeds
 from aded.errors import AdedError
 from aded.lattice import Shape
-from aded.levels import SAMPLED, level_seconds, levels_left, unsound
+from aded.levels import SAMPLED, level_seconds, levels_left, non_finite
 from aded.noise import exponentials, key_of, signed
 from aded.rejection import draft_key
 from aded.tree import DraftTree, Drawn
@@ -99,7 +99,7 @@ class TreeRunner:
     """One decode's draft model: its cache, and trees expanded on it; vocab_size: of the target (see ``ChainRunner``).
 
     Attributes:
-        notice: why it drafts no more in this decode, or None while it does.
+        notice: why it stopped drafting in this decode, or None while it does.
     """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
@@ -157,7 +157,7 @@ class TreeRunner:
             levels.add(depth, *sampler.draw(rows, min(width, rows.shape[1]), len(context) + depth - 1, parents))
             if depth < levels.depth:
                 logits = self._session.run(levels.tree_so_far(), LOGITS).logits
-        self._check(levels.sound)
+        self._check(levels.finite)
         return levels.tree(sampler)
 
     def expand_surest(self, context: np.ndarray, budget: int, depth: int) -> DraftTree:
@@ -173,13 +173,13 @@ class TreeRunner:
             beam.extend(output.top_tokens[places].astype(np.int64), output.top_probabilities[places])
             if level + 1 < depth:
                 output, places = self._session.run(beam.expanded(), SUREST), beam.places
-        self._check(beam.sound)
+        self._check(beam.finite)
         return beam.best(budget)
 
-    def _check(self, sound: bool) -> None:
-        """Draft no more where what was drafted has probabilities that are not finite."""
-        if not sound:
-            self.notice = unsound(self.draft)
+    def _check(self, finite: bool) -> None:
+        """Stop drafting where what was drafted has probabilities that are not finite."""
+        if not finite:
+            self.notice = non_finite(self.draft)
             self._session.cache.wipe()
 
     def _make_room(self, context: np.ndarray, nodes: int) -> None:
@@ -238,7 +238,7 @@ class _Beam:
 
     Attributes:
         places: where the newest expanded candidates are in the tree of all expanded ones, int64 ``[m]``.
-        sound: whether all probabilities were finite; others count as 0.
+        finite: whether all probabilities were finite; others count as 0.
     """
 
     def __init__(self, root: int, vocab_size: int) -> None:
@@ -247,14 +247,14 @@ class _Beam:
         self._prior, self._joint = np.array([np.nan]), np.array([1.0])
         self._expanded = self._newest = np.array([0])
         self.places = np.array([0])
-        self.sound = True
+        self.finite = True
 
     def extend(self, tokens: np.ndarray, probabilities: np.ndarray) -> None:
         """Take in the children of the newest expanded candidates, ``[m, children]`` each, and expand the surest of them.
 
         One outside the target's vocabulary has no probability.
         """
-        self.sound &= bool(np.isfinite(probabilities).all())
+        self.finite &= bool(np.isfinite(probabilities).all())
         probabilities = np.where((tokens < self._vocab_size) & np.isfinite(probabilities), probabilities, 0.0)
         first, parents = len(self._tokens), np.repeat(self._newest, tokens.shape[1])
         self._tokens, self._parents = np.append(self._tokens, tokens), np.append(self._parents, parents)
@@ -315,7 +315,7 @@ class _Levels:
             self._seen += len(q)
 
     @property
-    def sound(self) -> bool:
+    def finite(self) -> bool:
         """Whether all probabilities were finite."""
         return bool(np.isfinite(self._prior[1:]).all())
 

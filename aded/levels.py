@@ -38,16 +38,16 @@ def levels_left(draft: TargetModel, context: np.ndarray) -> tuple[int, str | Non
     if (largest := int(context.max())) >= draft.vocab_size:
         return (
             0,
-            f"{draft.label} drafts no more: it does not know token id {largest}, for its vocabulary ends at {draft.vocab_size}",
+            f"{draft.label} stops drafting: it does not know token id {largest}, for its vocabulary ends at {draft.vocab_size}",
         )
     if (left := draft.context_limit + 1 - len(context)) < 1:
-        return 0, f"{draft.label} drafts no more: the text is longer than its context of {draft.context_limit} tokens"
+        return 0, f"{draft.label} stops drafting: the text is longer than its context of {draft.context_limit} tokens"
     return left, None
 
 
-def unsound(draft: TargetModel) -> str:
-    """Why a draft model drafts no more whose probabilities are not finite."""
-    return f"{draft.label} drafts no more: it computes no finite numbers, so its weights are damaged or overflow in {draft.dtype}"
+def non_finite(draft: TargetModel) -> str:
+    """Why a draft model stops drafting whose probabilities are not finite."""
+    return f"{draft.label} stops drafting: its logits are not finite; the weights are damaged or overflow in {draft.dtype}"
 
 
 def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int], object]) -> float:
@@ -72,7 +72,8 @@ def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int
 
 
 def _measured(draft: TargetModel, make: Callable[[np.ndarray, int], object]) -> float:
-    text = (np.arange(3, 3 + min(MEASURED_CONTEXT, draft.context_limit // 2)) % draft.vocab_size).astype(np.int32)
+    length = max(1, min(MEASURED_CONTEXT, draft.context_limit // 2, draft.context_limit - MEASURED_LEVELS[-1]))
+    text = (np.arange(3, 3 + length) % draft.vocab_size).astype(np.int32)
     least = {}
     for levels in MEASURED_LEVELS:
         times = []

@@ -13,7 +13,7 @@ import torch
 
 from aded.errors import AdedError
 from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings, first_unsound
+from aded.verify import Rule, SamplingSettings, first_non_finite
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -107,10 +107,10 @@ def _prompt_length(target: TargetModel) -> int:
 def _alone(target: TargetModel, ids: list[int]) -> torch.Tensor:
     """Logits ``[len(ids), vocab]`` of a stock pass with neither cache nor mask."""
     output = target.run(torch.tensor([ids], device=target.device), None, None, None)
-    if first_unsound(range(len(ids)), output.logits[0]) is not None:
+    if first_non_finite(range(len(ids)), output.logits[0]) is not None:
         raise AdedError(
-            f"{target.label} computes no finite numbers: its weights are damaged or overflow in {target.dtype}; "
-            "load them anew, or use --dtype float32"
+            f"{target.label}: the logits are not finite (NaN or infinity); the weights are damaged or overflow in "
+            f"{target.dtype}: get them again, or use --dtype float32"
         )
     return output.logits[0].float()
 

@@ -15,7 +15,7 @@ from aded.cache import KVCache
 from aded.captured import StepKind, keys_of, read_verdict
 from aded.drafters.base import DrafterNeeds, StateReader
 from aded.tree import DraftTree
-from aded.verify import Rule, Verification, first_unsound, verify
+from aded.verify import Rule, Verification, first_non_finite, verify
 
 if TYPE_CHECKING:
     from aded.model import TargetModel
@@ -54,7 +54,7 @@ class TargetSession:
         self.cache: Any = self._new_cache(capacity)
         self._length = 0
         self._moved: list[int] | None = None  # the path that the last step has already moved together
-        self.unsound = False  # whether the cache may hold NaN or infinity, which no mask hides from later passes
+        self.non_finite = False  # whether the cache may hold NaN or infinity, which no mask hides
 
     def _new_cache(self, capacity: int) -> Any:
         if self._plain:
@@ -68,7 +68,7 @@ class TargetSession:
         cache, self.cache = self.cache, None
         if not isinstance(cache, KVCache):
             return
-        if self.unsound:
+        if self.non_finite:
             cache.wipe()
         if self.target.pool is not None:
             self.target.pool.give_back(cache)
@@ -145,27 +145,27 @@ class TargetSession:
         """
         if self.target.pool is None:
             output = self.run(tree, needs)
-            verdict = self.target.agree(self._sound(verify(tree, output.logits, prefix, rule), output))
+            verdict = self.target.agree(self._with_non_finite(verify(tree, output.logits, prefix, rule), output))
             return verdict, _with_read(output, verdict, needs.reader)
         kind = self._kind(rule, needs, tree)
         keys = keys_of(tree, self.length, rule.settings) if kind.sampling is not None else None
         output, result = self._run_step(tree, kind, keys)
         if kind.sampling is None:
-            verdict = self._sound(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
+            verdict = self._with_non_finite(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
             return verdict, _with_read(output, verdict, needs.reader)
         verdict = read_verdict(result, tree, keys)
-        self.unsound |= verdict.unsound is not None
+        self.non_finite |= verdict.non_finite is not None
         self._moved = verdict.path
         return verdict, output
 
-    def _sound(self, verdict: Verification, output: TreeOutput) -> Verification:
-        """The verdict, told whether its path's logits are finite numbers."""
-        node = first_unsound(verdict.path, output.logits)
-        self.unsound |= node is not None
-        return replace(verdict, unsound=node)
+    def _with_non_finite(self, verdict: Verification, output: TreeOutput) -> Verification:
+        """The verdict, and at which node of its path logits are not finite."""
+        node = first_non_finite(verdict.path, output.logits)
+        self.non_finite |= node is not None
+        return replace(verdict, non_finite=node)
 
     def wipe(self) -> None:
-        """Forget the last pass, whose numbers were not finite, altogether."""
+        """Forget the keys and values of the last forward pass: they were not finite."""
         if not self._plain:
             self.cache.wipe(self.length)
 

@@ -196,7 +196,7 @@ class Header:
     prompt: str
     prompt_tokens: list[int]
     prompt_texts: list[str]
-    notice: str | None = None  # what the model cannot do, for example verify trees, and why a draft model drafted no more
+    notice: str | None = None  # what the model cannot do, for example verify trees, and why a draft model stopped drafting
     cost: Cost | None = None  # None where it was not measured
 
 

@@ -98,13 +98,13 @@ class Verification:
         path: accepted nodes, the root first.
         next_token: the target's token at the end of the path, which no child held.
         draws: the random number of the token chosen at each node of the path; None when greedy.
-        unsound: the first node of the path whose logits hold NaN or infinity: what was chosen there means nothing. None if none.
+        non_finite: the first node of the path whose logits hold NaN or infinity, where the choice means nothing; None if none.
     """
 
     path: list[int]
     next_token: int
     draws: list[float | None] = field(default_factory=list)
-    unsound: int | None = None
+    non_finite: int | None = None
 
     def chosen(self, tree: DraftTree) -> list[int]:
         """The target's choice at each node of the path: what the step writes."""
@@ -226,8 +226,8 @@ def walk(tree: DraftTree, choose: Callable[[int, list[int]], tuple[int, float | 
         path.append(child)
 
 
-def first_unsound(path: Sequence[int], logits: torch.Tensor) -> int | None:
-    """The first node of a path whose logits, of ``[n, vocab]``, hold NaN or infinity, or nothing but -infinity; None if none."""
+def first_non_finite(path: Sequence[int], logits: torch.Tensor) -> int | None:
+    """The first node of a path whose row of the logits ``[n, vocab]`` holds NaN or infinity (or only -infinity); None if none."""
     sound = logits[list(path)].amax(-1).isfinite().tolist()
     return None if all(sound) else path[sound.index(False)]
 

@@ -19,7 +19,7 @@ from aded.drafters.speculative import SpeculativeDrafter
 from aded.model import TargetModel
 from aded.rejection import JudgeGraph
 from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings, first_unsound, verify
+from aded.verify import Rule, SamplingSettings, first_non_finite, verify
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
@@ -236,7 +236,7 @@ def test_the_walk_of_a_fixed_step_is_the_host_s_on_10000_random_trees(settings, 
     nodes, vocab, rng = 8, 3, np.random.default_rng(11)
     rule = Rule(SamplingSettings(**settings))
     step = FixedStep(SimpleNamespace(device=torch.device("cpu")), KVCache(256), nodes, 256, StepKind(rule.settings))
-    depths, unsound = Counter(), 0
+    depths, non_finite = Counter(), 0
     for place in range(trees):
         tree, length = random_tree(rng, nodes, vocab), int(rng.integers(1, 200))
         logits = torch.tensor(rng.normal(0, 2, (nodes, vocab)), dtype=torch.float32)
@@ -248,13 +248,13 @@ def test_the_walk_of_a_fixed_step_is_the_host_s_on_10000_random_trees(settings, 
         step.logits = logits
         step._verdict(length + step._index)
         found, expected = read_verdict(step._result.numpy(), tree, keys), verify(tree, logits, [0] * (length + 1), rule)
-        assert found.unsound == first_unsound(found.path, logits)
-        if found.unsound is None:
+        assert found.non_finite == first_non_finite(found.path, logits)
+        if found.non_finite is None:
             assert found == expected, f"tree {place}"
             depths[len(found.path)] += 1
         else:
-            unsound += 1
-            before = found.path[: found.path.index(found.unsound) + 1]
+            non_finite += 1
+            before = found.path[: found.path.index(found.non_finite) + 1]
             assert before == expected.path[: len(before)], f"tree {place}"
     assert min(depths[length] for length in (1, 2, 3, 4)) > 20, "walks of every length"
-    assert unsound > 50
+    assert non_finite > 50

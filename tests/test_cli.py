@@ -57,6 +57,18 @@ def test_json_is_one_object_with_every_field(tiny, capsys, method):
     assert (body["method"], body["finish_reason"], len(body["token_ids"]), body["lossless"]) == (method, "length", 9, True)
 
 
+@pytest.mark.parametrize("method", ["speculative", "specinfer"])
+def test_a_draft_model_that_stops_drafting_is_noted_once(monkeypatch, tmp_path, capsys, method):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path))
+    models = {"small": tiny_target("gpt2", n_positions=64)}
+    target = tiny_target("gpt2")
+    monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, spec="default", *a, **k: models.get(spec, target)))
+    prompt = " ".join("abcde" * 20)
+    assert run("generate", "--prompt", prompt, "--method", method, "--draft-model", "small", "--max-new-tokens", "6") == 0
+    said = capsys.readouterr()
+    assert said.err.count("note: gpt2 stops drafting: the text is longer than its context of 64 tokens\n") == 1
+
+
 def test_methods_agree_and_seeds_matter(tiny, capsys):
     texts = {}
     for method in ("plain", "aded", "prompt-lookup"):

@@ -1,4 +1,4 @@
-"""A draft model that cannot read the text any more drafts nothing, and says why: a shorter context, a smaller vocabulary."""
+"""A draft model that cannot read the text any more stops drafting, and says why: a shorter context, a smaller vocabulary."""
 
 import pytest
 import torch
@@ -56,7 +56,7 @@ def test_a_draft_model_of_a_shorter_context_drafts_up_to_its_end(models, method,
     decoder = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation)
     record = decoder.run(PROMPT[:length])
     assert record.token_ids == alone(target, PROMPT[:length], 24, Rule(generation.sampling))
-    reason = f"gpt2 drafts no more: the text is longer than its context of {SHORT} tokens"
+    reason = f"gpt2 stops drafting: the text is longer than its context of {SHORT} tokens"
     assert record.header.notice == reason
     for step in record.steps:
         left = SHORT + 1 - (step.position + 1)
@@ -118,4 +118,4 @@ def test_a_prompt_that_a_draft_model_does_not_know_is_written_on_without_it(meth
     target, draft = tiny_target("llama"), resized(30)
     record = Decoder(target, METHODS[method]([draft], VOCAB), GenerationSettings(max_new_tokens=12, budget=12)).run([5, 90, 14])
     assert record.token_ids == alone(target, [5, 90, 14], 12)
-    assert "small drafts no more: it does not know token id 90, for its vocabulary ends at 30" in record.header.notice
+    assert "small stops drafting: it does not know token id 90, for its vocabulary ends at 30" in record.header.notice

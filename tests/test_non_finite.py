@@ -56,7 +56,7 @@ def test_a_run_ends_at_the_position_whose_numbers_are_not_finite(fixed, drafts, 
     place = first_new(truth)
     spoil(target, truth[place], value)
     decoder = Decoder(target, OracleDrafter(truth) if drafts else "plain", generation)
-    words = f"no finite numbers after position {len(PROMPT) + place} of the text .token id {truth[place]}."
+    words = f"the logits after position {len(PROMPT) + place} of the text, token id {truth[place]}, are not finite"
     with pytest.raises(AdedError, match=words) as caught:
         decoder.run(PROMPT)
     assert len(str(caught.value).splitlines()) == 1
@@ -75,7 +75,7 @@ def test_a_sampled_draft_does_not_hide_it(fixed, verification):
     pool = ChainPool(draft, VOCAB)
     drafter = SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.05, verification, draft_length=3)
     spoil(target, PROMPT[3])  # shared with the draft model: neither of them has a number to give
-    with pytest.raises(AdedError, match=f"no finite numbers after position {len(PROMPT) - 1} of the text"):
+    with pytest.raises(AdedError, match=f"the logits after position {len(PROMPT) - 1} of the text"):
         Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=12, temperature=0.8)).run(PROMPT)
 
 
@@ -92,7 +92,7 @@ def test_a_model_that_has_no_number_at_all_is_refused_at_load():
     model = tiny_model("llama")
     with torch.no_grad():
         model.get_output_embeddings().weight[8] = float("nan")
-    with pytest.raises(AdedError, match="broken computes no finite numbers: its weights are damaged"):
+    with pytest.raises(AdedError, match="broken: the logits are not finite"):
         TargetModel(model, WordTokenizer(), "broken", "broken")
 
 
@@ -114,7 +114,7 @@ DRAFTERS = {
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("method", DRAFTERS)
 @pytest.mark.parametrize("fixed", [False, True])
-def test_a_draft_model_without_finite_numbers_drafts_no_more_and_the_text_goes_on(fixed, method, temperature):
+def test_a_draft_model_without_finite_numbers_stops_drafting_and_the_text_goes_on(fixed, method, temperature):
     target, draft = made(fixed), made(fixed)
     generation = GenerationSettings(max_new_tokens=40, budget=12, temperature=temperature)
     drafter = DRAFTERS[method](draft)
@@ -123,7 +123,7 @@ def test_a_draft_model_without_finite_numbers_drafts_no_more_and_the_text_goes_o
     before = draft.model.get_input_embeddings().weight[token].clone()
     spoil(draft, token)
     record = Decoder(target, drafter, generation).run(PROMPT)
-    assert "llama drafts no more: it computes no finite numbers" in record.header.notice
+    assert "llama stops drafting: its logits are not finite" in record.header.notice
     assert any(len(step.tree.tokens) > 1 for step in record.steps), "it drafted until then"
     assert record.steps[-2].note == record.header.notice
     assert all(0 <= token < VOCAB for step in record.steps for token in step.tree.tokens)
