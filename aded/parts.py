@@ -7,6 +7,7 @@ success.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +39,10 @@ class Part:
     header: dict[str, str]
 
 
-def command(kind: Kind, model: str = "SPEC") -> str:
+def command(kind: Kind, model: str) -> str:
     """What makes such a part for a model."""
     option = "--heads" if kind == "medusa" else "--draft"
-    return f"`python -m aded train {kind} --model {model} --out DIR`, then give {option} FILE"
+    return f"`python -m aded train {kind} --model {shlex.quote(model)} --out DIR`, then give {option} FILE"
 
 
 def find(kind: Kind, target: TargetModel) -> Path | None:
@@ -62,7 +63,7 @@ def missing(kind: Kind, target: TargetModel) -> str | None:
     if find(kind, target) is not None:
         return None
     what = "there are no Medusa heads" if kind == "medusa" else "there is no draft model"
-    return f"{what} for this model; make what is missing with {command(kind)}"
+    return f"{what} for this model; make what is missing with {command(kind, target.spec)}"
 
 
 def _belongs(path: Path, kind: Kind, target: TargetModel) -> bool:

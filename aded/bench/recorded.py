@@ -21,6 +21,7 @@ from aded.errors import AdedError
 from aded.methods import ASSETS, find_method
 from aded.replay import Record, read_records, replay_one
 from aded.trigram import TrigramMatrix
+from aded.weights import DEFAULT
 
 LARGEST = 256
 AUTOMATIC = 64
@@ -32,12 +33,13 @@ class Absent:
     """What stands for the model: as much of it as a drafter that works on tokens alone asks for.
 
     Attributes:
-        method: that asks, by name.
+        method: that asks, by name; ``spec``: of the model.
     """
 
     fingerprint: str
     vocab_size: int
     method: str = "a method"
+    spec: str = DEFAULT
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
