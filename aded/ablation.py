@@ -233,6 +233,7 @@ def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[s
 
 def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
     from aded.bench import results
+    from aded.bench.live import task_of
     from aded.bench.questions import read_questions, spread_out
     from aded.cli import load_model
     from aded.decode import GenerationSettings
@@ -247,6 +248,8 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
     )
     questions = spread_out(read_questions(options.questions), options.limit)
     model = load_model(options, progress)
+    for question in questions:
+        task_of(model, question)  # a prompt that does not fit is found before the first answer
     others = named_matrices(options.matrix, model.fingerprint, model.vocab_size)
     rows = variants(list(others), axes, model=True)
     matrices = {"full": matrix_for(model), **others}

@@ -22,7 +22,7 @@ from typing import Any
 
 import aded
 from aded import corpus, counting
-from aded.checks import check_apart, check_file, flag, refuse_ignored
+from aded.checks import check_apart, check_file, check_readable, flag, refuse_ignored
 from aded.conversations import BARREN_WAVES, Collection, nothing_new, pack, unpack
 from aded.counting import BYTES_PER_TOKEN, Run
 from aded.errors import AdedError
@@ -94,7 +94,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _check_paths(options: argparse.Namespace) -> None:
-    inputs = [*(options.text or ()), options.tokens, options.model if options.model.endswith(".gguf") else None]
+    inputs = [*(options.text or ()), options.tokens, options.beginnings]
+    check_readable(inputs)
+    inputs += [options.model] if os.path.isfile(options.model) else []
     check_file(options.out)
     check_file(options.keep_text)
     check_apart("--out", options.out, inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import tempfile
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from aded.errors import AdedError
 def check_file(path: str | None) -> None:
     """Refuse a file that cannot be written."""
     where = Path(path).resolve() if path else None
-    if where and ((where.exists() and not where.is_file()) or not _takes_files(where.parent)):
+    if where and ((os.path.exists(where) and not where.is_file()) or not _takes_files(where.parent, f".{where.name}.")):
         raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
 
 
@@ -22,9 +23,28 @@ def check_folder(path: str | None) -> None:
     """Refuse a folder that cannot be made or written to."""
     if path is None:
         return
-    if not can_be_made(Path(path).resolve()):
-        where = _nearest(Path(path).resolve())
-        raise AdedError(f"cannot write {path}: {where} is no folder that can be written to; choose another --out")
+    where = Path(path).resolve()
+    if _is_too_long(where):
+        raise AdedError(f"cannot write {path}: its name is too long; choose another --out")
+    if not can_be_made(where):
+        raise AdedError(f"cannot write {path}: {_nearest(where)} is no folder that can be written to; choose another --out")
+
+
+RESULTS = ("results.json", "table.md", "results.html", "cells.jsonl")
+"""Files of a folder of results."""
+
+
+def check_results(path: str | None, inputs: Iterable[str | None]) -> None:
+    """Refuse a folder for results that cannot be made or written to, or in which they would be written over an input."""
+    check_folder(path)
+    check_outputs(path, RESULTS, inputs)
+
+
+def check_outputs(folder: str | None, names: Iterable[str], inputs: Iterable[str | None]) -> None:
+    """Refuse a folder in which files of these names would be written over an input."""
+    inputs = list(inputs)
+    for name in names if folder else ():
+        check_apart("--out", os.path.join(str(folder), name), inputs)
 
 
 def can_be_made(folder: Path) -> bool:
@@ -39,13 +59,21 @@ def _nearest(path: Path) -> Path:
     return path
 
 
-def _takes_files(folder: Path) -> bool:
-    """Whether a file can be made in a folder: tried, for permissions do not tell of file systems that take none."""
+def _takes_files(folder: Path, prefix: str = "") -> bool:
+    """Whether a file, of a name that begins so, can be made in a folder: tried, for permissions do not tell of everything."""
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=prefix):
             return True
     except OSError:
         return False
+
+
+def _is_too_long(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError as error:
+        return error.errno == errno.ENAMETOOLONG
+    return False
 
 
 def check_readable(paths: Iterable[str | None]) -> None:

@@ -6,13 +6,14 @@ import argparse
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from aded.checks import check_apart, check_file, check_folder, check_not_empty, flag
-from aded.errors import AdedError
+from aded.checks import check_apart, check_file, check_not_empty, check_readable, check_results, flag
+from aded.errors import ANY_MODEL, AdedError, check_text
 from aded.places import FOUND, prepare
 
 PROGRAM = "python -m aded"
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_not_empty(options)
         return options.run(options) or 0
     except AdedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_naming_model(str(error), options)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -45,6 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _naming_model(message: str, options: argparse.Namespace) -> str:
+    """A message whose remedy, where it is a command, names the model that was asked for."""
+    model = getattr(options, "model", None)
+    return message.replace(f" --model {ANY_MODEL}", f" --model {shlex.quote(model)}" if model else "")
 
 
 def build_parser() -> Parser:
@@ -373,7 +380,10 @@ def _generate(options: argparse.Namespace) -> int:
         raw=options.raw,
     )
     prompt, method_options = _prompt(options), _method_options(options, method)
+    method.check(method_options)
+    inputs = [options.prompt_file, *_files_of_method(options), *_model_files(options)]
     check_file(options.trace)
+    check_apart("--trace", options.trace, inputs)
     with terminal.Progress() as progress:
         model = load_model(options, progress)
         progress("preparing the method", None)
@@ -418,11 +428,29 @@ def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
     return given
 
 
+def _files_of_method(options: argparse.Namespace) -> list[str | None]:
+    """The files that a method's options name; they must be there."""
+    files = [options.matrix, options.datastore, options.heads, options.draft]
+    check_readable(files)
+    return files
+
+
+def _model_files(options: argparse.Namespace) -> list[str]:
+    """Those of the models that are asked for which are files."""
+    return [spec for spec in (options.model, *(getattr(options, "draft_model", None) or ())) if os.path.isfile(spec)]
+
+
 def _prompt(options: argparse.Namespace) -> str:
-    if options.prompt is not None:
-        return options.prompt
-    if options.prompt_file is None:
+    if options.prompt is None and options.prompt_file is None:
         raise AdedError("there is no prompt; give --prompt TEXT or --prompt-file F")
+    text = _prompt_of_file(options) if options.prompt is None else options.prompt
+    check_text(text, "the prompt")
+    if not text.strip():
+        raise AdedError("the prompt is blank; write some text, with --prompt or --prompt-file")
+    return text
+
+
+def _prompt_of_file(options: argparse.Namespace) -> str:
     try:
         return sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
     except OSError as error:
@@ -483,8 +511,9 @@ def _datastore_build(options: argparse.Namespace) -> None:
     from aded import datastore
 
     tokens, texts = options.tokens, options.text
+    check_readable([tokens, *(texts or ())])
     check_file(options.out)
-    check_apart("--out", options.out, [tokens, *(texts or ())])
+    check_apart("--out", options.out, [tokens, *(texts or ()), *_model_files(options)])
     made = datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact, options.most)
     print(made)
 
@@ -510,6 +539,7 @@ def _matrix_merge(options: argparse.Namespace) -> None:
     from aded import corpus
 
     check_file(options.out)
+    check_apart("--out", options.out, options.files)
     print(corpus.merge(options.files, options.out))
 
 
@@ -517,12 +547,14 @@ def _matrix_prune(options: argparse.Namespace) -> None:
     from aded import corpus
 
     check_file(options.out)
+    check_apart("--out", options.out, [options.file])
     print(corpus.prune(options.file, options.rows, options.successors, options.bytes, options.out))
 
 
 def _matrix_show(options: argparse.Namespace) -> None:
     from aded import corpus
 
+    check_readable([options.file])
     body = corpus.describe(options.file, options.model)
     print(json.dumps(body, indent=2, ensure_ascii=False) if options.json else corpus.description(body))
 
@@ -530,7 +562,7 @@ def _matrix_show(options: argparse.Namespace) -> None:
 def _matrix_compare(options: argparse.Namespace) -> None:
     from aded import fidelity, terminal
 
-    check_folder(options.out)
+    check_results(options.out, [options.file, options.questions, options.recorded])
     with terminal.Progress() as progress:
         found = fidelity.run(options, progress)
     _tell(found, options)
@@ -539,7 +571,9 @@ def _matrix_compare(options: argparse.Namespace) -> None:
 def _ablate(options: argparse.Namespace) -> None:
     from aded import ablation, terminal
 
-    check_folder(options.out)
+    matrices = [argument.partition("=")[2] or None for argument in options.matrix]
+    check_readable(matrices)
+    check_results(options.out, [options.questions, options.recorded, *matrices])
     with terminal.Progress() as progress:
         found = ablation.run(options, progress)
     _tell(found, options)

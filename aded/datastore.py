@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from aded import tensorfile
-from aded.errors import AdedError, ForeignError
+from aded.errors import ANY_MODEL, AdedError, ForeignError, first_line
 from aded.jit import njit
 from aded.places import artifact_folder, in_cache
 from aded.trace import write_atomically
@@ -31,7 +31,7 @@ FORMAT = "aded-datastore"
 VERSION = 1
 MOST_TOKENS = 2**31 - 1
 SUFFIX = ".datastore.safetensors"
-COMMAND = "python -m aded datastore build --model SPEC --text FILE"
+COMMAND = f"python -m aded datastore build --model {ANY_MODEL} --text FILE"
 REMEDY = f"build one for this model with `{COMMAND}`"
 
 
@@ -143,7 +143,7 @@ class Datastore:
         except OSError as error:
             raise AdedError(f"cannot read the datastore {path}: {error.strerror}; {REMEDY}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise AdedError(f"damaged datastore {path}: {error}; {REMEDY}") from None
+            raise AdedError(f"damaged datastore {path}: {first_line(error)}; {REMEDY}") from None
         kinds = (store.tokens.dtype in (np.uint16, np.uint32), store.suffixes.dtype == np.int32)
         if not all(kinds) or store.tokens.ndim != 1 or store.tokens.shape != store.suffixes.shape or not len(store):
             raise AdedError(f"damaged datastore {path}: its arrays are not those of one corpus; {REMEDY}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+ANY_MODEL = "SPEC"
+"""Stands for the model in a command that a message names as its remedy."""
+
 
 class AdedError(ValueError):
     """Something the caller asked for cannot be done; the message is one line and says the remedy."""

@@ -74,6 +74,8 @@ def compare(
     """
     if not any(len(record.output) for record in records):
         raise AdedError("there is no output to compare on; give a file that holds some")
+    for number, record in enumerate(records, 1):
+        _check_record(model, record, number)
     found: dict[tuple[str, str], Agreement] = {}
     overlay = Overlay()
     for number, record in enumerate(records):
@@ -99,7 +101,6 @@ def _compare_one(
     found: dict[tuple[str, str], Agreement],
 ) -> None:
     text = np.concatenate([record.prompt, record.output]).astype(np.int32)
-    model.check_prompt(text.tolist())
     start = len(record.prompt)
     overlay.learn(matrix, text[:start], 0)
     for at, target in enumerate(distributions(model, text, start), start):
@@ -110,6 +111,20 @@ def _compare_one(
                 found.setdefault((answer.who, where), Agreement()).add(answer.unseen, *measured)
         overlay.learn(matrix, text[max(0, at - NEWEST) : at + 1], len(newest))
         overlay.tell(newest, DraftTree.root_only(int(text[at - 1])), *_answer(target))
+
+
+def _check_record(model: TargetModel, record: Record, number: int) -> None:
+    """Refuse a text that the model cannot have written; one that fills the context has a last token that is never read."""
+    length = len(record.prompt) + len(record.output)
+    if length > model.context_limit:
+        raise AdedError(
+            f"text {number} has {length} tokens and the context of {model.label} {model.context_limit}; leave the text out"
+        )
+    for ids in (record.prompt, record.output):
+        if ids.min(initial=0) < 0 or ids.max(initial=0) >= model.vocab_size:
+            raise AdedError(
+                f"text {number} holds token ids that are none of {model.label}'s 0 to {model.vocab_size - 1}; record it again"
+            )
 
 
 def _answer(target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -139,10 +154,13 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
         AdedError: whatever the user can cause: a bad file, a foreign tokenizer, a limit out of range.
     """
     from aded.bench import results
+    from aded.bench.live import task_of
     from aded.bench.questions import read_questions, spread_out
     from aded.cli import load_model
+    from aded.decode import GenerationSettings
     from aded.replay import read_records
 
+    GenerationSettings(max_new_tokens=options.max_new_tokens)  # what is out of range is found before a model is loaded
     if options.questions:
         questions = spread_out(read_questions(options.questions), options.limit)
     else:
@@ -152,6 +170,8 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
     model = load_model(options, progress)
     matrix = TrigramMatrix.load(options.file, fingerprint=model.fingerprint, vocab_size=model.vocab_size)
     if options.questions:
+        for question in questions:
+            task_of(model, question)  # a prompt that does not fit is found before the first answer
         records = [answer(model, question.text, options.max_new_tokens, question.category) for question in questions]
     rows = compare(model, matrix, records, progress, options.keep)
     settings = {"matrix": Path(options.file).name, "texts": len(records), "keep": options.keep}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aded.drafters.base import Drafter
-from aded.errors import AdedError, ForeignError
+from aded.errors import ANY_MODEL, AdedError, ForeignError
 from aded.places import artifacts
 
 if TYPE_CHECKING:
     from aded.datastore import Datastore
+    from aded.drafters.aded import AdedOptions
     from aded.model import TargetModel
     from aded.trigram import TrigramMatrix
 
@@ -21,6 +23,8 @@ Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """(target, the method's options, seed) to a drafter."""
 Ground = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A method's options to those settings that what it learns rests on: with others, what it has learned cannot be used."""
+Check = Callable[[Mapping[str, Any]], Any]
+"""Refuses a method's options that no target could take, with ``AdedError``; what it returns is of no matter."""
 Missing = Callable[["TargetModel"], "str | None"]
 """Why a method cannot run on a target: one sentence that ends with the command that would make what it lacks; None if it can."""
 
@@ -35,9 +39,10 @@ class Method:
         lossless: whether its output is the target's own (greedy: the same tokens; sampled: the same distribution).
         description: one sentence.
         options: names of its own settings.
-        missing: which part that was made for the target it lacks; asks no more of the target than its ``fingerprint`` and
-            ``vocab_size``.
+        missing: which part that was made for the target it lacks; asks no more of the target than its ``fingerprint``,
+            ``vocab_size`` and ``spec``.
         sources: the options that name such a part, so that nothing is missing where one is given.
+        values: refuses values of options that are out of range, before there is a target.
         ground: what decides whether a drafter can take in what another one of the method has learned; all options if not told.
     """
 
@@ -52,6 +57,7 @@ class Method:
     missing: Missing | None = None
     sources: tuple[str, ...] = ()
     ground: Ground = dict
+    values: Check = dict
 
     def unavailable(self, model: TargetModel) -> str | None:
         """Why this method cannot run on this target as it stands, and the command that mends it; None if it can."""
@@ -66,14 +72,23 @@ class Method:
         Raises:
             AdedError: an option that this method does not have, a bad value, or a part that is missing.
         """
-        unknown = sorted(set(options) - set(self.options))
-        if unknown:
-            known = f"it has {', '.join(self.options)}" if self.options else "it has none"
-            raise AdedError(f"{self.name} has no option '{unknown[0]}'; {known}")
+        self.check(options)
         reason = None if set(self.sources) & set(options) else self.unavailable(model)
         if reason is not None:
             raise AdedError(reason)
         return self.factory(model, options, seed)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse what can be told of options without a target.
+
+        Raises:
+            AdedError: an option that this method does not have, or a bad value.
+        """
+        unknown = sorted(set(options) - set(self.options))
+        if unknown:
+            known = f"it has {', '.join(self.options)}" if self.options else "it has none"
+            raise AdedError(f"{self.name} has no option '{unknown[0]}'; {known}")
+        self.values(options)
 
     def of(self, drafter: Drafter) -> Method:
         """The row to show for a drafter that is not in the registry."""
@@ -129,7 +144,16 @@ def _plain(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter
 
 
 def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.aded import AdedDrafter, AdedOptions
+    from aded.drafters.aded import AdedDrafter
+
+    path, corpus, settings = _aded_settings(options)
+    matrix = matrix_for(model, path) if corpus == "full" else None
+    return AdedDrafter(matrix, model.vocab_size, settings, seed)
+
+
+def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOptions]:
+    """The file of the base matrix, the corpus, and the drafter's own settings."""
+    from aded.drafters.aded import AdedOptions
 
     given = dict(options)
     path, corpus = given.pop("matrix", None), given.pop("corpus", "full")
@@ -137,12 +161,11 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
         raise AdedError(f"unknown corpus '{corpus}'; known are {', '.join(CORPORA)}")
     if path is not None and corpus == "none":
         raise AdedError("the matrix is not read where the corpus is none; leave out --matrix, or --corpus none")
-    matrix = matrix_for(model, path) if corpus == "full" else None
     presets = {"tuned": AdedOptions.tuned, "paper": AdedOptions.paper}
     name = given.pop("preset", "tuned")
     if name not in presets:
         raise AdedError(f"unknown preset '{name}'; known are {', '.join(presets)}")
-    return AdedDrafter(matrix, model.vocab_size, dataclasses.replace(presets[name](), **given), seed)
+    return path, corpus, dataclasses.replace(presets[name](), **given)
 
 
 def _aded_ground(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +177,7 @@ def _aded_ground(options: Mapping[str, Any]) -> dict[str, Any]:
     return ground | slots
 
 
-def _prompt_lookup(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+def _prompt_lookup(model: TargetModel | None, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.prompt_lookup import PromptLookupDrafter
 
     return PromptLookupDrafter(**options)
@@ -189,7 +212,8 @@ def _no_datastore(model: TargetModel) -> str | None:
         return None
     from aded.datastore import COMMAND
 
-    return f"rest has no datastore for this model's tokenizer; make one with `{COMMAND}`, or name one with --datastore"
+    command = COMMAND.replace(ANY_MODEL, shlex.quote(model.spec))
+    return f"rest has no datastore for this model's tokenizer; make one with `{command}`, or name one with --datastore"
 
 
 def _no_whole_matrix(model: TargetModel) -> None:
@@ -202,7 +226,7 @@ def _no_whole_datastore(model: TargetModel) -> None:
     datastore_for(model)
 
 
-def _lookahead(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+def _lookahead(model: TargetModel | None, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.lookahead import LookaheadDrafter
 
     return LookaheadDrafter(**options, seed=seed)
@@ -215,6 +239,18 @@ def _rest(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     datastore = datastore_for(model, given.pop("datastore", None))
     assert datastore is not None, "a method whose part is missing is not made"
     return RestDrafter(datastore, **given)
+
+
+def _rest_values(options: Mapping[str, Any]) -> None:
+    from aded.drafters.rest import check_settings
+
+    check_settings(**{name: value for name, value in options.items() if name != "datastore"})
+
+
+def _suffix_values(options: Mapping[str, Any]) -> None:
+    from aded.drafters.suffix import check_settings
+
+    check_settings(**_corpus(options, "datastore")[1])
 
 
 def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -277,6 +313,7 @@ METHODS: dict[str, Method] = {
             "A tri-gram matrix stands in for the model, a tree search drafts, every verdict teaches (arXiv 2407.12021).",
             _aded,
             ADED_OPTIONS,
+            values=_aded_settings,
             missing=_no_whole_matrix,
             sources=("matrix", "corpus"),
             ground=_aded_ground,
@@ -290,6 +327,7 @@ METHODS: dict[str, Method] = {
             "Copies what followed the last few tokens where they stood in the text before.",
             _prompt_lookup,
             ("max_ngram", "draft_length", "most_recent"),
+            values=lambda options: _prompt_lookup(None, options, 0),
         ),
         Method(
             "lookahead",
@@ -300,6 +338,7 @@ METHODS: dict[str, Method] = {
             "The target refines guesses ahead of the text in every pass and verifies the n-grams they make (arXiv 2402.02057).",
             _lookahead,
             ("ngram", "window", "guesses", "pool_from_prompt"),
+            values=lambda options: _lookahead(None, options, 0),
         ),
         Method(
             "rest",
@@ -310,6 +349,7 @@ METHODS: dict[str, Method] = {
             "Copies what followed the last few tokens most often in a datastore of texts (arXiv 2311.08252).",
             _rest,
             ("datastore", "longest", "hits", "draft_length", "backoff"),
+            values=_rest_values,
             missing=_no_datastore,
             sources=("datastore",),
         ),
@@ -322,6 +362,7 @@ METHODS: dict[str, Method] = {
             "Drafts what the target held most probable after each token where it last stood (arXiv 2408.08696).",
             _token_recycling,
             ("matrix", "warm", "keep"),
+            values=lambda options: _corpus(options, "matrix"),
             missing=_no_whole_matrix,
             sources=("matrix", "warm"),
         ),
@@ -334,6 +375,7 @@ METHODS: dict[str, Method] = {
             "Copies what most often followed the longest ends of the text, in it and in earlier texts (arXiv 2411.04975).",
             _suffix,
             ("datastore", "warm", "keep", "longest", "draft_length", "factor", "least"),
+            values=_suffix_values,
             missing=_no_whole_datastore,
             sources=("datastore", "warm"),
         ),
@@ -346,6 +388,7 @@ METHODS: dict[str, Method] = {
             "Heads on the target's hidden state guess the next tokens, a sparse tree combines them (arXiv 2401.10774).",
             _trained("medusa"),
             ("heads", "tree"),
+            values=_trained("check_medusa"),
             missing=_trained("no_heads"),
             sources=("heads",),
         ),
@@ -358,6 +401,7 @@ METHODS: dict[str, Method] = {
             "Medusa that, when sampling, accepts what is typical of the target: lossy (arXiv 2401.10774).",
             _trained("medusa_typical"),
             ("heads", "tree", "epsilon", "delta"),
+            values=_trained("check_medusa"),
             missing=_trained("no_heads"),
             sources=("heads",),
         ),
@@ -370,6 +414,7 @@ METHODS: dict[str, Method] = {
             "A small draft model writes a chain, the target accepts or redraws (arXiv 2211.17192, 2302.01318).",
             _trained("speculative"),
             ("draft", "draft_model", "verification", "draft_length"),
+            values=_trained("check_speculative"),
             missing=_trained("no_draft"),
             sources=("draft", "draft_model"),
         ),
@@ -382,6 +427,7 @@ METHODS: dict[str, Method] = {
             "Token trees from one or several draft models, verified in one pass (arXiv 2305.09781).",
             _trained("specinfer"),
             ("draft", "draft_model", "verification", "branching", "replacement"),
+            values=_trained("check_specinfer"),
             missing=_trained("no_draft"),
             sources=("draft", "draft_model"),
         ),
@@ -394,6 +440,7 @@ METHODS: dict[str, Method] = {
             "One tree from two opinions: Medusa's heads on what comes next, ADED's matrix on what follows from that.",
             _trained("aded_medusa"),
             ("heads", "matrix", "depth", "successors", "feedback", "keep"),
+            values=_trained("check_aded_medusa"),
             missing=_trained("no_heads_or_whole_matrix"),
             sources=("heads",),
         ),

@@ -35,6 +35,7 @@ T = TypeVar("T")
 Mode = Literal["tree", "chain", "plain"]
 """What the model can verify in one pass: any tree, one chain, or a single token."""
 MOST_CURVES = 256
+NO_COMPILE = "--compile is for models whose steps are captured on a CUDA card; leave it out"
 
 
 class TargetModel:
@@ -114,6 +115,8 @@ class TargetModel:
         """
         where = choose_device(device)
         kind = choose_dtype(dtype, where)
+        if compile and where.type != "cuda":
+            raise AdedError(NO_COMPILE)
         name = weights.resolve(spec, progress)
         progress("loading the model", None)
         placement: dict[str, Any] = {"device_map": device_map} if device_map else {}
@@ -173,7 +176,7 @@ class TargetModel:
             AdedError: steps of this model are not captured, so that there is nothing to compile for.
         """
         if self.pool is None or self.device.type != "cuda":
-            raise AdedError("--compile is for models whose steps are captured on a CUDA card; leave it out")
+            raise AdedError(NO_COMPILE)
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)  # one for each shape
         self._forward = torch.compile(self.model, dynamic=False)
         self.step_sizes = COMPILED_BUCKETS[:-1]

@@ -7,6 +7,7 @@ success.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +39,9 @@ class Part:
     header: dict[str, str]
 
 
-def command(kind: Kind, model: str = "SPEC") -> str:
+def command(kind: Kind, model: str) -> str:
     """What makes such a part for a model."""
-    return f"`python -m aded train {kind} --model {model}`"
+    return f"`python -m aded train {kind} --model {shlex.quote(model)}`"
 
 
 def find(kind: Kind, target: TargetModel) -> Path | None:
@@ -61,7 +62,7 @@ def missing(kind: Kind, target: TargetModel) -> str | None:
     if find(kind, target) is not None:
         return None
     what, option = ("there are no Medusa heads", "heads") if kind == "medusa" else ("there is no draft model", "draft")
-    return f"{what} for this model; make what is missing with {command(kind)}, or give --{option} FILE"
+    return f"{what} for this model; make what is missing with {command(kind, target.spec)}, or give --{option} FILE"
 
 
 def _belongs(path: Path, kind: Kind, target: TargetModel) -> bool:

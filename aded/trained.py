@@ -33,8 +33,13 @@ def medusa_typical(model: TargetModel, options: Mapping[str, Any], seed: int) ->
     from aded.drafters.medusa import MedusaDrafter
 
     reader, rest = _heads(model, options)
-    thresholds = TypicalAcceptance(**{name: rest.pop(name) for name in ("epsilon", "delta") if name in rest})
+    thresholds = _thresholds(rest)
     return MedusaDrafter(reader, **rest, typical=thresholds)
+
+
+def _thresholds(options: dict[str, Any]) -> TypicalAcceptance:
+    """Those of typical acceptance, which are taken out of the options."""
+    return TypicalAcceptance(**{name: options.pop(name) for name in ("epsilon", "delta") if name in options})
 
 
 def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -50,9 +55,8 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.speculative import SpeculativeDrafter
 
+    _one_draft(options)
     drafts, rest = _drafts(model, options)
-    if len(drafts) > 1:
-        raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
     pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
     pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
     return SpeculativeDrafter(pool, _passes(model), cache(partial(level_cost, pool)), **rest)
@@ -77,6 +81,36 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
     return SpecInferDrafter(runners, _passes(model), level, verification == "coupled", branching=branching, **rest)
 
 
+def check_medusa(options: Mapping[str, Any]) -> None:
+    """Refuse options that no target could take; so do the three that follow."""
+    from aded.drafters.medusa import check_tree
+
+    check_tree(options.get("tree", "adaptive"))
+    _thresholds(dict(options))
+
+
+def check_aded_medusa(options: Mapping[str, Any]) -> None:
+    from aded.drafters.aded import AdedOptions
+
+    AdedOptions(**{name: value for name, value in options.items() if name not in ("heads", "matrix")})
+
+
+def check_speculative(options: Mapping[str, Any]) -> None:
+    from aded.drafters.speculative import check_length, check_verification
+
+    _one_draft(options)
+    check_verification(options.get("verification", "rejection"))
+    check_length(options.get("draft_length", 0))
+
+
+def check_specinfer(options: Mapping[str, Any]) -> None:
+    from aded.drafters.specinfer import check_branching
+    from aded.drafters.speculative import check_verification
+
+    check_verification(options.get("verification", "rejection"))
+    check_branching(_numbers(options.get("branching", "")))
+
+
 def no_heads(model: TargetModel) -> str | None:
     """Why methods with heads cannot run on a target, or None."""
     return parts.missing("medusa", model)
@@ -99,6 +133,12 @@ def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, 
     """The heads, and the options that are not about them."""
     rest = dict(options)
     return reader_for(model, rest.pop("heads", None)), rest
+
+
+def _one_draft(options: Mapping[str, Any]) -> None:
+    specs = options.get("draft_model", ())
+    if (1 if isinstance(specs, str) else len(specs)) + (options.get("draft") is not None) > 1:
+        raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
 
 
 def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[TargetModel], dict[str, Any]]:

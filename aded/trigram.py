@@ -18,7 +18,7 @@ import numpy as np
 from safetensors.numpy import load as parse_safetensors
 
 from aded import tensorfile
-from aded.errors import AdedError, ForeignError, first_line
+from aded.errors import ANY_MODEL, AdedError, ForeignError, first_line
 from aded.jit import njit
 from aded.trace import write_atomically
 
@@ -29,7 +29,7 @@ MAX_SUCCESSORS = 12
 MOST_SUCCESSORS = 256
 MAX_VOCAB = 1 << 20
 """Three ids of a trigram share one 64-bit sort key, and float32 holds ids below 2^24 exactly."""
-REMEDY = "build one for this model with `python -m aded matrix build`"
+REMEDY = f"build one for this model with `python -m aded matrix build --model {ANY_MODEL} --text FILE --out FILE`"
 
 EMPTY = -1  # a free slot of the hash index; keys of pairs are >= 0, of single tokens <= -2
 

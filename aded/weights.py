@@ -67,11 +67,11 @@ def resolve(spec: str, progress: Progress = quiet) -> str:
         return _default(progress)
     path = Path(os.path.expanduser(spec))
     if path.suffix.lower() == ".gguf":
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise AdedError(f"no such file: {spec}; give the path of a .gguf file, a folder, a hub id, or '{DEFAULT}'")
         return str(convert_gguf(path, _file_key(path), progress))
     check_path(path, spec)
-    if path.is_dir():
+    if os.path.isdir(path):
         return str(path)
     if spec.startswith((".", "/", "~")) or spec.count("/") > 1 or not all(c.isalnum() or c in "-_./" for c in spec):
         raise AdedError(f"no such model: {spec}; {REMEDY}")
@@ -84,9 +84,9 @@ def check_path(path: Path, spec: str) -> None:
     Raises:
         AdedError: the folder holds no configuration, or the file is of another kind.
     """
-    if path.is_dir() and not (path / "config.json").is_file():
+    if os.path.isdir(path) and not (path / "config.json").is_file():
         raise AdedError(f"{spec} holds no config.json; give a folder written by save_pretrained, or '{DEFAULT}'")
-    if path.is_file() and path.suffix.lower() != ".gguf":
+    if os.path.isfile(path) and path.suffix.lower() != ".gguf":
         raise AdedError(f"{spec} is not a model; give a .gguf file, a folder, a hub id, or '{DEFAULT}'")
 
 

@@ -22,7 +22,9 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "a"):
         with pytest.raises(AdedError, match="choose another --out"):
             check_folder(str(path))
-    for path in (tmp_path, tmp_path / "none" / "a"):
+    with pytest.raises(AdedError, match="too long; choose another --out"):
+        check_folder(str(tmp_path / ("a" * 5000)))
+    for path in (tmp_path, tmp_path / "none" / "a", tmp_path / ("a" * 5000), tmp_path / ("a" * 250)):
         with pytest.raises(AdedError, match="cannot write"):
             check_file(str(path))
 

@@ -95,7 +95,7 @@ def test_methods_agree_and_seeds_matter(tiny, capsys):
 
 
 def test_text_and_table_are_printed_and_colour_follows_the_option(tiny, capsys):
-    run("generate", "--prompt", "a b c a b c", "--max-new-tokens", "30", "--color", "always")
+    run("generate", "--prompt", "a b c a b c", "--max-new-tokens", "30", "--budget", "8", "--color", "always")
     coloured = capsys.readouterr().out
     run("generate", "--prompt", "a b c a b c", "--max-new-tokens", "30")
     bare = capsys.readouterr().out
@@ -188,6 +188,130 @@ def test_bad_input_is_one_line_and_status_2(tiny, capsys, case):
     assert captured.out == ""
     assert len(lines) == 1
     assert "error: " in lines[0]
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    """A command line on which no model may be loaded, nor a tokenizer."""
+    refuse = lambda *a, **k: pytest.fail("a model was loaded")  # noqa: E731
+    monkeypatch.setattr(TargetModel, "load", refuse)
+    monkeypatch.setattr("aded.corpus.load_tokenizer", refuse)
+
+
+OVERWRITTEN = {
+    "prompt": ["generate", "--prompt-file", "a", "--trace", "a"],
+    "matrix of a decode": ["generate", "--prompt", "a", "--matrix", "a", "--trace", "a"],
+    "datastore of a decode": ["generate", "--prompt", "a", "--method", "rest", "--datastore", "a", "--trace", "a"],
+    "heads of a decode": ["generate", "--prompt", "a", "--method", "medusa", "--heads", "a", "--trace", "a"],
+    "draft of a decode": ["generate", "--prompt", "a", "--method", "speculative", "--draft", "a", "--trace", "a"],
+    "model of a decode": ["generate", "--prompt", "a", "--model", "a", "--trace", "a"],
+    "matrix that is pruned": ["matrix", "prune", "a", "--rows", "1", "--out", "a"],
+    "matrix that is merged": ["matrix", "merge", "b", "a", "--out", "a"],
+    "beginnings": ["matrix", "build", "--self-written", "9", "--beginnings", "a", "--out", "a"],
+    "text of a matrix": ["matrix", "build", "--text", "a", "--out", "a"],
+    "model of a matrix": ["matrix", "build", "--text", "b", "--model", "a", "--out", "a"],
+    "text of a datastore": ["datastore", "build", "--text", "a", "--out", "a"],
+    "model of a datastore": ["datastore", "build", "--text", "b", "--model", "a", "--out", "a"],
+    "results": ["bench", "--table", "a", "--embed", "a", "--name", "x"],
+    "questions": ["bench", "--questions", "out/results.json", "--out", "out"],
+    "records": ["bench", "--recorded", "out/cells.jsonl", "--out", "out"],
+    "records of an ablation": ["ablate", "--recorded", "out/table.md", "--out", "out"],
+    "matrix of an ablation": ["ablate", "--questions", "a", "--matrix", "x=out/table.md", "--out", "out"],
+    "matrix that is compared": ["matrix", "compare", "out/results.json", "--recorded", "a", "--out", "out"],
+    "corpus": ["train", "medusa", "--corpus", "out/heads.md", "--out", "out"],
+    "held-out text": ["train", "draft", "--corpus", "self", "--held-out", "out/draft.md", "--out", "out"],
+}
+
+
+@pytest.mark.parametrize("case", OVERWRITTEN)
+def test_no_input_is_overwritten(no_model, capsys, tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    for name in ("a", "b", "out/results.json", "out/cells.jsonl", "out/table.md", "out/heads.md", "out/draft.md"):
+        (tmp_path / name).write_text("what was there")
+    assert run(*OVERWRITTEN[case]) == 2
+    assert "which this command uses as" in capsys.readouterr().err
+    assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"what was there"}
+
+
+LATE = {
+    "blank prompt": ["generate", "--prompt", " \n"],
+    "blank prompt file": ["generate", "--prompt-file", "blank"],
+    "prompt that is no Unicode": ["generate", "--prompt", "\ud800"],
+    "corpus": ["generate", "--prompt", "a", "--corpus", "half"],
+    "preset": ["generate", "--prompt", "a", "--preset", "best"],
+    "exploration": ["generate", "--prompt", "a", "--c1", "-1"],
+    "missing matrix": ["generate", "--prompt", "a", "--matrix", "nowhere"],
+    "missing datastore": ["generate", "--prompt", "a", "--method", "rest", "--datastore", "nowhere"],
+    "missing heads": ["generate", "--prompt", "a", "--method", "medusa", "--heads", "nowhere"],
+    "missing draft": ["generate", "--prompt", "a", "--method", "specinfer", "--draft", "nowhere"],
+    "n-gram": ["generate", "--prompt", "a", "--method", "prompt-lookup", "--max-ngram", "0"],
+    "window": ["generate", "--prompt", "a", "--method", "lookahead", "--window", "0"],
+    "hits": ["generate", "--prompt", "a", "--method", "rest", "--hits", "0"],
+    "factor": ["generate", "--prompt", "a", "--method", "suffix", "--factor", "nan"],
+    "cold with a corpus": ["generate", "--prompt", "a", "--method", "suffix", "--datastore", "blank", "--no-warm"],
+    "tree": ["generate", "--prompt", "a", "--method", "medusa", "--tree", "tall"],
+    "epsilon": ["generate", "--prompt", "a", "--method", "medusa-typical", "--epsilon", "2"],
+    "verification": ["generate", "--prompt", "a", "--method", "speculative", "--verification", "none"],
+    "draft length": ["generate", "--prompt", "a", "--method", "speculative", "--draft-length", "-1"],
+    "two drafts": ["generate", "--prompt", "a", "--method", "speculative", "--draft-model", "a", "--draft-model", "b"],
+    "branching": ["generate", "--prompt", "a", "--method", "specinfer", "--branching", "0"],
+    "branching of words": ["generate", "--prompt", "a", "--method", "specinfer", "--branching", "x"],
+    "depth of a mixture": ["generate", "--prompt", "a", "--method", "aded-medusa", "--depth", "0"],
+    "option of a benchmark": ["bench", "--questions", "q", "--methods", "aded:c1=-1"],
+    "form of an option": ["bench", "--questions", "q", "--methods", "aded:c1"],
+    "length of an answer": ["matrix", "compare", "m", "--questions", "q", "--max-new-tokens", "0"],
+    "matrix of an ablation": ["ablate", "--questions", "q", "--matrix", "x=nowhere"],
+    "missing beginnings": ["matrix", "build", "--self-written", "9", "--beginnings", "nowhere", "--out", "x"],
+    "missing text": ["datastore", "build", "--text", "nowhere", "--out", "x"],
+    "missing matrix to show": ["matrix", "show", "nowhere", "--model", "a"],
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_mistakes_are_told_before_a_model_is_loaded(no_model, capsys, tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blank").write_text(" \n\u2028")
+    (tmp_path / "q").write_text(json.dumps({"question_id": 1, "turns": ["a"]}))
+    assert run(*LATE[case]) == 2
+    assert capsys.readouterr().err.count("error: ") == 1
+
+
+@pytest.mark.parametrize("command", [["bench", "--methods", "plain"], ["ablate"], ["matrix", "compare", "m"]])
+def test_questions_that_do_not_fit_the_context_are_told_before_the_first_is_answered(
+    tiny, capsys, tmp_path, monkeypatch, command
+):
+    monkeypatch.setattr("aded.trigram.TrigramMatrix.load", lambda *a, **k: None)
+    monkeypatch.setattr(Decoder, "step", lambda self: pytest.fail("a question was answered"))
+    questions = [{"question_id": 1, "turns": ["a"]}, {"question_id": 2, "turns": ["a " * 400]}]
+    (tmp_path / "q").write_text("\n".join(map(json.dumps, questions)))
+    assert run(*command, "--questions", str(tmp_path / "q"), "--device", "cpu") == 2
+    assert "error: question 2: the prompt has 400 tokens" in capsys.readouterr().err
+
+
+def test_compiling_is_refused_on_a_cpu_before_a_model_is_loaded(capsys, monkeypatch):
+    monkeypatch.setattr("aded.weights.resolve", lambda *a: pytest.fail("a model was loaded"))
+    assert run("generate", "--prompt", "a", "--compile", "--device", "cpu") == 2
+    assert "--compile is for" in capsys.readouterr().err
+
+
+def test_remedies_name_the_model_that_was_asked_for(monkeypatch, capsys, tmp_path):
+    target = tiny_target("llama")
+    target.spec = "my models/one"
+    monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
+    (tmp_path / "x").write_text("no matrix")
+    for more, command in (
+        (["--method", "medusa"], "train medusa --model 'my models/one' --out DIR"),
+        (["--method", "specinfer"], "train draft --model 'my models/one' --out DIR"),
+        (["--method", "rest"], "datastore build --model 'my models/one' --text FILE"),
+        (["--matrix", str(tmp_path / "x")], "matrix build --model 'my models/one' --text FILE --out FILE`"),
+    ):
+        assert run("generate", "--prompt", "a", "--model", "my models/one", *more) == 2
+        said = capsys.readouterr().err
+        assert command in said
+        assert "SPEC" not in said
+    assert run("matrix", "prune", str(tmp_path / "x"), "--rows", "1", "--out", str(tmp_path / "y")) == 2
+    assert "`python -m aded matrix build --text FILE --out FILE`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)

@@ -31,6 +31,17 @@ def quiet(message: str, fraction: float | None = None) -> None:
     pass
 
 
+def test_a_text_may_fill_the_context_and_a_longer_one_is_refused_before_the_first_is_compared(target: TargetModel) -> None:
+    ids = np.arange(256, dtype=np.int32) % 90 + 3
+    rows = fidelity.compare(target, matrix_of(target, ids.tolist()), [Record(ids[:250], ids[250:])], quiet)
+    assert rows[0]["positions"] == 6
+    told: list[str] = []
+    records = [Record(ids[:2], ids[2:4]), Record(ids[:1], ids)]
+    with pytest.raises(AdedError, match="text 2 has 257 tokens and the context of llama 256"):
+        fidelity.compare(target, matrix_of(target, [5, 6]), records, lambda message, fraction=None: told.append(message))
+    assert told == []
+
+
 def test_distributions_are_the_model_s_own_at_every_position(target: TargetModel) -> None:
     text = np.random.default_rng(0).integers(3, VOCAB, 150).astype(np.int32)
     found = list(fidelity.distributions(target, text, 5))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from aded.checks import check_folder, refuse_ignored
+from aded.checks import check_apart, check_results, refuse_ignored
 from aded.cli import MODEL_OPTIONS
 from aded.errors import AdedError
 
@@ -112,15 +112,17 @@ def _check(options: argparse.Namespace) -> None:
     for kind, names in IGNORED.items():
         if getattr(options, kind):
             refuse_ignored(options, names, f"means nothing with --{kind}")
-    check_folder(options.out)
+    check_results(options.out, [options.questions, options.recorded])
+    check_apart("--embed", options.embed, [options.table])
 
 
 def _methods(text: str | None) -> list[str]:
-    from aded.methods import METHODS, find_method
+    from aded.bench.contenders import method_of
+    from aded.methods import METHODS
 
     names = _list(text, "methods") if text is not None else [name for name in METHODS if name != "plain"]
     for name in names:
-        find_method(name.split(":")[0])
+        method_of(name)
     return names
 
 

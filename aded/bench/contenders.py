@@ -65,11 +65,9 @@ def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
     Raises:
         AdedError: an unknown method or option.
     """
-    name, *pairs = spec.split(":")
-    method = find_method(name)
-    options = dict(map(_option, pairs))
+    method, options = method_of(spec)
     try:
-        method.make(target, options, 0)  # a bad option is found before a long run
+        method.make(target, options, 0)  # what does not fit the target is found before a long run
     except AdedError as error:
         raise AdedError(_as_typed(str(error), method)) from None
     label = f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
@@ -78,6 +76,21 @@ def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
         return method.make(target, options, seed)
 
     return Contender(spec, label, method.colour, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
+
+
+def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
+    """The method and the options of ``name:option=value:option=value``.
+
+    Raises:
+        AdedError: an unknown method or option, or a value that no target could take.
+    """
+    name, *pairs = spec.split(":")
+    method, options = find_method(name), dict(map(_option, pairs))
+    try:
+        method.check(options)
+    except AdedError as error:
+        raise AdedError(_as_typed(str(error), method)) from None
+    return method, options
 
 
 def drafter_contender(name: str, label: str, colour: str, target: Any, make: Callable[[], Drafter]) -> Contender:

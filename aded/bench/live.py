@@ -41,12 +41,10 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
         seed=options.seed,
     )
     questions = spread_out(read_questions(options.questions), options.limit)
-    for spec in methods:
-        find_method(spec.split(":")[0])  # before a model is loaded
     target = load_model(options, progress)
     if options.methods is None:
         methods = [name for name in methods if find_method(name).unavailable(target) is None]
-    tasks = [_task(target, question) for question in questions]
+    tasks = [task_of(target, question) for question in questions]
     names = [PLAIN, *(name for name in methods if name != PLAIN)]
     contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]
     said = _settings(options, settings, len(tasks), contenders)
@@ -63,7 +61,12 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     return results.assemble("live", target, said, rows_of(cells, contenders, texts, compared), background)
 
 
-def _task(target: TargetModel, question: Question) -> Task:
+def task_of(target: TargetModel, question: Question) -> Task:
+    """The question's prompt as the model reads it.
+
+    Raises:
+        AdedError: it does not fit the model's context.
+    """
     try:
         return Task(question.id, question.category, target.encode(question.text))
     except AdedError as error:

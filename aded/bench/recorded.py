@@ -22,6 +22,7 @@ from aded.methods import find_method
 from aded.places import ASSETS
 from aded.replay import Record, read_records, replay_one
 from aded.trigram import TrigramMatrix
+from aded.weights import DEFAULT
 
 LARGEST = 256
 AUTOMATIC = 64
@@ -33,12 +34,13 @@ class Absent:
     """What stands for the model: as much of it as a drafter that works on tokens alone asks for.
 
     Attributes:
-        method: that asks, by name.
+        method: that asks, by name; ``spec``: of the model.
     """
 
     fingerprint: str
     vocab_size: int
     method: str = "a method"
+    spec: str = DEFAULT
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

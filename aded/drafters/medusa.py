@@ -19,6 +19,12 @@ TreeKind = Literal["adaptive", "static"]
 NO_STATE = "the heads have no hidden state before the first step: plain step"
 
 
+def check_tree(tree: str) -> None:
+    """Refuse an unknown kind of tree."""
+    if tree not in get_args(TreeKind):
+        raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
+
+
 class MedusaDrafter(Drafter):
     """Drafts the guesses of the heads, combined to the tree of the highest expected acceptance.
 
@@ -33,8 +39,7 @@ class MedusaDrafter(Drafter):
     """
 
     def __init__(self, reader: HeadReader, tree: TreeKind = "adaptive", typical: TypicalAcceptance | None = None) -> None:
-        if tree not in get_args(TreeKind):
-            raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
+        check_tree(tree)
         self.tree, self.typical = tree, typical
         self.needs = DrafterNeeds(reader=reader)
         self._reader = reader

@@ -29,6 +29,14 @@ ENOUGH = 0.01
 """Shorter ends are left out once they share no more than this."""
 
 
+def check_settings(**settings: float) -> None:
+    """Refuse numbers out of range."""
+    for name, (low, high) in LIMITS.items():
+        value = settings.get(name, low)
+        if not low <= value <= high or value != int(value):
+            raise AdedError(f"{name} is {value}; give a whole number from {low} to {high}")
+
+
 class RestDrafter(Drafter):
     """Drafts the most frequent continuations of the ends of the text that the datastore knows.
 
@@ -46,10 +54,7 @@ class RestDrafter(Drafter):
     def __init__(
         self, datastore: Datastore, longest: int = 16, hits: int = 1000, draft_length: int = 10, backoff: bool = True
     ) -> None:
-        for name, value in (("longest", longest), ("hits", hits), ("draft_length", draft_length)):
-            low, high = LIMITS[name]
-            if not low <= value <= high or value != int(value):
-                raise AdedError(f"{name} is {value}; give a whole number from {low} to {high}")
+        check_settings(longest=longest, hits=hits, draft_length=draft_length)
         self.longest, self.hits, self.draft_length, self.backoff = longest, hits, draft_length, backoff
         self._store = datastore
         room, fade = 1 + draft_length * hits * (4 if backoff else 1), FADE if backoff else 1.0

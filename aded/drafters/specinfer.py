@@ -20,6 +20,12 @@ DEPTH, RANKS = 8, 8
 NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
 
 
+def check_branching(branching: Sequence[int]) -> None:
+    """Refuse a level without children, or too many."""
+    if len(branching) > 16 or any(not 1 <= children <= 64 for children in branching):
+        raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
+
+
 class SpecInferDrafter(Drafter):
     """Drafts the likely continuations by smaller models of the same tokenizer.
 
@@ -45,8 +51,7 @@ class SpecInferDrafter(Drafter):
         replacement: bool = False,
         branching: Sequence[int] = (),
     ) -> None:
-        if len(branching) > 16 or any(not 1 <= children <= 64 for children in branching):
-            raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
+        check_branching(branching)
         self._runners, self._target, self._level = list(runners), target, level
         self.coupled, self.replacement, self.branching = coupled, replacement, tuple(branching)
         self._settings = SamplingSettings()

@@ -44,8 +44,7 @@ class SpeculativeDrafter(Drafter):
         draft_length: int = 0,
     ) -> None:
         check_verification(verification)
-        if not 0 <= draft_length <= LENGTHS[-1] or draft_length != int(draft_length):
-            raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for what pays")
+        check_length(draft_length)
         self.verification, self.draft_length = verification, int(draft_length)
         self._pool, self._target, self._level = pool, target, level
         self._runner: ChainRunner | None = None
@@ -122,6 +121,12 @@ class SpeculativeDrafter(Drafter):
             return []
         key = key_of if self.verification == "coupled" else draft_key
         return [signed(key(self._settings.seed, position + i)) for i in range(length)]
+
+
+def check_length(draft_length: int) -> None:
+    """Refuse a draft length out of range."""
+    if not 0 <= draft_length <= LENGTHS[-1] or draft_length != int(draft_length):
+        raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for what pays")
 
 
 def check_verification(verification: str) -> None:

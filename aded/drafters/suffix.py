@@ -34,6 +34,14 @@ Found = tuple[int, np.ndarray, np.ndarray]
 """An end's length, the text that it stands in, and where its continuations begin there."""
 
 
+def check_settings(**settings: float) -> None:
+    """Refuse numbers out of range."""
+    for name, (low, high) in LIMITS.items():
+        value = settings.get(name, low)
+        if not low <= value <= high or (isinstance(low, int) and value != int(value)):
+            raise AdedError(f"{name} is {value}; give a number from {low} to {high}")
+
+
 class SuffixDrafter(Drafter):
     """Drafts the best of the trees of all ends and sources.
 
@@ -60,10 +68,7 @@ class SuffixDrafter(Drafter):
         least: float = 0.01,
         keep: bool = False,
     ) -> None:
-        for name, value in (("longest", longest), ("draft_length", draft_length), ("factor", factor), ("least", least)):
-            low, high = LIMITS[name]
-            if not low <= value <= high or (isinstance(low, int) and value != int(value)):
-                raise AdedError(f"{name} is {value}; give a number from {low} to {high}")
+        check_settings(longest=longest, draft_length=draft_length, factor=factor, least=least)
         self.longest, self.draft_length, self.factor, self.least, self.keep = longest, draft_length, factor, least, keep
         self._corpus = corpus
         self._trie = Continuations(

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 import aded
-from aded.checks import check_folder, check_readable
+from aded.checks import check_folder, check_outputs, check_readable
 from aded.errors import AdedError
 from aded.places import FOUND, artifact_folder
 from aded.trace import write_atomically
-from aded.train.loop import Schedule
+from aded.train.data import SELF
+from aded.train.loop import CHECKPOINT, Schedule
 from aded.weights import Progress
 
 HEADS = {"rate": 1e-3, "title": "Medusa heads"}
@@ -186,8 +187,11 @@ def _check(options: argparse.Namespace) -> None:
     if options.kind == "medusa" and options.heads > 1 and options.decay == 0:
         raise AdedError("--decay 0 trains the first head alone; give a larger one, or --heads 1")
     _schedule(options)
-    check_readable([*(source for source in options.corpus if source != "self"), options.held_out])
+    inputs = [*(source for source in options.corpus if source != SELF), options.held_out]
+    check_readable(inputs)
     check_folder(options.out)
+    name = "heads" if options.kind == "medusa" else "draft"
+    check_outputs(options.out, (f"{name}.safetensors", f"{name}.md", CHECKPOINT), inputs)
 
 
 def _identity(target: Any, options: argparse.Namespace, rows: Any) -> str:
