@@ -130,5 +130,5 @@ def serving(service: Service, tools: bool = False, root_path: str = "") -> Itera
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        service.close(5)
+        service.close(HANG)
         shown.close(verbose=False)

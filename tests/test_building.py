@@ -242,7 +242,7 @@ def test_two_builds_never_write_to_one_folder(tmp_path: Path, ids: np.ndarray, c
 
 def test_processes_end_with_the_one_that_leads_them() -> None:
     """Whoever still lives holds the pipe open."""
-    work = "import time; print('works', flush=True); time.sleep(60)"
+    work = f"import time; print('works', flush=True); time.sleep({10 * HANG})"
     program = f"from aded.building import mapped\nif __name__ == '__main__': list(mapped(exec, iter([{work!r}] * 2), 2))"
     leader = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert [leader.stdout.readline() for _ in range(2)] == ["works\n"] * 2

@@ -32,7 +32,7 @@ import time
 class Slow(FakeEngine):
     def race(self, decoders, prompt):
         for made in super().race(decoders, prompt):
-            time.sleep(0.2)
+            time.sleep(0.5)
             yield made
 
 class Stuck(FakeEngine):
@@ -96,7 +96,7 @@ def test_an_address_of_ipv6_is_listened_on(host: str):
         assert http.get(f"http://[::1]:{port}/healthz").json()["status"] == "ok"
         assert http.get(f"http://[::1]:{port}/config").status_code == 200
     finally:
-        service.close(5)
+        service.close(HANG)
         page.close(verbose=False)
 
 

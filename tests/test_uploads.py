@@ -191,7 +191,7 @@ def test_an_upload_that_stalls_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def stalled() -> Any:
         yield part()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async def one() -> int:
         app = Gate(drained, uploads=Uploads(tmp_path, 2000))
@@ -247,7 +247,7 @@ def test_a_boundary_of_any_length_is_answered(address: str, length: int):
 def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
     async def stalled() -> Any:
         yield part()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async def one() -> int:
         taken = Uploads(tmp_path, 2000)

@@ -1,0 +1,28 @@
+"""The tests themselves: which of them may look at a clock, and how long they wait."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+TIMED = {"test_load.py", "test_restart.py", "test_server.py", "test_drafters_aded.py"}
+"""Files whose tests marked ``timing`` measure something."""
+OWN = {"waiting.py", "test_suite.py", "audit.py", "screenshots.py"}
+
+
+def found(pattern: str, *apart: str) -> list[str]:
+    """File and line of what the pattern finds in the tests, but for these files and those of ``OWN``."""
+    files = [file for file in sorted(TESTS.glob("*.py")) if file.name not in OWN | {*apart}]
+    lines = [(file.name, number, line) for file in files for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)]
+    return [f"{name}:{number}: {line.strip()}" for name, number, line in lines if re.search(pattern, line)]
+
+
+def test_only_tests_marked_timing_read_a_clock():
+    assert found(r"perf_counter\(|monotonic\(|process_time\(|time\.time\(", *TIMED) == []
+    assert [name for name in TIMED if "pytest.mark.timing" not in (TESTS / name).read_text("utf-8")] == []
+
+
+def test_what_is_waited_for_is_an_event_and_every_wait_is_bounded_by_one_constant():
+    assert found(r"wait_for_timeout\(") == []
+    assert found(r"timeout=\d|\.(wait|join)\(\d|wait_for\(.*, [\d.]+\)", "test_load.py", "browsing.py") == []
