@@ -301,8 +301,8 @@ def test_remedies_name_the_model_that_was_asked_for(monkeypatch, capsys, tmp_pat
     monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
     (tmp_path / "x").write_text("no matrix")
     for more, command in (
-        (["--method", "medusa"], "train medusa --model 'my models/one' --out DIR"),
-        (["--method", "specinfer"], "train draft --model 'my models/one' --out DIR"),
+        (["--method", "medusa"], "train medusa --model 'my models/one'`"),
+        (["--method", "specinfer"], "train draft --model 'my models/one'`"),
         (["--method", "rest"], "datastore build --model 'my models/one' --text FILE"),
         (["--matrix", str(tmp_path / "x")], "matrix build --model 'my models/one' --text FILE --out FILE`"),
     ):

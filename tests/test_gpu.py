@@ -5,7 +5,7 @@ import os
 
 import pytest
 import torch
-from fakes import FAMILIES, OracleDrafter, alone, tiny_model
+from fakes import FAMILIES, VOCAB, OracleDrafter, alone, tiny_model
 
 from aded import captured, graphs, selftest
 from aded.decode import Decoder, GenerationSettings
@@ -139,6 +139,19 @@ def test_a_compiled_step_has_capacity_for_its_padded_bucket_at_the_context_s_end
     settings = GenerationSettings(max_new_tokens=40, budget=65)
     record = Decoder(target, "aded", settings).run(prompt)
     assert record.token_ids == alone(target, prompt, 40, Rule(settings.sampling))
+
+
+@pytest.mark.parametrize("token", [VOCAB, -1, 2**31 - 1])
+def test_ids_outside_the_vocabulary_are_refused_and_leave_the_gpu_usable(token):
+    class Outside(OracleDrafter):
+        def propose(self, context, budget):
+            return DraftTree.chain(context.root, [token])
+
+    target, settings = tiny(), GenerationSettings(max_new_tokens=12, budget=8)
+    with pytest.raises(AdedError, match="Outside"):
+        Decoder(target, Outside([]), settings).run(PROMPT)
+    torch.cuda.synchronize()
+    assert Decoder(target, "aded", settings).run(PROMPT).token_ids == alone(target, PROMPT, 12, Rule(settings.sampling))
 
 
 def test_running_out_of_memory_is_said_and_leaves_a_usable_engine():
