@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 from browsing import FLAGS, SPARE, running_app, sync_api, watched_page
-from serving_fakes import GatedEngine, fake_service, serving
+from serving_fakes import GatedEngine, Live, fake_service, serving
 from waiting import until
-
-from ui.serving.service import Service
 
 
 @pytest.fixture(scope="session")
@@ -32,29 +30,13 @@ def browser() -> Iterator[sync_api.Browser]:
         found.close()
 
 
-class Live:
-    """A server whose runs write made-up steps: six at once, and the others when the gate is open.
-
-    Attributes:
-        address: ends in a slash.
-    """
-
-    def __init__(self, address: str, engine: GatedEngine, service: Service) -> None:
-        self.address, self.engine, self.service = address, engine, service
-
-    def stop(self, page: sync_api.Page) -> None:
-        """Press Stop, and let the step that is on end."""
-        page.locator("#ax-stop").click()
-        until(lambda: self.service.scheduler._begun()[0].control.reason)
-        self.engine.gate.set()
-
-
 @pytest.fixture(scope="module")
 def live_server() -> Iterator[Live]:
     engine = GatedEngine()
-    engine.free = 6
+    engine.free = 15
     service = fake_service(engine)
-    with serving(service) as address:
+    with pytest.MonkeyPatch.context() as patch, serving(service) as address:
+        patch.setattr("ui.run.UPDATE_SECONDS", 0.0)
         yield Live(f"{address}/", engine, service)
 
 

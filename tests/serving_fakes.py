@@ -11,9 +11,9 @@ from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from browsing import free_port
+from browsing import free_port, sync_api
 from ui_fakes import FakeDecoder, fake_race, make_trace
-from waiting import HANG
+from waiting import HANG, until
 
 from aded.drafters.base import Drafter
 from aded.errors import AdedError
@@ -87,6 +87,23 @@ class GatedEngine(FakeEngine):
                 self.gate.wait(HANG)
             time.sleep(self.pause)
             yield made
+
+
+class Live:
+    """A server whose runs write made-up steps, each told at once: fifteen, and the others when the gate is open.
+
+    Attributes:
+        address: ends in a slash.
+    """
+
+    def __init__(self, address: str, engine: GatedEngine, service: Service) -> None:
+        self.address, self.engine, self.service = address, engine, service
+
+    def stop(self, page: sync_api.Page) -> None:
+        """Press Stop, and let the step that is on end."""
+        page.locator("#ax-stop").click()
+        until(lambda: self.service.scheduler._begun()[0].control.reason)
+        self.engine.gate.set()
 
 
 def fake_service(engine: Engine | None = None, **limits: Any) -> Service:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import drawn, open_race, part, sync_api, watched_page
+from browsing import at_rest, drawn, open_race, part, sync_api, watched_page
 from ui_fakes import make_race
 from waiting import HANG
 
@@ -78,6 +78,7 @@ def test_the_keys_are_shown_by_a_key_and_closed_by_another(page: sync_api.Page):
 
 def test_everything_that_can_be_used_is_reached_by_tab_and_shows_its_focus(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
+    at_rest(page)
     wanted = "button, a[href], input, select, summary, [tabindex='0']"
     shown = f"""() => [...document.querySelectorAll('.ax')].flatMap(p => [...p.querySelectorAll("{wanted}")])
         .filter(e => e.checkVisibility({{visibilityProperty: true}}) && !e.disabled && e.tabIndex >= 0).length"""

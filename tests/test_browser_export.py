@@ -12,9 +12,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browser_fixtures import Live
 from browsing import HOSTILE, at_rest, open_race, part, saved, start, sync_api, text_of, watched_page
 from PIL import Image, ImageChops, ImageFilter, ImageStat
+from serving_fakes import Live
 from ui_fakes import make_race
 
 from aded import trace

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser_fixtures import Live
 from browsing import at_rest, open_race, part, start, sync_api
+from serving_fakes import Live
 from ui_fakes import make_race
 from waiting import until
 

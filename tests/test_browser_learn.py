@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from browser_fixtures import Live
 from browsing import drawn, open_race, part, start, sync_api, watched_page
+from serving_fakes import Live
 from ui_fakes import make_race
 
 from aded.trace import Race

@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
 import pytest
-from browser_fixtures import Live
 from browsing import HOSTILE, at_rest, drawn, notice, open_race, part, start, sync_api, text_of, watched_page
+from serving_fakes import Live
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)

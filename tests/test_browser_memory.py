@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browser_fixtures import Live
 from browsing import drawn, part, running_app, sync_api, tick, watched_page
 from fakes import tiny_model
+from serving_fakes import Live
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = [

@@ -52,6 +52,8 @@ def test_the_lanes_of_a_run_keep_their_places_as_it_ends(browser: sync_api.Brows
     with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
         page.locator("#ax-run").click()
         sync_api.expect(page.locator("[data-part='view-root'][data-running='true']")).to_be_visible()
+        written = "() => [...document.querySelectorAll('.ax-lane')].every(lane => lane.querySelector('.ax-tok'))"
+        page.wait_for_function(written)
         during = [lane.bounding_box() for lane in page.locator(".ax-lane").all()]
         engine.pause = 0.0
         sync_api.expect(notice(page)).to_contain_text("Done in")
