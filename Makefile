@@ -2,7 +2,7 @@
 # make test  set everything up and run the tests, in two processes of one thread each: some nine minutes on two idle cores;
 #            no test asserts a time, so it may share the machine; ARGS goes to pytest, as in `make test ARGS="-k trace"`
 # make test-all  those marked slow and long too, then, one at a time, those marked timing, which need an idle machine
-# make check formatting, lint (of the scripts and sheets too, where npx is there), types, and what is known of faults in what is installed
+# make check formatting, lint (of the scripts and sheets too, where npx is there), types, the direction of imports, and what is known of faults in what is installed
 # make space the folder of a Space, in build/space, assembled and checked
 # make audit the last of these, as a test
 
@@ -33,6 +33,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	sh tests/lint_page.sh $(BIOME)
 	-$(BIN)/python tests/audit.py
 

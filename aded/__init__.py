@@ -1,7 +1,34 @@
 """ADED: adaptive draft-verification decoding, and every method it is compared with, on one loop."""
 
-from aded import environment
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from aded.core import environment
+
+if TYPE_CHECKING:
+    from aded.core.tree import DraftTree
+    from aded.decoding.decoder import Decoder, GenerationSettings
+    from aded.drafters.base import Drafter
+    from aded.engine.target_model import TargetModel
 
 __version__ = "0.1.0"
+__all__ = ["Decoder", "DraftTree", "Drafter", "GenerationSettings", "TargetModel"]
 
 environment.prepare()  # before PyTorch is loaded
+
+_MODULES = {
+    "Decoder": "aded.decoding.decoder",
+    "DraftTree": "aded.core.tree",
+    "Drafter": "aded.drafters.base",
+    "GenerationSettings": "aded.decoding.decoder",
+    "TargetModel": "aded.engine.target_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names above, imported when they are first used: the command line's help needs none of them."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'aded' has no attribute '{name}'")
+    return getattr(import_module(_MODULES[name]), name)

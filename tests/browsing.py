@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from waiting import HANG, until
 
-from aded import trace
+from aded.core import trace
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 sync_api.expect.set_options(timeout=1000 * HANG)

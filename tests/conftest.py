@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import aded  # noqa: F401  (before PyTorch is loaded: aded.environment)
+import aded  # noqa: F401  (before PyTorch is loaded: aded.core.environment)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def real_model():
     """The bundled model in float32 on the CPU."""
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
     return TargetModel.load("default", "cpu", "float32")
 

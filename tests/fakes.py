@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter
-from aded.tree import DraftTree
 
 VOCAB = 97
 WINDOW = 8
@@ -114,14 +114,14 @@ class WordTokenizer:
 
 def tiny_target(family: str = "llama", seed: int = 0, **options: Any) -> Any:
     """A ``TargetModel`` over a tiny random model."""
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
     return TargetModel(tiny_model(family, seed, **options), WordTokenizer(), family, family)
 
 
 def alone(target: Any, prompt: list[int], count: int, rule: Any = None) -> list[int]:
     """An independent oracle: token by token, no cache, no tree, stops at the first end-of-text id."""
-    from aded.verify import Rule, SamplingSettings
+    from aded.sampling.verify import Rule, SamplingSettings
 
     rule = rule or Rule(SamplingSettings())
     ids = list(prompt)
@@ -168,8 +168,8 @@ def cost(seconds: float) -> Any:
 
 def near(target: Any, factor: float = 1.03) -> Any:
     """A draft model much like the target: its own layers, slightly off."""
-    from aded.draft_model import own_parameters, small_model
-    from aded.model import TargetModel
+    from aded.draft_models.draft_model import own_parameters, small_model
+    from aded.engine.target_model import TargetModel
 
     made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
     with torch.no_grad():
@@ -212,7 +212,7 @@ class TableModel(torch.nn.Module):
 
 def table_target(probabilities: Any, **options: Any) -> Any:
     """A ``TargetModel`` that writes token j after token i with probability ``probabilities[i, j]``, at temperature 1."""
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
     table = torch.tensor(probabilities, dtype=torch.float64).log().float()
     made = TargetModel(TableModel(table, **options), WordTokenizer(), "table", "table")

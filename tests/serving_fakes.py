@@ -15,8 +15,8 @@ from browsing import free_port, sync_api
 from ui_fakes import FakeDecoder, fake_race, make_trace
 from waiting import HANG, until
 
+from aded.core.errors import AdedError
 from aded.drafters.base import Drafter
-from aded.errors import AdedError
 from ui import page
 from ui.engine import Engine
 from ui.form import Entrant, Form

@@ -11,13 +11,15 @@ import pytest
 from conftest import ROOT
 from fakes import VOCAB, tiny_target
 
-from aded import ablation, cli
-from aded.ablation import BUDGET, SWEEPS, Variant, variants
+from aded.cli.main import main
+from aded.core.errors import AdedError
+from aded.data.records import Record
 from aded.drafters.aded import AdedDrafter, AdedOptions
-from aded.errors import AdedError
-from aded.model import TargetModel
-from aded.replay import Record, replay
-from aded.trigram import TrigramMatrix
+from aded.engine.target_model import TargetModel
+from aded.evaluation import ablation
+from aded.evaluation.ablation import BUDGET, SWEEPS, Variant, variants
+from aded.evaluation.replay import replay
+from aded.ngram.trigram import TrigramMatrix
 
 MATRIX = next((ROOT / "assets").glob("*.trigram.safetensors"))
 
@@ -108,7 +110,7 @@ def test_questions_are_put_to_the_model_with_every_way_of_learning(tmp_path: Pat
         "40",
         "--json",
     ]
-    assert cli.main(arguments) == 0
+    assert main.main(arguments) == 0
     body = json.loads(capsys.readouterr().out)
     assert [row["value"] for row in body["rows"]] == ["none", "text", "text and rejected nodes"]
     assert [row["tuned"] for row in body["rows"]] == [False, False, True]
@@ -121,7 +123,7 @@ def test_the_command_prints_a_table_and_writes_results(tmp_path: Path, capsys) -
     TrigramMatrix.load(MATRIX).prune(rows=100).save(tmp_path / "small")
     out = tmp_path / "out"
     arguments = ["ablate", "--recorded", str(tmp_path / "r.jsonl"), "--settings", "corpus,search", "--out", str(out)]
-    assert cli.main([*arguments, "--matrix", f"small={tmp_path / 'small'}"]) == 0
+    assert main.main([*arguments, "--matrix", f"small={tmp_path / 'small'}"]) == 0
     printed = capsys.readouterr().out
     assert printed == (out / "table.md").read_text() + "\n"
     assert "| corpus | **full** |" in printed and "| corpus | small |" in printed and "| search | full |" in printed
@@ -152,7 +154,7 @@ def test_bad_input_is_one_line_and_status_2(wrong: list[str], tmp_path: Path, mo
     Path("r.jsonl").write_text(json.dumps({"prompt_ids": [5, 6], "output_ids": [7, 5]}) + "\n")
     Path("foreign.jsonl").write_text(json.dumps({"prompt_ids": [5, 10**7], "output_ids": [7, 5]}) + "\n")
     try:
-        status = cli.main(["ablate", *wrong])
+        status = main.main(["ablate", *wrong])
     except SystemExit as stop:
         status = int(stop.code or 0)
     assert status == 2

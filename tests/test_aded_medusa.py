@@ -7,16 +7,16 @@ import pytest
 from fakes import VOCAB, alone, tiny_target
 from test_medusa import PROMPT, random_heads
 
-from aded import search
-from aded.decode import Decoder, GenerationSettings
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.medusa_heads import Guesses, HeadReader
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.aded_medusa import AdedMedusaDrafter
 from aded.drafters.base import Context
-from aded.heads import Guesses, HeadReader
-from aded.mixing import KINDS, NO_LATTICE, Lattice, Shares, kind_of
-from aded.overlay import Overlay
-from aded.trigram import TrigramMatrix
-from aded.verify import Rule
+from aded.ngram import tree_search
+from aded.ngram.medusa_mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of
+from aded.ngram.session_overlay import Overlay
+from aded.ngram.trigram import TrigramMatrix
+from aded.sampling.verify import Rule
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def reader(target):
 @pytest.fixture(scope="module")
 def source():
     text = np.minimum(np.random.default_rng(0).geometric(0.1, 5000) - 1, VOCAB - 1).astype(np.int32)
-    return search.Source(TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc"), Overlay())
+    return tree_search.Source(TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc"), Overlay())
 
 
 def random_lattice(seed, depths=3, ranks=5):
@@ -57,11 +57,11 @@ def mixed(source, lattice, context, depth, keep):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_tree_holds_the_most_probable_nodes_of_the_mixture(source, seed):
     lattice, context = random_lattice(seed), [3, 1, 4]
-    limits = search.Limits(20, 6, 12)
-    tree = search.best_first(replace(source, lattice=lattice), np.array(context, dtype=np.int32), limits)
+    limits = tree_search.Limits(20, 6, 12)
+    tree = tree_search.best_first(replace(source, lattice=lattice), np.array(context, dtype=np.int32), limits)
     waiting, taken = [(1.0, (), 1.0)], []
     while len(taken) < len(tree):
-        best = max(waiting, key=lambda offer: offer[0] * search.FADE ** len(offer[1]))
+        best = max(waiting, key=lambda offer: offer[0] * tree_search.FADE ** len(offer[1]))
         waiting.remove(best)
         taken.append(best)
         if len(best[1]) < 6:
@@ -75,10 +75,10 @@ def test_the_tree_holds_the_most_probable_nodes_of_the_mixture(source, seed):
 
 
 def test_no_lattice_changes_nothing(source):
-    context, limits = np.array([3, 1, 4], dtype=np.int32), search.Limits(20, 6, 12)
-    plain = search.best_first(source, context, limits)
+    context, limits = np.array([3, 1, 4], dtype=np.int32), tree_search.Limits(20, 6, 12)
+    plain = tree_search.best_first(source, context, limits)
     silent = Lattice(np.zeros((2, 1), np.int32), np.zeros((2, 1)), np.zeros((2, KINDS)))
-    other = search.best_first(replace(source, lattice=silent), context, limits)
+    other = tree_search.best_first(replace(source, lattice=silent), context, limits)
     assert source.lattice is NO_LATTICE
     assert plain.tokens.tolist() == other.tokens.tolist()
     assert plain.columns["prior"].tolist() == pytest.approx(other.columns["prior"].tolist(), nan_ok=True)
@@ -142,6 +142,8 @@ def test_shares_are_learned_from_what_the_target_wrote(target, reader):
 
 def test_a_guess_beyond_the_last_head_is_the_matrix_s_alone(source):
     lattice = random_lattice(0, depths=1)._replace(shares=np.ones((1, KINDS)))
-    tree = search.best_first(replace(source, lattice=lattice), np.array([3, 1], dtype=np.int32), search.Limits(30, 4, 12))
+    tree = tree_search.best_first(
+        replace(source, lattice=lattice), np.array([3, 1], dtype=np.int32), tree_search.Limits(30, 4, 12)
+    )
     assert set(tree.tokens[tree.depths == 1].tolist()) <= set(lattice.tokens[0].tolist())
     assert isinstance(Guesses(lattice.tokens, lattice.probabilities), Guesses)

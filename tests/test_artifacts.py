@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from fakes import VOCAB, tiny_model
 
-from aded import cli, parts, places
-from aded.corpus import load_tokenizer
-from aded.methods import METHODS, datastore_for, matrix_for
-from aded.tokens import tokenizer_fingerprint
-from aded.weights import label_of
+from aded.cli.main import main
+from aded.core import paths
+from aded.data.corpus import load_tokenizer
+from aded.draft_models import checkpoints
+from aded.drafters.registry import METHODS, datastore_for, matrix_for
+from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.engine.weights import label_of
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def test_a_matrix_and_a_datastore_that_are_built_without_a_name_are_found(model_
     model = model_of(model_folder)
     assert (matrix_for(model), datastore_for(model)) == (None, None)
     for command in ("matrix", "datastore"):
-        assert cli.main([command, "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy")]) == 0
+        assert main.main([command, "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy")]) == 0
     matrix, datastore = matrix_for(model), datastore_for(model)
     assert matrix is not None and matrix.fingerprint == model.fingerprint
     assert datastore is not None and len(datastore) == 4000
@@ -46,15 +48,15 @@ def test_a_matrix_and_a_datastore_that_are_built_without_a_name_are_found(model_
 
 
 @pytest.mark.parametrize("kind", ["medusa", "draft"])
-def test_a_part_that_is_trained_without_a_name_is_found(model_folder: str, tmp_path: Path, kind: parts.Kind):
-    from aded.model import TargetModel
+def test_a_part_that_is_trained_without_a_name_is_found(model_folder: str, tmp_path: Path, kind: checkpoints.Kind):
+    from aded.engine.target_model import TargetModel
 
     arguments = ["train", kind, "--model", model_folder, "--corpus", str(tmp_path / "text.npy")]
-    assert cli.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
+    assert main.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
     target = TargetModel.load(model_folder, "cpu")
-    found = parts.find(kind, target)
+    found = checkpoints.find(kind, target)
     assert found is not None
-    assert found.parent == places.artifact_folder(kind, target.label, target.fingerprint)
+    assert found.parent == paths.artifact_folder(kind, target.label, target.fingerprint)
     assert METHODS["medusa" if kind == "medusa" else "speculative"].unavailable(target) is None
 
 
@@ -62,23 +64,23 @@ def test_the_user_s_own_for_a_model_go_before_the_bundled_ones_and_those_for_oth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(places, "ASSETS", tmp_path)
+    monkeypatch.setattr(paths, "ASSETS", tmp_path)
     files = [tmp_path / "bundled.trigram.safetensors"]
     for label in ("org/Model A", "org/Model B"):
-        files.append(places.artifact_folder("trigram", label, "0123456789abcdef") / "matrix.safetensors")
+        files.append(paths.artifact_folder("trigram", label, "0123456789abcdef") / "matrix.safetensors")
     for file in files:
         file.write_bytes(b"")
     bundled, for_a, for_b = files
     assert for_a.parts[-3] == "org-Model-A-0123456789ab"
     for label, wanted in (("org/Model A", [for_a, bundled, for_b]), ("org/Model B", [for_b, bundled, for_a])):
-        assert places.artifacts("trigram", SimpleNamespace(label=label, fingerprint="0123456789abcdef")) == wanted
-    assert places.artifacts("trigram", SimpleNamespace(fingerprint="another"))[0] == bundled
-    assert places.artifacts("datastore", SimpleNamespace(fingerprint="another")) == []
+        assert paths.artifacts("trigram", SimpleNamespace(label=label, fingerprint="0123456789abcdef")) == wanted
+    assert paths.artifacts("trigram", SimpleNamespace(fingerprint="another"))[0] == bundled
+    assert paths.artifacts("datastore", SimpleNamespace(fingerprint="another")) == []
 
 
 def test_a_name_that_is_given_is_the_place(model_folder: str, tmp_path: Path):
     out = tmp_path / "mine.trigram.safetensors"
-    assert cli.main(["matrix", "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy"), "--out", str(out)]) == 0
+    assert main.main(["matrix", "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy"), "--out", str(out)]) == 0
     assert out.is_file()
     assert matrix_for(model_of(model_folder)) is None
 
@@ -90,5 +92,5 @@ def test_a_place_that_cannot_be_written_to_is_said(
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
-    assert cli.main(["matrix", "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy")]) == 2
+    assert main.main(["matrix", "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy")]) == 2
     assert "error: cannot write" in capsys.readouterr().err

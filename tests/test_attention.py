@@ -11,8 +11,8 @@ from conftest import ROOT
 from fakes import tiny_target
 from torch.nn.functional import scaled_dot_product_attention
 
-from aded import attention
-from aded.tree import DraftTree
+from aded.core.tree import DraftTree
+from aded.engine.layers import tree_attention
 
 SHAPES = [(9, 3, 1, 256, 64), (9, 3, 64, 384, 64), (4, 4, 33, 384, 32), (8, 2, 128, 128, 128)]
 """Heads, key heads, queries, keys seen, size of a head."""
@@ -26,7 +26,7 @@ def largest_difference(heads, key_heads, n, seen, dim, device, dtype):
     visible = torch.rand(n, seen, device=device) < 0.3
     visible[:, 5], visible[:, 64:120] = True, False
     mask = torch.zeros(n, seen, dtype=dtype, device=device).masked_fill(~visible, torch.finfo(dtype).min)[None, None]
-    found = attention.tree_attention(query, key, value, mask, 0.125)
+    found = tree_attention.tree_attention(query, key, value, mask, 0.125)
     wide = [t.float().repeat_interleave(heads // key_heads, 1) for t in (key, value)]
     expected = scaled_dot_product_attention(query.float(), *wide, mask.float(), scale=0.125).transpose(1, 2)
     return float((found.float() - expected).abs().max())
@@ -46,7 +46,7 @@ def test_it_is_attention_in_the_interpreter():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", list(attention.INNER), ids=str)
+@pytest.mark.parametrize("dtype", list(tree_attention.INNER), ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_it_is_attention_on_a_card(shape, dtype):
     limits = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -56,11 +56,11 @@ def test_it_is_attention_on_a_card(shape, dtype):
 def test_it_takes_passes_of_fixed_shape_alone():
     query, key = torch.zeros(1, 4, 8, 32, dtype=torch.bfloat16), torch.zeros(1, 2, 256, 32, dtype=torch.bfloat16)
     mask = torch.zeros(1, 1, 8, 256, dtype=torch.bfloat16)
-    assert attention._is_ours(query, key, key, mask)
-    assert not attention._is_ours(query, key, key, None)
-    assert not attention._is_ours(query, key, key, mask.bool())
-    assert not attention._is_ours(query.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), mask)
-    assert not attention._is_ours(query, key[:, :, :200], key[:, :, :200], mask[..., :200])
+    assert tree_attention._is_ours(query, key, key, mask)
+    assert not tree_attention._is_ours(query, key, key, None)
+    assert not tree_attention._is_ours(query, key, key, mask.bool())
+    assert not tree_attention._is_ours(query.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), mask)
+    assert not tree_attention._is_ours(query, key[:, :, :200], key[:, :, :200], mask[..., :200])
 
 
 @pytest.mark.parametrize("past", [0, 7, 90])
@@ -70,18 +70,18 @@ def test_causal_attention_of_the_last_tokens_is_attention_under_a_causal_mask(pa
     visible = torch.ones(33, 33 + past, dtype=torch.bool).tril(past)
     wide = [t.repeat_interleave(2, 1) for t in (key, value)]
     expected = scaled_dot_product_attention(query, *wide, attn_mask=visible, scale=0.3).transpose(1, 2)
-    assert torch.allclose(attention.causal_attention(query, key, value, 0.3), expected, atol=1e-5)
+    assert torch.allclose(tree_attention.causal_attention(query, key, value, 0.3), expected, atol=1e-5)
 
 
 def test_a_prompt_in_chunks_through_the_causal_kernel_equals_one_pass(monkeypatch):
-    monkeypatch.setattr("aded.session.CAUSAL_CHUNK", 7)
+    monkeypatch.setattr("aded.engine.session.CAUSAL_CHUNK", 7)
     target, ids = tiny_target("llama"), list(range(3, 33))
-    attention.register()
-    target.model.set_attn_implementation(attention.NAME)
+    tree_attention.register()
+    target.model.set_attn_implementation(tree_attention.NAME)
     target.masks.attached = True
     session, called = target.session(64), []
-    inner = attention.causal_attention
-    monkeypatch.setattr(attention, "causal_attention", lambda *given: called.append(1) or inner(*given))
+    inner = tree_attention.causal_attention
+    monkeypatch.setattr(tree_attention, "causal_attention", lambda *given: called.append(1) or inner(*given))
     session.prefill(ids[:-1])
     found = session.forward_tree(DraftTree.root_only(ids[-1])).logits[0]
     expected = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from fakes import WordTokenizer, alone, tiny_model, tiny_target
 
-from aded import batched
-from aded.batched import ATTENTION, TOP_K, TOP_P, Ended, Script, Wave, attention_of_rows
-from aded.noise import key_of, uniform
+from aded.engine import batch_generation
+from aded.engine.batch_generation import ATTENTION, TOP_K, TOP_P, Ended, Script, Wave, attention_of_rows
+from aded.sampling.rng import key_of, uniform
 
 SCRIPT = Script(opening=(5, 17, 40), closing=(7, 9, 11), longest_question=30, longest_answer=25)
 SEED, BATCH = 3, 48
@@ -72,7 +72,7 @@ def test_sampled_tokens_follow_the_rule_position_by_position() -> None:
     free = [*range(len(SCRIPT.opening), one.closed + 1), *range(one.closed + len(SCRIPT.closing), len(one.ids))]
     assert len(set(one.ids.tolist())) > 8
     for at in free:
-        heat = batched.QUESTION_TEMPERATURE if at <= one.closed else batched.ANSWER_TEMPERATURE
+        heat = batch_generation.QUESTION_TEMPERATURE if at <= one.closed else batch_generation.ANSWER_TEMPERATURE
         key = key_of(SEED, one.row) ^ key_of(position_seed, at - 1)
         assert one.ids[at] == drawn(target, one.ids[:at].tolist(), key, heat)
 
@@ -168,7 +168,7 @@ def test_a_short_context_cuts_the_conversation() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
 def test_captured_waves_write_what_uncaptured_ones_write(family: str) -> None:
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
     target = TargetModel(tiny_model(family).to("cuda"), WordTokenizer(), family, family)
     wave, plain = wave_of(target), wave_of(target)

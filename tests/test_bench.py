@@ -13,18 +13,18 @@ import pytest
 import torch
 from fakes import VOCAB, tiny_target
 
-from aded import cli
-from aded.bench import chart, figures, peers, results, shape, tables
-from aded.bench.cells import Cell, CellFile
-from aded.bench.contenders import Contender, Task, method_contender
-from aded.bench.differences import Difference, compare, first_difference, judge_of
-from aded.bench.measure import measure, schedule
-from aded.bench.questions import read_questions, spread_out
-from aded.bench.reference import reference_contender
-from aded.decode import GenerationSettings
-from aded.errors import AdedError
-from aded.model import TargetModel
-from aded.trigram import TrigramMatrix
+from aded.cli.main import main
+from aded.core.errors import AdedError
+from aded.decoding.decoder import GenerationSettings
+from aded.engine.target_model import TargetModel
+from aded.evaluation.bench import chart, figures, peers, results, shape, tables
+from aded.evaluation.bench.cells import Cell, CellFile
+from aded.evaluation.bench.contenders import Contender, Task, method_contender
+from aded.evaluation.bench.differences import Difference, compare, first_difference, judge_of
+from aded.evaluation.bench.measure import measure, schedule
+from aded.evaluation.bench.questions import read_questions, spread_out
+from aded.evaluation.bench.reference import reference_contender
+from aded.ngram.trigram import TrigramMatrix
 
 PROMPT = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6]
 TASK = Task("q", "c", PROMPT)
@@ -277,7 +277,7 @@ def recorded_file(tmp_path: Path) -> str:
 
 def run(*arguments: str) -> int:
     try:
-        return cli.main(["bench", *arguments])
+        return main.main(["bench", *arguments])
     except SystemExit as stop:
         return int(stop.code or 0)
 
@@ -338,8 +338,8 @@ def test_methods_that_need_the_model_are_named(recorded_file, capsys) -> None:
 
 
 def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
-    from aded.bench.contenders import _as_typed
-    from aded.methods import METHODS
+    from aded.drafters.registry import METHODS
+    from aded.evaluation.bench.contenders import _as_typed
 
     said = "make it with `train medusa --model SPEC`, or give --heads FILE; use --draft-model with another model"
     assert _as_typed(said, METHODS["medusa"]) == said.replace("--heads FILE", "medusa:heads=FILE")
@@ -350,7 +350,7 @@ def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
 
 @pytest.mark.parametrize(("text", "numbers"), [("4+2", (4, 2)), ("4,2", (4, 2)), (4, (4,)), ("", ()), ([3, 1], (3, 1))])
 def test_lists_of_numbers_are_read_in_every_form(text, numbers) -> None:
-    from aded.trained import _numbers
+    from aded.drafters.trained import _numbers
 
     assert _numbers(text) == numbers
 

@@ -24,7 +24,7 @@ from browsing import (
 )
 from ui_fakes import make_race, make_trace
 
-from aded import trace
+from aded.core import trace
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

@@ -9,7 +9,7 @@ import pytest
 from browsing import notice, open_race, part, saved, sync_api, text_of
 from ui_fakes import make_race
 
-from aded.trace import Cost, Race
+from aded.core.trace import Cost, Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

@@ -17,7 +17,7 @@ from PIL import Image, ImageChops, ImageFilter, ImageStat
 from serving_fakes import Live
 from ui_fakes import make_race
 
-from aded import trace
+from aded.core import trace
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

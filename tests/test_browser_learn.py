@@ -10,7 +10,7 @@ from browsing import drawn, open_race, part, start, sync_api, watched_page
 from serving_fakes import Live
 from ui_fakes import make_race
 
-from aded.trace import Race
+from aded.core.trace import Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

@@ -10,8 +10,8 @@ import pytest
 from browsing import at_rest, open_file, open_race, part, sync_api, watched_page
 from ui_fakes import make_race
 
-from aded import trace
-from aded.trace import Race
+from aded.core import trace
+from aded.core.trace import Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

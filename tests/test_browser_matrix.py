@@ -13,7 +13,7 @@ import pytest
 from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, sync_api, watched_page
 from ui_fakes import make_race
 
-from aded import trace
+from aded.core import trace
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

@@ -13,7 +13,7 @@ from browsing import HOSTILE, part, saved, sync_api, text_of
 from test_browser_export import alone
 from ui_fakes import make_race
 
-from aded import trace
+from aded.core import trace
 from ui import site
 
 pytest_plugins = ("browser_fixtures",)

@@ -11,7 +11,7 @@ import pytest
 from browsing import drawn, open_race, part, saved, sync_api, text_of
 from ui_fakes import make_race, make_trace
 
-from aded import trace
+from aded.core import trace
 from ui.layout import MAX_NODES
 
 pytest_plugins = ("browser_fixtures",)

@@ -187,7 +187,7 @@ def test_an_opened_file_and_what_its_link_says(page: sync_api.Page, tmp_path: Pa
 
 
 def open_file_in_chinese(page: sync_api.Page, folder: Path) -> None:
-    from aded import trace
+    from aded.core import trace
 
     trace.save(make_race(), folder / "opened.json")
     open_file(page, folder / "opened.json")

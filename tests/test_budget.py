@@ -7,10 +7,12 @@ import pytest
 import torch
 from fakes import tiny_target
 
-from aded import budget
-from aded.budget import AcceptanceCurve, AutomaticBudget, FixedBudget, StepCost, _joint
-from aded.decode import Decoder, GenerationSettings
-from aded.tree import DraftTree, Drawn
+from aded.core.tree import DraftTree, Drawn
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.drafters import tree_budget
+from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget, _joint
+from aded.engine import cost_model
+from aded.engine.cost_model import StepCost
 
 LINEAR = StepCost((1, 64), (256,), ((1.0, 4.0),), padded=False)  # a plain step takes 1 s, every further node 1/21
 FREE = StepCost((1, 2, 4, 8, 16, 32, 64), (256,), ((1.0,) * 7,), padded=True)
@@ -115,8 +117,8 @@ def test_cost_tables_never_fall_and_padded_sizes_cost_their_bucket():
 def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, monkeypatch):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path))
     measured = []
-    real = budget.measure
-    monkeypatch.setattr(budget, "measure", lambda target: measured.append(1) or real(target, spend=0.01))
+    real = cost_model.measure
+    monkeypatch.setattr(tree_budget, "measure", lambda target: measured.append(1) or real(target, spend=0.01))
     first = tiny_target("llama").cost
     assert tiny_target("llama").cost == first
     assert len(measured) == 1

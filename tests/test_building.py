@@ -17,13 +17,14 @@ from fakes import VOCAB, WordTokenizer
 from test_selfwriting import OPENING, ChatTokenizer, chat_target
 from waiting import HANG
 
-from aded import building, cli, corpus, selfwriting
-from aded.building import Pace, mapped
-from aded.errors import AdedError, check_text
-from aded.model import TargetModel
-from aded.tokens import tokenizer_fingerprint
-from aded.trigram import TrigramMatrix
-from aded.workfolder import MANIFEST, WorkFolder, store
+from aded.cli.main import main
+from aded.core.errors import AdedError, check_text
+from aded.data import build_matrix, corpus, self_generation
+from aded.data.build_matrix import Pace, mapped
+from aded.data.job_folder import MANIFEST, WorkFolder, store
+from aded.engine.target_model import TargetModel
+from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.ngram.trigram import TrigramMatrix
 
 KNOWN = {"vocab_size": VOCAB, "fingerprint": tokenizer_fingerprint(WordTokenizer())}
 WRITTEN = ("matrix", "build", "--self-written", 900, "--batch", 16, "--seed", 5)
@@ -34,20 +35,20 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model is tiny and writes short conversations; pieces are small."""
     monkeypatch.setattr(corpus, "load_tokenizer", lambda model: (WordTokenizer(), VOCAB))
     monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: chat_target()))
-    monkeypatch.setattr(selfwriting, "Script", lambda *parts: building_script(*parts))
-    monkeypatch.setattr(building, "SMALLEST_PIECE", 100)
-    monkeypatch.setattr(building, "BYTES_PER_TOKEN", 1 << 20)
+    monkeypatch.setattr(self_generation, "Script", lambda *parts: building_script(*parts))
+    monkeypatch.setattr(build_matrix, "SMALLEST_PIECE", 100)
+    monkeypatch.setattr(build_matrix, "BYTES_PER_TOKEN", 1 << 20)
 
 
 def building_script(*parts):
-    from aded.batched import Script
+    from aded.engine.batch_generation import Script
 
     return Script(*parts, longest_question=30, longest_answer=25)
 
 
 def run(*arguments: object) -> int:
     try:
-        return cli.main([str(a) for a in arguments])
+        return main.main([str(a) for a in arguments])
     except SystemExit as stop:
         return int(stop.code or 0)
 
@@ -71,7 +72,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, number: int, late: bool) -> 
         if len(names) == number:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(building, "store", storing)
+    monkeypatch.setattr(build_matrix, "store", storing)
     return names
 
 
@@ -243,7 +244,7 @@ def test_two_builds_never_write_to_one_folder(tmp_path: Path, ids: np.ndarray, c
 def test_processes_end_with_the_one_that_leads_them() -> None:
     """Whoever still lives holds the pipe open."""
     work = f"import time; print('works', flush=True); time.sleep({10 * HANG})"
-    program = f"from aded.building import mapped\nif __name__ == '__main__': list(mapped(exec, iter([{work!r}] * 2), 2))"
+    program = f"from aded.data.build_matrix import mapped\nif __name__ == '__main__': list(mapped(exec, iter([{work!r}] * 2), 2))"
     leader = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert [leader.stdout.readline() for _ in range(2)] == ["works\n"] * 2
     leader.send_signal(signal.SIGKILL)

@@ -9,17 +9,19 @@ import pytest
 import torch
 from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 
-from aded import captured, choosing, selftest
-from aded.cache import KVCache
-from aded.captured import NODE_BUCKETS, FixedStep, StepKind, context_bucket, keys_of, node_bucket, read_verdict
-from aded.chains import ChainPool
-from aded.decode import Decoder, GenerationSettings
-from aded.drafters.base import DrafterNeeds
+from aded.core.cuda_graph import NODE_BUCKETS, node_bucket
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainPool
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.model import TargetModel
-from aded.rejection import JudgeGraph
-from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings, first_non_finite, verify
+from aded.engine import load_check, step_graph
+from aded.engine.kv_cache import KVCache
+from aded.engine.outputs import DrafterNeeds
+from aded.engine.step_graph import FixedStep, StepKind, context_bucket, keys_of, read_verdict
+from aded.engine.target_model import TargetModel
+from aded.sampling import sampler
+from aded.sampling.rejection_sampler import JudgeGraph
+from aded.sampling.verify import Rule, SamplingSettings, first_non_finite, verify
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
@@ -33,7 +35,7 @@ def fixed_target(family="llama", **options):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fixed_steps_equal_growing_passes_on_every_family(family):
-    assert selftest._largest_fixed_error(fixed_target(family)) < 1e-4
+    assert load_check._largest_fixed_error(fixed_target(family)) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_steps_and_caches_are_reused_and_freed():
 
 
 def test_ways_to_sample_without_end_have_a_bounded_number_of_steps_and_those_in_use_stay(monkeypatch):
-    monkeypatch.setattr(captured, "MOST_STEPS", 4)
+    monkeypatch.setattr(step_graph, "MOST_STEPS", 4)
     target = fixed_target()
     for temperature in (0.0, 0.5, 0.6, 0.7, 0.0):
         settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=temperature)
@@ -115,10 +117,10 @@ def test_the_choice_for_many_nodes_is_the_rule_for_each(settings):
     logits = torch.tensor(rng.normal(0, 3, (50, 211)), dtype=torch.float32)
     keys = rng.integers(-(2**63), 2**63 - 1, 50)
     rule = Rule(SamplingSettings(**settings))
-    from aded.verify import sample
+    from aded.sampling.verify import sample
 
     expected = [sample(rule.probabilities(row, [1]), int(key)) for row, key in zip(logits, keys)]
-    assert choosing.choose(logits, rule.settings, torch.tensor(keys)).tolist() == expected
+    assert sampler.choose(logits, rule.settings, torch.tensor(keys)).tolist() == expected
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -208,7 +210,7 @@ def test_graphs_of_rejection_sampling_are_the_model_s_made_before_the_timed_step
             yield
         timed.remove(name)
 
-    monkeypatch.setattr("aded.rejection.JudgeGraph", Noted)
+    monkeypatch.setattr("aded.sampling.rejection_sampler.JudgeGraph", Noted)
     monkeypatch.setattr(Decoder, "_timed", noting)
     drafter = SpeculativeDrafter(ChainPool(draft, target.vocab_size), None, None, draft_length=3)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, temperature=0.9, budget=8)).run(PROMPT)
@@ -232,7 +234,7 @@ def random_tree(rng, most, vocab):
 
 @pytest.mark.parametrize(("settings", "trees"), [({}, 7000), ({"temperature": 1.0, "seed": 3}, 3000)], ids=["greedy", "sampled"])
 def test_the_walk_of_a_fixed_step_is_the_host_s_on_10000_random_trees(settings, trees):
-    """The step's own tensor code against the loop in ``aded.verify``; logits of every tenth tree are not finite."""
+    """The step's own tensor code against the loop in ``aded.sampling.verify``; logits of every tenth tree are not finite."""
     nodes, vocab, rng = 8, 3, np.random.default_rng(11)
     rule = Rule(SamplingSettings(**settings))
     step = FixedStep(SimpleNamespace(device=torch.device("cpu")), KVCache(256), nodes, 256, StepKind(rule.settings))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aded.checks import check_apart, check_file, check_folder, check_not_empty, refuse_ignored
-from aded.errors import AdedError
+from aded.core.errors import AdedError
+from aded.core.validation import check_apart, check_file, check_folder, check_not_empty, refuse_ignored
 
 
 def test_folders_that_can_be_made_pass_and_are_not_made(tmp_path: Path) -> None:

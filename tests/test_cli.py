@@ -8,10 +8,12 @@ import pytest
 from conftest import ROOT
 from fakes import tiny_target
 
-from aded import cli, trace
-from aded.decode import Decoder, GenerationSettings
-from aded.methods import METHODS
-from aded.model import TargetModel
+from aded.cli import model_options
+from aded.cli.main import main
+from aded.core import trace
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.drafters.registry import METHODS
+from aded.engine.target_model import TargetModel
 
 KEYS = {
     "method",
@@ -42,7 +44,7 @@ def tiny(monkeypatch):
 
 def run(*arguments: str) -> int:
     try:
-        return cli.main(arguments)
+        return main.main(arguments)
     except SystemExit as stop:
         return int(stop.code or 0)
 
@@ -195,7 +197,7 @@ def no_model(monkeypatch):
     """A command line on which no model may be loaded, nor a tokenizer."""
     refuse = lambda *a, **k: pytest.fail("a model was loaded")  # noqa: E731
     monkeypatch.setattr(TargetModel, "load", refuse)
-    monkeypatch.setattr("aded.corpus.load_tokenizer", refuse)
+    monkeypatch.setattr("aded.data.corpus.load_tokenizer", refuse)
 
 
 OVERWRITTEN = {
@@ -281,7 +283,7 @@ def test_mistakes_are_told_before_a_model_is_loaded(no_model, capsys, tmp_path, 
 def test_questions_that_do_not_fit_the_context_are_told_before_the_first_is_answered(
     tiny, capsys, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setattr("aded.trigram.TrigramMatrix.load", lambda *a, **k: None)
+    monkeypatch.setattr("aded.ngram.trigram.TrigramMatrix.load", lambda *a, **k: None)
     monkeypatch.setattr(Decoder, "step", lambda self: pytest.fail("a question was answered"))
     questions = [{"question_id": 1, "turns": ["a"]}, {"question_id": 2, "turns": ["a " * 400]}]
     (tmp_path / "q").write_text("\n".join(map(json.dumps, questions)))
@@ -290,7 +292,7 @@ def test_questions_that_do_not_fit_the_context_are_told_before_the_first_is_answ
 
 
 def test_compiling_is_refused_on_a_cpu_before_a_model_is_loaded(capsys, monkeypatch):
-    monkeypatch.setattr("aded.weights.resolve", lambda *a: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("aded.engine.weights.resolve", lambda *a: pytest.fail("a model was loaded"))
     assert run("generate", "--prompt", "a", "--compile", "--device", "cpu") == 2
     assert "--compile is for" in capsys.readouterr().err
 
@@ -317,14 +319,14 @@ def test_remedies_name_the_model_that_was_asked_for(monkeypatch, capsys, tmp_pat
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_every_option_of_a_method_has_a_flag(method):
     """The parser knows it, whatever value it takes."""
-    known = vars(cli.build_parser().parse_args(["generate"]))
+    known = vars(main.build_parser().parse_args(["generate"]))
     assert set(method.options) <= set(known)
 
 
 def test_model_options_are_those_that_the_parser_has():
-    parser = cli.Parser()
-    cli.add_model_options(parser)
-    assert set(vars(parser.parse_args([]))) == set(cli.MODEL_OPTIONS)
+    parser = main.Parser()
+    model_options.add_model_options(parser)
+    assert set(vars(parser.parse_args([]))) == set(model_options.MODEL_OPTIONS)
 
 
 @pytest.mark.parametrize("method", ["suffix", "token-recycling"])
@@ -378,7 +380,8 @@ def test_ctrl_c_keeps_what_was_written(tiny, capsys, tmp_path, monkeypatch):
 
 
 def test_the_engine_is_usable_without_gradio():
-    code = "import sys; sys.modules['gradio'] = sys.modules['plotly'] = None; import aded.decode, aded.cli, aded.race"
+    blocked = "import sys; sys.modules['gradio'] = sys.modules['plotly'] = None"
+    code = f"{blocked}; import aded.decoding.decoder, aded.decoding.lockstep, aded.cli.main"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
@@ -403,6 +406,6 @@ def test_ctrl_c_while_the_prompt_is_read_is_a_clean_stop(tiny, capsys, monkeypat
     def interrupted(self, ids):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("aded.session.TargetSession.prefill", interrupted)
+    monkeypatch.setattr("aded.engine.session.TargetSession.prefill", interrupted)
     assert run("generate", "--prompt", "a b c") == 130
     assert "Traceback" not in capsys.readouterr().err

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from aded.continuations import Continuations
+from aded.retrieval.continuation_trie import Continuations
 
 VOCAB = 5
 

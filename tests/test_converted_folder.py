@@ -16,10 +16,10 @@ from safetensors import safe_open
 from safetensors.torch import save_model
 from transformers import AutoModelForCausalLM
 
-from aded import weights
-from aded.errors import AdedError
-from aded.model import TargetModel
-from aded.weights import CacheError
+from aded.core.errors import AdedError
+from aded.engine import weights
+from aded.engine.target_model import TargetModel
+from aded.engine.weights import CacheError
 
 IDS = torch.tensor([[1, 5, 9, 14, 3, 20, 31, 8]])
 

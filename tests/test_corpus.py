@@ -13,10 +13,11 @@ import pytest
 from conftest import ROOT
 from fakes import VOCAB, WordTokenizer
 
-from aded import cli, corpus
-from aded.errors import AdedError
-from aded.tokens import tokenizer_fingerprint
-from aded.trigram import TrigramMatrix
+from aded.cli.main import main
+from aded.core.errors import AdedError
+from aded.data import corpus
+from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.ngram.trigram import TrigramMatrix
 
 FINGERPRINT = tokenizer_fingerprint(WordTokenizer())
 KNOWN = {"separator": 2, "vocab_size": VOCAB, "fingerprint": FINGERPRINT}
@@ -31,7 +32,7 @@ def word_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: object) -> int:
     try:
-        return cli.main([str(a) for a in arguments])
+        return main.main([str(a) for a in arguments])
     except SystemExit as stop:
         return int(stop.code or 0)
 

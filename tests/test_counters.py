@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from serving_fakes import fake_service
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.serving.runs import Control
 
 pytestmark = pytest.mark.filterwarnings("error")

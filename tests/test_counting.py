@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aded import counting
-from aded.counting import Run, merge
-from aded.errors import AdedError
-from aded.trigram import TrigramMatrix
+from aded.core.errors import AdedError
+from aded.data import ngram_counting
+from aded.data.ngram_counting import Run, merge
+from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 50
 KNOWN = {"separator": 0, "vocab_size": VOCAB, "fingerprint": "abc"}
@@ -61,7 +61,7 @@ def test_counts_saturate_as_those_of_the_whole_text(tmp_path: Path) -> None:
     "bounds", [{"rows": 0}, {"rows": 40}, {"rows": 10**6}, {"size": 3000}, {"rows": 100, "size": 2500}], ids=str
 )
 def test_bounds_keep_what_pruning_keeps(tmp_path: Path, bounds: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MERGED", 1)  # rows are dropped on the way
+    monkeypatch.setattr(ngram_counting, "MERGED", 1)  # rows are dropped on the way
     ids = corpus()
     expected = TrigramMatrix.build(ids, **KNOWN).prune(**bounds).to_bytes()
     assert merged(runs(tmp_path, np.split(ids, 5)), held=30, **bounds) == expected
@@ -70,8 +70,10 @@ def test_bounds_keep_what_pruning_keeps(tmp_path: Path, bounds: dict, monkeypatc
 def test_a_merge_holds_no_more_than_it_may(tmp_path: Path) -> None:
     """What is held is bounded by ``held`` and the grams of one context, at most a vocabulary of each run."""
     paths, held = runs(tmp_path, np.split(corpus(length=30_000), 6)), 600
-    cuts = counting._cuts(paths, VOCAB, held)
-    sizes = [sum(np.diff(counting._places(Run.open(path).codes, cuts))[part] for path in paths) for part in range(len(cuts) + 1)]
+    cuts = ngram_counting._cuts(paths, VOCAB, held)
+    sizes = [
+        sum(np.diff(ngram_counting._places(Run.open(path).codes, cuts))[part] for path in paths) for part in range(len(cuts) + 1)
+    ]
     assert len(sizes) > 10
     assert max(sizes) <= held + VOCAB * len(paths)
 

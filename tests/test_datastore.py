@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from aded import cli
-from aded.batched import Script
-from aded.corpus import load_tokenizer
-from aded.datastore import Datastore, _answers
-from aded.errors import AdedError
-from aded.tokens import tokenizer_fingerprint
+from aded.cli.main import main
+from aded.core.errors import AdedError
+from aded.data.build_datastore import _answers
+from aded.data.corpus import load_tokenizer
+from aded.engine.batch_generation import Script
+from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.retrieval.suffix_array import Datastore
 
 KNOWN = {"separator": 0, "vocab_size": 97, "fingerprint": "f"}
 
@@ -151,45 +152,45 @@ def test_the_command_builds_from_texts_and_token_ids(tmp_path: Path, capsys, mod
     (tmp_path / "t.txt").write_text("w5 w6 w7")
     np.save(tmp_path / "t.npy", np.array([5, 6, 7, 2]))
     build = ["datastore", "build", "--model", model_folder]
-    assert cli.main([*build, "--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "a")]) == 0
-    assert cli.main([*build, "--tokens", str(tmp_path / "t.npy"), "--separator", "2", "--out", str(tmp_path / "b")]) == 0
+    assert main.main([*build, "--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "a")]) == 0
+    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--separator", "2", "--out", str(tmp_path / "b")]) == 0
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     capsys.readouterr()
-    assert cli.main(["datastore", "show", str(tmp_path / "a")]) == 0
+    assert main.main(["datastore", "show", str(tmp_path / "a")]) == 0
     assert "tokens: 4" in capsys.readouterr().out
-    assert cli.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "3", "--out", str(tmp_path / "c")]) == 0
+    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "3", "--out", str(tmp_path / "c")]) == 0
     assert len(Datastore.load(tmp_path / "c")) == 3
-    assert cli.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "0", "--out", str(tmp_path / "c")]) == 2
+    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "0", "--out", str(tmp_path / "c")]) == 2
     assert "--most is 0; give a number" in capsys.readouterr().err
 
 
 def test_of_conversations_the_answers_alone_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = SimpleNamespace(all_special_ids=[0, 7, 10], eos_token_id=2)
-    monkeypatch.setattr("aded.selfwriting.script_of", lambda tokenizer: Script((7, 8, 9), (10, 11)))
+    monkeypatch.setattr("aded.data.self_generation.script_of", lambda tokenizer: Script((7, 8, 9), (10, 11)))
     text = [7, 8, 9, 20, 21, 10, 11, 30, 31, 2, 0, 7, 8, 9, 22, 10, 11, 33, 7, 8, 9, 5, 10, 11, 34, 35]
     assert _answers(np.array(text), tokenizer, 0).tolist() == [30, 31, 2, 0, 33, 0, 34, 35, 0]
     assert _answers(np.array([5, 6, 0]), tokenizer, 0).tolist() == [5, 6, 0]
 
 
 def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path, monkeypatch, model_folder: str) -> None:
-    from aded import methods
-    from aded.bench.recorded import Absent
+    from aded.drafters import registry
+    from aded.evaluation.bench.recorded import Absent
 
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
     target = Absent(tokenizer_fingerprint(load_tokenizer(model_folder)[0]), 97)
-    assert "datastore build" in methods.METHODS["rest"].unavailable(target)
+    assert "datastore build" in registry.METHODS["rest"].unavailable(target)
     with pytest.raises(AdedError, match="datastore build"):
-        methods.METHODS["rest"].make(target, {}, 0)
+        registry.METHODS["rest"].make(target, {}, 0)
     (tmp_path / "t.txt").write_text("w5 w6 w7")
-    assert cli.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / "t.txt")]) == 0
-    assert methods.METHODS["rest"].unavailable(target) is None
-    assert methods.METHODS["rest"].make(target, {}, 0).settings()["datastore_tokens"] == 4
+    assert main.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / "t.txt")]) == 0
+    assert registry.METHODS["rest"].unavailable(target) is None
+    assert registry.METHODS["rest"].make(target, {}, 0).settings()["datastore_tokens"] == 4
 
 
 def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
-    from aded.bench.recorded import default_target
-    from aded.methods import datastore_for
-    from aded.places import ASSETS
+    from aded.core.paths import ASSETS
+    from aded.drafters.registry import datastore_for
+    from aded.evaluation.bench.recorded import default_target
 
     (file,) = ASSETS.glob("*.datastore.safetensors")
     assert file.stat().st_size < 10_000_000
@@ -199,7 +200,7 @@ def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
 @pytest.mark.parametrize(("name", "text"), [("t.txt", ""), ("t.txt", "  \n"), ("t.jsonl", '""')])
 def test_no_text_is_one_line_and_status_2(tmp_path: Path, capsys, model_folder: str, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    assert cli.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / name)]) == 2
+    assert main.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / name)]) == 2
     assert "no text" in capsys.readouterr().err
 
 
@@ -209,7 +210,7 @@ def test_separators_outside_the_vocabulary_are_refused(tmp_path, capsys, model_f
     (tmp_path / "t.txt").write_text("w5 w6 w7")
     np.save(tmp_path / "t.npy", np.array([5, 6, 7, 2]))
     file = str(tmp_path / {"--text": "t.txt", "--tokens": "t.npy"}[source])
-    assert cli.main(["datastore", "build", "--model", model_folder, source, file, "--separator", separator]) == 2
+    assert main.main(["datastore", "build", "--model", model_folder, source, file, "--separator", separator]) == 2
     assert f"--separator is {separator}; give a token id" in capsys.readouterr().err
 
 

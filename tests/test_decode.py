@@ -19,16 +19,16 @@ from fakes import (
     tiny_target,
 )
 
-from aded import trace
-from aded.cache import KVCache
-from aded.chains import ChainPool
-from aded.decode import Decoder, GenerationSettings
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.errors import AdedError
-from aded.expansion import TreeRunner
-from aded.model import TargetModel
-from aded.verify import Rule
+from aded.engine.kv_cache import KVCache
+from aded.engine.target_model import TargetModel
+from aded.sampling.verify import Rule
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 5}
@@ -262,7 +262,7 @@ class SlowStart(OracleDrafter):
 
 def test_the_drafter_s_reading_of_the_prompt_is_in_the_prefill_and_in_no_step(monkeypatch):
     target, clock = tiny_target("llama"), [0.0]
-    monkeypatch.setattr("aded.decode.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("aded.decoding.decoder.time.perf_counter", lambda: clock[0])
     record = Decoder(target, SlowStart(expected(target), clock), GenerationSettings(max_new_tokens=6, budget=8)).run(PROMPT)
     assert record.prefill_seconds == 3.0
     assert record.decode_seconds == 0.0

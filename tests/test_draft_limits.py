@@ -4,13 +4,13 @@ import pytest
 import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, tiny_model, tiny_target
 
-from aded.chains import ChainPool
-from aded.decode import Decoder, GenerationSettings
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.expansion import TreeRunner
-from aded.model import TargetModel
-from aded.verify import Rule
+from aded.engine.target_model import TargetModel
+from aded.sampling.verify import Rule
 
 SHORT = 64
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50] * 9

@@ -10,13 +10,14 @@ from time import perf_counter
 import numpy as np
 import pytest
 
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.data.records import read_records
 from aded.drafters.aded import MOST_ROWS, NO_SUCCESSOR, AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
-from aded.errors import AdedError
-from aded.overlay import TOLD
-from aded.replay import Report, read_records, replay
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.evaluation.replay import Report, replay
+from aded.ngram.session_overlay import TOLD
+from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 60
 PRESETS = [AdedOptions.tuned(), AdedOptions.paper()]

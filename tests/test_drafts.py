@@ -7,10 +7,10 @@ import pytest
 import torch
 from fakes import VOCAB, alone, tiny_target
 
-from aded.decode import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree, Drawn
+from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Drafter
-from aded.errors import AdedError
-from aded.tree import DraftTree, Drawn
 
 PROMPT, BUDGET = [5, 17, 40, 8], 4
 Q = torch.full((2, VOCAB), 1 / VOCAB, dtype=torch.float64)

@@ -20,8 +20,8 @@ from serving_fakes import FakeEngine, GatedEngine, fake_service, serving
 from ui_fakes import WORDS
 from waiting import HANG, http, until
 
-from aded import trace
-from aded.methods import METHODS
+from aded.core import trace
+from aded.drafters.registry import METHODS
 from ui.numbers import FIELDS
 from ui.serving.endpoints import NAMES
 from ui.serving.service import Service
@@ -308,8 +308,8 @@ def test_a_row_of_the_matrix_is_that_of_the_last_two_tokens(monkeypatch: pytest.
     import numpy as np
     from fakes import WordTokenizer
 
-    from aded.errors import AdedError
-    from aded.trigram import TrigramMatrix
+    from aded.core.errors import AdedError
+    from aded.ngram.trigram import TrigramMatrix
     from ui.serving import programs
 
     tokenizer = WordTokenizer()

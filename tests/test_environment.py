@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from waiting import HANG
 
-from aded.environment import WAITING, prepare
+from aded.core.environment import WAITING, prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("module", ["aded", "aded.cli", "app"])
+@pytest.mark.parametrize("module", ["aded", "aded.cli.main", "app"])
 def test_openmp_is_told_how_to_wait_before_torch_is_loaded(module: str):
     code = f"import os, sys; import {module}; print('torch' in sys.modules, os.environ.get('OMP_WAIT_POLICY'))"
     clean = {name: value for name, value in os.environ.items() if name not in WAITING}

@@ -14,8 +14,8 @@ from serving_fakes import fake_service, serving
 from ui_fakes import make_race
 from waiting import HANG, http
 
-from aded import trace
-from aded.errors import AdedError
+from aded.core import trace
+from aded.core.errors import AdedError
 from ui import site, space
 
 resource = pytest.importorskip("resource", reason="limits of a process are a matter of Unix")
@@ -72,7 +72,7 @@ def test_the_export_command_says_a_full_disk_in_one_line_with_status_2(tmp_path:
     trace.save(make_race(), tmp_path / "01-a-race.json")
     code = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM}, -1))\n"
-        f"from aded.cli import main; sys.exit(main(['export', 'site', '--out', {str(tmp_path / 'out')!r}, "
+        f"from aded.cli.main import main; sys.exit(main(['export', 'site', '--out', {str(tmp_path / 'out')!r}, "
         f"'--traces', {str(tmp_path / '01-a-race.json')!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=False)

@@ -22,9 +22,9 @@ from serving_fakes import fake_service, serving
 from ui_fakes import make_race
 from waiting import http
 
-from aded import trace
-from aded.errors import AdedError
-from aded.trigram import TrigramMatrix
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.ngram.trigram import TrigramMatrix
 from ui.wire import check_drawable, whole
 
 REQUESTS = int(os.environ.get("ADED_FUZZ_REQUESTS") or 300)

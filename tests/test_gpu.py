@@ -7,12 +7,13 @@ import pytest
 import torch
 from fakes import FAMILIES, VOCAB, OracleDrafter, alone, tiny_model
 
-from aded import captured, graphs, selftest
-from aded.decode import Decoder, GenerationSettings
-from aded.errors import AdedError
-from aded.model import TargetModel
-from aded.tree import DraftTree
-from aded.verify import Rule
+from aded.core import cuda_graph
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.engine import load_check, step_graph
+from aded.engine.target_model import TargetModel
+from aded.sampling.verify import Rule
 
 pytestmark = pytest.mark.gpu
 
@@ -51,7 +52,7 @@ def test_captured_steps_equal_passes_that_grow_on_every_family(family):
         assert "one operation at a time" in target.notice
         return
     assert target.pool is not None, target.notice
-    assert selftest._largest_fixed_error(target) < 1e-3
+    assert load_check._largest_fixed_error(target) < 1e-3
     assert target.pool.captured > 0
 
 
@@ -93,7 +94,7 @@ def test_fifty_runs_and_model_switches_leak_nothing():
 
 
 def test_ways_to_sample_without_end_hold_a_bounded_number_of_graphs(monkeypatch):
-    monkeypatch.setattr(captured, "MOST_STEPS", 4)
+    monkeypatch.setattr(step_graph, "MOST_STEPS", 4)
     target, held = tiny(), []
     for tenths in range(12):
         settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=tenths / 10, seed=3)
@@ -174,7 +175,7 @@ def test_garbage_that_holds_graphs_is_not_collected_inside_of_a_capture():
     thresholds = gc.get_threshold()
 
     def garbage():
-        cycle = [graphs.Replay(lambda: buffer.add_(1), device)]
+        cycle = [cuda_graph.Replay(lambda: buffer.add_(1), device)]
         cycle.append(cycle)
 
     def body():
@@ -185,7 +186,7 @@ def test_garbage_that_holds_graphs_is_not_collected_inside_of_a_capture():
     try:
         garbage()
         gc.set_threshold(10, 1, 1)
-        replay = graphs.Replay(body, device)
+        replay = cuda_graph.Replay(body, device)
     finally:
         gc.set_threshold(*thresholds)
     buffer.zero_()

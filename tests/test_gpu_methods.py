@@ -9,26 +9,26 @@ from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model
 from test_medusa import PROMPT, random_heads
 from test_speculative import written_alone
 
-from aded import rejection
-from aded.chains import ChainPool, ChainRunner
-from aded.decode import Decoder, GenerationSettings
+from aded.core.cuda_graph import Replay
+from aded.core.tree import DraftTree, Drawn
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainPool, ChainRunner
+from aded.draft_models.medusa_heads import HeadReader
+from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.aded_medusa import AdedMedusaDrafter
 from aded.drafters.medusa import MedusaDrafter
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.expansion import TreeRunner
-from aded.graphs import Replay
-from aded.heads import HeadReader
-from aded.model import TargetModel
-from aded.noise import signed
-from aded.rejection import draft_key
+from aded.engine.target_model import TargetModel
+from aded.engine.weights import quiet
+from aded.sampling import rejection_sampler
+from aded.sampling.rejection_sampler import draft_key
+from aded.sampling.rng import signed
+from aded.sampling.verify import Rule, SamplingSettings
 from aded.train import data
 from aded.train.draft import DraftObjective
 from aded.train.loop import Schedule, train
 from aded.train.medusa import HeadObjective
-from aded.tree import DraftTree, Drawn
-from aded.verify import Rule, SamplingSettings
-from aded.weights import quiet
 
 pytestmark = pytest.mark.gpu
 SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "seed": 3}, "penalty": {"temperature": 0.8, "repetition_penalty": 1.3}}
@@ -126,7 +126,7 @@ def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
         tokens = np.array([1, *children, rng.choice(VOCAB, p=q[1].numpy()), rng.choice(VOCAB, p=q[2].numpy())])
         logits, rule = torch.tensor(rng.normal(0, 1, (6, VOCAB))).float(), Rule(SamplingSettings(temperature=0.9, seed=seed))
         found = [
-            rejection.verify(
+            rejection_sampler.verify(
                 DraftTree(tokens, parents, drawn=Drawn(q.to(device), rows, replacement)), logits.to(device), [3, 1], rule, graphs
             )
             for device, graphs in (("cpu", None), ("cuda", kept))

@@ -7,13 +7,13 @@ from fakes import VOCAB, tiny_target
 from test_medusa import PROMPT, random_heads
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from aded.chains import ChainRunner
-from aded.drafters.base import DrafterNeeds
-from aded.graphs import Replay, host_buffer
-from aded.heads import HeadReader
-from aded.rejection import Case, JudgeGraph
-from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings
+from aded.core.cuda_graph import Replay, host_buffer
+from aded.core.tree import DraftTree
+from aded.draft_models.chain_runner import ChainRunner
+from aded.draft_models.medusa_heads import HeadReader
+from aded.engine.outputs import DrafterNeeds
+from aded.sampling.rejection_sampler import Case, JudgeGraph
+from aded.sampling.verify import Rule, SamplingSettings
 
 SETTINGS = [
     SamplingSettings(),

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from aded import jit
-from aded.places import PACKAGE
+from aded.core import jit
+from aded.core.paths import PACKAGE
 
 KEPT_MODULES = ("__init__", "checks", "errors", "jit", "places")
 INNER = """
-from aded.jit import njit
+from aded.core.jit import njit
 
 CONSTANT = 1
 
@@ -32,7 +32,7 @@ def called():
 """
 OUTER = """
 from aded.inner import CONSTANT, called, inlined
-from aded.jit import njit
+from aded.core.jit import njit
 
 @njit(cache=True)
 def result():

@@ -7,7 +7,7 @@ import torch
 from fakes import tiny_model
 from torch import nn
 
-from aded.joining import JoinedLinear, join_projections, separate_projections
+from aded.engine.layers.fused_linear import JoinedLinear, join_projections, separate_projections
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])

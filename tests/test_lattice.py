@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from aded.core.tree_shape import best_shape
 from aded.drafters.medusa import fill
-from aded.lattice import best_shape
 
 
 def all_paths(values):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from aded import corpus, errors
-from aded.bench.cells import Cell, CellFile
-from aded.bench.questions import read_questions
-from aded.errors import AdedError
-from aded.lines import numbered_lines
-from aded.replay import read_records
+from aded.core import errors
+from aded.core.errors import AdedError
+from aded.core.lines import numbered_lines
+from aded.data import corpus
+from aded.data.records import read_records
+from aded.evaluation.bench.cells import Cell, CellFile
+from aded.evaluation.bench.questions import read_questions
 
 NO_LINE_ENDS = ["\u2028", "\u2029", "\u0085"]
 """Characters at which ``str.splitlines`` ends a line and that JSON may hold as they are."""

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from fakes import alone, tiny_target
 
-from aded.budget import AutomaticBudget, StepCost
-from aded.decode import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
 from aded.drafters.lookahead import LookaheadDrafter
-from aded.errors import AdedError
-from aded.tree import DraftTree
+from aded.drafters.tree_budget import AutomaticBudget
+from aded.engine.cost_model import StepCost
 
 
 class Text:
@@ -152,7 +153,7 @@ PROMPT = [5, 17, 40, 8, 63, 21, 5, 17, 40, 9, 70, 6]
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_the_text_is_the_target_s_own(settings: dict, fixed: bool) -> None:
-    from aded.verify import Rule
+    from aded.sampling.verify import Rule
 
     target = tiny_target()
     if fixed:

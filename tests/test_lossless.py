@@ -9,13 +9,14 @@ import pytest
 from fakes import cost, table_target
 from scipy import stats
 
-from aded import expansion, rejection
-from aded.chains import ChainPool
-from aded.decode import Decoder, GenerationSettings
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models import tree_runner
+from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.expansion import TreeRunner
-from aded.rejection import draft_key
+from aded.sampling import rejection_sampler
+from aded.sampling.rejection_sampler import draft_key
 
 FALSE_ALARM = 1e-6
 VOCAB = 3
@@ -101,15 +102,15 @@ def test_drawn_trees_write_the_target_s_distribution(target, drafts, count, repl
 
 
 def one_key_for_all_models(monkeypatch):
-    monkeypatch.setattr(expansion, "draft_key", lambda seed, at, model, parent, trial: draft_key(seed, at, 0, parent, trial))
+    monkeypatch.setattr(tree_runner, "draft_key", lambda seed, at, model, parent, trial: draft_key(seed, at, 0, parent, trial))
 
 
 def one_key_for_all_parents(monkeypatch):
-    monkeypatch.setattr(expansion, "draft_key", lambda seed, at, model, parent, trial: draft_key(seed, at, model, 0, trial))
+    monkeypatch.setattr(tree_runner, "draft_key", lambda seed, at, model, parent, trial: draft_key(seed, at, model, 0, trial))
 
 
 def target_and_draft_swapped(monkeypatch):
-    judge = rejection.judge
+    judge = rejection_sampler.judge
 
     def swapped(p, q, tokens, rows, *others):
         if tokens.shape[1]:
@@ -117,11 +118,11 @@ def target_and_draft_swapped(monkeypatch):
             p, q = q[row][None].clone(), q.index_copy(0, row[None], p)
         return judge(p, q, tokens, rows, *others)
 
-    monkeypatch.setattr(rejection, "judge", swapped)
+    monkeypatch.setattr(rejection_sampler, "judge", swapped)
 
 
 def the_rejected_token_drawn_from_the_target(monkeypatch):
-    monkeypatch.setattr(rejection, "_normalized", lambda weights, otherwise: otherwise)
+    monkeypatch.setattr(rejection_sampler, "_normalized", lambda weights, otherwise: otherwise)
 
 
 @pytest.mark.parametrize(

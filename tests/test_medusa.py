@@ -7,16 +7,17 @@ import pytest
 import torch
 from fakes import VOCAB, alone, tiny_target
 
-from aded import heads, parts, places
-from aded.decode import Decoder, GenerationSettings
+from aded.core import paths
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models import checkpoints, medusa_heads
+from aded.draft_models.medusa_heads import HeadReader, MedusaHeads
 from aded.drafters.base import Context
 from aded.drafters.medusa import NO_STATE, MedusaDrafter
-from aded.errors import AdedError
-from aded.heads import HeadReader, MedusaHeads
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
+from aded.sampling.verify import Rule, SamplingSettings, TypicalAcceptance, verify
 from aded.train.objective import last_hidden
-from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings, TypicalAcceptance, verify
 
 PROMPT = [5, 9, 14, 3, 20]
 
@@ -43,7 +44,7 @@ def heads_file(target, tmp_path):
     made = random_heads()
     tensors = {name: tensor.to(torch.bfloat16) for name, tensor in made.state_dict().items()}
     path = tmp_path / "tiny.medusa.safetensors"
-    parts.write(path, "medusa", target, {**tensors, "accuracy": torch.full((3, 10), 0.1)}, figures={})
+    checkpoints.write(path, "medusa", target, {**tensors, "accuracy": torch.full((3, 10), 0.1)}, figures={})
     return path
 
 
@@ -141,36 +142,36 @@ def test_a_static_tree_has_one_shape(target, reader):
 
 def test_heads_of_a_file_are_found_by_option_and_in_the_assets(target, heads_file, monkeypatch):
     method = METHODS["medusa"]
-    monkeypatch.setattr(places, "ASSETS", heads_file.parent / "nowhere")
+    monkeypatch.setattr(paths, "ASSETS", heads_file.parent / "nowhere")
     assert "train medusa" in method.unavailable(target)
     with pytest.raises(AdedError, match="train medusa"):
         method.make(target, {}, 0)
     assert isinstance(method.make(target, {"heads": str(heads_file)}, 0), MedusaDrafter)
-    monkeypatch.setattr(places, "ASSETS", heads_file.parent)
+    monkeypatch.setattr(paths, "ASSETS", heads_file.parent)
     assert method.unavailable(target) is None
     assert isinstance(method.make(target, {}, 0), MedusaDrafter)
-    assert heads.reader_for(target) is heads.reader_for(target)
+    assert medusa_heads.reader_for(target) is medusa_heads.reader_for(target)
 
 
 def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file, tmp_path):
     other = tiny_target("qwen2")
     other.fingerprint = "another"
     with pytest.raises(AdedError, match="made for another model"):
-        heads.load(heads_file, other)
+        medusa_heads.load(heads_file, other)
     with pytest.raises(AdedError, match="no draft part"):
-        parts.read(heads_file, "draft", target)
+        checkpoints.read(heads_file, "draft", target)
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(heads_file.read_bytes()[:-40])
     with pytest.raises(AdedError, match="damaged"):
-        heads.load(damaged, target)
+        medusa_heads.load(damaged, target)
     with pytest.raises(AdedError, match="there is no file"):
-        heads.load(tmp_path / "none", target)
-    parts.write(damaged, "medusa", target, {"weight": torch.full((1, 1, 32, 32), torch.nan)}, figures={})
+        medusa_heads.load(tmp_path / "none", target)
+    checkpoints.write(damaged, "medusa", target, {"weight": torch.full((1, 1, 32, 32), torch.nan)}, figures={})
     with pytest.raises(AdedError, match="values that are no numbers; copy or train it again"):
-        heads.load(damaged, target)
-    parts.write(damaged, "medusa", target, {"weight": torch.zeros(1, 1, 8, 8)}, figures={})
+        medusa_heads.load(damaged, target)
+    checkpoints.write(damaged, "medusa", target, {"weight": torch.zeros(1, 1, 8, 8)}, figures={})
     with pytest.raises(AdedError, match="heads of width 32"):
-        heads.load(damaged, target)
+        medusa_heads.load(damaged, target)
 
 
 def test_unknown_options_are_refused(reader):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from test_ui_theme import contrast
 
-from aded.errors import AdedError
-from aded.methods import METHODS
+from aded.core.errors import AdedError
+from aded.drafters.registry import METHODS
 from ui.wire import PLACES
 
 GROUNDS = {"colour": "#fbfaf7", "colour_dark": "#14171b"}
@@ -52,10 +52,10 @@ def test_lanes_stand_out_from_the_ground(column):
 def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
     from fakes import VOCAB, tiny_target
 
-    from aded.trigram import TrigramMatrix
+    from aded.ngram.trigram import TrigramMatrix
 
     target = tiny_target()
-    monkeypatch.setattr("aded.methods.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
+    monkeypatch.setattr("aded.drafters.registry.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
     based = {corpus: METHODS["aded"].make(target, {"corpus": corpus}, 0).settings()["base_matrix"] for corpus in ("full", "none")}
     assert based == {"full": True, "none": False}
     with pytest.raises(AdedError, match="unknown corpus 'half'; known are full, none"):
@@ -102,7 +102,7 @@ def test_lanes_of_one_method_are_not_told_apart_by_red_and_green_alone(at, colum
 
 def cut(folder, kind):
     """A bundled part of this kind as a copy that was broken off leaves it."""
-    from aded.places import ASSETS
+    from aded.core.paths import ASSETS
 
     file = next(ASSETS.glob(f"*.{kind}.safetensors"))
     (folder / file.name).write_bytes(file.read_bytes()[:5000])
@@ -123,14 +123,14 @@ def cut(folder, kind):
 def test_a_damaged_bundled_file_is_said_by_name_with_what_mends_it(kind, method, tmp_path, monkeypatch):
     from fakes import tiny_target
 
-    from aded.places import ASSETS
-    from aded.trigram import TrigramMatrix
+    from aded.core.paths import ASSETS
+    from aded.ngram.trigram import TrigramMatrix
 
     name, model = cut(tmp_path, kind), tiny_target()
     if kind == "trigram":  # its header is left, and says whose it is
         whole = TrigramMatrix.load(ASSETS / name)
         model = SimpleNamespace(fingerprint=whole.fingerprint, vocab_size=whole.vocab_size)
-    monkeypatch.setattr("aded.places.ASSETS", tmp_path)
+    monkeypatch.setattr("aded.core.paths.ASSETS", tmp_path)
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
     with pytest.raises(AdedError, match=f"(?s){name}.*; (build|copy or train) ") as caught:
         METHODS[method].make(model, {}, 0)

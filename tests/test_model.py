@@ -5,12 +5,13 @@ import pytest
 import torch
 from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, VOCAB, WINDOW, WordTokenizer, tiny_model, tiny_target
 
-from aded import selftest
-from aded.cache import KVCache
-from aded.errors import AdedError
-from aded.loading import choose_device, choose_dtype
-from aded.model import TargetModel
-from aded.tree import DraftTree
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.drafters.tree_budget import AcceptanceCurve
+from aded.engine import load_check
+from aded.engine.kv_cache import KVCache
+from aded.engine.loader import choose_device, choose_dtype
+from aded.engine.target_model import TargetModel
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -18,7 +19,7 @@ def test_trees_are_verified_in_one_pass_on_every_family(family):
     target = tiny_target(family)
     assert target.mode == "tree"
     assert target.notice is None
-    assert selftest._largest_error(target, selftest.TREE) < 1e-4
+    assert load_check._largest_error(target, load_check.TREE) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,12 @@ def test_models_that_cannot_verify_trees_step_down_and_say_so(family):
 def test_the_self_test_sees_a_mask_that_is_wrong():
     target = tiny_target("mistral_sliding")
     target.masks.kind = "full"
-    assert not selftest.passes(target, selftest.TREE)
+    assert not load_check.passes(target, load_check.TREE)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2_sliding"])
 def test_a_prompt_in_chunks_equals_one_pass(family, monkeypatch):
-    monkeypatch.setattr("aded.session.PREFILL_CHUNK", 7)
+    monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 7)
     target = tiny_target(family)
     ids = np.random.default_rng(0).integers(0, VOCAB, 3 * WINDOW + 2).tolist()
     session = target.session(8)  # smaller than the prompt: it grows
@@ -103,12 +104,12 @@ def test_prompts_that_are_empty_or_do_not_fit_are_refused():
 
 
 def test_what_predictions_were_worth_is_kept_for_a_bounded_number_of_settings_those_in_use_among_them(monkeypatch):
-    monkeypatch.setattr("aded.model.MOST_CURVES", 3)
+    monkeypatch.setattr("aded.engine.target_model.MOST_CURVES", 3)
     target = tiny_target()
-    used = target.acceptance("used")
+    used = target.shared_by_decodes("used", AcceptanceCurve)
     for i in range(10):
-        target.acceptance(f"seed {i}")
-        assert target.acceptance("used") is used
+        target.shared_by_decodes(f"seed {i}", AcceptanceCurve)
+        assert target.shared_by_decodes("used", AcceptanceCurve) is used
     assert len(target._curves) == 3
 
 

@@ -7,18 +7,18 @@ import pytest
 import torch
 from fakes import VOCAB, OracleDrafter, WordTokenizer, alone, cost, near, tiny_model, tiny_target
 
-from aded import trace
-from aded.chains import ChainPool
-from aded.decode import Decoder, GenerationSettings
-from aded.drafters.base import Drafter, Explanation, MatrixRow, Simulation
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.core.inspection import Answer, Explanation, MatrixRow, Simulation
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.tree_runner import TreeRunner
+from aded.drafters.base import Drafter
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.errors import AdedError
-from aded.expansion import TreeRunner
-from aded.model import TargetModel
-from aded.representatives import Answer
-from aded.tree import DraftTree
-from aded.verify import Rule
+from aded.engine.target_model import TargetModel
+from aded.sampling.verify import Rule
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 SETTINGS = {

@@ -11,10 +11,10 @@ from conftest import ROOT
 from fakes import VOCAB, tiny_model
 from waiting import HANG
 
-from aded import parallel
-from aded.decode import Decoder, GenerationSettings
-from aded.errors import AdedError
-from aded.model import TargetModel
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.engine import distributed
+from aded.engine.target_model import TargetModel
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_tensor_parallel_on_two_cpu_processes_equals_one(folder):
 def test_tensor_parallel_without_torchrun_names_the_remedy(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     with pytest.raises(AdedError, match="torchrun"):
-        parallel.tensor_parallel_arguments()
+        distributed.tensor_parallel_arguments()
 
 
 @pytest.mark.gpu

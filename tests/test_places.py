@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from aded import places, weights
-from aded.errors import AdedError
+from aded.core import paths
+from aded.core.errors import AdedError
+from aded.engine import weights
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *places.OF_LIBRARIES)
+FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *paths.OF_LIBRARIES)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_a_cache_that_cannot_be_written_to_gives_way_to_a_temporary_folder_and_t
     no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("ADED_CACHE", str(no_folder))
-    assert [places.cache_folder(), places.cache_folder()] == [own(tmp_path)] * 2
+    assert [paths.cache_folder(), paths.cache_folder()] == [own(tmp_path)] * 2
     assert own(tmp_path).stat().st_mode & 0o777 == 0o700
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -48,8 +49,8 @@ def test_without_a_home_folder_files_are_temporary(
     no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    places.writable.cache_clear()
-    assert places.cache_folder() == own(tmp_path)
+    paths.writable.cache_clear()
+    assert paths.cache_folder() == own(tmp_path)
     assert "there is no home folder, so files are kept in" in capsys.readouterr().err
 
 
@@ -58,7 +59,7 @@ def test_where_nothing_can_be_written_to_the_cache_is_where_it_was_asked_for(
 ):
     monkeypatch.setenv("ADED_CACHE", str(no_folder / "other"))
     monkeypatch.setattr(tempfile, "tempdir", str(no_folder))
-    assert places.cache_folder() == no_folder / "other"
+    assert paths.cache_folder() == no_folder / "other"
     assert "so nothing is kept; set ADED_CACHE" in capsys.readouterr().err
 
 
@@ -73,7 +74,7 @@ def test_a_temporary_folder_that_others_could_fill_is_not_used(no_folder: Path, 
     else:
         own(tmp_path).mkdir()
         own(tmp_path).chmod(0o777)
-    assert places.temporary_folder() is None
+    assert paths.temporary_folder() is None
 
 
 def test_what_is_in_a_cache_that_can_only_be_read_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -81,10 +82,10 @@ def test_what_is_in_a_cache_that_can_only_be_read_is_found(tmp_path: Path, monke
     (asked / "model").mkdir(parents=True)
     (instead / "later").mkdir(parents=True)
     monkeypatch.setenv("ADED_CACHE", str(asked))
-    monkeypatch.setattr(places, "writable", lambda folder, variable: instead)
-    assert places.in_cache("model") == asked / "model"
-    assert places.in_cache("new") == instead / "new"
-    assert places.cached("*") == [asked / "model", instead / "later"]
+    monkeypatch.setattr(paths, "writable", lambda folder, variable: instead)
+    assert paths.in_cache("model") == asked / "model"
+    assert paths.in_cache("new") == instead / "new"
+    assert paths.cached("*") == [asked / "model", instead / "later"]
 
 
 def test_libraries_keep_their_files_in_the_cache_where_home_cannot_be_written_to(
@@ -92,9 +93,9 @@ def test_libraries_keep_their_files_in_the_cache_where_home_cannot_be_written_to
 ):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
-    places.prepare()
+    paths.prepare()
     assert os.environ["GRADIO_TEMP_DIR"] == str(own(tmp_path) / "gradio_temp_dir")
-    for name in places.OF_LIBRARIES[1:]:
+    for name in paths.OF_LIBRARIES[1:]:
         assert os.environ[name] == str(tmp_path / "cache" / name.lower())
 
 
@@ -103,7 +104,7 @@ def test_libraries_keep_their_files_where_they_always_do_if_that_can_be_written_
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "mine"))
-    places.prepare()
+    paths.prepare()
     assert {name: os.environ.get(name) for name in FOLDERS} == dict.fromkeys(FOLDERS) | {
         "TRITON_CACHE_DIR": str(tmp_path / "mine")
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Outcome
 from aded.drafters.prompt_lookup import NO_MATCH, PromptLookupDrafter
-from aded.errors import AdedError
-from aded.tree import DraftTree
 
 
 def context_of(tokens: list[int]) -> Context:

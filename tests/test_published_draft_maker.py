@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aded.core.tree import DraftTree
+from aded.data.records import read_records
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Drafter
-from aded.replay import read_records, replay
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.evaluation.replay import replay
+from aded.ngram.trigram import TrigramMatrix
 
 draftretriever = pytest.importorskip("draftretriever")
 DATA = Path(__file__).parents[1].parent / "shared" / "data"

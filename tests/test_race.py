@@ -2,9 +2,9 @@
 
 from fakes import tiny_target
 
-from aded.decode import Decoder, GenerationSettings
-from aded.race import race, record_of, turns
-from aded.trace import Race, dumps, loads
+from aded.core.trace import Race, dumps, loads
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.decoding.lockstep import race, record_of, turns
 
 PROMPT = [5, 17, 40, 8]
 

@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from aded.decode import Decoder, GenerationSettings
-from aded.methods import METHODS
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.drafters.registry import METHODS
 
 QUESTIONS = int(os.environ.get("ADED_QUESTIONS", "1"))
 NEW_TOKENS = int(os.environ.get("ADED_NEW_TOKENS", "24"))
@@ -58,7 +58,7 @@ def test_paper_preset_and_every_search_are_lossless_too(real_model, questions):
 
 
 def test_the_bundled_model_verifies_trees_and_has_its_matrix(real_model):
-    from aded.methods import matrix_for
+    from aded.drafters.registry import matrix_for
 
     assert real_model.mode == "tree"
     assert real_model.notice is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aded.recent import recent
+from aded.core.lru import recent
 
 
 def test_the_one_asked_for_longest_ago_goes_and_what_is_there_is_not_made_again() -> None:

@@ -5,12 +5,12 @@ import pytest
 import torch
 from scipy import stats
 
-from aded.expansion import Sampler
-from aded.merging import merge
-from aded.noise import key_of, signed
-from aded.rejection import ACCEPTING, judge, verify
-from aded.tree import DraftTree, Drawn
-from aded.verify import Rule, SamplingSettings
+from aded.core.tree import DraftTree, Drawn
+from aded.draft_models.tree_runner import Sampler
+from aded.drafters.tree_merge import merge
+from aded.sampling.rejection_sampler import ACCEPTING, judge, verify
+from aded.sampling.rng import key_of, signed
+from aded.sampling.verify import Rule, SamplingSettings
 
 VOCAB, DRAWS = 6, 200_000
 MOST = 0.01
@@ -148,8 +148,8 @@ def test_two_positions_of_a_tree_follow_the_target_together(replacement, merged)
 
 def one_by_one(tree, logits, prefix, rule):
     """Multi-step speculative sampling as the paper words it: an oracle with plain loops."""
-    from aded.noise import uniform
-    from aded.verify import sample
+    from aded.sampling.rng import uniform
+    from aded.sampling.verify import sample
 
     node, written, ids = 0, [], list(prefix)
     while True:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.data.records import Record, read_records
 from aded.drafters.base import Context, Drafter, Outcome
-from aded.errors import AdedError
-from aded.replay import Record, accepted_path, read_records, replay, replay_one
-from aded.tree import DraftTree
+from aded.evaluation.replay import accepted_path, replay, replay_one
 
 
 class Scripted(Drafter):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from aded.core.tree import DraftTree
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
-from aded.overlay import CAP, STEP, Overlay
-from aded.representatives import learned, overlay_size
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.ngram.representative import learned, overlay_size
+from aded.ngram.session_overlay import CAP, STEP, Overlay
+from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 40
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from fakes import VOCAB, alone, tiny_target
 
-from aded.datastore import Datastore
-from aded.decode import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context
+from aded.drafters.registry import METHODS
 from aded.drafters.rest import NO_MATCH, RestDrafter
-from aded.errors import AdedError
-from aded.methods import METHODS
+from aded.retrieval.suffix_array import Datastore
 
 KNOWN = {"separator": 0, "vocab_size": VOCAB, "fingerprint": "f"}
 
@@ -83,7 +83,7 @@ def test_nothing_is_drafted_past_the_end_of_a_text() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 def test_the_text_is_the_target_s_own_and_drafts_are_accepted(tmp_path, settings: dict) -> None:
-    from aded.verify import Rule
+    from aded.sampling.verify import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
     truth = alone(target, prompt, 60, Rule(GenerationSettings(**settings).sampling))

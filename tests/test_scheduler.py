@@ -14,7 +14,7 @@ from weakref import ref
 import pytest
 from waiting import HANG, until
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.serving.limits import HOUR, Allowance, Limits
 from ui.serving.reading import follow
 from ui.serving.runs import Control, Run

@@ -8,21 +8,21 @@ from functools import partial
 import numpy as np
 import pytest
 
-from aded import search
-from aded.overlay import Overlay
-from aded.search import Limits, Puct, Source
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.core.tree import DraftTree
+from aded.ngram import tree_search
+from aded.ngram.session_overlay import Overlay
+from aded.ngram.tree_search import Limits, Puct, Source
+from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 40
 TUNED = Puct(40, 1.0, 8.0)
 PAPER = Puct(150, 32.0, 8.0, published=True)
 SEARCHES = {
-    "best-first": search.best_first,
-    "greedy": search.greedy,
-    "full": search.full,
-    "mcts": partial(search.mcts, puct=TUNED, seed=3),
-    "paper": partial(search.mcts, puct=PAPER, seed=3),
+    "best-first": tree_search.best_first,
+    "greedy": tree_search.greedy,
+    "full": tree_search.full,
+    "mcts": partial(tree_search.mcts, puct=TUNED, seed=3),
+    "paper": partial(tree_search.mcts, puct=PAPER, seed=3),
 }
 
 
@@ -53,7 +53,7 @@ class Slow:
         self.source, self.context, self.keep = source, context.tolist(), keep
 
     def __call__(self, path: tuple[int, ...]) -> list[tuple[int, float]]:
-        whole = np.array([*self.context, *path], dtype=np.int32)[-search.NEWEST :]
+        whole = np.array([*self.context, *path], dtype=np.int32)[-tree_search.NEWEST :]
         tokens, probabilities = self.source.overlay.successors(self.source.matrix, whole, self.keep)
         return list(zip(tokens.tolist(), probabilities.tolist()))
 
@@ -73,7 +73,7 @@ def test_best_first_takes_the_nodes_of_highest_faded_joint_probability(source: S
             for token, p in successors(path)
             if not joint.update({(*path, token): joint[path] * p})
         ]
-    tree = search.best_first(source, context, limits)
+    tree = tree_search.best_first(source, context, limits)
     if source.overlay.arrays.published:  # weights above 1 may stand here: the order of taking is checked instead
         return check_taken_in_order(tree, joint, successors)
     best = sorted(map(rank_of, joint, joint.values()), reverse=True)[: limits.budget]
@@ -82,7 +82,7 @@ def test_best_first_takes_the_nodes_of_highest_faded_joint_probability(source: S
 
 
 def rank_of(path: tuple[int, ...], joint: float) -> float:
-    return joint * search.FADE ** len(path)
+    return joint * tree_search.FADE ** len(path)
 
 
 def check_taken_in_order(tree: DraftTree, joint: dict, successors: Slow) -> None:
@@ -101,7 +101,7 @@ def test_greedy_follows_the_most_probable_successors(source: Source, context: np
     successors, path = Slow(source, context, 1), []
     while len(path) < 6 and (row := successors(tuple(path))):
         path.append(row[0][0])
-    tree = search.greedy(source, context, Limits(64, 6, 12))
+    tree = tree_search.greedy(source, context, Limits(64, 6, 12))
     assert tree.is_chain
     assert tree.tokens[1:].tolist() == path
 
@@ -115,7 +115,7 @@ def test_full_traversal_is_breadth_first(source: Source, context: np.ndarray) ->
             children = [(*path, token) for token, _ in successors(path)]
             expected += children
             queue += children
-    assert paths_of(search.full(source, context, Limits(50, 3, 4))) == expected[:50]
+    assert paths_of(tree_search.full(source, context, Limits(50, 3, 4))) == expected[:50]
 
 
 class Node:
@@ -203,7 +203,7 @@ def _draft(made: list[Node], successors: Slow, limits: Limits, puct: Puct) -> di
 def test_tree_search_is_the_documented_one(source: Source, context: np.ndarray, budget: int, puct: Puct, depth: int) -> None:
     limits = Limits(budget, depth, 6)
     expected, log = slow_mcts(Slow(source, context, limits.successors), limits, puct, 11)
-    tree = search.mcts(source, context, limits, puct, 11)
+    tree = tree_search.mcts(source, context, limits, puct, 11)
     paths = paths_of(tree)
     assert set(paths) == set(expected)
     nodes = [expected[path] for path in paths]
@@ -214,7 +214,7 @@ def test_tree_search_is_the_documented_one(source: Source, context: np.ndarray, 
     np.testing.assert_allclose(tree.columns["score"], [s if math.isfinite(s) else math.nan for s in scores])
 
     place = {path: index for index, path in enumerate(paths)}
-    record = search.record_mcts(source, context, limits, puct, 11)
+    record = tree_search.record_mcts(source, context, limits, puct, 11)
     assert len(record) == len(log)
     for simulation, (selected, reward) in zip(record, log):
         assert simulation.selected == tuple(place.get(selected[:end], -1) for end in range(len(selected) + 1))
@@ -248,13 +248,13 @@ def test_without_a_successor_the_root_stands_alone(name: str) -> None:
 
 def test_seeds_differ_where_the_search_samples(matrix: TrigramMatrix) -> None:
     source = Source(matrix, Overlay(published=True, slots=12))
-    values = [search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, seed).columns["value"][0] for seed in range(4)]
+    values = [tree_search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, seed).columns["value"][0] for seed in range(4)]
     assert len(set(values)) > 1
 
 
 def test_a_draft_that_is_too_big_loses_its_least_visited_leaves(source: Source) -> None:
-    whole = search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, 0)
-    cut = search.mcts(source, CONTEXTS[0], Limits(len(whole) // 2, 4, 12), PAPER, 0)
+    whole = tree_search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, 0)
+    cut = tree_search.mcts(source, CONTEXTS[0], Limits(len(whole) // 2, 4, 12), PAPER, 0)
     kept = set(paths_of(cut))
     dropped = [v for path, v in zip(paths_of(whole), whole.columns["visits"]) if path not in kept]
     assert min(cut.columns["visits"]) >= max(dropped)

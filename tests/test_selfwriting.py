@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from fakes import WordTokenizer, alone, tiny_target
 
-from aded import conversations
-from aded.conversations import Collection, Conversation, pack, unpack
-from aded.decode import Decoder, GenerationSettings
-from aded.errors import AdedError
-from aded.selfwriting import SENTINEL, Script, SelfWriter, beginnings_in, script_of, separator_of
+from aded.core.errors import AdedError
+from aded.data import conversations
+from aded.data.conversations import Collection, Conversation, pack, unpack
+from aded.data.self_generation import SENTINEL, Script, SelfWriter, beginnings_in, script_of, separator_of
+from aded.decoding.decoder import Decoder, GenerationSettings
 
 OPENING, CLOSING = (5, 17, 40), (7, 9, 11)
 

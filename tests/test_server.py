@@ -17,7 +17,7 @@ from browsing import free_port, wait_for
 from serving_fakes import fake_service, serving
 from waiting import HANG, http, until
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.serving.server import Address, launch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,7 +131,7 @@ runpy.run_path("app.py", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("module", ["aded.cli", "gradio"])
+@pytest.mark.parametrize("module", ["aded.cli.main", "gradio"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_while_it_starts_it_ends_with_status_0(number: signal.Signals, module: str):
     """The signal comes as it begins to import its own first module, and what takes longest."""

@@ -11,7 +11,7 @@ from typing import Any
 from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, words
 from waiting import HANG, until
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.models import Models
 from ui.run import Update
 from ui.serving.limits import Limits

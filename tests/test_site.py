@@ -12,8 +12,9 @@ import pytest
 from browsing import HOSTILE
 from ui_fakes import make_race
 
-from aded import cli, trace
-from aded.errors import AdedError
+from aded.__main__ import program
+from aded.core import trace
+from aded.core.errors import AdedError
 from ui import site
 
 
@@ -78,7 +79,7 @@ def test_two_races_of_one_title_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_damaged_race_is_refused_by_name_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.json").write_text("{}")
-    assert cli.main(["export", "site", "--out", str(tmp_path / "site"), "--traces", str(tmp_path / "bad.json")]) == 2
+    assert program(["export", "site", "--out", str(tmp_path / "site"), "--traces", str(tmp_path / "bad.json")]) == 2
     said = capsys.readouterr().err
     assert "bad.json" in said
     assert "or name the other races with --traces" in said

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from fakes import WordTokenizer
 
-from aded import corpus
-from aded.errors import AdedError
-from aded.sources import DatasetStream, Source, TextFiles, TokenFile, stamps
+from aded.core.errors import AdedError
+from aded.data import corpus
+from aded.data.readers import DatasetStream, Source, TextFiles, TokenFile, stamps
 
 WORDS = "one two three\nfour five  six\n\nseven eight\nnine ten eleven twelve "
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui import space
 
 

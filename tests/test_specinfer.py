@@ -6,18 +6,18 @@ import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model, tiny_target
 from scipy import stats
 
-from aded.decode import Decoder, GenerationSettings
-from aded.draft_model import own_parameters, small_model
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree, Drawn
+from aded.core.tree_shape import best_shape
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.draft_model import own_parameters, small_model
+from aded.draft_models.tree_runner import Sampler, TreeRunner, level_cost
+from aded.drafters.draft_length_policy import ALIKE, RETRY, ShapePolicy
+from aded.drafters.registry import METHODS
 from aded.drafters.specinfer import SpecInferDrafter, shape_of
-from aded.errors import AdedError
-from aded.expansion import Sampler, TreeRunner, level_cost
-from aded.lattice import best_shape
-from aded.merging import merge
-from aded.methods import METHODS
-from aded.model import TargetModel
-from aded.shaping import ALIKE, RETRY, ShapePolicy
-from aded.tree import DraftTree, Drawn
-from aded.verify import Rule, SamplingSettings
+from aded.drafters.tree_merge import merge
+from aded.engine.target_model import TargetModel
+from aded.sampling.verify import Rule, SamplingSettings
 
 PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6
@@ -155,10 +155,10 @@ def test_a_tree_writes_more_than_a_chain_of_the_same_model(target, drafts):
 
 
 def test_the_method_is_made_from_options(tmp_path, target):
-    from aded import parts
+    from aded.draft_models import checkpoints
 
     path = tmp_path / "x.draft.safetensors"
-    parts.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
+    checkpoints.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
     made = METHODS["specinfer"].make(target, {"draft": str(path), "branching": "3,2", "verification": "coupled"}, 0)
     assert made.settings()["branching"] == [3, 2]
     assert made.settings()["verification"] == "coupled"

@@ -9,18 +9,18 @@ import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model, tiny_target
 from scipy import stats
 
-from aded import draft_model, parts
-from aded.chains import CATCH_UP, LENGTHS, ChainPool, ChainRunner
-from aded.decode import Decoder, GenerationSettings
-from aded.draft_model import ends, own_parameters, small_model
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models import checkpoints, draft_model
+from aded.draft_models.chain_runner import CATCH_UP, LENGTHS, ChainPool, ChainRunner
+from aded.draft_models.draft_model import ends, own_parameters, small_model
 from aded.drafters.base import Context
+from aded.drafters.registry import METHODS
 from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
-from aded.errors import AdedError
-from aded.methods import METHODS
-from aded.model import TargetModel
-from aded.noise import signed
-from aded.rejection import draft_key
-from aded.verify import Rule, SamplingSettings, sample
+from aded.engine.target_model import TargetModel
+from aded.sampling.rejection_sampler import draft_key
+from aded.sampling.rng import signed
+from aded.sampling.verify import Rule, SamplingSettings, sample
 
 PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6
@@ -246,11 +246,11 @@ def test_vocabularies_may_be_padded_differently(sizes, verification):
 def test_a_draft_file_is_read_for_its_model_alone(target, tmp_path):
     path = tmp_path / "x.draft.safetensors"
     own = own_parameters(small_model(target.model, [0]), target.model)
-    parts.write(path, "draft", target, own, layers=1)
+    checkpoints.write(path, "draft", target, own, layers=1)
     read = draft_model.load(path, target)
     assert read.config.num_hidden_layers == 1
     assert read.mode == "tree"
-    parts.write(path, "draft", target, {"stray": torch.zeros(2)}, layers=1)
+    checkpoints.write(path, "draft", target, {"stray": torch.zeros(2)}, layers=1)
     with pytest.raises(AdedError, match="does not fit this model"):
         draft_model.load(path, target)
     with pytest.raises(AdedError, match="train draft"):
@@ -263,9 +263,9 @@ def test_trained_parts_do_not_keep_their_target_alive(method, tmp_path):
     path = tmp_path / "part.safetensors"
     if method == "medusa":
         zeros = {"weight": torch.zeros(1, 1, 32, 32), "bias": torch.zeros(1, 1, 32), "accuracy": torch.zeros(1, 10)}
-        parts.write(path, "medusa", target, zeros)
+        checkpoints.write(path, "medusa", target, zeros)
     else:
-        parts.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
+        checkpoints.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
     options = {"heads" if method == "medusa" else "draft": str(path)}
     settings = GenerationSettings(max_new_tokens=6, budget=4, temperature=0.8)
     Decoder(target, method, settings, options).run(PROMPT)

@@ -3,8 +3,8 @@
 import pytest
 from fakes import WordTokenizer
 
-from aded.stopping import Ending, StopStrings
-from aded.tokens import IncrementalDetokenizer
+from aded.decoding.stopping import Ending, StopStrings
+from aded.engine.tokenizer import IncrementalDetokenizer
 
 WORDS = {10: "Hello", 11: " wor", 12: "ld", 13: ".\n", 14: "\n", 15: "END", 16: "E", 17: "N", 18: "D", 2: "</s>"}
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from fakes import VOCAB, alone, tiny_target
 
-from aded.datastore import Datastore
-from aded.decode import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
 from aded.drafters.suffix import NO_MATCH, SuffixDrafter
-from aded.errors import AdedError
-from aded.tree import DraftTree
+from aded.retrieval.suffix_array import Datastore
 
 KNOWN = {"separator": 0, "vocab_size": VOCAB, "fingerprint": "f"}
 
@@ -93,7 +93,7 @@ def test_what_a_session_keeps_is_bounded(monkeypatch) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 def test_the_text_is_the_target_s_own(settings: dict) -> None:
-    from aded.verify import Rule
+    from aded.sampling.verify import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
     truth = alone(target, prompt, 60, Rule(GenerationSettings(**settings).sampling))

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from ui_fakes import make_trace
 
-from aded import cli, terminal, trace
-from aded.trace import Step, TreeRecord
+from aded.cli import terminal
+from aded.cli.main import main
+from aded.core import trace
+from aded.core.trace import Step, TreeRecord
 
 
 def step_of(parents: list[int], verdict: str = "accepted", text: str = "x") -> Step:
@@ -59,7 +61,7 @@ def test_replaying_a_record_of_long_texts_and_chains_prints_little(tmp_path, cap
     record = replace(record, steps=[step], token_ids=step.emitted)
     trace.save(record, tmp_path / "t.json")
     for more in ([], ["--step", "0"]):
-        assert cli.main(["replay", str(tmp_path / "t.json"), *more]) == 0
+        assert main.main(["replay", str(tmp_path / "t.json"), *more]) == 0
         out = capsys.readouterr().out
         assert len(out) < 100_000
         assert f"… and {5001 - terminal.MOST_SHOWN} more" in out

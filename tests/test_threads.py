@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fakes import VOCAB, OracleDrafter, alone, cost, near, tiny_target
 
-from aded.chains import ChainPool
-from aded.decode import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.errors import AdedError
-from aded.expansion import TreeRunner
 
 PROMPTS = [[5, 17, 40, 8], [63, 21, 34, 11, 9, 70], [6, 50], [12, 13, 14, 15, 16] * 4]
 

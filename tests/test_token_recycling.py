@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from fakes import VOCAB, alone, tiny_target
 
-from aded.decode import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
 from aded.drafters.token_recycling import ACCEPTED, RANKS, TEMPLATE, TokenRecyclingDrafter, corpus_successors, template
-from aded.errors import AdedError
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.ngram.trigram import TrigramMatrix
 
 
 def context_of(*tokens: int) -> Context:
@@ -95,7 +95,7 @@ def test_the_prompt_s_successors_come_first_the_latest_ahead() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 def test_the_text_is_the_target_s_own_and_drafts_are_accepted(settings: dict) -> None:
-    from aded.verify import Rule
+    from aded.sampling.verify import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
     truth = alone(target, prompt, 60, Rule(GenerationSettings(**settings).sampling))

@@ -3,8 +3,8 @@
 import pytest
 from fakes import WordTokenizer
 
-from aded.terminal import harmless, visible
-from aded.tokens import IncrementalDetokenizer, TokenTexts, tokenizer_fingerprint
+from aded.cli.terminal import harmless, visible
+from aded.engine.tokenizer import IncrementalDetokenizer, TokenTexts, tokenizer_fingerprint
 
 
 class ByteTokenizer(WordTokenizer):

@@ -7,9 +7,9 @@ import os
 import pytest
 from fakes import tiny_target
 
-from aded import trace
-from aded.decode import Decoder, GenerationSettings
-from aded.errors import AdedError
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,18 @@ from fakes import VOCAB, tiny_model, tiny_target
 from safetensors import safe_open
 from torch.nn import functional
 
-from aded import cli, heads
-from aded.conversations import answered
-from aded.draft_model import load as load_draft
-from aded.errors import AdedError
-from aded.train import command, data, loop
+from aded.cli import train
+from aded.cli.main import main
+from aded.core.errors import AdedError
+from aded.data.conversations import answered
+from aded.draft_models import medusa_heads
+from aded.draft_models.draft_model import load as load_draft
+from aded.engine.weights import quiet
+from aded.train import data, loop
 from aded.train.draft import DraftObjective
 from aded.train.medusa import HeadObjective
 from aded.train.objective import last_hidden, ranks_of
 from aded.train.states import TargetStates
-from aded.weights import quiet
 
 KINDS = ("medusa", "draft")
 
@@ -41,11 +43,11 @@ def options_of(kind, text, out, *more):
     if kind == "draft":
         arguments += ["--layers", "1", "--text-weight", "0"]
     arguments += ["--learning-rate", "3e-2" if kind == "medusa" else "3e-3", "--save-every", "15"]
-    return cli.build_parser().parse_args([*arguments, *more])
+    return main.build_parser().parse_args([*arguments, *more])
 
 
 def run(kind, text, out, *more, progress=quiet):
-    return command.train(tiny_target(), options_of(kind, text, out, *more), out, progress)
+    return train.train(tiny_target(), options_of(kind, text, out, *more), out, progress)
 
 
 def trained_figures(kind, path):
@@ -68,7 +70,7 @@ def test_a_few_steps_make_a_file_a_card_and_better_guesses(kind, text, tmp_path)
     assert "python -m aded" in card
     assert "training loss" in card
     assert not (tmp_path / "out" / loop.CHECKPOINT).exists()
-    (heads.load if kind == "medusa" else load_draft)(path, target)
+    (medusa_heads.load if kind == "medusa" else load_draft)(path, target)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,7 +97,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(kind, text, tmp_path):
 def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_folder, capsys):
     tiny_model("llama").save_pretrained(real_tokenizer_folder)
     arguments = ["train", kind, "--model", str(real_tokenizer_folder), "--corpus", text, "--out", str(tmp_path / "out")]
-    assert cli.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
+    assert main.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
     assert "MB; its card is" in capsys.readouterr().out
 
 
@@ -106,7 +108,7 @@ def test_a_half_precision_target_trains_on_the_cpu(kind, dtype, text, tmp_path):
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
     before = objective.evaluate(data.pack(data.read([text], target, 0, 0, quiet), 16).unseen())
     out = tmp_path / "out"
-    path = command.train(target, options_of(kind, text, out, "--tokens", "1920"), out, quiet)
+    path = train.train(target, options_of(kind, text, out, "--tokens", "1920"), out, quiet)
     name = "loss" if kind == "medusa" else "divergence"
     assert np.mean(trained_figures(kind, path)[name]) < 0.8 * np.mean(before[name])
 
@@ -276,7 +278,9 @@ def test_text_files_are_read_with_the_model_s_own_tokenizer(tmp_path):
 
 def test_the_model_can_write_its_own_corpus(monkeypatch):
     written = [np.full(7, i, dtype=np.int32) for i in range(3, 9)]
-    monkeypatch.setattr("aded.selfwriting.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written])
+    monkeypatch.setattr(
+        "aded.data.self_generation.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written]
+    )
     assert data.read(["self"], tiny_target(), 20, 0, quiet).ids.tolist() == [3] * 7 + [4] * 7 + [5] * 7
 
 
@@ -348,9 +352,9 @@ def test_a_loss_that_diverges_ends_the_run_and_leaves_nothing(loss, text, tmp_pa
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_learned_nothing_is_not_saved(kind, text, tmp_path, capsys, monkeypatch):
     """At a rate of 0.99, the last step is worse than the first, whether or not a logged loss tells."""
-    monkeypatch.setattr("aded.cli.load_model", lambda options, progress: tiny_target())
+    monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress: tiny_target())
     arguments = ["train", kind, "--corpus", text, "--out", str(tmp_path / "out"), "--length", "16", "--batch", "8"]
-    assert cli.main([*arguments, "--tokens", "1920", "--learning-rate", "0.99"]) == 2
+    assert main.main([*arguments, "--tokens", "1920", "--learning-rate", "0.99"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and "lower --learning-rate" in error
     assert not (tmp_path / "out").exists()
@@ -406,7 +410,7 @@ def test_held_out_text_that_measures_nothing_is_refused(text, tmp_path, monkeypa
 
 
 def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
-    monkeypatch.setattr("aded.selfwriting.SelfWriter", lambda target, seed: pytest.fail("the model began to write"))
+    monkeypatch.setattr("aded.data.self_generation.SelfWriter", lambda target, seed: pytest.fail("the model began to write"))
     np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
     with pytest.raises(AdedError, match=f"token id {VOCAB}"):
         data.read(["self", str(tmp_path / "foreign.npy")], tiny_target(), 20, 0, quiet)
@@ -423,6 +427,6 @@ def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
     ],
 )
 def test_what_no_model_can_do_is_refused_before_one_is_loaded(more, message, text, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("aded.cli.load_model", lambda options, progress: pytest.fail("a model was loaded"))
-    assert cli.main(["train", "medusa", "--corpus", text, "--out", str(tmp_path / "out"), *more]) == 2
+    monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress: pytest.fail("a model was loaded"))
+    assert main.main(["train", "medusa", "--corpus", text, "--out", str(tmp_path / "out"), *more]) == 2
     assert message in capsys.readouterr().err

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from aded.errors import DraftError
-from aded.tree import DraftTree
+from aded.core.errors import DraftError
+from aded.core.tree import DraftTree
 
 
 def random_tree(rng: np.random.Generator, n: int) -> DraftTree:

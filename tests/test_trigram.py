@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from aded import overlay as rule
-from aded.errors import AdedError
-from aded.overlay import Overlay
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.ngram import session_overlay as rule
+from aded.ngram.session_overlay import Overlay
+from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 50
 
@@ -180,7 +180,7 @@ def test_a_header_with_unreadable_numbers_is_refused(tmp_path: Path) -> None:
 
 def test_a_saved_matrix_is_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     program = (
-        "import numpy as np, sys; from aded.trigram import TrigramMatrix; "
+        "import numpy as np, sys; from aded.ngram.trigram import TrigramMatrix; "
         "TrigramMatrix.build(np.arange(1000) * 7 % 50, separator=0, vocab_size=50, fingerprint='abc').save(sys.argv[1])"
     )
     for name, seed in (("a", "1"), ("b", "2")):

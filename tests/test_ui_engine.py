@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
 from ui.engine import Engine
 
 

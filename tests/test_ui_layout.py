@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ui_fakes import make_step, make_trace
 
-from aded.trace import Step
+from aded.core.trace import Step
 from ui.layout import layout
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
 from ui import link, picker
 from ui.controls import CHOICES, Wording, create_controls
 from ui.form import ABLATIONS

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from aded.errors import AdedError
-from aded.methods import METHODS
+from aded.core.errors import AdedError
+from aded.drafters.registry import METHODS
 from ui import picker
 
 

@@ -13,7 +13,7 @@ import pytest
 from serving_fakes import NUMBERS, FakeEngine
 from waiting import HANG
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.engine import Engine
 from ui.form import ABLATIONS, Form
 from ui.models import ModelHolder

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ui_fakes import make_race, make_trace
 
-from aded import trace
-from aded.errors import AdedError
-from aded.trace import Agreement, Choice, Race, RowChange
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.core.trace import Agreement, Choice, Race, RowChange
 from ui.wire import PLACES, check_drawable, race_line, whole
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
 from ui import link
 from ui.controls import ADED, CHOICES, GENERATION, Wording, create_controls
 from ui.form import ABLATIONS

@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy import stats
 
-from aded.errors import AdedError
-from aded.noise import exponentials, key_of, signed, uniform
-from aded.tree import DraftTree
-from aded.verify import Rule, SamplingSettings, sample, verdicts, verify
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.sampling.rng import exponentials, key_of, signed, uniform
+from aded.sampling.verify import Rule, SamplingSettings, sample, verdicts, verify
 
 VOCAB = 6
 PREFIX = [3, 1]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from aded import places, weights
-from aded.errors import AdedError
+from aded.core import paths
+from aded.core.errors import AdedError
+from aded.engine import weights
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def test_models_that_cannot_be_converted_leave_no_files_each(monkeypatch, tmp_pa
         (tmp_path / f"bad{number}.gguf").write_bytes(b"x")
         with pytest.raises(AdedError):
             weights.resolve(str(tmp_path / f"bad{number}.gguf"))
-    assert len(list(places.cache_folder().iterdir())) <= 1
+    assert len(list(paths.cache_folder().iterdir())) <= 1
 
 
 def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_path):
@@ -57,7 +58,7 @@ def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_p
     fake_conversion(monkeypatch, fails=True)
     with pytest.raises(KeyboardInterrupt):
         weights.resolve(str(source))
-    assert [p for p in places.cache_folder().iterdir() if p.is_dir()] == []
+    assert [p for p in paths.cache_folder().iterdir() if p.is_dir()] == []
     calls = fake_conversion(monkeypatch)
     weights.resolve(str(source))
     assert len(calls) == 1

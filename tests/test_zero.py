@@ -23,9 +23,9 @@ from serving_fakes import NUMBERS, FakeEngine, form, serving, updates, words
 from waiting import HANG, http, until
 from zero_fakes import FORK, Error, Spaces
 
+from aded.core.trace import Race, Seconds
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.base import Drafter
-from aded.trace import Race, Seconds
 from ui.engine import Engine
 from ui.form import Entrant, Form
 from ui.models import Models

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aded.trace import Agreement, Budget, Choice, Header, Race, RowChange, Seconds, Size, Step, Trace, TreeRecord
+from aded.core.trace import Agreement, Budget, Choice, Header, Race, RowChange, Seconds, Size, Step, Trace, TreeRecord
 
 WORDS = (
     "A language model reads the text so far and gives every possible next token a probability. Reading one token costs "
@@ -180,7 +180,7 @@ def _explore(parent_visits: float, prior: float, visits: float) -> float:
 
 
 class FakeDecoder:
-    """Stands in for ``aded.decode.Decoder``: it grows a trace that is already known."""
+    """Stands in for ``aded.decoding.decoder.Decoder``: it grows a trace that is already known."""
 
     def __init__(self, trace: Trace) -> None:
         self.goal = trace
@@ -202,7 +202,7 @@ class FakeDecoder:
 
 
 def fake_race(decoders: Sequence[FakeDecoder], prompt: str) -> Iterator[tuple[int, Step]]:
-    """As ``aded.race.race``: the lane whose own clock is behind takes the next step."""
+    """As ``aded.decoding.lockstep.race``: the lane whose own clock is behind takes the next step."""
     while True:
         open_lanes = [i for i, d in enumerate(decoders) if d.trace.finish_reason is None]
         if not open_lanes:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from aded.cli import Parser
-from aded.errors import AdedError
-from aded.places import prepare
+from aded.cli.main import Parser
+from aded.core.errors import AdedError
+from aded.core.paths import prepare
 
 if TYPE_CHECKING:
     from ui.engine import Engine
@@ -150,7 +150,7 @@ def frames_of(options: argparse.Namespace) -> list[str]:
 
 def _check_model(spec: str) -> None:
     """A path must exist and be that of a model; a hub id is looked up when the model is loaded."""
-    from aded import weights
+    from aded.engine import weights
 
     path = Path(os.path.expanduser(spec))
     if not spec.strip():
@@ -164,7 +164,7 @@ def _check_model(spec: str) -> None:
 
 def _check_card(device: str) -> None:
     """A card that is asked for by name must be there; this alone loads PyTorch before the address is looked at."""
-    from aded.loading import choose_device
+    from aded.engine.loader import choose_device
 
     choose_device(device)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from aded.methods import CORPORA, METHODS
+from aded.drafters.registry import CORPORA, METHODS
 from ui import link, picker, theme
 from ui.form import ABLATIONS, SWITCHES, Form
 from ui.numbers import FIELDS, Field, parse

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
 from ui.form import Entrant
 from ui.serving.runs import Control
 from ui.words import Saying, without_folders
@@ -30,7 +30,7 @@ class Engine:
     first_words: Saying = ("notice.reading", {})
 
     def settings(self, arguments: Mapping[str, Any]) -> Any:
-        from aded.decode import GenerationSettings
+        from aded.decoding.decoder import GenerationSettings
 
         return GenerationSettings(**arguments)
 
@@ -48,7 +48,7 @@ class Engine:
 
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
         """A decode of an entrant; ``drafter`` is one that keeps what it learns."""
-        from aded.decode import Decoder
+        from aded.decoding.decoder import Decoder
 
         decoder = Decoder(model, drafter or entrant.method, settings, options=entrant.options)
         method = METHODS[entrant.method]
@@ -66,7 +66,7 @@ class Engine:
 
     def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[Turn]:
         """The race's turns; None where there is nothing to tell, but the race can be stopped."""
-        from aded.race import turns
+        from aded.decoding.lockstep import turns
 
         return turns(decoders, prompt)
 

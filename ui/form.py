@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.numbers import FIELDS
 
 SWITCHES = {"on": True, "off": False}
@@ -74,7 +74,7 @@ class Form:
 
 def _variants(axis: str, options: Mapping[str, Any]) -> list[Entrant]:
     """ADED once for each value of a setting, all else as it is set; no lane remembers, so that all begin alike."""
-    from aded.ablation import SWEEPS
+    from aded.evaluation.ablation import SWEEPS
 
     switches = {word: {axis: value} for word, value in SWITCHES.items()}
     values = switches if axis == "feedback" else {str(value): {axis: value} for value in SWEEPS[axis]}

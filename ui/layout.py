@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from aded.trace import Step, TreeRecord
+from aded.core.trace import Step, TreeRecord
 
 MAX_NODES = 500
 """Nodes drawn at most; the rest are folded into what they hang from, and counted."""

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aded.methods import METHODS
-from aded.places import ASSETS
+from aded.core.paths import ASSETS
+from aded.drafters.registry import METHODS
 from ui import picker
 from ui.numbers import FIELDS, Field, parse
 from ui.words import Refused, Saying, cut, word

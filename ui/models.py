@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.words import cut
 
 Progress = Callable[[str, "float | None"], None]
@@ -28,7 +28,7 @@ class Loading:
 def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
     """The engine's loader; its heavy imports happen here and not when the page is built."""
     progress("starting the engine", None)
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
     return TargetModel.load(spec, device=device, dtype=dtype, progress=progress)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import gradio as gr
 
-from aded import trace
-from aded.errors import AdedError
-from aded.methods import METHODS
-from aded.trace import TraceError
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.core.trace import TraceError
+from aded.drafters.registry import METHODS
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Wording, create_controls, create_list

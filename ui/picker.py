@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
 from ui.words import Refused
 
 FEWEST, MOST = 2, 6

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aded.methods import METHODS
+from aded.drafters.registry import METHODS
 from ui.form import Entrant, Form
 from ui.serving.sessions import Memory
 from ui.words import Saying, word

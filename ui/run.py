@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from aded.errors import AdedError
-from aded.trace import Trace
+from aded.core.errors import AdedError
+from aded.core.trace import Trace
 from ui.engine import Engine, Turn
 from ui.form import Entrant, Form
 from ui.models import Loading, ModelHolder

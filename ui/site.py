@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from aded import trace
-from aded.errors import AdedError
-from aded.trace import Race, write_atomically
+from aded.core import trace
+from aded.core.errors import AdedError
+from aded.core.trace import Race, write_atomically
 from ui import theme
 from ui.page import COLOURS, title_of
 from ui.wire import check_drawable, whole

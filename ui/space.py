@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aded.errors import AdedError
-from aded.places import PACKAGE
+from aded.core.errors import AdedError
+from aded.core.paths import PACKAGE
 
 ROOT = PACKAGE.parent
 CONTENT = ("README.md", "LICENSE", "app.py", "requirements.txt", "aded", "ui", "assets", "docs")

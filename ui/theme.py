@@ -12,7 +12,7 @@ from urllib.parse import quote
 import gradio as gr
 import plotly
 
-from aded.places import ASSETS
+from aded.core.paths import ASSETS
 from ui import words
 
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

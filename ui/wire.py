@@ -1,7 +1,7 @@
 """What goes to the browser: the record itself, one JSON line an event, so that a growing race ships only its tail.
 
 Line kinds, in order: one ``race``, then any number of ``step``, ``lane`` and ``status``. The browser rebuilds the whole
-``aded.trace.Race`` from them, which is why saving a race needs no server.
+``aded.core.trace.Race`` from them, which is why saving a race needs no server.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aded.trace import Race, Step, Trace, TraceError, to_json
+from aded.core.trace import Race, Step, Trace, TraceError, to_json
 from ui.layout import layout
 
 Colours = dict[str, tuple[str, str]]
@@ -89,7 +89,7 @@ def status_line(running: bool, kept: Mapping[str, int] | None = None) -> str:
 
 
 def check_drawable(race: Race) -> None:
-    """What the page relies on beyond what ``aded.trace`` checks, for a file that somebody else wrote.
+    """What the page relies on beyond what ``aded.core.trace`` checks, for a file that somebody else wrote.
 
     Raises:
         TraceError: a step refers to nodes that are not there, lists that belong together differ in length, or a

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from aded.errors import AdedError
-from aded.places import ASSETS
+from aded.core.errors import AdedError
+from aded.core.paths import ASSETS
 
 FOLDER = ASSETS / "i18n"
 FALLBACK = "en"

@@ -13,13 +13,16 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from aded import limits, search
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Knowledge, MatrixRow, MatrixSize, Outcome
-from aded.errors import AdedError
-from aded.overlay import TOLD, Overlay, within
-from aded.representatives import Answer, answers, learned, overlay_size
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.core import limits
+from aded.core.errors import AdedError
+from aded.core.inspection import Answer, Explanation, MatrixRow, MatrixSize
+from aded.core.tree import DraftTree
+from aded.drafters.base import Context, Drafter, Knowledge, Outcome
+from aded.engine.outputs import DrafterNeeds
+from aded.ngram import tree_search
+from aded.ngram.representative import answers, learned, overlay_size
+from aded.ngram.session_overlay import TOLD, Overlay, within
+from aded.ngram.trigram import TrigramMatrix
 
 Preset = Literal["paper", "tuned"]
 Search = Literal["mcts", "best-first", "greedy", "full"]
@@ -38,7 +41,7 @@ class AdedOptions:
     Attributes:
         preset: "paper" keeps the published update rule and search, "tuned" mixes longer contexts in.
         search: how a draft is found.
-        c1, c2: exploration constants of the PUCT score (`aded.search.Puct`).
+        c1, c2: exploration constants of the PUCT score (`aded.ngram.tree_search.Puct`).
         depth: tokens of a path below the root.
         simulations: of the tree search; 0 stands for 12 and three more for every eight nodes that a draft may have.
         successors: children of a node.
@@ -108,7 +111,7 @@ class AdedDrafter(Drafter):
         self._base = matrix if matrix is not None else TrigramMatrix.empty(vocab_size)
         paper = self.options.preset == "paper"
         self._overlay = Overlay(published=True, slots=self.options.successors) if paper else Overlay()
-        self._source = search.Source(self._base, self._overlay)
+        self._source = tree_search.Source(self._base, self._overlay)
         self._paper = paper
         self._hears = self.options.feedback and not paper
         self.needs = DrafterNeeds(top_k=TOLD if self._hears else 0, optional=True)
@@ -144,7 +147,7 @@ class AdedDrafter(Drafter):
         if self.options.search != "mcts" or budget == 1:
             return Explanation(note=note)
         limits, puct = self._limits(budget), self._puct(budget)
-        steps = search.record_mcts(self._source, self._newest(context), limits, puct, self._seed_at(context))
+        steps = tree_search.record_mcts(self._source, self._newest(context), limits, puct, self._seed_at(context))
         return Explanation(note, steps)
 
     def rows(self, outcome: Outcome) -> list[MatrixRow]:
@@ -187,15 +190,15 @@ class AdedDrafter(Drafter):
             return DraftTree.root_only(int(newest[-1]))
         limits = self._limits(budget)
         if self.options.search == "mcts":
-            return search.mcts(self._source, newest, limits, self._puct(budget), self._seed_at(context))
-        find = {"best-first": search.best_first, "greedy": search.greedy, "full": search.full}[self.options.search]
+            return tree_search.mcts(self._source, newest, limits, self._puct(budget), self._seed_at(context))
+        find = {"best-first": tree_search.best_first, "greedy": tree_search.greedy, "full": tree_search.full}[self.options.search]
         return find(self._source, newest, limits)
 
-    def _limits(self, budget: int) -> search.Limits:
-        return search.Limits(budget, self.options.depth, self.options.successors)
+    def _limits(self, budget: int) -> tree_search.Limits:
+        return tree_search.Limits(budget, self.options.depth, self.options.successors)
 
-    def _puct(self, budget: int) -> search.Puct:
-        return search.Puct(
+    def _puct(self, budget: int) -> tree_search.Puct:
+        return tree_search.Puct(
             self.options.simulations or 12 + 3 * budget // 8, float(self.options.c1), float(self.options.c2), self._paper
         )
 
@@ -204,7 +207,7 @@ class AdedDrafter(Drafter):
         return (self.seed * 0x9E3779B1 + len(context.tokens)) & 0x7FFFFFFFFFFFFFFF
 
     def _newest(self, context: Context) -> np.ndarray:
-        return self._checked(np.asarray(context.tokens[-search.NEWEST :]))
+        return self._checked(np.asarray(context.tokens[-tree_search.NEWEST :]))
 
     def _emitted(self, outcome: Outcome) -> tuple[np.ndarray, int]:
         """The emitted tokens behind the newest committed ones, and where they begin."""

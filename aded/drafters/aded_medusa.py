@@ -1,7 +1,8 @@
 """ADED with Medusa: one tree from two opinions, the heads' on what comes next and the matrix's on what follows from that.
 
 The heads see the target's state and are right most often for the next few tokens, but each guesses without knowing the
-others; the matrix knows the path and goes on as deep as one likes. Their mixture (``aded.mixing``) is searched best-first.
+others; the matrix knows the path and goes on as deep as one likes. Their mixture (``aded.ngram.medusa_mixture``) is searched
+best-first.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from aded import search
+from aded.core.jit import njit
+from aded.core.tree import DraftTree
+from aded.draft_models.medusa_heads import Guesses, HeadReader
 from aded.drafters.aded import AdedDrafter, AdedOptions
-from aded.drafters.base import Context, DrafterNeeds, Outcome
-from aded.heads import Guesses, HeadReader
-from aded.jit import njit
-from aded.mixing import Lattice, Shares, kind_of, lattice_kinds
-from aded.overlay import make_room, successors
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.drafters.base import Context, Outcome
+from aded.engine.outputs import DrafterNeeds
+from aded.ngram import tree_search
+from aded.ngram.medusa_mixture import Lattice, Shares, kind_of, lattice_kinds
+from aded.ngram.session_overlay import make_room, successors
+from aded.ngram.trigram import TrigramMatrix
 
 
 class AdedMedusaDrafter(AdedDrafter):
@@ -67,7 +69,7 @@ class AdedMedusaDrafter(AdedDrafter):
         if self._guesses is None or budget == 1:
             return super()._search(context, budget)
         lattice = Lattice(self._guesses.tokens, self._guesses.probabilities, self._shares.at(self._guesses.probabilities))
-        return search.best_first(replace(self._source, lattice=lattice), self._newest(context), self._limits(budget))
+        return tree_search.best_first(replace(self._source, lattice=lattice), self._newest(context), self._limits(budget))
 
     def _learn_shares(self, outcome: Outcome, guesses: Guesses) -> None:
         arrays, keep = (self._base.arrays, self._overlay.arrays), self.options.successors

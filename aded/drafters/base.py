@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from weakref import ReferenceType
 
 import numpy as np
 
-from aded.errors import AdedError, DraftError
-from aded.representatives import Answer
-from aded.tree import DraftTree
+from aded.core.errors import AdedError, DraftError
+from aded.core.inspection import Answer, Explanation, MatrixRow, MatrixSize
+from aded.core.tree import DraftTree
+from aded.engine.outputs import DrafterNeeds
 
 if TYPE_CHECKING:
-    import torch
-
-    from aded.decode import Decoder
-    from aded.verify import SamplingSettings, TypicalAcceptance
-
-
-class StateReader(Protocol):
-    """What a drafter makes of the hidden state that chose the newest token, on the device: where there is a graph, inside it.
-
-    Attributes:
-        size: how many numbers it makes.
-    """
-
-    size: int
-
-    def body(self, state: torch.Tensor) -> torch.Tensor:
-        """A last hidden state ``[1, hidden]`` to float64 ``[size]``: as fit for a graph as a body of ``aded.graphs``."""
-
-
-@dataclass(frozen=True)
-class DrafterNeeds:
-    """What the target must hand over after each step, beside the verdict.
-
-    Attributes:
-        top_k: its k most probable tokens at every node.
-        hidden: its last hidden states at every node.
-        reader: what is to be read from the hidden state at the last accepted node alone. Steps are captured for the reader that
-            they hold, so decodes should share it.
-        optional: the drafter also works without them, as on recorded text.
-    """
-
-    top_k: int = 0
-    hidden: bool = False
-    reader: StateReader | None = None
-    optional: bool = False
+    from aded.decoding.decoder import Decoder
+    from aded.sampling.verify import SamplingSettings, TypicalAcceptance
 
 
 @dataclass(frozen=True)
@@ -91,50 +59,6 @@ class Outcome:
     top_probabilities: np.ndarray | None = None
     hidden: object | None = None
     read: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    """One row of a drafter's matrix, for the record: the successors of a pair and their probabilities.
-
-    Attributes:
-        learned: the part of each probability that the session taught; the rest is the base matrix's.
-    """
-
-    key: tuple[int, int]
-    tokens: tuple[int, ...]
-    probabilities: tuple[float, ...]
-    learned: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class MatrixSize:
-    """Rows and bytes of memory of the base matrix and of the overlay; bytes of the overlay's free rows are not counted."""
-
-    base_rows: int
-    base_bytes: int
-    overlay_rows: int
-    overlay_bytes: int
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """One simulation of a tree search, for the page to replay.
-
-    Nodes are those of the tree that the search returns; -1 stands for a node that did not get into the draft.
-    """
-
-    selected: tuple[int, ...]  # the path that selection took, from the root
-    expanded: int  # the node that was evaluated (its children exist from here on)
-    reward: float
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """How the last draft came about: made on request, outside all timing."""
-
-    note: str | None = None  # why a draft is empty or smaller than asked for
-    simulations: tuple[Simulation, ...] = field(default_factory=tuple)
 
 
 Knowledge = dict[str, np.ndarray]

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Outcome
-from aded.errors import AdedError
-from aded.tree import DraftTree
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree
+from aded.drafters.base import Context, Drafter, Outcome
+from aded.engine.outputs import DrafterNeeds
 
 LIMITS = {"ngram": (2, 16), "window": (1, 64), "guesses": (1, 64)}
 

@@ -8,12 +8,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Outcome
-from aded.errors import AdedError
-from aded.heads import Guesses, HeadReader
-from aded.lattice import Shape, best_shape
-from aded.tree import DraftTree
-from aded.verify import TypicalAcceptance
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree
+from aded.core.tree_shape import Shape, best_shape
+from aded.draft_models.medusa_heads import Guesses, HeadReader
+from aded.drafters.base import Context, Drafter, Outcome
+from aded.engine.outputs import DrafterNeeds
+from aded.sampling.verify import TypicalAcceptance
 
 TreeKind = Literal["adaptive", "static"]
 NO_STATE = "the heads have no hidden state before the first step: plain step"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter
-from aded.tree import DraftTree
 
 
 class PlainDrafter(Drafter):

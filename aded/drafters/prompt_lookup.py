@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aded.drafters.base import Context, Drafter, Explanation, Outcome
-from aded.errors import AdedError
-from aded.tree import DraftTree
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree
+from aded.drafters.base import Context, Drafter, Outcome
 
 NO_MATCH = "the newest tokens have not stood in the text before: plain step"
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from aded.continuations import Continuations
-from aded.datastore import Datastore
-from aded.drafters.base import Context, Drafter, Explanation
-from aded.errors import AdedError
-from aded.tree import DraftTree
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree
+from aded.drafters.base import Context, Drafter
+from aded.retrieval.continuation_trie import Continuations
+from aded.retrieval.suffix_array import Datastore
 
 LIMITS = {"longest": (1, 64), "hits": (1, 5000), "draft_length": (1, 64)}
 PUBLISHED_SHORTEST = 2

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aded.drafters.base import Context, Drafter, Explanation, Outcome
-from aded.errors import AdedError
-from aded.expansion import Sampler, TreeRunner, beam_nodes
-from aded.lattice import Shape
-from aded.merging import merge
-from aded.shaping import Cost, LevelCost, ShapePolicy
-from aded.tree import DraftTree
-from aded.verify import SamplingSettings
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree
+from aded.core.tree_shape import Shape
+from aded.draft_models.tree_runner import Sampler, TreeRunner, beam_nodes
+from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
+from aded.drafters.tree_merge import merge
+from aded.sampling.verify import SamplingSettings
 
 DEPTH, RANKS = 8, 8
 """Deepest level and most children of a node where the shape is chosen by what pays."""
@@ -31,7 +32,7 @@ class SpecInferDrafter(Drafter):
 
     Args:
         runners: the draft models, one or more.
-        target, level: what a pass of the target and a level of all drafts cost, see ``aded.shaping``.
+        target, level: what a pass of the target and a level of all drafts cost, see ``aded.drafters.draft_length_policy``.
         coupled: draw with the target's random numbers and judge by one draw a node (see ``SpeculativeDrafter``); else rejection
             by multi-step speculative sampling.
         replacement: children are drawn independently, as published; else each from what the ones before it left.

@@ -7,14 +7,15 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from aded.chains import LENGTHS, ChainPool, ChainRunner
-from aded.drafters.base import Context, Drafter, Explanation, Outcome
-from aded.errors import AdedError
-from aded.noise import key_of, signed
-from aded.rejection import draft_key
-from aded.shaping import Cost, LevelCost, ShapePolicy
-from aded.tree import DraftTree, Drawn
-from aded.verify import SamplingSettings
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree, Drawn
+from aded.draft_models.chain_runner import LENGTHS, ChainPool, ChainRunner
+from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
+from aded.sampling.rejection_sampler import draft_key
+from aded.sampling.rng import key_of, signed
+from aded.sampling.verify import SamplingSettings
 
 VerificationKind = Literal["rejection", "coupled"]
 NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
@@ -25,7 +26,7 @@ class SpeculativeDrafter(Drafter):
 
     Args:
         pool: the draft model.
-        target, level: what a pass of the target and a token of the draft cost, see ``aded.shaping``.
+        target, level: what a pass of the target and a token of the draft cost, see ``aded.drafters.draft_length_policy``.
         verification: *rejection*, as published: the draft is drawn on its own and judged by the distributions that it was drawn
             from. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): it is drawn with the random numbers that the target
             is going to use and judged by one draw a node, so that the text is that of plain decoding with the same seed.

@@ -6,7 +6,7 @@ the more of them. The tree with the highest sum of probabilities, over all ends 
 
 The paper keeps suffix trees. Here each source is one that yields the same counts: the request's own text (and, with ``keep``,
 that of the session's earlier decodes) is read through once a step, a tenth of a millisecond for 100 000 tokens; the corpus,
-which stands for the outputs of earlier requests, is the suffix array of `aded.datastore`.
+which stands for the outputs of earlier requests, is the suffix array of `aded.retrieval.suffix_array`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from aded.continuations import Continuations
-from aded.datastore import Datastore
-from aded.drafters.base import Context, Drafter, Explanation, Knowledge, Outcome
-from aded.errors import AdedError
-from aded.jit import njit
-from aded.tree import DraftTree
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.jit import njit
+from aded.core.tree import DraftTree
+from aded.drafters.base import Context, Drafter, Knowledge, Outcome
+from aded.retrieval.continuation_trie import Continuations
+from aded.retrieval.suffix_array import Datastore
 
 LIMITS = {"longest": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "least": (0.0, 1.0)}
 HITS = 512

@@ -17,11 +17,13 @@ from functools import cache
 
 import numpy as np
 
-from aded.drafters.base import Context, Drafter, DrafterNeeds, Explanation, Knowledge, Outcome
-from aded.errors import AdedError
-from aded.jit import njit
-from aded.tree import DraftTree
-from aded.trigram import TrigramMatrix
+from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.jit import njit
+from aded.core.tree import DraftTree
+from aded.drafters.base import Context, Drafter, Knowledge, Outcome
+from aded.engine.outputs import DrafterNeeds
+from aded.ngram.trigram import TrigramMatrix
 
 RANKS = 8
 """Successors kept of a token."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from aded import corpus
-from aded.errors import AdedError
-from aded.replay import read_records
-from aded.weights import Progress
+from aded.core.errors import AdedError
+from aded.data import corpus
+from aded.data.records import read_records
+from aded.engine.weights import Progress
 
 if TYPE_CHECKING:
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
 SELF = "self"
 HELD_OUT = 0.02
@@ -178,7 +178,7 @@ def _check_reach(batches: Iterable[Batch], ahead: int, what: str) -> None:
 
 
 def recorded(path: str, target: TargetModel, ahead: int = 1) -> list[Batch]:
-    """Recorded decodes (see ``aded.replay``) to measure on: of each, the positions of its output.
+    """Recorded decodes (see ``aded.evaluation.replay``) to measure on: of each, the positions of its output.
 
     Args:
         ahead: how many tokens after a position are predicted.
@@ -218,7 +218,7 @@ def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, pr
 
 def answers(ids: np.ndarray, target: TargetModel) -> Text:
     """Flat text in which the answers of conversations count; all of it where it holds none of this model's chat template."""
-    from aded.selfwriting import answers_in
+    from aded.data.self_generation import answers_in
 
     return Text(ids.astype(np.int64), answers_in(ids, target.tokenizer))
 
@@ -240,7 +240,7 @@ def _read(source: str, target: TargetModel) -> np.ndarray:
 
 
 def _self_written(target: TargetModel, tokens: int, seed: int, progress: Progress) -> np.ndarray:
-    from aded.selfwriting import SelfWriter
+    from aded.data.self_generation import SelfWriter
 
     written: list[np.ndarray] = []
     count = 0

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from aded import parts
-from aded.draft_model import ends, own_parameters, small_model
-from aded.heads import RANKS
+from aded.draft_models import checkpoints
+from aded.draft_models.draft_model import ends, own_parameters, small_model
+from aded.draft_models.medusa_heads import RANKS
 from aded.train.data import Batch
 from aded.train.objective import backward_in_pieces, last_hidden, precision, ranks_of
 from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
 
 class DraftObjective:
@@ -92,7 +92,7 @@ class DraftObjective:
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
         """Write the draft model's own parameters in bfloat16."""
         tensors = {name: parameter.to(torch.bfloat16) for name, parameter in self._own.items()}
-        parts.write(folder / self.FILE, "draft", self.target, tensors, layers=self.layers, figures=figures, **more)
+        checkpoints.write(folder / self.FILE, "draft", self.target, tensors, layers=self.layers, figures=figures, **more)
         return folder / self.FILE
 
     def _states(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

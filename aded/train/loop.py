@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from aded.errors import AdedError
-from aded.trace import write_atomically
+from aded.core.errors import AdedError
+from aded.core.trace import write_atomically
+from aded.engine.weights import Progress
 from aded.train.data import Batch, Rows
 from aded.train.objective import Objective
-from aded.weights import Progress
 
 CHECKPOINT = "checkpoint.pt"
 BETAS = (0.9, 0.95)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from aded import parts
-from aded.heads import RANKS, MedusaHeads
+from aded.draft_models import checkpoints
+from aded.draft_models.medusa_heads import RANKS, MedusaHeads
 from aded.train.data import NO_LABEL, Batch
 from aded.train.objective import backward_in_pieces, precision, ranks_of
 from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
 
 class HeadObjective:
@@ -82,7 +82,7 @@ class HeadObjective:
         """Write the heads in bfloat16, with their accuracy, which static trees are made from."""
         tensors = {name: tensor.to(torch.bfloat16) for name, tensor in self.trained.state_dict().items()}
         tensors["accuracy"] = torch.tensor(figures["accuracy"])
-        parts.write(folder / self.FILE, "medusa", self.target, tensors, figures=figures, **more)
+        checkpoints.write(folder / self.FILE, "medusa", self.target, tensors, figures=figures, **more)
         return folder / self.FILE
 
     def _guesses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
     from aded.train.data import Batch
 
 PIECE = 4096

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from aded.packing import free_bytes
+from aded.engine.layers.prepacked_linear import free_bytes
 from aded.train.data import Batch
 from aded.train.objective import last_hidden
 
 if TYPE_CHECKING:
-    from aded.model import TargetModel
+    from aded.engine.target_model import TargetModel
 
 MEMORY_SHARE = 0.4
 """Of the device's free memory that kept states may take."""

@@ -54,7 +54,7 @@ function sum(list) {
   return list.reduce((total, value) => total + value, 0);
 }
 
-// Seconds of a pass by its nodes, as `aded.budget.StepCost` was measured, over `context` tokens.
+// Seconds of a pass by its nodes, as `aded.drafters.tree_budget.StepCost` was measured, over `context` tokens.
 export function machineCost({ sizes, contexts, seconds, padded }, context) {
   const share = contexts.length > 1 ? Math.max(0, (context - contexts[0]) / (contexts[1] - contexts[0])) : 0;
   const at = seconds[0].map((first, i) => (share ? first + share * (seconds[1][i] - first) : first));

@@ -145,9 +145,9 @@ function weight(step) {
   return Math.min(step.path.length, 5) * 1000 + Math.min(step.tree.tokens.length, 40);
 }
 
-const VERSION = 3; // of the record, as in aded/trace.py
+const VERSION = 3; // of the record, as in aded/core/trace.py
 
-// The race as `aded.trace` writes it.
+// The race as `aded.core.trace` writes it.
 export function toFile(race) {
   const lanes = race.lanes.map((lane) => ({
     format: "aded-trace",

@@ -47,7 +47,7 @@ test("plain decoding comes last on the page and stays where it was in the file",
 
 test("a race is saved in the version that the server writes, with what a step cost where it ran", () => {
   const cost = { sizes: [1, 2], contexts: [8], seconds: [[0.1, 0.2]], padded: true };
-  const written = readFileSync(new URL("../../aded/trace.py", import.meta.url), "utf-8");
+  const written = readFileSync(new URL("../../aded/core/trace.py", import.meta.url), "utf-8");
   const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "run", title: "", lanes: [{ header: { method: "plain", label: "Plain", cost } }] }));
   const saved = JSON.parse(toFile(race));
   assert.equal(saved.version, Number(/^VERSION = (\d+)$/m.exec(written)[1]));

@@ -14,7 +14,7 @@ const steps = traces.flatMap((race) => race.lanes.flatMap((lane) => lane.steps))
 const constants = readdirSync(new URL("../../aded/drafters/", import.meta.url))
   .filter((name) => name.endsWith(".py"))
   .flatMap((name) => [...read(`aded/drafters/${name}`).matchAll(/^NO_[A-Z]+ = "(.+)"$/gm)].map((found) => found[1]));
-const budgets = [...read("aded/decode.py").matchAll(/FixedBudget\([^"]*"(.+)"\)/g)].map((found) => found[1]);
+const budgets = [...read("aded/decoding/decoder.py").matchAll(/FixedBudget\([^"]*"(.+)"\)/g)].map((found) => found[1]);
 const shaped = [
   "automatic: all 12 nodes of the draft pay",
   "automatic: no draft pays here; 1 node would bring 0.31 tokens and cost 2.10 ms, the time of 0.40 tokens",
@@ -58,7 +58,7 @@ const joined = (path, start) => {
   return filled([...found[1].matchAll(/"((?:[^"\\\\])*)"/g)].map((part) => part[1]).join(""));
 };
 // What a loading model tells, wherever it is told.
-const progress = ["aded/model.py", "aded/weights.py", "ui/models.py", "ui/serving/worker.py"].flatMap((path) =>
+const progress = ["aded/engine/target_model.py", "aded/engine/weights.py", "ui/models.py", "ui/serving/worker.py"].flatMap((path) =>
   [...read(path).matchAll(/(?:progress|Loading)\(f?"([^"]+)"/g)].map((found) => filled(found[1]).replace("i + 1", "12").replace(/tensor \w+ of/, "tensor 3 of")),
 );
 
@@ -71,8 +71,8 @@ test("what is told while a model is made ready is said in Chinese", () => {
 });
 
 const answers = [
-  joined("aded/model.py", "the prompt has").replace("Xtokens", "X tokens"),
-  joined("aded/decode.py", "the memory of the device"),
+  joined("aded/engine/target_model.py", "the prompt has").replace("Xtokens", "X tokens"),
+  joined("aded/decoding/decoder.py", "the memory of the device"),
   "the prompt holds characters that are no valid Unicode; give it as UTF-8 text",
   "rest has no datastore for this model's tokenizer; make one with `python -m aded datastore build`, or name one with --datastore",
   "there are no Medusa heads for this model; make what is missing with `python -m aded train medusa --model SPEC`, or give --heads FILE",
@@ -101,7 +101,7 @@ test("what the engine answers a run is said in Chinese, alone and in a sentence"
 });
 
 test("sentences of the engine's source are those that are known", () => {
-  const source = ["aded/model.py", "aded/loading.py", "aded/weights.py", "aded/decode.py", "aded/methods.py", "aded/parts.py", "ui/models.py"].map(read).join("\n");
+  const source = ["aded/engine/target_model.py", "aded/engine/loader.py", "aded/engine/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/models.py"].map(read).join("\n");
   const quoted = ["starting the engine", "loading the model", "checking the weights", "saving the converted model", "this model verifies", "the context is held to", "there are no Medusa heads", "there is no draft model", "for this model; make what is missing with", "rest has no datastore for this model's tokenizer", "steps of this model cannot be captured", "converting the model, once: tensor", "downloading the default model"];
   for (const words of quoted) assert.ok(source.includes(words), words);
 });

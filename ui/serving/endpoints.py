@@ -14,7 +14,7 @@ import anyio
 import gradio as gr
 from gradio.context import LocalContext
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.models import ModelHolder
 from ui.serving import programs
 from ui.serving.service import Service

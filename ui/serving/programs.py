@@ -7,9 +7,9 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from aded.errors import AdedError
-from aded.methods import METHODS, find_method, matrix_for
-from aded.trace import Race, Trace, to_json
+from aded.core.errors import AdedError
+from aded.core.trace import Race, Trace, to_json
+from aded.drafters.registry import METHODS, find_method, matrix_for
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder
@@ -196,7 +196,7 @@ def row_of(model: Any, text: str) -> Answer:
     Raises:
         AdedError: the text has fewer than two tokens, or the model has no matrix.
     """
-    from aded.tokens import TokenTexts
+    from aded.engine.tokenizer import TokenTexts
 
     ids = [int(i) for i in model.tokenizer(text, add_special_tokens=False)["input_ids"]][-2:]
     if len(ids) < 2:

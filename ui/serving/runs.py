@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.serving.quota import WorkerLost
 
 if TYPE_CHECKING:

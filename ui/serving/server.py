@@ -20,8 +20,8 @@ from fastapi.routing import APIRoute
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
-from aded.checks import can_be_made
-from aded.errors import AdedError
+from aded.core.errors import AdedError
+from aded.core.validation import can_be_made
 from ui import theme
 from ui.blocks import Page
 from ui.page import LARGEST_TRACE, build

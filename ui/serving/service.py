@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from aded.errors import AdedError
+from aded.core.errors import AdedError
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder, Models, name_of

@@ -26,7 +26,7 @@ class Memory:
     Attributes:
         drafter: the one that knows it; None before the first, or where it had to be given up.
         prompts: how many have taught it.
-        ground: the settings that it rests on (``aded.methods.Ground``).
+        ground: the settings that it rests on (``aded.drafters.registry.Ground``).
     """
 
     drafter: Any = None

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
+from aded.core.errors import AdedError
+from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import Knowledge
-from aded.errors import AdedError
-from aded.trace import FinishReason, Footprint, Step, Trace
 from ui.engine import Engine
 from ui.form import Entrant
 
@@ -120,9 +120,9 @@ READY: dict[str, Any] = {}
 def park(spec: str, device: str, dtype: str, progress: Callable[[str, float | None], None]) -> ParkedModel:
     """Load a model's weights into the server's memory, on the processor and for a card (a ``ui.models.Loader``)."""
     progress("starting the engine", None)
-    from aded import weights
-    from aded.loading import DTYPES, load_stock
-    from aded.tokens import tokenizer_fingerprint
+    from aded.engine import weights
+    from aded.engine.loader import DTYPES, load_stock
+    from aded.engine.tokenizer import tokenizer_fingerprint
 
     name = weights.resolve(spec, progress)
     progress("loading the model", None)
@@ -137,8 +137,8 @@ def park(spec: str, device: str, dtype: str, progress: Callable[[str, float | No
 def ready(spec: str, device: str, dtype: str) -> Any:
     """The model on the card, for this call and those that the same worker has later."""
     if spec not in READY:
-        from aded.loading import choose_device
-        from aded.model import TargetModel
+        from aded.engine.loader import choose_device
+        from aded.engine.target_model import TargetModel
 
         parked = PARKED.get(spec) or park(spec, device, dtype, lambda text, fraction: None)
         READY[spec] = TargetModel(parked.weights.to(choose_device(device)), parked.tokenizer, spec, parked.label)

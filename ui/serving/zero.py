@@ -17,9 +17,9 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from aded.core.errors import AdedError
+from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import Knowledge
-from aded.errors import AdedError
-from aded.trace import FinishReason, Footprint, Step, Trace
 from ui.engine import OVER, Engine, Turn
 from ui.form import Entrant
 from ui.serving import worker

@@ -1,0 +1,79 @@
+"""The command ``ablate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aded.core.errors import AdedError
+from aded.core.validation import refuse_ignored
+from aded.evaluation.ablation import BUDGET, named_matrices, on_questions, on_records, variants
+from aded.ngram.trigram import TrigramMatrix
+
+SAMPLING = ("max_new_tokens", "temperature", "top_p", "seed")
+
+
+def run(options: Any, progress: Any) -> dict[str, Any]:
+    """The command: what was asked for, measured.
+
+    Raises:
+        AdedError: whatever the user can cause: a bad file, name or limit.
+    """
+    from aded.cli.model_options import MODEL_OPTIONS
+
+    if options.recorded:
+        refuse_ignored(options, (*MODEL_OPTIONS, *SAMPLING), "is for a model, and --recorded asks none")
+    axes = [axis.strip() for axis in options.settings.split(",")] if options.settings else None
+    variants((), axes, model=True)  # a bad name is found before a long run
+    return _run_recorded(options, axes, progress) if options.recorded else _run_questions(options, axes, progress)
+
+
+def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
+    from aded.core.paths import ASSETS
+    from aded.data.records import read_records
+    from aded.evaluation.bench import results
+    from aded.evaluation.bench.questions import spread_out
+
+    records = spread_out(read_records(options.recorded), options.limit)
+    files = sorted(ASSETS.glob("*.trigram.safetensors"))
+    if not files:
+        raise AdedError("there is no bundled tri-gram matrix; make one with `python -m aded matrix build`")
+    full = TrigramMatrix.load(files[0])
+    others = named_matrices(options.matrix, full.fingerprint, full.vocab_size)
+    rows = variants(list(others), axes, model=False)
+    found = on_records(rows, {"full": full, **others}, full.vocab_size, records, progress)
+    settings = {"source": Path(options.recorded).name, "texts": len(records)}
+    return results.assemble("ablation", None, settings, found, results.background())
+
+
+def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
+    from aded.cli.bench_live import task_of
+    from aded.cli.model_options import load_model
+    from aded.decoding.decoder import GenerationSettings
+    from aded.drafters.registry import matrix_for
+    from aded.evaluation.bench import results
+    from aded.evaluation.bench.questions import read_questions, spread_out
+
+    settings = GenerationSettings(
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+        budget=BUDGET,
+    )
+    questions = spread_out(read_questions(options.questions), options.limit)
+    model = load_model(options, progress)
+    for question in questions:
+        task_of(model, question)  # a prompt that does not fit is found before the first answer
+    others = named_matrices(options.matrix, model.fingerprint, model.vocab_size)
+    rows = variants(list(others), axes, model=True)
+    matrices = {"full": matrix_for(model), **others}
+    found = on_questions(rows, matrices, model, questions, settings, progress)
+    about = {
+        "source": Path(options.questions).name,
+        "texts": len(questions),
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "max_new_tokens": options.max_new_tokens,
+    }
+    return results.assemble("ablation", model, about, found, results.background(model))

@@ -1,0 +1,141 @@
+"""The command ``bench``: its options, and which of the four kinds of run they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from aded.cli.model_options import MODEL_OPTIONS
+from aded.core.errors import AdedError
+from aded.core.validation import check_apart, check_results, refuse_ignored
+
+PEERS = ("hf-generate", "hf-prompt-lookup", "aded-reference")
+WITHOUT_MODEL = ("aded-reference",)
+SAMPLING = ("max_new_tokens", "temperature", "top_p")
+COMPARING = ("methods", "peers", "limit", *SAMPLING, "seed", "repeat", "budget")
+IGNORED = {
+    "table": (*COMPARING, *MODEL_OPTIONS, "out", "no_html", "json"),
+    "shape": (*COMPARING, "model", "device_map", "tp"),
+    "recorded": (*SAMPLING, *MODEL_OPTIONS),
+}
+"""Options that mean nothing for one kind of run."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options but those that say which model runs where, and the budget."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--questions", metavar="FILE", help="measure on these questions (JSON lines in the form of Spec-Bench)")
+    what.add_argument("--recorded", metavar="FILE", help="replay drafts on recorded greedy outputs, with no model")
+    what.add_argument("--shape", metavar="NAME", help="time steps of a random model: llama-7b, llama-1b or smollm2-135m")
+    what.add_argument("--table", metavar="FILE", help="print a results.json as Markdown")
+    parser.add_argument(
+        "--methods",
+        metavar="A,B",
+        help="see `methods`; METHOD:OPTION=VALUE sets an option, specinfer:branching=4+2 (default: all that can run, and plain)",
+    )
+    parser.add_argument("--peers", metavar="A,B", help=f"any of {', '.join(PEERS)}")
+    parser.add_argument("--limit", type=int, metavar="N", help="this many questions, spread evenly over the file")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--repeat", type=int, default=1, metavar="R", help="measure everything this often (default: 1)")
+    parser.add_argument("--layers", type=int, metavar="N", help="with --shape: cut the model down to N layers")
+    parser.add_argument("--out", metavar="DIR", help="write results here; the same command continues an interrupted run")
+    parser.add_argument("--no-html", action="store_true", help="leave out results.html (5 MB)")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object and nothing else")
+    parser.add_argument("--embed", metavar="FILE", help="with --table: write it into this file, between its markers")
+    parser.add_argument("--name", metavar="NAME", help="with --embed: of the markers, <!-- bench:NAME --> and <!-- /bench -->")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for; returns the exit status."""
+    _check(options)
+    if options.table:
+        return _table(options)
+    from aded.cli import terminal
+    from aded.evaluation.bench import results, tables
+
+    try:
+        with terminal.Progress() as progress:
+            found = _measure(options, progress)
+    except KeyboardInterrupt:
+        if options.out and not options.shape:
+            print(f"what is measured is kept in {options.out}; the same command continues there", file=sys.stderr)
+        raise
+    print(results.dumps(found) if options.json else tables.markdown(found), end="\n" if options.json else "")
+    notes = results.write(found, Path(options.out), not options.no_html) if options.out else []
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return 0
+
+
+def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
+    if options.shape:
+        from aded.evaluation.bench import shape
+
+        return shape.run(options, progress)
+    methods, peers = _methods(options.methods), _peers(options.peers)
+    if options.questions:
+        from aded.cli import bench_live
+
+        return bench_live.run(options, methods, peers, progress)
+    from aded.evaluation.bench import recorded
+
+    foreign = [peer for peer in peers if peer not in WITHOUT_MODEL]
+    if foreign:
+        raise AdedError(f"{foreign[0]} needs a model; measure it with --questions")
+    return recorded.run(options, methods, peers, progress)
+
+
+def _table(options: argparse.Namespace) -> int:
+    from aded.evaluation.bench import tables
+
+    if options.embed:
+        tables.embed(options.embed, options.name, options.table)
+    else:
+        print(tables.of_file(options.table), end="")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """What the parser cannot say."""
+    for name, goes_with in (("layers", "shape"), ("embed", "table"), ("name", "embed")):
+        if getattr(options, name) is not None and not getattr(options, goes_with):
+            raise AdedError(f"--{name} goes with --{goes_with}; leave it out or add that")
+    if options.embed and not options.name:
+        raise AdedError("--embed needs --name, the name in the markers <!-- bench:NAME --> and <!-- /bench -->")
+    if options.repeat < 1:
+        raise AdedError(f"repeat is {options.repeat}; give 1 or more")
+    for kind, names in IGNORED.items():
+        if getattr(options, kind):
+            refuse_ignored(options, names, f"means nothing with --{kind}")
+    check_results(options.out, [options.questions, options.recorded])
+    check_apart("--embed", options.embed, [options.table])
+
+
+def _methods(text: str | None) -> list[str]:
+    from aded.drafters.registry import METHODS
+    from aded.evaluation.bench.contenders import method_of
+
+    names = _list(text, "methods") if text is not None else [name for name in METHODS if name != "plain"]
+    for name in names:
+        method_of(name)
+    return names
+
+
+def _peers(text: str | None) -> list[str]:
+    names = _list(text, "peers") if text else []
+    for name in names:
+        if name not in PEERS:
+            raise AdedError(f"unknown peer '{name}'; known are {', '.join(PEERS)}")
+    return names
+
+
+def _list(text: str, what: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise AdedError(f"--{what} is '{text}'; give different names with commas between them")
+    return names

@@ -1,0 +1,102 @@
+"""Methods and peers on a model, question by question."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aded.core.errors import AdedError
+from aded.drafters.registry import find_method, matrix_for
+from aded.evaluation.bench import results
+from aded.evaluation.bench.cells import CellFile
+from aded.evaluation.bench.contenders import Contender, Task, method_contender
+from aded.evaluation.bench.differences import compare, judge_of
+from aded.evaluation.bench.figures import PLAIN, rows_of
+from aded.evaluation.bench.measure import measure
+from aded.evaluation.bench.questions import Question, digest, read_questions, spread_out
+
+if TYPE_CHECKING:
+    from aded.decoding.decoder import GenerationSettings
+    from aded.engine.target_model import TargetModel
+
+WARM_UP_TOKENS = 24
+
+
+def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
+    """Measure and return the results.
+
+    Raises:
+        AdedError: whatever the user can cause: a bad file, setting or method, a prompt that does not fit.
+    """
+    from aded.cli.model_options import load_model
+    from aded.decoding.decoder import GenerationSettings
+
+    settings = GenerationSettings(
+        max_new_tokens=options.max_new_tokens,
+        budget=options.budget,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+    )
+    questions = spread_out(read_questions(options.questions), options.limit)
+    target = load_model(options, progress)
+    if options.methods is None:
+        methods = [name for name in methods if find_method(name).unavailable(target) is None]
+    tasks = [task_of(target, question) for question in questions]
+    names = [PLAIN, *(name for name in methods if name != PLAIN)]
+    contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]
+    said = _settings(options, settings, len(tasks), contenders)
+    background = results.background(target)
+    file = CellFile(Path(options.out) if options.out else None, {**said, **background})
+    warm_up = dataclasses.replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
+
+    def settings_of(task: int, repeat: int) -> GenerationSettings:
+        return dataclasses.replace(settings, seed=settings.seed + repeat * len(tasks) + task)
+
+    cells = measure(tasks, contenders, options.repeat, settings_of, warm_up, file, progress)
+    compared = compare(cells, contenders, settings.sampling.greedy, judge_of(target, tasks), PLAIN)
+    texts = {cell.question: cell.token_ids for cell in cells if cell.method == PLAIN and cell.repeat == 0}
+    return results.assemble("live", target, said, rows_of(cells, contenders, texts, compared), background)
+
+
+def task_of(target: TargetModel, question: Question) -> Task:
+    """The question's prompt as the model reads it.
+
+    Raises:
+        AdedError: it does not fit the model's context.
+    """
+    try:
+        return Task(question.id, question.category, target.encode(question.text))
+    except AdedError as error:
+        raise AdedError(f"question {question.id}: {error}; or leave the question out") from None
+
+
+def _peer(target: TargetModel, name: str) -> Contender:
+    if name == "aded-reference":
+        from aded.evaluation.bench.reference import reference_contender
+
+        return reference_contender(target, matrix_for(target))
+    from aded.evaluation.bench import peers
+
+    return peers.generate_contender(target) if name == "hf-generate" else peers.prompt_lookup_contender(target)
+
+
+def _settings(
+    options: argparse.Namespace, settings: GenerationSettings, questions: int, contenders: list[Contender]
+) -> dict[str, Any]:
+    return {
+        "kind": "live",
+        "question_file": Path(options.questions).name,
+        "digest": digest(options.questions),
+        "questions": questions,
+        "methods": [contender.name for contender in contenders],
+        "max_new_tokens": settings.max_new_tokens,
+        "budget": settings.budget,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "seed": settings.seed,
+        "repeat": options.repeat,
+        "compiled": options.compile,
+    }

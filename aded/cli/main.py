@@ -1,0 +1,551 @@
+"""The command line: all commands and their options. Errors that a user can cause are one line and exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aded.cli.model_options import add_model_options, load_model
+from aded.core.errors import ANY_MODEL, AdedError, check_text
+from aded.core.paths import FOUND, prepare
+from aded.core.validation import check_apart, check_file, check_not_empty, check_readable, check_results, flag
+
+PROGRAM = "python -m aded"
+"""How messages name the program: this works in a checkout as well as where it is installed."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None, more: Sequence[Callable[[Any], None]] = ()) -> int:
+    """Run a command; returns the exit status (0, 2 for a user's error, 130 when interrupted).
+
+    Args:
+        arguments: as typed; None: those of the process.
+        more: add further commands to the parser's.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to stop
+    prepare()
+    options = build_parser(more).parse_args(arguments)
+    try:
+        check_not_empty(options)
+        return options.run(options) or 0
+    except AdedError as error:
+        print(f"error: {_naming_model(str(error), options)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _naming_model(message: str, options: argparse.Namespace) -> str:
+    """A message whose remedy, where it is a command, names the model that was asked for."""
+    model = getattr(options, "model", None)
+    return message.replace(f" --model {ANY_MODEL}", f" --model {shlex.quote(model)}" if model else "")
+
+
+def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
+    """All commands and their options."""
+    program = "aded" if Path(sys.argv[0]).stem == "aded" else PROGRAM
+    parser = Parser(prog=program, description="Adaptive draft-verification decoding on a real language model.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    _add_generate(commands)
+    _add_methods(commands)
+    _add_replay(commands)
+    _add_matrix(commands)
+    _add_datastore(commands)
+    _add_fetch(commands)
+    _add_train(commands)
+    _add_bench(commands)
+    _add_ablate(commands)
+    for add in more:
+        add(commands)
+    return parser
+
+
+def _add_generate(commands: Any) -> None:
+    parser = commands.add_parser("generate", help="write a text, drafted tokens coloured, then a short table")
+    prompt = parser.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", help="the prompt")
+    prompt.add_argument("--prompt-file", metavar="F", help="a file that holds it; - is the standard input")
+    parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
+    add_model_options(parser)
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0 keeps all tokens (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
+    parser.add_argument("--min-p", type=float, default=0.0, metavar="P", help="0 keeps all tokens (default)")
+    parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="R", help="1 is none (default)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument(
+        "--stop", action="append", default=[], metavar="S", help="a string that ends the text; may be given again"
+    )
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
+    parser.add_argument("--raw", action="store_true", help="take the prompt as bare text, without the chat template")
+    _add_method_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--trace", metavar="FILE", help="write the record of every step")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.set_defaults(run=_generate)
+
+
+def _add_method_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the method's own settings")
+    group.add_argument("--preset", help="aded: tuned (default) or paper")
+    group.add_argument("--search", help="aded: mcts, best-first, greedy or full")
+    group.add_argument("--simulations", type=int, metavar="N", help="aded: of the Monte Carlo tree search")
+    group.add_argument("--c1", type=float, help="aded: weight of exploration in PUCT")
+    group.add_argument("--c2", type=float, help="aded: how slowly exploration grows with visits")
+    group.add_argument("--depth", type=int, metavar="N", help="aded: most drafted tokens in a row")
+    group.add_argument("--successors", type=int, metavar="N", help="aded: most successors of a pair that are tried")
+    group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix made with `matrix build`")
+    group.add_argument("--corpus", help="aded: full (default: what the base matrix was counted from) or none")
+    group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
+    group.add_argument(
+        "--most-recent", action=argparse.BooleanOptionalAction, default=None, help="prompt-lookup: copy the latest match"
+    )
+    group.add_argument("--draft-length", type=int, metavar="N", help="most tokens copied; speculative: drafted")
+    group.add_argument(
+        "--feedback", action=argparse.BooleanOptionalAction, default=None, help="aded: learn the target's likeliest tokens too"
+    )
+    _add_training_free_options(group)
+    _add_trained_options(group)
+
+
+def _add_training_free_options(group: Any) -> None:
+    either = argparse.BooleanOptionalAction
+    group.add_argument("--ngram", type=int, metavar="N", help="lookahead: tokens of an n-gram")
+    group.add_argument("--window", type=int, metavar="W", help="lookahead: columns of the window")
+    group.add_argument("--guesses", type=int, metavar="G", help="lookahead: most n-grams verified in a pass")
+    group.add_argument("--pool-from-prompt", action=either, default=None, help="lookahead: begin with the prompt's n-grams")
+    group.add_argument("--datastore", metavar="FILE", help="rest, suffix: a datastore made with `datastore build`")
+    group.add_argument("--longest", type=int, metavar="N", help="rest, suffix: longest end of the text that is looked up")
+    group.add_argument("--hits", type=int, metavar="N", help="rest: most places of an end that are counted")
+    group.add_argument("--backoff", action=either, default=None, help="rest: fill a draft from shorter ends too")
+    group.add_argument("--factor", type=float, metavar="X", help="suffix: most nodes by tokens of the end that was found")
+    group.add_argument("--least", type=float, metavar="P", help="suffix: smallest probability of a node")
+    group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: begin with a corpus of the model's")
+    group.add_argument("--keep", action=either, default=None, help="aded, token-recycling, suffix: remember earlier texts")
+
+
+def _add_trained_options(group: Any) -> None:
+    group.add_argument("--heads", metavar="FILE", help="medusa, medusa-typical, aded-medusa: heads made with `train medusa`")
+    group.add_argument("--tree", help="medusa, medusa-typical: adaptive (default) or static")
+    group.add_argument("--epsilon", type=float, metavar="X", help="medusa-typical: probability that is always typical (0.09)")
+    group.add_argument("--delta", type=float, metavar="X", help="medusa-typical: scale of the threshold by entropy (0.3)")
+    group.add_argument("--draft", metavar="FILE", help="speculative, specinfer: a draft model made with `train draft`")
+    group.add_argument(
+        "--draft-model", action="append", metavar="SPEC", help="speculative, specinfer: a model with the same tokenizer; again"
+    )
+    group.add_argument("--verification", help="speculative, specinfer: rejection (default) or coupled (equal to plain by seed)")
+    group.add_argument("--branching", metavar="K,K,...", help="specinfer: children of a node by level (default: what pays)")
+    group.add_argument(
+        "--replacement", action="store_true", default=None, help="specinfer: draw children independently, with replacement"
+    )
+
+
+def _add_methods(commands: Any) -> None:
+    parser = commands.add_parser("methods", help="list the methods, and what is missing for those that cannot run")
+    parser.add_argument("--model", metavar="SPEC", help="the model that they shall run on (default: the bundled one, not loaded)")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=_methods)
+
+
+def _add_replay(commands: Any) -> None:
+    parser = commands.add_parser("replay", help="walk through a recorded trace")
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--step", type=int, metavar="N", help="this step alone, with its whole tree")
+    parser.add_argument("--lane", type=int, default=None, metavar="N", help="of a file with several, this lane alone (from 0)")
+    parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.set_defaults(run=_replay)
+
+
+def _add_matrix(commands: Any) -> None:
+    parser = commands.add_parser("matrix", help="make, change, show or judge a base matrix for ADED")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+    _add_matrix_making(actions)
+    show = actions.add_parser("show", help="print what a matrix holds")
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--model", metavar="SPEC", help="whose tokenizer tells the tokens' texts (default: one that is at hand)")
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(run=_matrix_show)
+    compare = actions.add_parser("compare", help="how well a matrix represents its model, on the model's own outputs")
+    compare.add_argument("file", metavar="FILE")
+    outputs = compare.add_mutually_exclusive_group(required=True)
+    outputs.add_argument("--questions", metavar="FILE", help="JSON lines; the model answers them greedily first")
+    outputs.add_argument("--recorded", metavar="FILE", help="recorded outputs, JSON lines of token ids")
+    compare.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
+    compare.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    compare.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, a chart")
+    compare.add_argument("--keep", action="store_true", help="one session: what a text taught is kept for the next")
+    compare.add_argument("--json", action="store_true")
+    add_model_options(compare)
+    compare.set_defaults(run=_matrix_compare, parser=compare)
+
+
+def _add_matrix_build(actions: Any) -> None:
+    parser = actions.add_parser("build", help="count texts, token ids, a data set, or what the model writes itself")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
+    source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
+    source.add_argument("--dataset", metavar="ID", help="a data set, streamed by the library datasets")
+    source.add_argument("--self-written", type=int, metavar="N", help="let the model write questions and answers, N tokens")
+    data = parser.add_argument_group("of --dataset")
+    data.add_argument("--dataset-config", metavar="C", help="its configuration")
+    data.add_argument("--dataset-split", default="train", metavar="S", help="default: train")
+    data.add_argument("--dataset-field", default="text", metavar="F", help="the field that holds the text (default: text)")
+    writing = parser.add_argument_group("of --self-written")
+    writing.add_argument("--batch", type=int, metavar="B", help="conversations at once (default: what memory holds)")
+    writing.add_argument("--seed", type=int, default=0, metavar="S")
+    writing.add_argument("--greedy-share", type=float, default=0.6, metavar="X", help="of the answers (default: 0.6)")
+    writing.add_argument("--beginnings", metavar="FILE.jsonl", help="texts that questions begin with, in turn, one a line")
+    writing.add_argument("--keep-text", metavar="FILE.npy", help="save the token ids too, each conversation with a separator")
+    writing.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    writing.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+    parser.add_argument(
+        "--separator",
+        type=int,
+        metavar="ID",
+        help="the token id that ends each text (default: of --tokens 0, else a special token of the model's)",
+    )
+    parser.add_argument("--max-memory", type=int, default=1024, metavar="MB", help="for counting, about (default: 1024)")
+    parser.add_argument("--processes", type=int, default=1, metavar="P", help="that tokenize and count (default: 1)")
+    _add_bounds(parser)
+    parser.add_argument("--restart", action="store_true", help="drop what a stopped build has left, instead of going on")
+    parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
+    parser.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
+    parser.set_defaults(run=_matrix_build, parser=parser)
+
+
+def _add_bounds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, metavar="N", help="at most so many rows")
+    parser.add_argument("--bytes", type=int, metavar="N", help="a file of at most so many bytes")
+    parser.add_argument("--successors", type=int, metavar="K", help="at most so many successors a row")
+
+
+def _add_matrix_making(actions: Any) -> None:
+    _add_matrix_build(actions)
+    merge = actions.add_parser("merge", help="add up the counts of matrices of one tokenizer")
+    merge.add_argument("files", nargs="+", metavar="FILE")
+    merge.add_argument("--out", required=True, metavar="FILE")
+    merge.set_defaults(run=_matrix_merge)
+    prune = actions.add_parser("prune", help="keep the most frequent successors and contexts")
+    prune.add_argument("file", metavar="FILE")
+    _add_bounds(prune)
+    prune.add_argument("--out", required=True, metavar="FILE")
+    prune.set_defaults(run=_matrix_prune)
+
+
+def _add_datastore(commands: Any) -> None:
+    parser = commands.add_parser("datastore", help="make or show a datastore for REST and suffix decoding")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+    build = actions.add_parser("build", help="sort the suffixes of texts or of token ids")
+    source = build.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
+    source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
+    build.add_argument(
+        "--separator",
+        type=int,
+        metavar="ID",
+        help="the token id that ends each text (default: of --tokens 0, else the tokenizer's end of text)",
+    )
+    build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
+    build.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
+    build.add_argument("--most", type=int, metavar="N", help="at most so many tokens, from the beginning on")
+    build.add_argument("--compact", action="store_true", help="leave the suffix array out, which who loads it makes again")
+    build.set_defaults(run=_datastore_build)
+    show = actions.add_parser("show", help="print what a datastore holds")
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(run=_datastore_show)
+
+
+def _add_fetch(commands: Any) -> None:
+    parser = commands.add_parser("fetch", help="bring a model's files here, so that later starts are quick")
+    parser.add_argument(
+        "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id or a .gguf file"
+    )
+    parser.set_defaults(run=_fetch)
+
+
+def _add_train(commands: Any) -> None:
+    from aded.cli import train as train_command
+
+    parser = commands.add_parser("train", help="make Medusa heads or a draft model for any causal model")
+    train_command.add_options(parser.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser))
+
+
+def _add_bench(commands: Any) -> None:
+    from aded.cli import bench
+
+    parser = commands.add_parser("bench", help="measure methods against plain decoding and against peers")
+    add_model_options(parser)
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
+    bench.add_options(parser)
+    parser.set_defaults(run=bench.run, parser=parser)
+
+
+def _add_ablate(commands: Any) -> None:
+    parser = commands.add_parser("ablate", help="what each part of ADED is worth: one setting changed at a time")
+    texts = parser.add_mutually_exclusive_group(required=True)
+    texts.add_argument("--recorded", metavar="FILE", help="replay recorded outputs, no model needed")
+    texts.add_argument("--questions", metavar="FILE", help="put these questions to the model")
+    parser.add_argument("--settings", metavar="A,B", help="change only these (default: all)")
+    parser.add_argument("--matrix", action="append", default=[], metavar="NAME=FILE", help="one more corpus; may be given again")
+    parser.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, charts")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object and nothing else")
+    add_model_options(parser)
+    parser.set_defaults(run=_ablate, parser=parser)
+
+
+def _budget(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"budget is {text!r}; give 'auto' or a number of nodes") from None
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from aded.cli import terminal
+    from aded.core import trace
+    from aded.decoding.decoder import Decoder, GenerationSettings
+    from aded.drafters.registry import find_method
+    from aded.engine import distributed
+
+    method = find_method(options.method)
+    settings = GenerationSettings(
+        max_new_tokens=options.max_new_tokens,
+        budget=options.budget,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        seed=options.seed,
+        stop=tuple(options.stop),
+        raw=options.raw,
+    )
+    prompt, method_options = _prompt(options), _method_options(options, method)
+    method.check(method_options)
+    inputs = [options.prompt_file, *_files_of_method(options), *_model_files(options)]
+    check_file(options.trace)
+    check_apart("--trace", options.trace, inputs)
+    with terminal.Progress() as progress:
+        model = load_model(options, progress)
+        progress("preparing the method", None)
+        decoder = Decoder(model, method.name, settings, method_options, record=bool(options.trace))
+    stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)
+    if model.notice:
+        print(f"note: {model.notice}", file=sys.stderr)
+    interrupted = _run(decoder, prompt, stream)
+    record = decoder.trace
+    stream.end()
+    if decoder.drafter.notice:
+        print(f"note: {decoder.drafter.notice}", file=sys.stderr)
+    print(json.dumps(record.summary(), ensure_ascii=False, allow_nan=False) if options.json else terminal.summary_table(record))
+    if options.trace and distributed.is_leader():
+        trace.save(record, options.trace)
+    return 130 if interrupted else 0
+
+
+def _run(decoder: Any, prompt: str, stream: Any) -> bool:
+    """Decode to the end or to Ctrl-C; whether it was interrupted. What was written so far is kept."""
+    steps = decoder.stream(prompt)
+    try:
+        for step in steps:
+            stream.write(step)
+    except KeyboardInterrupt:
+        steps.close()
+        decoder.close()
+        if not decoder.began:
+            raise  # the prompt was still being read: there is nothing to show
+        return True
+    return False
+
+
+def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
+    from aded.drafters.registry import METHODS
+
+    names = {name for row in METHODS.values() for name in row.options}
+    given = {name: value for name in sorted(names) if (value := getattr(options, name, None)) is not None}
+    foreign = sorted(set(given) - set(method.options))
+    if foreign:
+        raise AdedError(f"{flag(foreign[0])} is no setting of {method.name}; leave it out or choose another --method")
+    return given
+
+
+def _files_of_method(options: argparse.Namespace) -> list[str | None]:
+    """The files that a method's options name; they must be there."""
+    files = [options.matrix, options.datastore, options.heads, options.draft]
+    check_readable(files)
+    return files
+
+
+def _model_files(options: argparse.Namespace) -> list[str]:
+    """Those of the models that are asked for which are files."""
+    return [spec for spec in (options.model, *(getattr(options, "draft_model", None) or ())) if os.path.isfile(spec)]
+
+
+def _prompt(options: argparse.Namespace) -> str:
+    if options.prompt is None and options.prompt_file is None:
+        raise AdedError("there is no prompt; give --prompt TEXT or --prompt-file F")
+    text = _prompt_of_file(options) if options.prompt is None else options.prompt
+    check_text(text, "the prompt")
+    if not text.strip():
+        raise AdedError("the prompt is blank; write some text, with --prompt or --prompt-file")
+    return text
+
+
+def _prompt_of_file(options: argparse.Namespace) -> str:
+    try:
+        return sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
+    except UnicodeDecodeError:
+        raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as such") from None
+
+
+def _methods(options: argparse.Namespace) -> None:
+    from aded.drafters.registry import METHODS
+    from aded.evaluation.bench.recorded import default_target
+
+    target: Any = _loaded(options.model) if options.model else default_target()
+    if options.json:
+        print(json.dumps([method.to_json(target) for method in METHODS.values()], ensure_ascii=False, indent=2))
+        return
+    width = max(map(len, METHODS))
+    for method in METHODS.values():
+        print(f"{method.name:<{width}}  {'lossless' if method.lossless else 'lossy   '}  {method.description}")
+        if (reason := method.unavailable(target)) is not None:
+            print(f"{'':<{width}}  unavailable: {reason}")
+
+
+def _loaded(spec: str) -> Any:
+    from aded.engine.target_model import TargetModel
+
+    return TargetModel.load(spec, "cpu")
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from aded.cli import terminal
+    from aded.core import trace
+
+    race = trace.load(options.file)
+    lanes = range(len(race.lanes)) if options.lane is None else [options.lane]
+    for lane in lanes:
+        if not 0 <= lane < len(race.lanes):
+            raise AdedError(f"there is no lane {lane}; {options.file} has {len(race.lanes)}, counted from 0")
+        terminal.replay(race.lanes[lane], options.step, options.pause, terminal.use_color(options.color))
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    from aded.cli import terminal
+    from aded.engine import weights
+
+    with terminal.Progress() as progress:
+        folder = weights.resolve(options.model, progress)
+    print(f"{options.model}: {folder}")
+
+
+def _matrix_build(options: argparse.Namespace) -> None:
+    from aded.cli import terminal
+    from aded.data import build_matrix
+
+    with terminal.Progress() as progress:
+        made = build_matrix.run(options, progress)
+    print(made)
+
+
+def _datastore_build(options: argparse.Namespace) -> None:
+    from aded.data import build_datastore
+
+    tokens, texts = options.tokens, options.text
+    check_readable([tokens, *(texts or ())])
+    check_file(options.out)
+    check_apart("--out", options.out, [tokens, *(texts or ()), *_model_files(options)])
+    made = build_datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact, options.most)
+    print(made)
+
+
+def _datastore_show(options: argparse.Namespace) -> None:
+    from aded.retrieval.suffix_array import Datastore
+
+    body = Datastore.load(options.file).summary() | {"bytes": Path(options.file).stat().st_size}
+    print(json.dumps(body, indent=2) if options.json else "\n".join(f"{name}: {value}" for name, value in body.items()))
+
+
+def _matrix_merge(options: argparse.Namespace) -> None:
+    from aded.data import corpus
+
+    check_file(options.out)
+    check_apart("--out", options.out, options.files)
+    print(corpus.merge(options.files, options.out))
+
+
+def _matrix_prune(options: argparse.Namespace) -> None:
+    from aded.data import corpus
+
+    check_file(options.out)
+    check_apart("--out", options.out, [options.file])
+    print(corpus.prune(options.file, options.rows, options.successors, options.bytes, options.out))
+
+
+def _matrix_show(options: argparse.Namespace) -> None:
+    from aded.data import corpus
+
+    check_readable([options.file])
+    body = corpus.describe(options.file, options.model)
+    print(json.dumps(body, indent=2, ensure_ascii=False) if options.json else corpus.description(body))
+
+
+def _matrix_compare(options: argparse.Namespace) -> None:
+    from aded.cli import compare_matrix, terminal
+
+    check_results(options.out, [options.file, options.questions, options.recorded])
+    with terminal.Progress() as progress:
+        found = compare_matrix.run(options, progress)
+    _tell(found, options)
+
+
+def _ablate(options: argparse.Namespace) -> None:
+    from aded.cli import ablate, terminal
+
+    matrices = [argument.partition("=")[2] or None for argument in options.matrix]
+    check_readable(matrices)
+    check_results(options.out, [options.questions, options.recorded, *matrices])
+    with terminal.Progress() as progress:
+        found = ablate.run(options, progress)
+    _tell(found, options)
+
+
+def _tell(found: dict[str, Any], options: argparse.Namespace) -> None:
+    """Write results where they are wanted, and print them."""
+    from aded.evaluation.bench import results, tables
+
+    if options.out:
+        results.write(found, Path(options.out), html=True)
+    print(results.dumps(found, indent=1) if options.json else tables.markdown(found))

@@ -1,0 +1,185 @@
+"""Decodes in a terminal: streamed text with drafted tokens coloured, tables, and the walk through a record."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import TextIO
+
+from aded.core.errors import AdedError
+from aded.core.trace import Step, Trace
+
+DRAFT, TARGET, FAINT, BOLD, OFF = "\033[34;4m", "\033[32m", "\033[2m", "\033[1m", "\033[0m"
+MOST_SHOWN = 256
+"""Nodes of a tree, and tokens of a step, that a walk through a record prints; the rest is counted."""
+DEEPEST_INDENT = 16
+"""Levels of a tree that are indented; deeper nodes say their depth."""
+LONGEST_TEXT = 80
+"""Characters of a token's text."""
+VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\x1b": "␛"})
+
+
+def use_color(choice: str) -> bool:
+    """``always``, ``never``, or ``auto``: a terminal that has not asked for none (NO_COLOR)."""
+    if choice == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return choice == "always"
+
+
+def visible(text: str) -> str:
+    """Text of a token with its blanks and control characters shown."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.translate(VISIBLE))
+
+
+def harmless(text: str) -> str:
+    """Text for a terminal: control characters but line breaks and tabs are shown, not obeyed."""
+    return "".join(c if c in "\n\t" or (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") else visible(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """Text of a record's header or note as one harmless line."""
+    return harmless(text).replace("\n", " ")
+
+
+class Progress:
+    """One line on the standard error that says what is going on; a bar where the fraction is known."""
+
+    def __enter__(self) -> Progress:
+        self._shown = False
+        self._terminal = sys.stderr.isatty()
+        self._last = ""
+        return self
+
+    def __call__(self, message: str, fraction: float | None = None) -> None:
+        if self._terminal:
+            bar = "" if fraction is None else f" [{'#' * int(24 * fraction):<24}] {fraction:4.0%}"
+            print(f"\r\033[K{message}{bar}", end="", file=sys.stderr, flush=True)
+            self._shown = True
+        elif (subject := message.split(":")[0]) != self._last:
+            print(message, file=sys.stderr, flush=True)
+            self._last = subject
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class TokenStream:
+    """Prints steps as they come: accepted drafts blue and underlined, the target's own tokens plain."""
+
+    def __init__(self, out: TextIO, color: bool, silent: bool = False) -> None:
+        self.out, self.color, self.silent = out, color, silent
+
+    def write(self, step: Step) -> None:
+        if self.silent:
+            return
+        for text, origin in zip(step.texts, step.origins):
+            text = harmless(text)
+            self.out.write(f"{DRAFT}{text}{OFF}" if self.color and origin == "draft" and text else text)
+        self.out.flush()
+
+    def end(self) -> None:
+        if not self.silent:
+            self.out.write("\n\n")
+
+
+def summary_table(trace: Trace) -> str:
+    """A decode's figures in a few lines."""
+    n = max(len(trace.steps), 1)
+    seconds = [step.seconds for step in trace.steps]
+    ms = {part: 1000 * sum(getattr(s, part) for s in seconds) / n for part in ("draft", "verify", "commit", "update")}
+    rows = [
+        ("method", f"{trace.header.label} on {trace.header.model}, {trace.header.device}, {trace.header.dtype}"),
+        ("tokens", f"{len(trace.token_ids)} in {len(trace.steps)} steps, ended by {trace.finish_reason}"),
+        ("tokens a second", f"{trace.tokens_per_second:.1f} (prefill apart: {trace.prefill_seconds:.2f} s)"),
+        ("tokens a step", f"{trace.tokens_per_step:.2f}, of them accepted drafts {trace.accepted_per_step:.2f}"),
+        ("ms a step", ", ".join(f"{part} {value:.2f}" for part, value in ms.items())),
+    ]
+    if trace.steps:
+        rows.append(("draft budget", f"{trace.steps[-1].budget.nodes} nodes, {trace.steps[-1].budget.why}"))
+    if held := trace.footprint:
+        rows.append(
+            ("on the card", f"{held.bytes / 1e6:.0f} MB; {held.captured_steps} steps captured in {held.capture_seconds:.1f} s")
+        )
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {one_line(value)}" for name, value in rows)
+
+
+def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
+    """Walk through a record, step by step.
+
+    Raises:
+        AdedError: there is no step ``only``.
+    """
+    if only is not None and not 0 <= only < len(trace.steps):
+        raise AdedError(f"there is no step {only}; the record has {len(trace.steps)} steps, counted from 0")
+    head = trace.header
+    print(_paint(one_line(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}"), BOLD, color))
+    for step in trace.steps if only is None else [trace.steps[only]]:
+        print(_step_line(step, color))
+        for line in tree_lines(step, color, whole=only is not None):
+            print(f"    {line}")
+        if pause and sys.stdin.isatty():
+            input()
+    if only is None:
+        print(f"\n{summary_table(trace)}")
+
+
+def _step_line(step: Step, color: bool) -> str:
+    drafted = len(step.tree.tokens) - 1
+    emitted = [(text, DRAFT if origin == "draft" else TARGET) for text, origin in zip(step.texts, step.origins) if text]
+    texts = [_paint(_cut(visible(text)), style, color) for text, style in emitted[:MOST_SHOWN]]
+    texts += [f"… and {len(emitted) - MOST_SHOWN} more"] if len(emitted) > MOST_SHOWN else []
+    note = f" ({one_line(step.note)})" if step.note else ""
+    figures = f"drafted {drafted}, accepted {step.accepted}, {1000 * step.seconds.total:.1f} ms"
+    return f"step {step.index}: {figures}{note}: {' '.join(texts)}"
+
+
+def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:
+    """The draft tree, indented by depth; only the accepted path and what was rejected beside it unless ``whole``.
+
+    At most ``MOST_SHOWN`` nodes and a line that counts the others: records of other programs may hold any tree.
+    """
+    tree = step.tree
+    depth = [0] * len(tree.tokens)
+    children: list[list[int]] = [[] for _ in tree.tokens]
+    for node, parent in enumerate(tree.parents[1:], 1):
+        depth[node] = depth[parent] + 1
+        children[parent].append(node)
+    lines: list[str] = []
+    stack = list(reversed(children[0]))
+    while stack and len(lines) < MOST_SHOWN:
+        node = stack.pop()
+        if whole or tree.verdict[node] != "unreached":
+            lines.append(_indent(depth[node]) + _node_line(step, node, color))
+        stack.extend(reversed(children[node]))
+    shown = len(tree.tokens) - 1 if whole else sum(verdict != "unreached" for verdict in tree.verdict[1:])
+    return [*lines, f"… and {shown - len(lines)} more nodes"] if shown > len(lines) else lines
+
+
+def _indent(depth: int) -> str:
+    return "  " * (depth - 1) if depth <= DEEPEST_INDENT else f"{'  ' * DEEPEST_INDENT}(depth {depth}) "
+
+
+def _node_line(step: Step, node: int, color: bool) -> str:
+    tree = step.tree
+    mark, style = {"accepted": ("✓", DRAFT), "rejected": ("✗", ""), "unreached": ("·", FAINT), "root": ("", "")}[
+        tree.verdict[node]
+    ]
+    figures = []
+    for name, form in (("visits", "N {:.0f}"), ("prior", "P {:.2f}"), ("value", "Q {:.2f}"), ("score", "score {:.2f}")):
+        if name in tree.columns and (value := tree.columns[name][node]) is not None:
+            figures.append(form.format(value))
+    if tree.probability[node] is not None:
+        figures.append(f"target {tree.probability[node]:.2f}, rank {tree.rank[node]}")
+    text = _cut(visible(tree.texts[node])) or str(tree.tokens[node])
+    return f"{mark} {_paint(text, style, color)}  {_paint(', '.join(figures), FAINT, color)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
+def _paint(text: str, style: str, color: bool) -> str:
+    return f"{style}{text}{OFF}" if color and style else text

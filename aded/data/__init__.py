@@ -1,0 +1,1 @@
+"""Text and token ids: read, written by the model itself, counted into matrices."""

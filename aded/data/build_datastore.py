@@ -1,0 +1,75 @@
+"""`datastore build`: a datastore from texts, token ids or conversations that a model wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aded.core.errors import AdedError
+from aded.core.paths import artifact_folder
+from aded.engine.weights import label_of
+from aded.retrieval.suffix_array import Datastore
+
+
+def build_file(
+    tokens: str | None,
+    texts: Sequence[str] | None,
+    separator: int | None,
+    model: str,
+    out: str | None,
+    compact: bool = False,
+    most: int | None = None,
+) -> str:
+    """Build a datastore from a file of token ids, or else from text files, and save it; returns a sentence on what was made.
+
+    Of conversations in this model's chat template, only the answers are kept: drafts are made of nothing else.
+
+    Args:
+        tokens: a ``.npy`` file.
+        texts: text files, see `aded.data.corpus.read_texts`.
+        separator: the id that ends each text; None: 0 in a file of token ids, the tokenizer's end of text in text files.
+        model: whose tokenizer makes or made the ids.
+        out: where to; None: among the model's artifacts, where methods look for it.
+        compact: see ``Datastore.save``.
+        most: tokens to keep at most, from the beginning on; None for all.
+
+    Raises:
+        AdedError: there is no text, ``most`` is below 1, ids are of another tokenizer, or a file cannot be read or written.
+    """
+    from aded.data import corpus
+    from aded.engine.tokenizer import tokenizer_fingerprint
+
+    if most is not None and most < 1:
+        raise AdedError(f"--most is {most}; give a number from 1 on")
+    tokenizer, vocab_size = corpus.load_tokenizer(model)
+    ending = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
+    ids = _answers(corpus.read_tokens(tokens), tokenizer, ending) if tokens else _tokenized(texts or (), tokenizer, ending)
+    ids = ids[:most]
+    if (ids == ending).all():
+        raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file that holds more than separators")
+    store = Datastore.build(ids, separator=ending, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))
+    path = Path(out) if out else artifact_folder("datastore", label_of(model), store.fingerprint) / "datastore.safetensors"
+    store.save(path, compact)
+    return f"{path}: {len(store)} tokens, {path.stat().st_size / 1e6:.1f} MB"
+
+
+def _answers(ids: np.ndarray, tokenizer: Any, separator: int) -> np.ndarray:
+    """The answers of conversations, each ended by the separator; all of the text where it holds none."""
+    from aded.data.self_generation import answers_in
+
+    kept = answers_in(ids, tokenizer)
+    if kept.all():
+        return ids
+    ends = np.flatnonzero(kept & ~np.append(kept[1:], False))
+    return np.insert(ids[kept], np.cumsum(kept)[ends], separator)
+
+
+def _tokenized(paths: Sequence[str], tokenizer: Any, separator: int) -> np.ndarray:
+    from aded.data.corpus import read_texts
+
+    texts = (text for path in paths for text in read_texts(path))
+    ids = [(*tokenizer(text, add_special_tokens=False)["input_ids"], separator) for text in texts]
+    return np.concatenate([np.zeros(0, np.int64), *ids])

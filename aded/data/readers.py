@@ -1,0 +1,174 @@
+"""Where texts to count come from, piece by piece: files of token ids, text files, data sets.
+
+A source cuts itself the same way every time, so that a build that was stopped finds its pieces again; a piece becomes
+tokens in whatever process counts it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from aded.core.errors import AdedError, check_text, first_line
+from aded.data import corpus
+
+
+class Piece(Protocol):
+    """A part of a source."""
+
+    @property
+    def share(self) -> float | None:
+        """Of the source, up to the end of this piece, 0 to 1; None where that is not known."""
+
+    def tokens(self, tokenizer: Any, separator: int) -> np.ndarray:
+        """Its token ids, any integer type ``[length]``."""
+
+
+class Source(Protocol):
+    """Pieces in order.
+
+    Attributes:
+        identity: what was asked for, JSON values.
+        inputs: the state of the files that the pieces are read from, JSON values.
+    """
+
+    identity: dict[str, Any]
+    inputs: list[Any]
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """Pieces of about ``size`` tokens, or fewer."""
+
+
+@dataclass(frozen=True)
+class TokenPiece:
+    """Token ids ``start`` to ``end - 1`` of a ``.npy`` file."""
+
+    path: str
+    start: int
+    end: int
+    share: float | None
+
+    def tokens(self, tokenizer: Any, separator: int) -> np.ndarray:
+        return np.array(corpus.open_tokens(self.path)[self.start : self.end])
+
+
+class TokenFile:
+    """A flat array of token ids in a ``.npy`` file; ``AdedError`` where it is missing or damaged."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.length = str(Path(path).resolve()), len(corpus.open_tokens(path))
+        self.identity, self.inputs = {"tokens": self.path}, [stamp(path)]
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        for start in range(0, self.length, size):
+            end = min(start + size, self.length)
+            yield TokenPiece(self.path, start, end, end / self.length)
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """Texts, or parts of them: the separator follows one that ``ends``."""
+
+    texts: list[tuple[str, bool]]
+    share: float | None
+
+    def tokens(self, tokenizer: Any, separator: int) -> np.ndarray:
+        ids: list[int] = []
+        for text, ends in self.texts:
+            ids += tokenizer(text, add_special_tokens=False)["input_ids"]
+            ids += [separator] if ends else []
+        return np.array(ids, dtype=np.int64)
+
+
+class TextFiles:
+    """Text files and files of JSON lines; ``AdedError`` where one is missing."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+        self.identity = {"text": [str(Path(path).resolve()) for path in paths]}
+        self.inputs = [stamp(path) for path in paths]
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        sizes = [Path(path).stat().st_size for path in self.paths]
+        done = 0
+        for path, length in zip(self.paths, sizes):
+            texts = corpus.stream_texts(path, size)
+            yield from _grouped(texts, size, done / max(sum(sizes), 1), 1 / max(sum(sizes), 1))
+            done += length
+
+
+class DatasetStream:
+    """A split of a data set, read by the library ``datasets`` row by row."""
+
+    def __init__(self, name: str, config: str | None, split: str, field: str) -> None:
+        self.name, self.config, self.split, self.field = name, config, split, field
+        self.identity, self.inputs = {"dataset": [name, config, split, field]}, stamps(name)
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        return _grouped(((text, True) for text in self._texts()), size)
+
+    def _texts(self) -> Iterator[str]:
+        for number, row in enumerate(self._rows()):
+            value = row.get(self.field)
+            texts: list[Any] = value if isinstance(value, list) else [value]
+            if not all(isinstance(text, str) for text in texts):
+                raise AdedError(
+                    f"row {number} of {self.name} has no text in '{self.field}'; its fields are {', '.join(row)}: choose one "
+                    "with --dataset-field"
+                )
+            for text in texts:
+                check_text(text, f"row {number} of {self.name}")
+            yield from texts
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        try:
+            from datasets import load_dataset
+        except ImportError:
+            raise AdedError("--dataset needs the library datasets; install it with `pip install datasets`") from None
+        try:
+            yield from load_dataset(self.name, self.config, split=self.split, streaming=True)
+        except Exception as error:  # every host and file format raises kinds of its own
+            raise AdedError(
+                f"cannot read the data set {self.name} ({first_line(error)[:200]}); check its id, --dataset-config and "
+                "--dataset-split"
+            ) from None
+
+
+def stamp(path: str) -> list[Any]:
+    """What tells a file from another or from itself before a change: path, bytes, time.
+
+    Raises:
+        AdedError: it is missing.
+    """
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        raise AdedError(f"cannot read {path}: {error.strerror}; give the path of a file") from None
+    return [str(Path(path).resolve()), found.st_size, found.st_mtime_ns]
+
+
+def stamps(name: str) -> list[Any]:
+    """Those of a file, or of all files below a folder; none of what is neither, such as a name on the hub."""
+    path = Path(os.path.expanduser(name))
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    return [stamp(str(file)) for file in files]
+
+
+def _grouped(texts: Iterable[tuple[str, bool]], size: int, done: float = 0.0, share: float | None = None) -> Iterator[TextPiece]:
+    """Pieces of about ``size`` characters; done: the source's share before them; share: that of a byte."""
+    held: list[tuple[str, bool]] = []
+    characters = 0
+    for text, ends in texts:
+        held.append((text, ends))
+        characters += len(text)
+        if characters >= size:
+            done += (share or 0) * characters
+            yield TextPiece(held, min(done, 1.0) if share else None)
+            held, characters = [], 0
+    if held:
+        yield TextPiece(held, min(done + share * characters, 1.0) if share else None)

@@ -1,0 +1,1 @@
+"""The decoding loop: draft, verify, compact the KV cache, learn, record."""

@@ -1,0 +1,370 @@
+"""The one loop that every method runs on: draft, verify, commit, learn, record."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+
+import aded
+from aded.core.errors import AdedError, check_text
+from aded.core.limits import MOST_NODES
+from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
+from aded.core.tree import DraftTree, warm_up
+from aded.decoding.recorder import Recorder, recorded_cost
+from aded.decoding.stopping import Ending
+from aded.drafters import tree_budget as budgets
+from aded.drafters.base import Context, Drafter, Outcome, draft
+from aded.drafters.plain import PlainDrafter
+from aded.drafters.registry import METHODS, Method, find_method
+from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
+from aded.engine.outputs import TreeOutput
+from aded.engine.session import TargetSession
+from aded.engine.target_model import TargetModel
+from aded.engine.tokenizer import IncrementalDetokenizer
+from aded.sampling.verify import Processor, Rule, SamplingSettings, Verification
+
+SHARED_NODES = 32
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """What to generate and how to sample it; see ``SamplingSettings`` for the sampling part.
+
+    Attributes:
+        max_new_tokens: most tokens to write.
+        budget: most nodes of a draft tree, its root included, or ``auto``.
+        stop: strings that end the text; they are not part of it.
+        raw: take the prompt as bare text, without the chat template.
+    """
+
+    max_new_tokens: int = 128
+    budget: int | str = "auto"
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    raw: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        if self.max_new_tokens < 1 or self.max_new_tokens != int(self.max_new_tokens):
+            raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
+        if self.budget != "auto" and not (isinstance(self.budget, int) and 1 <= self.budget <= MOST_NODES):
+            raise AdedError(f"budget is {self.budget}; give 'auto' or a number of nodes from 1 to {MOST_NODES}")
+        if any(not s for s in self.stop):
+            raise AdedError("a stop string is empty; leave it out")
+        for text in self.stop:
+            check_text(text, "a stop string")
+        _ = self.sampling
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        return SamplingSettings(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.seed)
+
+
+class Decoder:
+    """Decodes one prompt with one method.
+
+    ``stream`` runs it; ``begin``, ``step`` and ``close`` are its parts, for a caller that interleaves several. Decodes of several
+    threads on one model take turns, a step each.
+
+    Attributes:
+        clock: seconds that this decode's own steps have taken, prefill and recording apart.
+        prefill_seconds: what reading the prompt took, by the target and by the drafter with its draft models.
+        finish_reason: None while it runs.
+    """
+
+    def __init__(
+        self,
+        model: TargetModel,
+        method: str | Drafter = "aded",
+        settings: GenerationSettings | None = None,
+        options: Mapping[str, Any] | None = None,
+        processors: Sequence[Processor] = (),
+        record: bool = True,
+    ) -> None:
+        """
+        Args:
+            model: the target.
+            method: a name of ``METHODS``, or a drafter of one's own.
+            settings: see ``GenerationSettings``.
+            options: the method's own settings.
+            processors: logits processors of Transformers' form; each sees the prefix of the node it is asked about.
+            record: fill every field of the steps; False leaves out what costs time to find, for measuring.
+        """
+        self.model = model
+        self.settings = settings or GenerationSettings()
+        self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
+        with model.lock:  # costs may be measured now
+            self.drafter: Drafter = (
+                method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
+            )
+            self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
+            self.drafter.follow(self.rule.settings)
+            chosen = "greedy" if self.rule.settings.greedy else "sampled"
+            self._curve = f"{self.method.name} {self.drafter.settings()} {chosen}"
+            self.budget = self._new_budget()
+        warm_up()
+        budgets.warm_up()
+        self.record = record
+        self.prefill_seconds = 0.0
+        self._steps: list[Step] = []
+        self._session: TargetSession | None = None
+        self.clock = 0.0
+        self.finish_reason: FinishReason | None = None
+
+    def stream(self, prompt: str | Sequence[int]) -> Iterator[Step]:
+        """Decode ``prompt`` (text, or token ids) and yield each step as it is made; closing the iterator stops the decode.
+
+        Raises:
+            AdedError: the prompt is empty or does not fit the context.
+        """
+        self.begin(prompt)
+        try:
+            while self.finish_reason is None:
+                yield self.step()
+        finally:
+            self.close()
+
+    def run(self, prompt: str | Sequence[int]) -> Trace:
+        """Decode to the end and return the record."""
+        for _ in self.stream(prompt):
+            pass
+        return self.trace
+
+    def begin(self, prompt: str | Sequence[int]) -> None:
+        """Read the prompt: token ids, keys and values of all but the last, the drafter's start.
+
+        Raises:
+            AdedError: the prompt is empty or does not fit the context, or the drafter serves another decode.
+        """
+        with self._turn():
+            self._take_drafter()
+            try:
+                self._begin(prompt)
+            except BaseException:
+                self.close()
+                raise
+
+    def step(self) -> Step:
+        """One round of the algorithm."""
+        with self._turn():
+            return self._step()
+
+    def _take_drafter(self) -> None:
+        other = None if self.drafter.decode is None else self.drafter.decode()
+        if other is not None and other is not self and other.running:
+            raise AdedError("this drafter serves another decode; close that one first, or give each decode a drafter of its own")
+        self.drafter.decode = ref(self)
+
+    def _begin(self, prompt: str | Sequence[int]) -> None:
+        ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else [int(i) for i in prompt]
+        self.model.check_prompt(ids)
+        room = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
+        self._tokens = np.zeros(len(ids) + room + 1, dtype=np.int32)
+        self._tokens[: len(ids)] = ids
+        self._length = self._prompt_length = len(ids)
+        reason: FinishReason = "length" if room == self.settings.max_new_tokens else "context"
+        detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
+        self._ending = Ending(detokenizer, self.model.eos_ids, self.settings.stop, room, reason)
+        self._recorder = Recorder(self.model, self.drafter, self.rule)
+        self._steps = []
+        self.budget = self._new_budget()
+        capacity = len(ids) + room + self.model.padded(self.budget.cap)
+        self._session = self.model.session(capacity)
+        self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
+        self.clock, self.finish_reason = 0.0, None
+        started = time.perf_counter()
+        self.drafter.start(ids)
+        self._session.prefill(ids[:-1])
+        self.model.synchronize()
+        self.prefill_seconds = time.perf_counter() - started
+
+    def _step(self) -> Step:
+        session, context = self._session, self._context()
+        seconds: dict[str, float] = {}
+        assert session is not None, "begin comes before step"
+        cap = self.budget.cap
+        self.drafter.prepare(context, cap)
+        with self._timed(seconds, "draft"):
+            tree = self._draft(context)
+        budget = self.budget.explain()
+        session.prepare(tree, self.rule, self.drafter.needs)
+        with self._timed(seconds, "verify"):
+            tree, verdict, output = self._verify(session, tree, context)
+        self._check_finite(tree, verdict, session.length)
+        pieces = self._ending.take(verdict.chosen(tree))
+        emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
+        with self._timed(seconds, "commit"):
+            session.commit(verdict.path[: len(emitted)])
+        outcome = self._outcome(tree, verdict, context, emitted, output)
+        before = self._recorder.before(outcome, cap) if self.record else None
+        with self._timed(seconds, "update"):
+            self.drafter.observe(outcome)
+            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()))
+        self._append(emitted)
+        step = self._recorder.step(len(self._steps), outcome, verdict, pieces, budget, Seconds(**seconds), output.logits, before)
+        self.clock += step.seconds.total
+        self._steps.append(step)
+        self.finish_reason = self._ending.reason
+        return step
+
+    def cancel(self) -> None:
+        """End the decode where it stands."""
+        if self.finish_reason is None:
+            self.finish_reason = "cancelled"
+
+    def close(self) -> None:
+        """End the decode if it still runs, and free its cache."""
+        with self.model.lock:
+            self.cancel()
+            session, self._session = self._session, None
+            if session is not None:
+                session.close()
+                self.drafter.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and was not closed."""
+        return self._session is not None
+
+    @property
+    def began(self) -> bool:
+        """Whether the prompt has been read, so that there is a record."""
+        return bool(self._steps) or self.prefill_seconds > 0
+
+    @property
+    def trace(self) -> Trace:
+        """The record so far."""
+        ids = self._tokens[self._prompt_length : self._length].tolist()
+        text = "".join(piece for step in self._steps for piece in step.texts)
+        return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason, self.model.footprint)
+
+    @property
+    def header(self) -> Header:
+        """What runs, on what, how."""
+        ids = self._tokens[: self._prompt_length].tolist()
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
+        return Header(
+            method=self.method.name,
+            label=self.method.label,
+            lossless=self.rule.typical is None,
+            model=self.model.label,
+            fingerprint=self.model.fingerprint,
+            device=f"{self.model.device.type} ({self.model.device_name})",
+            dtype=str(self.model.dtype).removeprefix("torch."),
+            versions=versions(),
+            settings=settings,
+            method_settings=writable(self.drafter.settings()),
+            seed=self.settings.seed,
+            prompt=self._prompt_text,
+            prompt_tokens=ids,
+            prompt_texts=self._recorder.texts.all(ids),
+            notice="; ".join(filter(None, [self.model.notice, self.drafter.notice])) or None,
+            cost=recorded_cost(self.model.measured_cost),
+        )
+
+    def _new_budget(self) -> FixedBudget | AutomaticBudget:
+        return choose_budget(self.settings.budget, self.model, self.drafter, self._curve)
+
+    def _context(self) -> Context:
+        return Context(self._tokens[: self._length], self._prompt_length)
+
+    def _draft(self, context: Context) -> DraftTree:
+        """A draft no larger than what pays and no deeper than what may still be written."""
+        cap = self.budget.cap
+        if cap > 1:
+            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.judges_by_distribution)
+        else:
+            tree = DraftTree.root_only(context.root)
+        tree = self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
+        return self.model.agree(tree)
+
+    def _verify(self, session: TargetSession, tree: DraftTree, context: Context) -> tuple[DraftTree, Verification, TreeOutput]:
+        """The verdict on a draft, and the draft that it is on: the root alone where logits are not finite with more.
+
+        NaN in one node's keys reaches all nodes of its forward pass; without it the text is that of plain decoding up to the
+        token at fault. A draft that is judged by what it was drawn from is not dropped for what it holds.
+        """
+        verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        if verdict.non_finite is not None and len(tree) > 1 and tree.drawn is None:
+            session.wipe()
+            tree = DraftTree.root_only(context.root)
+            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        return tree, verdict, output
+
+    def _check_finite(self, tree: DraftTree, verdict: Verification, length: int) -> None:
+        if (node := verdict.non_finite) is not None:
+            self.close()
+            raise AdedError(
+                f"{self.model.label}: the logits after position {length + int(tree.depths[node])} of the text, token id "
+                f"{int(tree.tokens[node])}, are not finite (NaN or infinity); the weights are damaged or overflow in "
+                f"{self.model.dtype}: get them again, or use --dtype float32"
+            )
+
+    def _outcome(
+        self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
+    ) -> Outcome:
+        path = np.array(verdict.path[: len(emitted)], dtype=np.int32)
+        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.hidden, output.read)
+
+    def _append(self, emitted: np.ndarray) -> None:
+        self._tokens[self._length : self._length + len(emitted)] = emitted
+        self._length += len(emitted)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """This decode's turn on the model; where the device's memory is used up, its last."""
+        try:
+            with self.model.lock:
+                yield
+        except torch.OutOfMemoryError:
+            self.close()
+            self.model.release_memory()
+            raise AdedError(
+                "the memory of the device is used up; ask for fewer new tokens, a shorter prompt or a smaller model"
+            ) from None
+
+    @contextmanager
+    def _timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        if name == "verify" or not self.model.captures:  # a captured step leaves nothing running
+            self.model.synchronize()
+        seconds[name] = time.perf_counter() - started
+
+
+def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, method: str) -> FixedBudget | AutomaticBudget:
+    """Who decides how many nodes a draft has."""
+    if isinstance(drafter, PlainDrafter):
+        return FixedBudget(1, "plain decoding drafts nothing")
+    if model.mode == "plain":
+        return FixedBudget(1, "the model takes one token a step")
+    if budget != "auto":
+        return FixedBudget(int(budget), "as set")
+    if model.shared:
+        return FixedBudget(SHARED_NODES, "fixed: processes that share a model have no clock in common to measure costs by")
+    return AutomaticBudget(model.cost, model.shared_by_decodes(method, AcceptanceCurve))
+
+
+def versions() -> dict[str, str]:
+    """Versions of what makes the numbers."""
+    import transformers
+
+    return {
+        "aded": aded.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,1 @@
+"""Networks that draft: draft models, run as chains or trees, and Medusa heads."""

@@ -1,0 +1,84 @@
+"""A stock model and tokenizer from Transformers, on a device and in a dtype that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from aded.core.errors import AdedError, first_line
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def choose_device(device: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda[:N]`` as a device that is there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
+        raise AdedError(f"unknown device '{device}'; use auto, cpu or cuda")
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise AdedError("no CUDA card is to be found; use --device cpu or auto")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise AdedError(f"there is no {device}; this machine has {torch.cuda.device_count()} CUDA cards, counted from 0")
+    return chosen
+
+
+def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """``auto`` or a name of ``DTYPES``."""
+    if dtype == "auto":
+        if device.type == "cuda":
+            return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        return torch.float32
+    if dtype not in DTYPES:
+        raise AdedError(f"unknown dtype '{dtype}'; use auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, Any]) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # weights load in a second; downloads keep their own bars
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="sdpa", **placement)
+        except ValueError as error:
+            if "attention" not in str(error):
+                raise
+            model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="eager", **placement)
+    except Exception as error:  # hub, configuration and weights each raise kinds of their own
+        raise AdedError(
+            f"cannot load the model '{spec}' ({first_line(error)[:200]}); "
+            "give 'default', a folder, a .gguf file, or a hub id while a network is there"
+        ) from None
+    return model, tokenizer
+
+
+def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    found = [
+        getattr(model.generation_config, "eos_token_id", None),
+        getattr(model.config.get_text_config(), "eos_token_id", None),
+    ]
+    found.append(getattr(tokenizer, "eos_token_id", None))
+    ids: set[int] = set()
+    for value in found:
+        ids.update(value if isinstance(value, (list, tuple)) else [] if value is None else [value])
+    return frozenset(int(i) for i in ids)
+
+
+def context_limit(config: Any) -> tuple[int, str | None]:
+    """Most tokens in one text. Rotary embeddings that change with the length are used up to where they change."""
+    names = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
+    limit = next((int(v) for v in (getattr(config, name, None) for name in names) if v), 4096)
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) in ("dynamic", "longrope"):
+        original = rope.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
+        if original and int(original) < limit:
+            return int(original), f"the context is held to {original} tokens, where this model's rotary embedding changes"
+    return limit, None

@@ -1,0 +1,1 @@
+"""Measuring: replayed drafts, ablations, how near the matrix is to its model, benchmarks."""

@@ -1,0 +1,196 @@
+"""What each part of ADED is worth: one setting is changed at a time, everything else stays as tuned.
+
+Recorded outputs are replayed with no model in the loop; questions are put to the model. Rows of one table can be compared
+with each other: same texts, same machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from aded.core.errors import AdedError
+from aded.data.records import Record
+from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.base import Outcome
+from aded.evaluation.replay import Report, Tally, replay
+from aded.ngram.trigram import TrigramMatrix
+
+if TYPE_CHECKING:
+    from aded.decoding.decoder import GenerationSettings
+    from aded.engine.target_model import TargetModel
+    from aded.evaluation.bench.questions import Question
+
+BUDGET = 64
+"""Nodes of a draft where the budget is not what changes."""
+SWEEPS: Mapping[str, Sequence[Any]] = {
+    "search": ("mcts", "best-first", "greedy", "full"),
+    "adaptation": ("none", "text", "text and rejected nodes"),
+    "corpus": ("none", "full"),
+    "c1": (0.0, 0.25, 1.0, 4.0, 32.0),
+    "c2": (1.0, 8.0, 64.0),
+    "simulations": (9, 18, 36, 72, 144),
+    "depth": (2, 4, 8, 16, 24),
+    "budget": (8, 16, 22, 32, 64, 128),
+}
+"""What is changed, and to what."""
+NEEDS_MODEL = "text and rejected nodes"
+COLUMNS = ("tokens_per_step", "drafted_per_step", "draft_ms", "update_ms")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row: ADED with one setting changed.
+
+    Attributes:
+        axis, value: what is changed, and to what.
+        tuned: whether that is how it is tuned, so that the row is the one that others are held against.
+        options: of the drafter.
+        budget: nodes of a draft.
+        adapts: whether the session's text is learned at all.
+        matrix: name of the base matrix; None for none.
+    """
+
+    axis: str
+    value: Any
+    tuned: bool
+    options: AdedOptions = field(default_factory=AdedOptions.tuned)
+    budget: int = BUDGET
+    adapts: bool = True
+    matrix: str | None = "full"
+
+
+class UnadaptedDrafter(AdedDrafter):
+    """ADED as the corpus made it: neither the prompt nor the output is learned."""
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._read([])
+
+    def observe(self, outcome: Outcome) -> None:
+        pass
+
+
+def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, model: bool) -> list[Variant]:
+    """The rows of the table.
+
+    Args:
+        matrices: names of base matrices beside "full", the one that is tuned for.
+        axes: what to change; None is everything.
+        model: whether a model answers; without one there is nothing to learn of rejected nodes.
+
+    Raises:
+        AdedError: an axis that there is not.
+    """
+    unknown = [axis for axis in axes or () if axis not in SWEEPS]
+    if unknown:
+        raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(SWEEPS)}")
+    tuned, rows = AdedOptions.tuned(), []
+    most = NEEDS_MODEL if model else "text"
+    for axis in axes or SWEEPS:
+        values = [*SWEEPS[axis], *(matrices if axis == "corpus" else ())]
+        for value in values:
+            if axis == "adaptation":
+                if value != NEEDS_MODEL or model:
+                    options = replace(tuned, feedback=value == NEEDS_MODEL)
+                    rows.append(Variant(axis, value, value == most, options, adapts=value != "none"))
+            elif axis == "corpus":
+                rows.append(Variant(axis, value, value == "full", matrix=None if value == "none" else value))
+            elif axis == "budget":
+                rows.append(Variant(axis, value, value == BUDGET, budget=value))
+            else:
+                current = 12 + 3 * BUDGET // 8 if axis == "simulations" else getattr(tuned, axis)
+                rows.append(Variant(axis, value, value == current, replace(tuned, **{axis: value})))
+    return rows
+
+
+def make_drafter(variant: Variant, matrices: Mapping[str, TrigramMatrix | None], vocab_size: int, seed: int = 0) -> AdedDrafter:
+    """The drafter of a row."""
+    kind = AdedDrafter if variant.adapts else UnadaptedDrafter
+    return kind(matrices[variant.matrix] if variant.matrix else None, vocab_size, variant.options, seed)
+
+
+def on_records(
+    rows: Sequence[Variant],
+    matrices: Mapping[str, TrigramMatrix | None],
+    vocab_size: int,
+    records: Sequence[Record],
+    progress: Any,
+) -> list[dict[str, Any]]:
+    """Replay the records with every variant.
+
+    Raises:
+        AdedError: no record, or one with ids outside the vocabulary.
+    """
+    if not any(len(record.output) for record in records):
+        raise AdedError("there is no output to replay; give a file that holds some")
+    return _run(rows, progress, lambda row: replay(make_drafter(row, matrices, vocab_size), records, row.budget))
+
+
+def on_questions(
+    rows: Sequence[Variant],
+    matrices: Mapping[str, TrigramMatrix | None],
+    model: TargetModel,
+    questions: Sequence[Question],
+    settings: GenerationSettings,
+    progress: Any,
+) -> list[dict[str, Any]]:
+    """Put the questions to the model with every variant."""
+    return _run(rows, progress, lambda row: _answer(row, matrices, model, questions, settings))
+
+
+def _answer(
+    row: Variant,
+    matrices: Mapping[str, TrigramMatrix | None],
+    model: TargetModel,
+    questions: Sequence[Question],
+    settings: GenerationSettings,
+) -> Report:
+    from aded.decoding.decoder import Decoder
+
+    report = Report(Tally(), {})
+    for question in questions:
+        drafter = make_drafter(row, matrices, model.vocab_size, settings.seed)
+        tally = Tally()
+        for step in Decoder(model, drafter, replace(settings, budget=row.budget), record=False).stream(question.text):
+            tally.tokens += len(step.emitted)
+            tally.steps += 1
+            tally.accepted += step.accepted
+            tally.drafted += len(step.tree.tokens) - 1
+            tally.draft_seconds.append(step.seconds.draft)
+            tally.update_seconds.append(step.seconds.update)
+        report.all.add(tally)
+        report.categories.setdefault(question.category, Tally()).add(tally)
+    return report
+
+
+def _run(rows: Sequence[Variant], progress: Any, measure: Callable[[Variant], Report]) -> list[dict[str, Any]]:
+    found = []
+    for number, row in enumerate(rows):
+        progress(f"{row.axis} {row.value}", number / len(rows))
+        report = measure(row)
+        figures = {name: round(getattr(report.all, name), 4) for name in COLUMNS}
+        by_category = {name: round(tally.tokens_per_step, 4) for name, tally in sorted(report.categories.items())}
+        found.append({"setting": row.axis, "value": row.value, "tuned": row.tuned, **figures, "categories": by_category})
+    tuned = {row["setting"]: row["tokens_per_step"] for row in found if row["tuned"]}
+    for line in found:
+        base = tuned.get(line["setting"])
+        line["change"] = line["tokens_per_step"] / base - 1 if base else None
+    return found
+
+
+def named_matrices(arguments: Sequence[str], fingerprint: str, vocab_size: int) -> dict[str, TrigramMatrix | None]:
+    """Matrices of ``NAME=FILE`` arguments.
+
+    Raises:
+        AdedError: an argument of another form, a name taken, or a file that is damaged or of another tokenizer.
+    """
+    found: dict[str, TrigramMatrix | None] = {}
+    for argument in arguments:
+        name, sign, path = argument.partition("=")
+        if not (name and sign and path):
+            raise AdedError(f"--matrix is '{argument}'; write NAME=FILE")
+        if name in ("none", "full") or name in found:
+            raise AdedError(f"there is a matrix named '{name}' already; choose another name")
+        found[name] = TrigramMatrix.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
+    return found

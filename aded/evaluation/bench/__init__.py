@@ -1,0 +1,1 @@
+"""The benchmark: systems side by side on questions, and its tables."""

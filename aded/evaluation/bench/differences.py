@@ -1,0 +1,88 @@
+"""Is a method's output plain decoding's, and where not: is it a tie that half precision cannot tell apart?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from aded.evaluation.bench.cells import Cell, Key
+from aded.evaluation.bench.contenders import Contender
+
+if TYPE_CHECKING:
+    from aded.engine.target_model import TargetModel
+    from aded.evaluation.bench.contenders import Task
+
+TIES = {"float32": 2.0**-17, "bfloat16": 2.0**-6, "float16": 2.0**-9}
+"""Largest gap of a tie as a share of the largest logit: about two of the dtype's steps (some tens for float32)."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first token of an output that is not plain decoding's.
+
+    Attributes:
+        position: counted in output tokens from 0.
+        gap: the target's largest logit there less the smaller of the two chosen tokens' ones; None where only lengths differ.
+        tie: the gap is too small for the dtype to tell.
+    """
+
+    question: str
+    repeat: int
+    position: int
+    gap: float | None
+    tie: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+Judge = Callable[[str, Sequence[int], int, int], "tuple[float, bool]"]
+"""(question, output before, plain's token, the other's token) to (gap, tie)."""
+
+
+def compare(
+    cells: Sequence[Cell], contenders: Sequence[Contender], greedy: bool, judge: Judge, plain: str = "plain"
+) -> dict[Key, Difference | None]:
+    """Each output against plain decoding's of the same question and repeat.
+
+    Sampled outputs are compared only where the contender draws with plain decoding's random numbers.
+    """
+    wanted = {cell.key[::2]: cell.token_ids for cell in cells if cell.method == plain}
+    comparable = {c.name for c in contenders if c.name != plain and (greedy or c.coupled)}
+    return {cell.key: _difference(cell, wanted[cell.key[::2]], judge, greedy) for cell in cells if cell.method in comparable}
+
+
+def _difference(cell: Cell, plain: Sequence[int], judge: Judge, greedy: bool) -> Difference | None:
+    position = first_difference(plain, cell.token_ids)
+    if position is None:
+        return None
+    if not greedy or position >= min(len(plain), len(cell.token_ids)):
+        return Difference(cell.question, cell.repeat, position, None, False)
+    gap, tie = judge(cell.question, plain[:position], plain[position], cell.token_ids[position])
+    return Difference(cell.question, cell.repeat, position, gap, tie)
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Where two lists of tokens part, None if they are equal."""
+    for position, (a, b) in enumerate(zip(one, other)):
+        if a != b:
+            return position
+    return None if len(one) == len(other) else min(len(one), len(other))
+
+
+def judge_of(target: TargetModel, tasks: Iterable[Task]) -> Judge:
+    """Ask the target once more, in one pass over prompt and output."""
+    prompts: Mapping[str, Sequence[int]] = {task.id: task.prompt for task in tasks}
+
+    def judge(question: str, before: Sequence[int], one: int, other: int) -> tuple[float, bool]:
+        import torch
+
+        ids = torch.tensor([[*prompts[question], *before]], device=target.device)
+        logits = target.run(ids, None, None, None, keep=1).logits[0, -1].double()
+        highest = float(logits.max())
+        gap = highest - min(float(logits[one]), float(logits[other]))
+        tolerance = TIES[str(target.dtype).removeprefix("torch.")] * float(logits.abs().max())
+        return gap, gap <= tolerance
+
+    return judge

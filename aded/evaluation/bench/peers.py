@@ -1,0 +1,98 @@
+"""Peers: Transformers' own ``generate`` on the same loaded weights, with its stock cache."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aded.evaluation.bench.contenders import Contender, Figures, MemoryWatch
+
+if TYPE_CHECKING:
+    from aded.decoding.decoder import GenerationSettings
+    from aded.engine.target_model import TargetModel
+
+COPIED = 10
+"""Tokens that ``generate`` copies at most in a draft by prompt lookup: the number its own documentation uses."""
+
+
+def generate_contender(target: TargetModel) -> Contender:
+    """``model.generate``: one token a forward pass."""
+    return _contender(target, "hf-generate", "Transformers generate", "#8a8f98", {})
+
+
+def prompt_lookup_contender(target: TargetModel) -> Contender:
+    """``model.generate(prompt_lookup_num_tokens=10)``."""
+    options = {"prompt_lookup_num_tokens": COPIED}
+    return _contender(target, "hf-prompt-lookup", "Transformers prompt lookup", "#b58a3c", options)
+
+
+def _contender(target: TargetModel, name: str, label: str, colour: str, options: dict[str, Any]) -> Contender:
+    return Contender(name, label, colour, True, False, lambda task, s: _generate(target, task.prompt, s, options))
+
+
+class _Rounds:
+    """A stopping criterion that never stops: ``generate`` calls it once a forward pass, which is where rounds end."""
+
+    def __init__(self, target: TargetModel) -> None:
+        self._target = target
+        self.lengths: list[int] = []
+        self.times: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **unused: Any) -> torch.Tensor:
+        self._target.synchronize()
+        self.lengths.append(input_ids.shape[1])
+        self.times.append(time.perf_counter())
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+
+@torch.inference_mode()
+def _generate(target: TargetModel, prompt: Sequence[int], settings: GenerationSettings, options: dict[str, Any]) -> Figures:
+    """The first pass reads the prompt and writes the first tokens: all of it counts as prefill and as nothing else."""
+    from transformers import StoppingCriteriaList
+
+    watch, rounds = MemoryWatch(target), _Rounds(target)
+    ids = torch.tensor([list(prompt)], device=target.device)
+    torch.manual_seed(settings.seed % 2**32)
+    target.synchronize()
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of settings that a model's own defaults bring
+        output = target.model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=_config(target, settings, len(prompt), options),
+            stopping_criteria=StoppingCriteriaList([rounds]),
+        )
+    written = output[0, len(prompt) :].tolist()
+    times = rounds.times
+    steps, timed = len(times) - 1, rounds.lengths[-1] - rounds.lengths[0]
+    return {
+        "tokens": timed,
+        "steps": steps,
+        "accepted": timed - steps,
+        "token_ids": written,
+        "seconds": times[-1] - times[0],
+        "prefill_ms": round(1e3 * (times[0] - started), 3),
+        "step_ms": [round(1e3 * (b - a), 4) for a, b in pairwise(times)],
+        "memory_mb": watch.megabytes(),
+    }
+
+
+def _config(target: TargetModel, settings: GenerationSettings, prompt_length: int, options: dict[str, Any]) -> Any:
+    """Everything that changes the output is set here, nothing left to a model's own defaults."""
+    from transformers import GenerationConfig
+
+    room = min(settings.max_new_tokens, target.context_limit - prompt_length)
+    eos = sorted(target.eos_ids)
+    body: dict[str, Any] = {"max_new_tokens": room, "num_beams": 1, "use_cache": True, **options}
+    body |= {"repetition_penalty": settings.repetition_penalty}
+    body |= {"eos_token_id": eos or None, "pad_token_id": eos[0] if eos else 0, "do_sample": not settings.sampling.greedy}
+    if not settings.sampling.greedy:
+        body |= {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+        body |= {"min_p": settings.min_p or None}
+    return GenerationConfig(**body)

@@ -1,0 +1,164 @@
+"""Drafts replayed on recorded greedy outputs, with no model: tokens a step and what the host spends on them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aded.core.errors import AdedError
+from aded.core.paths import ASSETS
+from aded.data.records import Record, read_records
+from aded.drafters.base import Drafter
+from aded.drafters.registry import find_method
+from aded.engine.weights import DEFAULT
+from aded.evaluation.bench import results
+from aded.evaluation.bench.cells import CellFile
+from aded.evaluation.bench.contenders import Contender, Figures, Task, method_contender
+from aded.evaluation.bench.figures import rows_of
+from aded.evaluation.bench.measure import measure
+from aded.evaluation.bench.questions import digest, spread_out
+from aded.evaluation.replay import replay_one
+from aded.ngram.trigram import TrigramMatrix
+
+LARGEST = 256
+AUTOMATIC = 64
+"""Nodes of a draft where none are set: what pays cannot be told without a model's measured cost."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """What stands for the model: as much of it as a drafter that works on tokens alone asks for.
+
+    Attributes:
+        method: that asks, by name; ``spec``: of the model.
+    """
+
+    fingerprint: str
+    vocab_size: int
+    method: str = "a method"
+    spec: str = DEFAULT
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AdedError(f"{self.method} needs the model itself, which recorded text does not hold; measure it with --questions")
+
+
+def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
+    """Replay and return the results.
+
+    Raises:
+        AdedError: a file that is no record, a method that needs a model, a budget out of range.
+    """
+    budget = AUTOMATIC if options.budget == "auto" else int(options.budget)
+    if not 2 <= budget <= LARGEST:
+        raise AdedError(f"budget is {budget}; give from 2 to {LARGEST} nodes, the root included")
+    tasks, matrix = _tasks(options.recorded, options.limit), _bundled_matrix()
+    _check_ids(tasks, matrix, options.recorded)
+    if options.methods is None:
+        methods = [name for name in methods if _works_on_tokens(name, default_target())]
+    contenders = _contenders(methods, peers, matrix, options.seed)
+    settings = {
+        "kind": "recorded",
+        "recorded": Path(options.recorded).name,
+        "digest": digest(options.recorded),
+        "questions": len(tasks),
+        "methods": [contender.name for contender in contenders],
+        "budget": budget,
+        "seed": options.seed,
+        "repeat": options.repeat,
+    }
+    background = results.background()
+    file = CellFile(Path(options.out) if options.out else None, {**settings, **background})
+    cells = measure(tasks, contenders, options.repeat, lambda task, repeat: budget, budget, file, progress)
+    rows = rows_of(cells, contenders, {task.id: task.output for task in tasks}, {})
+    return results.assemble("recorded", None, settings, rows, background)
+
+
+def _tasks(path: str, limit: int | None) -> list[Task]:
+    tasks = [
+        Task(str(number), record.category, record.prompt.tolist(), record.output.tolist())
+        for number, record in enumerate(read_records(path), 1)
+        if len(record.output)
+    ]
+    if not tasks:
+        raise AdedError(f"{path} holds no recorded output; give a file of recorded outputs")
+    return spread_out(tasks, limit)
+
+
+def _bundled_matrix() -> TrigramMatrix:
+    files = sorted(ASSETS.glob("*.trigram.safetensors"))
+    if not files:
+        raise AdedError("there is no bundled tri-gram matrix; make one with `python -m aded matrix build`")
+    return TrigramMatrix.load(str(files[0]))
+
+
+def default_target() -> Absent:
+    """The bundled model's tokenizer, told from the bundled matrix: nothing is loaded or fetched."""
+    matrix = _bundled_matrix()
+    return Absent(matrix.fingerprint, matrix.vocab_size)
+
+
+def _works_on_tokens(name: str, target: Any) -> bool:
+    try:
+        return not _needs_model(find_method(name).make(target, {}, 0))
+    except AdedError:  # it asks for more of the model, or lacks a part
+        return False
+
+
+def _needs_model(drafter: Drafter) -> bool:
+    needs = drafter.needs
+    return bool(needs.hidden or needs.reader or needs.top_k) and not needs.optional
+
+
+def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
+    for task in tasks:
+        ids = [*task.prompt, *task.output]
+        if min(ids) < 0 or max(ids) >= matrix.vocab_size:
+            raise AdedError(
+                f"{path}: record {task.id} holds token ids outside the bundled matrix's 0 to {matrix.vocab_size - 1}; "
+                "record it with the default model"
+            )
+
+
+def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, seed: int) -> list[Contender]:
+    target = default_target()
+    contenders = [method_contender(spec, dataclasses.replace(target, method=spec), seed) for spec in methods]
+    for contender in contenders:
+        assert contender.drafter is not None
+        if _needs_model(contender.drafter()):
+            raise AdedError(f"{contender.name} needs the model's own outputs, which no record holds; measure it with --questions")
+    if peers:
+        from aded.evaluation.bench.reference import reference_contender
+
+        contenders.append(reference_contender(target, matrix))
+    return [_replaying(contender) for contender in contenders]
+
+
+def _replaying(contender: Contender) -> Contender:
+    make = contender.drafter
+    assert make is not None
+    return dataclasses.replace(contender, run=lambda task, budget: replay_figures(make(), task, budget))
+
+
+def replay_figures(drafter: Drafter, task: Task, budget: int) -> Figures:
+    """Replay one record."""
+    tally = replay_one(drafter, _record(task), budget)
+    return {
+        "tokens": tally.tokens,
+        "steps": tally.steps,
+        "accepted": tally.accepted,
+        "draft_ms": [round(1e3 * s, 4) for s in tally.draft_seconds],
+        "update_ms": [round(1e3 * s, 4) for s in tally.update_seconds],
+        "budget_nodes": [budget] * tally.steps,
+        "tree_nodes": tally.tree_nodes,
+    }
+
+
+def _record(task: Task) -> Record:
+    return Record(np.array(task.prompt, dtype=np.int32), np.array(task.output, dtype=np.int32), task.category)

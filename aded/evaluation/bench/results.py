@@ -1,0 +1,154 @@
+"""The results of a run as one JSON object, and the files written beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import aded
+from aded.core.errors import AdedError
+from aded.core.trace import write_atomically
+
+if TYPE_CHECKING:
+    from aded.engine.target_model import TargetModel
+
+FORMAT, VERSION = "aded-bench", 1
+FILE_OPTIONS = ("--questions", "--recorded", "--out", "--model")
+"""Options whose values may be paths: of these, results tell the last part."""
+
+
+def background(target: TargetModel | None = None) -> dict[str, Any]:
+    """What a run's numbers depend on beside its settings: hardware, model, versions, code."""
+    body: dict[str, Any] = {"device": processor_name(), "dtype": None, "model": None, "tokenizer": None}
+    versions = {"aded": aded.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    if target is not None:
+        from aded.decoding.decoder import versions as engine_versions
+
+        versions |= engine_versions()
+        body["device"] = f"{target.device_name} (processor: {processor_name()})"
+        body |= {"dtype": str(target.dtype).removeprefix("torch."), "model": target.label, "tokenizer": target.fingerprint}
+    return {**body, "versions": versions, "commit": commit()}
+
+
+def assemble(
+    kind: str,
+    target: TargetModel | None,
+    settings: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    measured_on: Mapping[str, Any],
+    **more: Any,
+) -> dict[str, Any]:
+    """One object with everything that is told of a run."""
+    body = {"format": FORMAT, "version": VERSION, "kind": kind, **measured_on, "command": command()}
+    notice, held = getattr(target, "notice", None), getattr(target, "footprint", None)
+    if held is not None:
+        body["footprint"] = asdict(held)
+    return {**body, "notice": notice, "settings": dict(settings), **more, "rows": [_rounded(row) for row in rows]}
+
+
+def write(results: Mapping[str, Any], folder: Path, html: bool) -> list[str]:
+    """Write ``results.json``, ``table.md`` and, if wanted and Plotly is installed, ``results.html``; returns notes for the user.
+
+    Raises:
+        AdedError: the folder cannot be written.
+    """
+    from aded.evaluation.bench import chart, tables
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AdedError(f"cannot write {folder}: {error.strerror}; choose another --out") from None
+    write_atomically(folder / "results.json", (dumps(results, indent=1) + "\n").encode())
+    write_atomically(folder / "table.md", tables.markdown(results).encode())
+    if not html:
+        return []
+    page = chart.page(results)
+    if page is None:
+        return ["results.html is left out: Plotly is not installed"]
+    write_atomically(folder / "results.html", page.encode())
+    return []
+
+
+def dumps(results: Mapping[str, Any], indent: int | None = None) -> str:
+    """Results as JSON text."""
+    return json.dumps(results, ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a ``results.json``.
+
+    Raises:
+        AdedError: it is missing, or something else.
+    """
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+        if body["format"] != FORMAT or body["version"] != VERSION or not isinstance(body["rows"], list):
+            raise ValueError
+    except OSError as error:
+        raise AdedError(
+            f"cannot read {path}: {error.strerror}; give a results.json of `python -m aded bench --out DIR`"
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise AdedError(f"{path} holds no results; give a results.json of `python -m aded bench --out DIR`") from None
+    return body
+
+
+def command(arguments: Sequence[str] | None = None) -> str:
+    """The command line as it can be repeated, without the folders of this machine."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for i, word in enumerate(words):
+        option, sign, value = word.partition("=")
+        if sign and (option in FILE_OPTIONS or Path(value).is_absolute()):
+            words[i] = f"{option}={Path(value).name}"
+        elif Path(word).is_absolute() or (i and words[i - 1] in FILE_OPTIONS and Path(word).exists()):
+            words[i] = Path(word).name
+    return shlex.join(["python", "-m", "aded", *words])
+
+
+def commit() -> str | None:
+    """The revision of this code, with a mark where files were changed since; what ``ADED_COMMIT`` says goes before."""
+    root = Path(aded.__file__).resolve().parents[1]
+    if said := os.environ.get("ADED_COMMIT"):
+        return said
+    if not (root / ".git").exists():
+        return None
+    revision = _git(root, "rev-parse", "--short=12", "HEAD")
+    changed = revision and _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", "aded")
+    return f"{revision}, with changes" if changed else revision or None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def processor_name() -> str:
+    """The processor's own name where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    except OSError:
+        found = ""
+    return found or platform.processor() or platform.machine() or "unknown processor"
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits are more than any of these measurements holds."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(v) for key, v in value.items()}
+    return [_rounded(v) for v in value] if isinstance(value, (list, tuple)) else value

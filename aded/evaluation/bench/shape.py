@@ -1,0 +1,224 @@
+"""What a step costs by its number of nodes, on a randomly initialised model of a given shape.
+
+It measures cost and not acceptance: random weights write no text worth drafting. The floor is the time that the card's
+memory takes to hand over the weights once, which every step must read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
+from aded.evaluation.bench import results
+
+if TYPE_CHECKING:
+    import torch
+
+    from aded.engine.target_model import TargetModel
+
+NODES = (1, 2, 4, 8, 16, 32, 64, 128)
+CONTEXT = 512
+ROUNDS, SECONDS = 50, 30.0
+"""Rounds over all sizes, and seconds after which no further round of at least three begins."""
+COPY_BYTES = {"cuda": 2 << 30, "cpu": 256 << 20}
+DATASHEET = {"H200": 4.8e12, "H100 80GB HBM3": 3.35e12, "H100 NVL": 3.9e12, "H100 PCIe": 2.0e12}
+"""Bytes a second of memory, by what the card's name holds (NVIDIA's data sheets)."""
+NOTE = "random weights: this measures what steps cost and says nothing of how many drafted tokens are accepted"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a Llama; ``tied``: input and output embeddings are one matrix."""
+
+    vocab: int
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+    key_heads: int
+    tied: bool
+
+
+SHAPES = {
+    "llama-7b": Shape(32000, 4096, 11008, 32, 32, 32, False),
+    "llama-1b": Shape(128256, 2048, 8192, 16, 32, 8, True),
+    "smollm2-135m": Shape(49152, 576, 1536, 30, 9, 3, True),
+}
+HIDDEN_SHAPES = {"tiny": Shape(97, 32, 64, 2, 4, 2, True)}
+"""For tests."""
+
+
+def run(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
+    """Build, time and return the results.
+
+    Raises:
+        AdedError: an unknown shape, or a device whose memory it does not fit.
+    """
+    import torch
+
+    try:
+        return _measure(options, progress)
+    except torch.OutOfMemoryError:
+        raise AdedError(f"{options.shape} does not fit the device's memory; give --layers N or a smaller --shape") from None
+
+
+def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
+    target = build(options.shape, options.layers, options.device, options.dtype, progress)
+    if target.mode != "tree":
+        raise AdedError(f"{target.label} verifies no trees in {target.dtype}; choose another --dtype")
+    if options.compile:
+        target.compile()
+    progress("timing steps", None)
+    times = time_steps(target)
+    progress("timing a large copy", None)
+    measured = copy_bandwidth(target.device)
+    read, held = weight_bytes(target.model)
+    known = next((rate for name, rate in DATASHEET.items() if name in target.device_name), None)
+    floors = {"measured": read / measured, "datasheet": read / known if known else None}
+    settings = {
+        "kind": "shape",
+        "shape": options.shape,
+        "layers": options.layers,
+        "context": CONTEXT,
+        "captured": target.pool is not None,
+        "compiled": target.compiled,
+    }
+    return results.assemble(
+        "shape",
+        target,
+        settings,
+        shape_rows(times, floors),
+        results.background(target),
+        note=NOTE,
+        weights={"bytes_held": held, "bytes_read_a_step": read},
+        bandwidth={"copy_measured": measured, "datasheet": known},
+        floor_ms={name: 1e3 * s if s else None for name, s in floors.items()},
+    )
+
+
+def build(name: str, layers: int | None, device: str, dtype: str, progress: Any) -> TargetModel:
+    """A target of a shape, its weights drawn on the device itself."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from aded.engine.layers.prepacked_linear import free_bytes
+    from aded.engine.loader import choose_device, choose_dtype
+    from aded.engine.target_model import TargetModel
+
+    shape = {**SHAPES, **HIDDEN_SHAPES}.get(name)
+    if shape is None:
+        raise AdedError(f"unknown shape '{name}'; known are {', '.join(SHAPES)}")
+    if layers is not None and not 1 <= layers <= shape.layers:
+        raise AdedError(f"layers is {layers}; {name} has {shape.layers}, give from 1 to that")
+    where = choose_device(device)
+    config = LlamaConfig(
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.inner,
+        num_hidden_layers=layers or shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_heads,
+        tie_word_embeddings=shape.tied,
+        max_position_embeddings=4096,
+    )
+    size, free = choose_dtype(dtype, where).itemsize * _parameters(config), free_bytes(where)
+    if size > free:
+        raise AdedError(
+            f"{name} takes {size / 1e9:.1f} GB and {where} has {free / 1e9:.1f} GB free; give --layers N or a smaller --shape"
+        )
+    progress("drawing random weights", None)
+    with torch.device(where):
+        model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
+    progress("checking that the model verifies trees", None)
+    label = f"{name}, random weights" if layers is None else f"{name} cut to {layers} layers, random weights"
+    return TargetModel(model, None, name, label)
+
+
+def _parameters(config: Any) -> int:
+    heads = config.hidden_size * (1 + config.num_key_value_heads / config.num_attention_heads) * 2
+    layer = config.hidden_size * (heads + 3 * config.intermediate_size)
+    embeddings = config.vocab_size * config.hidden_size * (1 if config.tie_word_embeddings else 2)
+    return int(config.num_hidden_layers * layer + embeddings)
+
+
+def time_steps(target: TargetModel) -> dict[int, list[float]]:
+    """Seconds of steps of each number of ``NODES``, in rounds over all sizes so that a drift of the clock hits all alike."""
+    from aded.sampling.verify import Rule, SamplingSettings
+
+    rule = Rule(SamplingSettings())
+    session = target.session(CONTEXT + 2 * max(NODES))
+    session.prefill([3 + i % (target.vocab_size - 3) for i in range(CONTEXT)])
+    sizes = target.step_sizes if target.compiled else NODES
+    trees = {n: _binary_tree(n, target.vocab_size) for n in sizes}
+    taken: dict[int, list[float]] = {n: [] for n in sizes}
+    for tree in trees.values():  # warm-up, and on a card the capture
+        session.prepare(tree, rule)
+        session.verify(tree, [0], rule)
+    until = time.perf_counter() + SECONDS
+    for done in range(ROUNDS):
+        if done >= 3 and time.perf_counter() > until:
+            break
+        for n, tree in trees.items():
+            target.synchronize()
+            started = time.perf_counter()
+            session.verify(tree, [0], rule)
+            target.synchronize()
+            taken[n].append(time.perf_counter() - started)
+    session.close()
+    return taken
+
+
+def shape_rows(times: dict[int, list[float]], floors: dict[str, float | None]) -> list[dict[str, Any]]:
+    """One row a size: median and quartiles in milliseconds, over a step of one node, over the floor."""
+    single = float(np.median(times[min(times)]))
+    rows = []
+    for nodes, taken in times.items():
+        low, middle, high = np.percentile(taken, [25, 50, 75])
+        row = {"nodes": nodes, "runs": len(taken), "step_ms": 1e3 * middle, "quartiles_ms": [1e3 * low, 1e3 * high]}
+        row["over_one_node"] = middle / single
+        for name, floor in floors.items():
+            row[f"over_{name}_floor"] = middle / floor if floor else None
+        rows.append({key: value.item() if isinstance(value, np.generic) else value for key, value in row.items()})
+    return rows
+
+
+def copy_bandwidth(device: torch.device, runs: int = 15) -> float:
+    """Bytes a second that a large copy reads and writes together: the median of ``runs``, after two more."""
+    import torch
+
+    size = COPY_BYTES[device.type]
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    taken = []
+    for _ in range(runs + 2):
+        _synchronize(device)
+        started = time.perf_counter()
+        target.copy_(source)
+        _synchronize(device)
+        taken.append(time.perf_counter() - started)
+    return 2 * size / float(np.median(taken[2:]))
+
+
+def weight_bytes(model: Any) -> tuple[int, int]:
+    """(bytes that every step reads, bytes held): of input embeddings that are not the output's too, a step reads single rows."""
+    held = sum(p.numel() * p.element_size() for p in model.parameters())
+    embeddings, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    apart = embeddings.data_ptr() != output.data_ptr()
+    return held - (embeddings.numel() * embeddings.element_size() if apart else 0), held
+
+
+def _binary_tree(nodes: int, vocab: int) -> DraftTree:
+    return DraftTree(np.arange(nodes) % vocab, np.array([-1] + [(i - 1) // 2 for i in range(1, nodes)]))
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)

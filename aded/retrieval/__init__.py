@@ -1,0 +1,1 @@
+"""Corpora to copy from: a suffix array, and tries of what followed a context."""

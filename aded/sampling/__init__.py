@@ -1,0 +1,1 @@
+"""How tokens are chosen and drafts are verified: where losslessness is decided."""
