@@ -121,7 +121,8 @@ def tiny_target(family: str = "llama", seed: int = 0, **options: Any) -> Any:
 
 def alone(target: Any, prompt: list[int], count: int, rule: Any = None) -> list[int]:
     """An independent oracle: token by token, no cache, no tree, stops at the first end-of-text id."""
-    from aded.sampling.verify import Rule, SamplingSettings
+    from aded.sampling.logits_pipeline import Rule
+    from aded.sampling.settings import SamplingSettings
 
     rule = rule or Rule(SamplingSettings())
     ids = list(prompt)

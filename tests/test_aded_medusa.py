@@ -16,7 +16,7 @@ from aded.ngram import tree_search
 from aded.ngram.medusa_mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of
 from aded.ngram.session_overlay import Overlay
 from aded.ngram.trigram import TrigramMatrix
-from aded.sampling.verify import Rule
+from aded.sampling.logits_pipeline import Rule
 
 
 @pytest.fixture(scope="module")

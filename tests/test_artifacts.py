@@ -13,7 +13,8 @@ from aded.cli.main import main
 from aded.core import paths
 from aded.data.corpus import load_tokenizer
 from aded.draft_models import checkpoints
-from aded.drafters.registry import METHODS, datastore_for, matrix_for
+from aded.drafters.artifacts import datastore_for, matrix_for
+from aded.drafters.registry import METHODS
 from aded.engine.tokenizer import tokenizer_fingerprint
 from aded.engine.weights import label_of
 

@@ -20,8 +20,11 @@ from aded.engine.outputs import DrafterNeeds
 from aded.engine.step_graph import FixedStep, StepKind, context_bucket, keys_of, read_verdict
 from aded.engine.target_model import TargetModel
 from aded.sampling import sampler
+from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import JudgeGraph
-from aded.sampling.verify import Rule, SamplingSettings, first_non_finite, verify
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.tree_walk import first_non_finite
+from aded.sampling.verify import verify
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
@@ -117,7 +120,7 @@ def test_the_choice_for_many_nodes_is_the_rule_for_each(settings):
     logits = torch.tensor(rng.normal(0, 3, (50, 211)), dtype=torch.float32)
     keys = rng.integers(-(2**63), 2**63 - 1, 50)
     rule = Rule(SamplingSettings(**settings))
-    from aded.sampling.verify import sample
+    from aded.sampling.logits_pipeline import sample
 
     expected = [sample(rule.probabilities(row, [1]), int(key)) for row, key in zip(logits, keys)]
     assert sampler.choose(logits, rule.settings, torch.tensor(keys)).tolist() == expected

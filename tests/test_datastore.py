@@ -189,7 +189,7 @@ def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path,
 
 def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
     from aded.core.paths import ASSETS
-    from aded.drafters.registry import datastore_for
+    from aded.drafters.artifacts import datastore_for
     from aded.evaluation.bench.recorded import default_target
 
     (file,) = ASSETS.glob("*.datastore.safetensors")

@@ -28,7 +28,7 @@ from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.kv_cache import KVCache
 from aded.engine.target_model import TargetModel
-from aded.sampling.verify import Rule
+from aded.sampling.logits_pipeline import Rule
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 5}

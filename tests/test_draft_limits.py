@@ -10,7 +10,7 @@ from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.target_model import TargetModel
-from aded.sampling.verify import Rule
+from aded.sampling.logits_pipeline import Rule
 
 SHORT = 64
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50] * 9

@@ -13,7 +13,7 @@ from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.engine import load_check, step_graph
 from aded.engine.target_model import TargetModel
-from aded.sampling.verify import Rule
+from aded.sampling.logits_pipeline import Rule
 
 pytestmark = pytest.mark.gpu
 

@@ -22,9 +22,10 @@ from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.target_model import TargetModel
 from aded.engine.weights import quiet
 from aded.sampling import rejection_sampler
+from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import signed
-from aded.sampling.verify import Rule, SamplingSettings
+from aded.sampling.settings import SamplingSettings
 from aded.train import data
 from aded.train.draft import DraftObjective
 from aded.train.loop import Schedule, train

@@ -12,8 +12,9 @@ from aded.core.tree import DraftTree
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader
 from aded.engine.outputs import DrafterNeeds
+from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import Case, JudgeGraph
-from aded.sampling.verify import Rule, SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 SETTINGS = [
     SamplingSettings(),

@@ -153,7 +153,7 @@ PROMPT = [5, 17, 40, 8, 63, 21, 5, 17, 40, 9, 70, 6]
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_the_text_is_the_target_s_own(settings: dict, fixed: bool) -> None:
-    from aded.sampling.verify import Rule
+    from aded.sampling.logits_pipeline import Rule
 
     target = tiny_target()
     if fixed:

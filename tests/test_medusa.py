@@ -16,7 +16,9 @@ from aded.draft_models.medusa_heads import HeadReader, MedusaHeads
 from aded.drafters.base import Context
 from aded.drafters.medusa import NO_STATE, MedusaDrafter
 from aded.drafters.registry import METHODS
-from aded.sampling.verify import Rule, SamplingSettings, TypicalAcceptance, verify
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import SamplingSettings, TypicalAcceptance
+from aded.sampling.verify import verify
 from aded.train.objective import last_hidden
 
 PROMPT = [5, 9, 14, 3, 20]

@@ -58,7 +58,7 @@ def test_paper_preset_and_every_search_are_lossless_too(real_model, questions):
 
 
 def test_the_bundled_model_verifies_trees_and_has_its_matrix(real_model):
-    from aded.drafters.registry import matrix_for
+    from aded.drafters.artifacts import matrix_for
 
     assert real_model.mode == "tree"
     assert real_model.notice is None

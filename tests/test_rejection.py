@@ -8,9 +8,10 @@ from scipy import stats
 from aded.core.tree import DraftTree, Drawn
 from aded.draft_models.tree_runner import Sampler
 from aded.drafters.tree_merge import merge
+from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import ACCEPTING, judge, verify
 from aded.sampling.rng import key_of, signed
-from aded.sampling.verify import Rule, SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 VOCAB, DRAWS = 6, 200_000
 MOST = 0.01
@@ -148,8 +149,8 @@ def test_two_positions_of_a_tree_follow_the_target_together(replacement, merged)
 
 def one_by_one(tree, logits, prefix, rule):
     """Multi-step speculative sampling as the paper words it: an oracle with plain loops."""
+    from aded.sampling.logits_pipeline import sample
     from aded.sampling.rng import uniform
-    from aded.sampling.verify import sample
 
     node, written, ids = 0, [], list(prefix)
     while True:

@@ -83,7 +83,7 @@ def test_nothing_is_drafted_past_the_end_of_a_text() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 def test_the_text_is_the_target_s_own_and_drafts_are_accepted(tmp_path, settings: dict) -> None:
-    from aded.sampling.verify import Rule
+    from aded.sampling.logits_pipeline import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
     truth = alone(target, prompt, 60, Rule(GenerationSettings(**settings).sampling))

@@ -17,7 +17,8 @@ from aded.drafters.registry import METHODS
 from aded.drafters.specinfer import SpecInferDrafter, shape_of
 from aded.drafters.tree_merge import merge
 from aded.engine.target_model import TargetModel
-from aded.sampling.verify import Rule, SamplingSettings
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import SamplingSettings
 
 PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6

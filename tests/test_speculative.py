@@ -18,9 +18,10 @@ from aded.drafters.base import Context
 from aded.drafters.registry import METHODS
 from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
 from aded.engine.target_model import TargetModel
+from aded.sampling.logits_pipeline import Rule, sample
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import signed
-from aded.sampling.verify import Rule, SamplingSettings, sample
+from aded.sampling.settings import SamplingSettings
 
 PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6

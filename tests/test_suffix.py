@@ -93,7 +93,7 @@ def test_what_a_session_keeps_is_bounded(monkeypatch) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 def test_the_text_is_the_target_s_own(settings: dict) -> None:
-    from aded.sampling.verify import Rule
+    from aded.sampling.logits_pipeline import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
     truth = alone(target, prompt, 60, Rule(GenerationSettings(**settings).sampling))

@@ -95,7 +95,7 @@ def test_the_prompt_s_successors_come_first_the_latest_ahead() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 def test_the_text_is_the_target_s_own_and_drafts_are_accepted(settings: dict) -> None:
-    from aded.sampling.verify import Rule
+    from aded.sampling.logits_pipeline import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
     truth = alone(target, prompt, 60, Rule(GenerationSettings(**settings).sampling))

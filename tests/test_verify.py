@@ -7,8 +7,11 @@ from scipy import stats
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
+from aded.sampling.logits_pipeline import Rule, sample
 from aded.sampling.rng import exponentials, key_of, signed, uniform
-from aded.sampling.verify import Rule, SamplingSettings, sample, verdicts, verify
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.tree_walk import verdicts
+from aded.sampling.verify import verify
 
 VOCAB = 6
 PREFIX = [3, 1]

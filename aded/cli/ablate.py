@@ -50,7 +50,7 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
     from aded.cli.bench_live import task_of
     from aded.cli.model_options import load_model
     from aded.decoding.decoder import GenerationSettings
-    from aded.drafters.registry import matrix_for
+    from aded.drafters.artifacts import matrix_for
     from aded.evaluation.bench import results
     from aded.evaluation.bench.questions import read_questions, spread_out
 

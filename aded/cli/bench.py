@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if options.table:
         return _table(options)
     from aded.cli import terminal
-    from aded.evaluation.bench import results, tables
+    from aded.evaluation.bench import output, results, tables
 
     try:
         with terminal.Progress() as progress:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"what is measured is kept in {options.out}; the same command continues there", file=sys.stderr)
         raise
     print(results.dumps(found) if options.json else tables.markdown(found), end="\n" if options.json else "")
-    notes = results.write(found, Path(options.out), not options.no_html) if options.out else []
+    notes = output.write(found, Path(options.out), not options.no_html) if options.out else []
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return 0

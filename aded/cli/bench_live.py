@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError
-from aded.drafters.registry import find_method, matrix_for
+from aded.drafters.artifacts import matrix_for
+from aded.drafters.registry import find_method
 from aded.evaluation.bench import results
 from aded.evaluation.bench.cells import CellFile
 from aded.evaluation.bench.contenders import Contender, Task, method_contender

@@ -544,8 +544,8 @@ def _ablate(options: argparse.Namespace) -> None:
 
 def _tell(found: dict[str, Any], options: argparse.Namespace) -> None:
     """Write results where they are wanted, and print them."""
-    from aded.evaluation.bench import results, tables
+    from aded.evaluation.bench import output, results, tables
 
     if options.out:
-        results.write(found, Path(options.out), html=True)
+        output.write(found, Path(options.out), html=True)
     print(results.dumps(found, indent=1) if options.json else tables.markdown(found))

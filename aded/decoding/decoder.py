@@ -29,7 +29,9 @@ from aded.engine.outputs import TreeOutput
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import IncrementalDetokenizer
-from aded.sampling.verify import Processor, Rule, SamplingSettings, Verification
+from aded.sampling.logits_pipeline import Processor, Rule
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.tree_walk import Verification
 
 SHARED_NODES = 32
 

@@ -31,7 +31,8 @@ from aded.engine.cost_model import StepCost
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
 from aded.ngram.representative import agreement
-from aded.sampling.verify import Rule, Verification, verdicts
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.tree_walk import Verification, verdicts
 
 TOP_SHOWN = 6
 """Most probable tokens of the target shown at each node of the accepted path."""

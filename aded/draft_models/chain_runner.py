@@ -22,7 +22,7 @@ from aded.engine.cost_model import SAMPLED, level_seconds
 from aded.engine.step_graph import MOST_STEPS, context_bucket
 from aded.sampling import sampler
 from aded.sampling.rng import exponentials
-from aded.sampling.verify import SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

@@ -22,7 +22,7 @@ from aded.engine.outputs import DrafterNeeds
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import exponentials, key_of, signed
 from aded.sampling.sampler import distribution, top
-from aded.sampling.verify import SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from aded.engine.outputs import TreeOutput

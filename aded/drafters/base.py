@@ -16,7 +16,7 @@ from aded.engine.outputs import DrafterNeeds
 
 if TYPE_CHECKING:
     from aded.decoding.decoder import Decoder
-    from aded.sampling.verify import SamplingSettings, TypicalAcceptance
+    from aded.sampling.settings import SamplingSettings, TypicalAcceptance
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from aded.core.tree_shape import Shape, best_shape
 from aded.draft_models.medusa_heads import Guesses, HeadReader
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.engine.outputs import DrafterNeeds
-from aded.sampling.verify import TypicalAcceptance
+from aded.sampling.settings import TypicalAcceptance
 
 TreeKind = Literal["adaptive", "static"]
 NO_STATE = "the heads have no hidden state before the first step: plain step"

@@ -6,18 +6,15 @@ import dataclasses
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from aded.core.errors import ANY_MODEL, AdedError, ForeignError
-from aded.core.paths import artifacts
+from aded.core.errors import ANY_MODEL, AdedError
+from aded.drafters.artifacts import datastore_for, matrix_for
 from aded.drafters.base import Drafter
 
 if TYPE_CHECKING:
     from aded.drafters.aded import AdedOptions
     from aded.engine.target_model import TargetModel
-    from aded.ngram.trigram import TrigramMatrix
-    from aded.retrieval.suffix_array import Datastore
 
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """(target, the method's options, seed) to a drafter."""
@@ -113,30 +110,6 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
-    """The base matrix of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
-
-    Raises:
-        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
-    """
-    if path is not None:
-        return _load_matrix(str(path), model.fingerprint, model.vocab_size)
-    for file in artifacts("trigram", model):
-        try:
-            return _load_matrix(str(file), model.fingerprint, model.vocab_size)
-        except ForeignError:
-            continue
-    return None
-
-
-@lru_cache(maxsize=4)
-def _load_matrix(path: str, fingerprint: str, vocab_size: int) -> TrigramMatrix:
-    """One read-only copy for all decodes."""
-    from aded.ngram.trigram import TrigramMatrix
-
-    return TrigramMatrix.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
-
-
 def _plain(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.plain import PlainDrafter
 
@@ -181,30 +154,6 @@ def _prompt_lookup(model: TargetModel | None, options: Mapping[str, Any], seed: 
     from aded.drafters.prompt_lookup import PromptLookupDrafter
 
     return PromptLookupDrafter(**options)
-
-
-def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | None:
-    """The datastore of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
-
-    Raises:
-        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
-    """
-    if path is not None:
-        return _load_datastore(str(path), model.fingerprint, model.vocab_size)
-    for file in artifacts("datastore", model):
-        try:
-            return _load_datastore(str(file), model.fingerprint, model.vocab_size)
-        except ForeignError:
-            continue
-    return None
-
-
-@lru_cache(maxsize=4)
-def _load_datastore(path: str, fingerprint: str, vocab_size: int) -> Datastore:
-    """One mapping for all decodes."""
-    from aded.retrieval.suffix_array import Datastore
-
-    return Datastore.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
 
 
 def _no_datastore(model: TargetModel) -> str | None:

@@ -14,7 +14,7 @@ from aded.draft_models.tree_runner import Sampler, TreeRunner, beam_nodes
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
 from aded.drafters.tree_merge import merge
-from aded.sampling.verify import SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 DEPTH, RANKS = 8, 8
 """Deepest level and most children of a node where the shape is chosen by what pays."""

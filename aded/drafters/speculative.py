@@ -15,7 +15,7 @@ from aded.drafters.base import Context, Drafter, Outcome
 from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import key_of, signed
-from aded.sampling.verify import SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 VerificationKind = Literal["rejection", "coupled"]
 NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"

@@ -12,7 +12,7 @@ from aded.draft_models import checkpoints, draft_model
 from aded.draft_models.chain_runner import ChainPool, level_cost
 from aded.draft_models.medusa_heads import HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
-from aded.sampling.verify import TypicalAcceptance
+from aded.sampling.settings import TypicalAcceptance
 
 if TYPE_CHECKING:
     from aded.drafters.base import Drafter
@@ -45,7 +45,7 @@ def _thresholds(options: dict[str, Any]) -> TypicalAcceptance:
 def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.aded import AdedOptions
     from aded.drafters.aded_medusa import AdedMedusaDrafter
-    from aded.drafters.registry import matrix_for
+    from aded.drafters.artifacts import matrix_for
 
     reader, rest = _heads(model, options)
     matrix = matrix_for(model, rest.pop("matrix", None))
@@ -118,7 +118,7 @@ def no_heads(model: TargetModel) -> str | None:
 
 def no_heads_or_whole_matrix(model: TargetModel) -> str | None:
     """As ``no_heads``; ``AdedError`` where the base matrix is damaged."""
-    from aded.drafters.registry import matrix_for
+    from aded.drafters.artifacts import matrix_for
 
     matrix_for(model)
     return no_heads(model)

@@ -15,7 +15,7 @@ from aded.core.errors import AdedError
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically
 from aded.core.tree import DraftTree
-from aded.sampling.verify import SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from aded.engine.session import TargetSession
@@ -88,7 +88,8 @@ def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: floa
 
 def _least_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[int], spend: float) -> tuple[float, ...]:
     """The shortest of several times for each size, in rounds over all: what else the machine does meanwhile hits all alike."""
-    from aded.sampling.verify import Rule, SamplingSettings
+    from aded.sampling.logits_pipeline import Rule
+    from aded.sampling.settings import SamplingSettings
 
     rule, prefix = Rule(SamplingSettings()), [0]
     trees = [DraftTree(np.arange(n) % target.vocab_size, np.array([-1] + [(i - 1) // 2 for i in range(1, n)])) for n in sizes]

@@ -13,7 +13,9 @@ import torch
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.sampling.verify import Rule, SamplingSettings, first_non_finite
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.tree_walk import first_non_finite
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

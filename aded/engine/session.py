@@ -15,7 +15,9 @@ from aded.engine.layers.tree_attention import of_any_length
 from aded.engine.outputs import DrafterNeeds, StateReader, TreeOutput
 from aded.engine.step_graph import StepKind, keys_of, read_verdict
 from aded.sampling import rejection_sampler, sampler
-from aded.sampling.verify import Rule, Verification, first_non_finite, verify
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.tree_walk import Verification, first_non_finite
+from aded.sampling.verify import verify
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

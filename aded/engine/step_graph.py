@@ -22,7 +22,8 @@ from aded.engine.kv_cache import KVCache
 from aded.engine.outputs import StateReader
 from aded.sampling import sampler
 from aded.sampling.rng import key_of, signed, uniform
-from aded.sampling.verify import SamplingSettings, Verification
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.tree_walk import Verification
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

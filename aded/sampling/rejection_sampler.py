@@ -23,8 +23,10 @@ from aded.core.cuda_graph import Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.sampling import sampler
+from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rng import exponentials, key_of, signed, uniform
-from aded.sampling.verify import Rule, SamplingSettings, Verification
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.tree_walk import Verification
 
 ACCEPTING, DRAFTING = 0x6163636570740000, 0x6472616674000000
 """What sets the random numbers of accepting and of drafting apart from each other and from the target's own."""

@@ -1,6 +1,6 @@
 """The target's choice at many nodes at once, in tensor code that a CUDA graph can hold.
 
-The same rule as ``aded.sampling.verify.Rule`` without processors: temperature, top-k, top-p, min-p, then the draw by the
+The same rule as ``aded.sampling.logits_pipeline.Rule`` without processors: temperature, top-k, top-p, min-p, then the draw by the
 node's position.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from aded.sampling.rng import exponentials
-from aded.sampling.verify import SamplingSettings
+from aded.sampling.settings import SamplingSettings
 
 LONGEST_PIECE, SHORTEST_PIECE = 1024, 128
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from aded.core.tree import DraftTree
-from aded.sampling.verify import Rule, Verification
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.tree_walk import Verification
 
 
 def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:

@@ -9,7 +9,8 @@ from typing import Any
 
 from aded.core.errors import AdedError
 from aded.core.trace import Race, Trace, to_json
-from aded.drafters.registry import METHODS, find_method, matrix_for
+from aded.drafters.artifacts import matrix_for
+from aded.drafters.registry import METHODS, find_method
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder

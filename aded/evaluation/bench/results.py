@@ -17,7 +17,6 @@ import numpy as np
 
 import aded
 from aded.core.errors import AdedError
-from aded.core.trace import write_atomically
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -54,29 +53,6 @@ def assemble(
     if held is not None:
         body["footprint"] = asdict(held)
     return {**body, "notice": notice, "settings": dict(settings), **more, "rows": [_rounded(row) for row in rows]}
-
-
-def write(results: Mapping[str, Any], folder: Path, html: bool) -> list[str]:
-    """Write ``results.json``, ``table.md`` and, if wanted and Plotly is installed, ``results.html``; returns notes for the user.
-
-    Raises:
-        AdedError: the folder cannot be written.
-    """
-    from aded.evaluation.bench import chart, tables
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AdedError(f"cannot write {folder}: {error.strerror}; choose another --out") from None
-    write_atomically(folder / "results.json", (dumps(results, indent=1) + "\n").encode())
-    write_atomically(folder / "table.md", tables.markdown(results).encode())
-    if not html:
-        return []
-    page = chart.page(results)
-    if page is None:
-        return ["results.html is left out: Plotly is not installed"]
-    write_atomically(folder / "results.html", page.encode())
-    return []
 
 
 def dumps(results: Mapping[str, Any], indent: int | None = None) -> str:

@@ -149,7 +149,8 @@ def _parameters(config: Any) -> int:
 
 def time_steps(target: TargetModel) -> dict[int, list[float]]:
     """Seconds of steps of each number of ``NODES``, in rounds over all sizes so that a drift of the clock hits all alike."""
-    from aded.sampling.verify import Rule, SamplingSettings
+    from aded.sampling.logits_pipeline import Rule
+    from aded.sampling.settings import SamplingSettings
 
     rule = Rule(SamplingSettings())
     session = target.session(CONTEXT + 2 * max(NODES))

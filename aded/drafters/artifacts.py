@@ -1,0 +1,62 @@
+"""The base matrix and the datastore of a model: a given file, else one that fits its tokenizer; loaded once for all decodes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from aded.core.errors import ForeignError
+from aded.core.paths import artifacts
+
+if TYPE_CHECKING:
+    from aded.engine.target_model import TargetModel
+    from aded.ngram.trigram import TrigramMatrix
+    from aded.retrieval.suffix_array import Datastore
+
+
+def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
+    """The base matrix of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
+
+    Raises:
+        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
+    """
+    if path is not None:
+        return _load_matrix(str(path), model.fingerprint, model.vocab_size)
+    for file in artifacts("trigram", model):
+        try:
+            return _load_matrix(str(file), model.fingerprint, model.vocab_size)
+        except ForeignError:
+            continue
+    return None
+
+
+@lru_cache(maxsize=4)
+def _load_matrix(path: str, fingerprint: str, vocab_size: int) -> TrigramMatrix:
+    """One read-only copy for all decodes."""
+    from aded.ngram.trigram import TrigramMatrix
+
+    return TrigramMatrix.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
+
+
+def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | None:
+    """The datastore of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
+
+    Raises:
+        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
+    """
+    if path is not None:
+        return _load_datastore(str(path), model.fingerprint, model.vocab_size)
+    for file in artifacts("datastore", model):
+        try:
+            return _load_datastore(str(file), model.fingerprint, model.vocab_size)
+        except ForeignError:
+            continue
+    return None
+
+
+@lru_cache(maxsize=4)
+def _load_datastore(path: str, fingerprint: str, vocab_size: int) -> Datastore:
+    """One mapping for all decodes."""
+    from aded.retrieval.suffix_array import Datastore
+
+    return Datastore.load(path, fingerprint=fingerprint, vocab_size=vocab_size)

@@ -1,0 +1,73 @@
+"""How a text is sampled: the settings that every method shares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from aded.core.errors import AdedError
+
+COLDEST = 1e-5
+"""Temperatures up to this are greedy: nothing is ever divided by them."""
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How the target's next token is chosen from its logits.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_k: keep the k most probable tokens; 0 keeps all.
+        top_p: keep the smallest set of most probable tokens with this mass; 1 keeps all.
+        min_p: keep tokens with at least this share of the most probable one's probability; 0 keeps all.
+        repetition_penalty: above 1 makes tokens of the prefix less probable (CTRL, arXiv 1909.05858); 1 is none.
+        seed: of the draws.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.temperature >= 0 and math.isfinite(self.temperature), "temperature", self.temperature, "0 (greedy) or more")
+        _require(self.top_k >= 0 and self.top_k == int(self.top_k), "top-k", self.top_k, "a whole number, 0 for no limit")
+        _require(0 < self.top_p <= 1, "top-p", self.top_p, "above 0 and at most 1")
+        _require(0 <= self.min_p <= 1, "min-p", self.min_p, "from 0 to 1")
+        _require(
+            0.01 <= self.repetition_penalty <= 100,
+            "repetition penalty",
+            self.repetition_penalty,
+            "from 0.01 to 100",
+        )
+        _require(self.seed == int(self.seed) and 0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2**63 - 1")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature <= COLDEST
+
+
+def _require(condition: bool, name: str, value: object, what: str) -> None:
+    if not condition:
+        raise AdedError(f"{name} is {value}; give {what}")
+
+
+@dataclass(frozen=True)
+class TypicalAcceptance:
+    """Which drafted tokens are typical enough (Medusa, arXiv 2401.10774, section 2.3.1).
+
+    A token of probability p, where the target's distribution has entropy H, is accepted if ``p > min(epsilon, delta exp(-H))``.
+
+    Attributes:
+        epsilon: what is always enough (``posterior_threshold`` of the published code).
+        delta: scale of the threshold that falls with entropy (``posterior_alpha``).
+    """
+
+    epsilon: float = 0.09
+    delta: float = 0.3
+
+    def __post_init__(self) -> None:
+        _require(0 < self.epsilon <= 1, "epsilon", self.epsilon, "above 0 and at most 1")
+        _require(0 < self.delta <= 1, "delta", self.delta, "above 0 and at most 1")
