@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 BIOME := @biomejs/biome@2.6.8
 ARGS ?=
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations 15
-PARALLEL := --numprocesses 2 --dist loadfile
+PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test test-all check audit format browser space clean
 

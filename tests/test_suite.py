@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
 TIMED = {"test_load.py", "test_restart.py", "test_server.py", "test_drafters_aded.py"}
 """Files whose tests marked ``timing`` measure something."""
@@ -26,3 +28,12 @@ def test_only_tests_marked_timing_read_a_clock():
 def test_what_is_waited_for_is_an_event_and_every_wait_is_bounded_by_one_constant():
     assert found(r"wait_for_timeout\(") == []
     assert found(r"timeout=\d|\.(wait|join)\(\d|wait_for\(.*, [\d.]+\)", "test_load.py", "browsing.py") == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/page.md"])
+def test_every_test_that_a_document_names_exists(document: str):
+    named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", (TESTS.parent / document).read_text("utf-8"))
+    assert len(named) > 20
+    for file, name in named:
+        assert not name or re.search(rf"^(async )?def {name}\(", (TESTS / file).read_text("utf-8"), re.MULTILINE), (file, name)
+        assert (TESTS / file).is_file(), file
