@@ -11,7 +11,11 @@ import pytest
 
 import aded  # noqa: F401  (before PyTorch is loaded: aded.core.environment)
 
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parent
+sys.path[:0] = [
+    str(TESTS),
+    *(str(folder) for folder in sorted(TESTS.iterdir()) if folder.is_dir()),
+]  # helpers, and tests of tests
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from browsing import free_port, wait_for
+from waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("aded", "ui", "assets", "app.py", "pyproject.toml", "requirements.txt", "README.md", "LICENSE")
@@ -36,7 +37,7 @@ class Installed:
     def run(self, program: str, *arguments: str, **more: Any) -> str:
         """What a program prints that ends with status 0."""
         process = self.start(program, *arguments, **more)
-        printed = process.communicate(timeout=120)[0]
+        printed = process.communicate(timeout=HANG)[0]
         assert process.returncode == 0
         return printed
 
@@ -107,4 +108,4 @@ def test_the_page_is_served_and_ends_when_it_is_told_to(installed: Installed):
         assert "window.AdedExplorer" in page
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(HANG) == 0

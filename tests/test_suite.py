@@ -13,16 +13,22 @@ TIMED = {"test_load.py", "test_restart.py", "test_server.py", "test_drafters_ade
 OWN = {"waiting.py", "test_suite.py", "audit.py", "screenshots.py"}
 
 
+def file_named(name: str) -> Path:
+    """The file of this name, in whatever folder."""
+    (file,) = TESTS.rglob(name)
+    return file
+
+
 def found(pattern: str, *apart: str) -> list[str]:
     """File and line of what the pattern finds in the tests, but for these files and those of ``OWN``."""
-    files = [file for file in sorted(TESTS.glob("*.py")) if file.name not in OWN | {*apart}]
+    files = [file for file in sorted(TESTS.rglob("*.py")) if file.name not in OWN | {*apart}]
     lines = [(file.name, number, line) for file in files for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)]
     return [f"{name}:{number}: {line.strip()}" for name, number, line in lines if re.search(pattern, line)]
 
 
 def test_only_tests_marked_timing_read_a_clock():
     assert found(r"perf_counter\(|monotonic\(|process_time\(|time\.time\(", *TIMED) == []
-    assert [name for name in TIMED if "pytest.mark.timing" not in (TESTS / name).read_text("utf-8")] == []
+    assert [name for name in TIMED if "pytest.mark.timing" not in file_named(name).read_text("utf-8")] == []
 
 
 def test_what_is_waited_for_is_an_event_and_every_wait_is_bounded_by_one_constant():
@@ -35,5 +41,4 @@ def test_every_test_that_a_document_names_exists(document: str):
     named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", (TESTS.parent / document).read_text("utf-8"))
     assert len(named) > 20
     for file, name in named:
-        assert not name or re.search(rf"^(async )?def {name}\(", (TESTS / file).read_text("utf-8"), re.MULTILINE), (file, name)
-        assert (TESTS / file).is_file(), file
+        assert not name or re.search(rf"^(async )?def {name}\(", file_named(file).read_text("utf-8"), re.MULTILINE), (file, name)

@@ -14,7 +14,7 @@ import gradio as gr
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import TraceError
-from aded.drafters.registry import METHODS
+from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Wording, create_controls, create_list
@@ -27,7 +27,7 @@ from ui.serving.sessions import Session
 from ui.wire import Colours, check_drawable, whole
 from ui.words import Refused, Saying, cut, word
 
-COLOURS: Colours = {name: (method.colour, method.colour_dark) for name, method in METHODS.items()}
+COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 NOTHING = Notice("", [])
 LARGEST_TRACE = 16 << 20

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aded.drafters.registry import METHODS
+from aded.evaluation.colours import METHOD_COLOURS
 from ui.words import Refused
 
 FEWEST, MOST = 2, 6
@@ -22,8 +23,12 @@ def encode(chosen: Sequence[str] | None, unavailable: Mapping[str, str] | None =
         unavailable: name to a sentence that ends with the command that mends it; None while no model has been asked.
     """
     lacks = unavailable or {}
-    names = ("name", "label", "colour", "colour_dark", "lossless", "description")
-    rows = [{**{n: getattr(method, n) for n in names}, "unavailable": lacks.get(method.name)} for method in METHODS.values()]
+    names = ("name", "label", "lossless", "description")
+    rows = [
+        {**{n: getattr(method, n) for n in names}, "unavailable": lacks.get(method.name)}
+        | dict(zip(("colour", "colour_dark"), METHOD_COLOURS[method.name]))
+        for method in METHODS.values()
+    ]
     return json.dumps({"methods": rows, "chosen": None if chosen is None else list(chosen), "fewest": FEWEST, "most": MOST})
 
 

@@ -32,7 +32,6 @@ class Method:
 
     Attributes:
         name: as typed on the command line; ``label``: as shown.
-        colour, colour_dark: of its lane on light and on dark ground.
         lossless: whether its output is the target's own (greedy: the same tokens; sampled: the same distribution).
         description: one sentence.
         options: names of its own settings.
@@ -45,8 +44,6 @@ class Method:
 
     name: str
     label: str
-    colour: str
-    colour_dark: str
     lossless: bool
     description: str
     factory: Factory
@@ -94,7 +91,7 @@ class Method:
 
     def to_json(self, model: TargetModel) -> dict[str, Any]:
         """The row as ``python -m aded methods --json`` prints it, with what it lacks on this target."""
-        keys = ("name", "label", "lossless", "description", "options", "colour", "colour_dark")
+        keys = ("name", "label", "lossless", "description", "options")
         row = {key: list(v) if isinstance(v := getattr(self, key), tuple) else v for key in keys}
         return {**row, "unavailable": self.unavailable(model)}
 
@@ -247,8 +244,6 @@ METHODS: dict[str, Method] = {
         Method(
             "plain",
             "Plain decoding",
-            "#5a6572",
-            "#a7b1bc",
             True,
             "The target alone: one token a forward pass.",
             _plain,
@@ -256,8 +251,6 @@ METHODS: dict[str, Method] = {
         Method(
             "aded",
             "ADED",
-            "#7a3fb0",
-            "#c39bea",
             True,
             "A tri-gram matrix stands in for the model, a tree search drafts, every verdict teaches (arXiv 2407.12021).",
             _aded,
@@ -270,8 +263,6 @@ METHODS: dict[str, Method] = {
         Method(
             "prompt-lookup",
             "Prompt lookup",
-            "#0b7f86",
-            "#5fd0d6",
             True,
             "Copies what followed the last few tokens where they stood in the text before.",
             _prompt_lookup,
@@ -281,8 +272,6 @@ METHODS: dict[str, Method] = {
         Method(
             "lookahead",
             "Lookahead",
-            "#c63808",
-            "#e75b12",
             True,
             "The target refines guesses ahead of the text in every pass and verifies the n-grams they make (arXiv 2402.02057).",
             _lookahead,
@@ -292,8 +281,6 @@ METHODS: dict[str, Method] = {
         Method(
             "rest",
             "REST",
-            "#4a66d9",
-            "#3081e9",
             True,
             "Copies what followed the last few tokens most often in a datastore of texts (arXiv 2311.08252).",
             _rest,
@@ -305,8 +292,6 @@ METHODS: dict[str, Method] = {
         Method(
             "token-recycling",
             "Token recycling",
-            "#477430",
-            "#c4e4a4",
             True,
             "Drafts what the target held most probable after each token where it last stood (arXiv 2408.08696).",
             _token_recycling,
@@ -318,8 +303,6 @@ METHODS: dict[str, Method] = {
         Method(
             "suffix",
             "Suffix decoding",
-            "#4a1b31",
-            "#bf8999",
             True,
             "Copies what most often followed the longest ends of the text, in it and in earlier texts (arXiv 2411.04975).",
             _suffix,
@@ -331,8 +314,6 @@ METHODS: dict[str, Method] = {
         Method(
             "medusa",
             "Medusa",
-            "#b07d00",
-            "#e6bd4a",
             True,
             "Heads on the target's hidden state guess the next tokens, a sparse tree combines them (arXiv 2401.10774).",
             _trained("medusa"),
@@ -344,8 +325,6 @@ METHODS: dict[str, Method] = {
         Method(
             "medusa-typical",
             "Medusa, typical acceptance",
-            "#3a380b",
-            "#889367",
             False,
             "Medusa that, when sampling, accepts what is typical of the target: lossy (arXiv 2401.10774).",
             _trained("medusa_typical"),
@@ -357,8 +336,6 @@ METHODS: dict[str, Method] = {
         Method(
             "speculative",
             "Speculative sampling",
-            "#3d4486",
-            "#8a86c8",
             True,
             "A small draft model writes a chain, the target accepts or redraws (arXiv 2211.17192, 2302.01318).",
             _trained("speculative"),
@@ -370,8 +347,6 @@ METHODS: dict[str, Method] = {
         Method(
             "specinfer",
             "SpecInfer",
-            "#781c5a",
-            "#d44e9f",
             True,
             "Token trees from one or several draft models, verified in one pass (arXiv 2305.09781).",
             _trained("specinfer"),
@@ -383,8 +358,6 @@ METHODS: dict[str, Method] = {
         Method(
             "aded-medusa",
             "ADED with Medusa",
-            "#7e3d2b",
-            "#ef9f8c",
             True,
             "One tree from two opinions: Medusa's heads on what comes next, ADED's matrix on what follows from that.",
             _trained("aded_medusa"),

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from aded.drafters.registry import METHODS
 from aded.evaluation.bench.figures import ALL
+from aded.evaluation.colours import METHOD_COLOURS
 
 Results = Mapping[str, Any]
 OTHER = "#8a8f98"
@@ -90,7 +90,7 @@ def _sweeps(go: Any, results: Results) -> list[Any]:
         bar = go.Bar(
             x=[str(row["value"]) for row in rows],
             y=[row["tokens_per_step"] for row in rows],
-            marker_color=[METHODS["aded"].colour if row["tuned"] else METHODS["aded"].colour_dark for row in rows],
+            marker_color=[METHOD_COLOURS["aded"][0 if row["tuned"] else 1] for row in rows],
             text=[f"{row['tokens_per_step']:.2f}" for row in rows],
             customdata=[row["draft_ms"] for row in rows],
             hovertemplate="%{x}: %{y:.3f} tokens a step, draft %{customdata:.3f} ms<extra></extra>",
@@ -112,8 +112,7 @@ def _errors(rows: list[Mapping[str, Any]], name: str) -> dict[str, Any] | None:
 
 
 def _colour(method: str) -> str:
-    row = METHODS.get(method.split(":")[0])
-    return row.colour if row else PEER_COLOURS.get(method, OTHER)
+    return METHOD_COLOURS.get(method.split(":")[0], (PEER_COLOURS.get(method, OTHER),))[0]
 
 
 PEER_COLOURS = {"hf-generate": OTHER, "hf-prompt-lookup": "#b58a3c", "aded-reference": "#b06fd8"}

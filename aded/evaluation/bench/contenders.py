@@ -38,7 +38,7 @@ class Contender:
     """A row of the comparison.
 
     Attributes:
-        name: as asked for; ``label``: as shown; ``colour``: of its bars.
+        name: as asked for; ``label``: as shown.
         lossless: whether its output is meant to be plain decoding's.
         coupled: whether it also draws with the same random numbers, so that sampled outputs can be compared token by token.
         run: (task, settings) to figures.
@@ -47,7 +47,6 @@ class Contender:
 
     name: str
     label: str
-    colour: str
     lossless: bool
     coupled: bool
     run: Callable[[Task, Any], Figures] = field(repr=False)
@@ -75,7 +74,7 @@ def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
     def make() -> Drafter:
         return method.make(target, options, seed)
 
-    return Contender(spec, label, method.colour, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
+    return Contender(spec, label, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
 
 
 def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
@@ -93,9 +92,9 @@ def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
     return method, options
 
 
-def drafter_contender(name: str, label: str, colour: str, target: Any, make: Callable[[], Drafter]) -> Contender:
+def drafter_contender(name: str, label: str, target: Any, make: Callable[[], Drafter]) -> Contender:
     """A drafter from outside the registry, in the same loop."""
-    return Contender(name, label, colour, True, True, lambda task, s: decode(target, make(), task, s), make)
+    return Contender(name, label, True, True, lambda task, s: decode(target, make(), task, s), make)
 
 
 def decode(target: TargetModel, drafter: Drafter, task: Task, settings: GenerationSettings) -> Figures:

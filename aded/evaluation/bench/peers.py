@@ -22,17 +22,17 @@ COPIED = 10
 
 def generate_contender(target: TargetModel) -> Contender:
     """``model.generate``: one token a forward pass."""
-    return _contender(target, "hf-generate", "Transformers generate", "#8a8f98", {})
+    return _contender(target, "hf-generate", "Transformers generate", {})
 
 
 def prompt_lookup_contender(target: TargetModel) -> Contender:
     """``model.generate(prompt_lookup_num_tokens=10)``."""
     options = {"prompt_lookup_num_tokens": COPIED}
-    return _contender(target, "hf-prompt-lookup", "Transformers prompt lookup", "#b58a3c", options)
+    return _contender(target, "hf-prompt-lookup", "Transformers prompt lookup", options)
 
 
-def _contender(target: TargetModel, name: str, label: str, colour: str, options: dict[str, Any]) -> Contender:
-    return Contender(name, label, colour, True, False, lambda task, s: _generate(target, task.prompt, s, options))
+def _contender(target: TargetModel, name: str, label: str, options: dict[str, Any]) -> Contender:
+    return Contender(name, label, True, False, lambda task, s: _generate(target, task.prompt, s, options))
 
 
 class _Rounds:

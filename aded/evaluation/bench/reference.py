@@ -36,7 +36,7 @@ def reference_contender(target: Any, matrix: TrigramMatrix | None) -> Contender:
     if matrix is None:
         raise AdedError(f"there is no tri-gram matrix for this model, which {NAME} cannot do without; leave the peer out")
     store = Store(matrix)
-    return drafter_contender(NAME, "ADED, published draft maker", "#b06fd8", target, lambda: ReferenceDrafter(package, store))
+    return drafter_contender(NAME, "ADED, published draft maker", target, lambda: ReferenceDrafter(package, store))
 
 
 def _package() -> Any:

@@ -1,0 +1,67 @@
+"""The walk through a record in a terminal: bounded output, whatever tree a record holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ui_fakes import make_trace
+
+from aded.cli import main, terminal
+from aded.core import trace
+from aded.core.trace import Step, TreeRecord
+
+
+def step_of(parents: list[int], verdict: str = "accepted", text: str = "x") -> Step:
+    """A step of a tree of this form, all of whose nodes but the root have one verdict, and all of them emitted."""
+    n = len(parents)
+    tree = TreeRecord(
+        tokens=list(range(n)),
+        parents=parents,
+        texts=[text] * n,
+        columns={},
+        probability=[None] * n,
+        rank=[None] * n,
+        verdict=["root", *[verdict] * (n - 1)],  # type: ignore[list-item]
+        reason=["root", *["target chose it"] * (n - 1)],  # type: ignore[list-item]
+    )
+    step = make_trace("aded").steps[0]
+    return replace(step, tree=tree, path=[0], emitted=list(range(n)), texts=[text] * n, origins=["draft"] * n)  # type: ignore[arg-type]
+
+
+CHAIN = [-1, *range(5000)]
+STAR = [-1, *[0] * 5000]
+
+
+@pytest.mark.parametrize("parents", [CHAIN, STAR], ids=["chain", "star"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_tree_of_any_size_is_printed_in_bounded_room_and_the_rest_is_counted(parents: list[int], whole: bool):
+    lines = terminal.tree_lines(step_of(parents), color=False, whole=whole)
+    assert len(lines) == terminal.MOST_SHOWN + 1
+    assert lines[-1] == f"… and {5000 - terminal.MOST_SHOWN} more nodes"
+    assert max(map(len, lines)) < 100
+
+
+def test_the_nodes_not_reached_are_neither_printed_nor_counted():
+    assert terminal.tree_lines(step_of(CHAIN, "unreached"), color=False, whole=False) == []
+    assert len(terminal.tree_lines(step_of(CHAIN, "unreached"), color=False, whole=True)) == terminal.MOST_SHOWN + 1
+
+
+def test_deep_nodes_say_their_depth_and_shallow_ones_are_indented():
+    lines = terminal.tree_lines(step_of([-1, *range(20)]), color=False, whole=True)
+    assert len(lines) == 20
+    assert lines[2].startswith("    ✓")
+    assert lines[19].startswith(f"{'  ' * terminal.DEEPEST_INDENT}(depth 20) ✓")
+
+
+def test_replaying_a_record_of_long_texts_and_chains_prints_little(tmp_path, capsys):
+    record = make_trace("aded")
+    step = step_of(CHAIN, text="y" * 1000)
+    record = replace(record, steps=[step], token_ids=step.emitted)
+    trace.save(record, tmp_path / "t.json")
+    for more in ([], ["--step", "0"]):
+        assert main.main(["replay", str(tmp_path / "t.json"), *more]) == 0
+        out = capsys.readouterr().out
+        assert len(out) < 100_000
+        assert f"… and {5001 - terminal.MOST_SHOWN} more" in out
+        assert f"… and {5000 - terminal.MOST_SHOWN} more nodes" in out

@@ -1,0 +1,28 @@
+"""The environment of the process is prepared before PyTorch reads it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from waiting import HANG
+
+from aded.core.environment import WAITING, prepare
+
+
+@pytest.mark.parametrize("module", ["aded", "aded.cli.main", "app"])
+def test_openmp_is_told_how_to_wait_before_torch_is_loaded(module: str):
+    code = f"import os, sys; import {module}; print('torch' in sys.modules, os.environ.get('OMP_WAIT_POLICY'))"
+    clean = {name: value for name, value in os.environ.items() if name not in WAITING}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=HANG)
+    assert done.stdout == "False passive\n", done.stderr
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_what_the_user_has_set_is_kept(name: str):
+    environment = {name: "7"}
+    prepare(environment)
+    assert environment == {name: "7"}

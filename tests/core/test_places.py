@@ -1,0 +1,139 @@
+"""Places to write to: what cannot be kept where it should be is kept elsewhere or not at all, and that is said once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from waiting import HANG
+
+from aded.core import paths
+from aded.core.errors import AdedError
+from aded.engine import weights
+
+FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *paths.OF_LIBRARIES)
+
+
+@pytest.fixture
+def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that nobody can make, for its parent is a file; home is within it, temporary files are beside it."""
+    (tmp_path / "file").write_text("")
+    for name in FOLDERS:
+        monkeypatch.setenv(name, "")  # so that it is as before after the test, whatever sets it
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / "file" / "cache"
+
+
+def own(folder: Path) -> Path:
+    return folder / f"aded-{os.getuid()}"
+
+
+def test_a_cache_that_cannot_be_written_to_gives_way_to_a_temporary_folder_and_that_is_said_once(
+    no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("ADED_CACHE", str(no_folder))
+    assert [paths.cache_folder(), paths.cache_folder()] == [own(tmp_path)] * 2
+    assert own(tmp_path).stat().st_mode & 0o777 == 0o700
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{no_folder} cannot be written to, so files are kept in {own(tmp_path)}; set ADED_CACHE to a folder" in said
+
+
+def test_without_a_home_folder_files_are_temporary(
+    no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    paths.writable.cache_clear()
+    assert paths.cache_folder() == own(tmp_path)
+    assert "there is no home folder, so files are kept in" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_written_to_the_cache_is_where_it_was_asked_for(
+    no_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("ADED_CACHE", str(no_folder / "other"))
+    monkeypatch.setattr(tempfile, "tempdir", str(no_folder))
+    assert paths.cache_folder() == no_folder / "other"
+    assert "so nothing is kept; set ADED_CACHE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["open to others", "link", "file"])
+def test_a_temporary_folder_that_others_could_fill_is_not_used(no_folder: Path, tmp_path: Path, kind: str):
+    """Compiled code that is loaded from it would run."""
+    if kind == "file":
+        own(tmp_path).write_text("")
+    elif kind == "link":
+        (tmp_path / "elsewhere").mkdir()
+        own(tmp_path).symlink_to(tmp_path / "elsewhere")
+    else:
+        own(tmp_path).mkdir()
+        own(tmp_path).chmod(0o777)
+    assert paths.temporary_folder() is None
+
+
+def test_what_is_in_a_cache_that_can_only_be_read_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked, instead = tmp_path / "asked", tmp_path / "instead"
+    (asked / "model").mkdir(parents=True)
+    (instead / "later").mkdir(parents=True)
+    monkeypatch.setenv("ADED_CACHE", str(asked))
+    monkeypatch.setattr(paths, "writable", lambda folder, variable: instead)
+    assert paths.in_cache("model") == asked / "model"
+    assert paths.in_cache("new") == instead / "new"
+    assert paths.cached("*") == [asked / "model", instead / "later"]
+
+
+def test_libraries_keep_their_files_in_the_cache_where_home_cannot_be_written_to(
+    no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
+    paths.prepare()
+    assert os.environ["GRADIO_TEMP_DIR"] == str(own(tmp_path) / "gradio_temp_dir")
+    for name in paths.OF_LIBRARIES[1:]:
+        assert os.environ[name] == str(tmp_path / "cache" / name.lower())
+
+
+def test_libraries_keep_their_files_where_they_always_do_if_that_can_be_written_to(
+    no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "mine"))
+    paths.prepare()
+    assert {name: os.environ.get(name) for name in FOLDERS} == dict.fromkeys(FOLDERS) | {
+        "TRITON_CACHE_DIR": str(tmp_path / "mine")
+    }
+
+
+@pytest.mark.parametrize("shared_memory", ["made", "missing"])
+def test_the_command_line_works_where_there_is_no_folder_for_temporary_files(no_folder: Path, tmp_path: Path, shared_memory: str):
+    """Torch asks for such a folder as it is imported."""
+    place = tmp_path if shared_memory == "made" else no_folder
+    code = (
+        "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: [*filter(None, [__import__('os').getenv('TMPDIR')])]\n"
+        f"from aded import cli, places; places.SHARED_MEMORY = places.Path({str(place)!r}); sys.exit(cli.main(['methods']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unavailable" not in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert f"so files are kept in {own(tmp_path)};" in done.stderr or (place == no_folder and "nothing is kept" in done.stderr)
+
+
+def test_the_page_says_that_it_needs_a_folder_for_temporary_files(no_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    from ui.serving.server import own_folder
+
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
+    with pytest.raises(AdedError, match="cannot be written to; set GRADIO_TEMP_DIR"):
+        own_folder(7860)
+
+
+def test_the_home_folder_of_an_unknown_user_is_no_model():
+    with pytest.raises(AdedError, match="no such model: ~nobody-of-this-name/model"):
+        weights.resolve("~nobody-of-this-name/model")

@@ -1,0 +1,146 @@
+"""The registry: lanes that can be told apart."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_ui_theme import contrast
+
+from aded.core.errors import AdedError
+from aded.drafters.registry import METHODS
+from aded.evaluation.colours import METHOD_COLOURS
+from ui.wire import PLACES
+
+GROUNDS = ("#fbfaf7", "#14171b")
+LEAST_DISTANCE = 0.085
+"""Between any two colours in Oklab, where 0.02 is a difference that can just be seen in patches side by side."""
+LMS = np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
+                [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
+LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
+                [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
+
+
+COLOUR_BLIND = {
+    "red": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    "green": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+}
+"""Linear RGB as it looks without these cones (Machado, Oliveira and Fernandes 2009, severity 1)."""
+
+
+def oklab(colour, seen=None):
+    """Of an sRGB colour, as ``seen``: https://bottosson.github.io/posts/oklab/."""
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return LAB @ np.cbrt(LMS @ np.clip(linear if seen is None else seen @ linear, 0, 1))
+
+
+@pytest.mark.parametrize("column", range(len(GROUNDS)))
+def test_lanes_of_different_methods_can_be_told_apart(column):
+    places = {name: oklab(METHOD_COLOURS[name][column]) for name in METHODS}
+    for one, other in itertools.combinations(places, 2):
+        assert np.linalg.norm(places[one] - places[other]) >= LEAST_DISTANCE, (one, other)
+
+
+@pytest.mark.parametrize("column", range(len(GROUNDS)))
+def test_lanes_stand_out_from_the_ground(column):
+    """As text; Medusa's light colour as a shape only, which takes 3 : 1 (WCAG 2, 1.4.11)."""
+    for name in METHODS:
+        least = 3.0 if (name, column) == ("medusa", 0) else 4.5
+        assert contrast(METHOD_COLOURS[name][column], GROUNDS[column]) >= least, name
+
+
+def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
+    from fakes import VOCAB, tiny_target
+
+    from aded.ngram.trigram import TrigramMatrix
+
+    target = tiny_target()
+    monkeypatch.setattr("aded.drafters.registry.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
+    based = {corpus: METHODS["aded"].make(target, {"corpus": corpus}, 0).settings()["base_matrix"] for corpus in ("full", "none")}
+    assert based == {"full": True, "none": False}
+    with pytest.raises(AdedError, match="unknown corpus 'half'; known are full, none"):
+        METHODS["aded"].make(target, {"corpus": "half"}, 0)
+    with pytest.raises(AdedError, match="leave out --matrix, or --corpus none"):
+        METHODS["aded"].make(target, {"corpus": "none", "matrix": "my.safetensors"}, 0)
+
+
+@pytest.mark.parametrize("method", ["plain", "prompt-lookup", "aded", "token-recycling", "suffix"])
+def test_a_method_has_knowledge_to_hand_on_where_it_can_keep_what_it_learned(method):
+    from fakes import tiny_target
+
+    target, keeps = tiny_target(), "keep" in METHODS[method].options
+    taught, new = (METHODS[method].make(target, {"keep": True} if keeps else {}, 0) for _ in range(2))
+    taught.start([5, 17, 40, 8, 5, 17])
+    knowledge = taught.knowledge()
+    assert (knowledge is not None) == keeps
+    if knowledge is None:
+        with pytest.raises(AssertionError, match="keeps nothing"):
+            new.recall({})
+        return
+    new.recall(knowledge)
+    taught.start([63, 21])  # what was handed on is a copy
+    for name, array in new.knowledge().items():
+        assert np.array_equal(array, knowledge[name]), name
+
+
+@pytest.mark.parametrize(("at", "column"), list(enumerate(GROUNDS)))
+def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and_from_plain_decoding(at, column):
+    colours = [pair[at] for pair in PLACES]
+    places = [oklab(colour) for colour in (*colours, getattr(METHODS["plain"], column))]
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= 0.15
+    assert min(np.hypot(*place[1:]) for place in places[:-1]) >= 0.09, "a colour that is nearly grey"
+    assert min(contrast(colour, GROUNDS[column]) for colour in colours) >= 4.5
+
+
+@pytest.mark.parametrize("lacking", COLOUR_BLIND)
+@pytest.mark.parametrize(("at", "column"), list(enumerate(GROUNDS)))
+def test_lanes_of_one_method_are_not_told_apart_by_red_and_green_alone(at, column, lacking):
+    colours = [*(pair[at] for pair in PLACES), getattr(METHODS["plain"], column)]
+    places = [oklab(colour, COLOUR_BLIND[lacking]) for colour in colours]
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
+
+
+def cut(folder, kind):
+    """A bundled part of this kind as a copy that was broken off leaves it."""
+    from aded.core.paths import ASSETS
+
+    file = next(ASSETS.glob(f"*.{kind}.safetensors"))
+    (folder / file.name).write_bytes(file.read_bytes()[:5000])
+    return file.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("trigram", "aded"),
+        ("trigram", "token-recycling"),
+        ("datastore", "rest"),
+        ("datastore", "suffix"),
+        ("medusa", "medusa"),
+        ("draft", "speculative"),
+    ],
+)
+def test_a_damaged_bundled_file_is_said_by_name_with_what_mends_it(kind, method, tmp_path, monkeypatch):
+    from fakes import tiny_target
+
+    from aded.core.paths import ASSETS
+    from aded.ngram.trigram import TrigramMatrix
+
+    name, model = cut(tmp_path, kind), tiny_target()
+    if kind == "trigram":  # its header is left, and says whose it is
+        whole = TrigramMatrix.load(ASSETS / name)
+        model = SimpleNamespace(fingerprint=whole.fingerprint, vocab_size=whole.vocab_size)
+    monkeypatch.setattr("aded.core.paths.ASSETS", tmp_path)
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(AdedError, match=f"(?s){name}.*; (build|copy or train) ") as caught:
+        METHODS[method].make(model, {}, 0)
+    assert "damaged" in str(caught.value)
+    assert name in METHODS[method].unavailable(model)
+
+
+@pytest.mark.parametrize("method", ["aded", "suffix", "token-recycling"])
+def test_a_bundled_file_of_another_tokenizer_is_passed_over(method):
+    from fakes import tiny_target
+
+    METHODS[method].make(tiny_target(), {}, 0)

@@ -1,0 +1,189 @@
+"""The server as a process: its counters, its health, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from browsing import free_port, wait_for
+from conftest import ROOT
+from serving_fakes import fake_service, serving
+from waiting import HANG, http, until
+
+from aded.core.errors import AdedError
+from ui.serving.server import Address, launch
+
+SERVE = """
+import sys
+sys.path[:0] = ["tests", "."]
+from serving_fakes import FakeEngine, fake_service
+from ui import page
+from ui.serving import server
+import time
+
+class Slow(FakeEngine):
+    def race(self, decoders, prompt):
+        for made in super().race(decoders, prompt):
+            time.sleep(0.5)
+            yield made
+
+class Stuck(FakeEngine):
+    def race(self, decoders, prompt):
+        time.sleep(1000)
+        yield from super().race(decoders, prompt)
+
+page.load_recorded = lambda folder: {}  # which takes seconds to read
+server.serve(fake_service(globals()[sys.argv[2]]()), server.Address("127.0.0.1", int(sys.argv[1])))
+print("ended in order")
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    with process_of("Slow") as found:
+        yield found
+
+
+@contextmanager
+def process_of(engine: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server of this engine's in a process of its own: its address, and the process."""
+    port = free_port()
+    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
+    command = [sys.executable, "-c", SERVE, str(port), engine]
+    found = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/healthz", found)  # type: ignore[arg-type]
+        yield f"http://127.0.0.1:{port}", found
+    finally:
+        found.kill()
+        found.wait(HANG)
+
+
+def test_the_counters_and_the_health_are_served():
+    service = fake_service()
+    with serving(service) as address:
+        assert http.get(f"{address}/healthz").json() == {"status": "ok", "loaded": False}
+        assert "aded_queue_length 0.0" in http.get(f"{address}/metrics").text
+        http.get(f"{address}/nowhere")
+        assert 'aded_refusals_total{reason="path"} 1.0' in http.get(f"{address}/metrics").text
+        service.scheduler.close()
+        assert http.get(f"{address}/healthz").json()["status"] == "failed"
+
+
+def listens_on_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not listens_on_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["::", "::1"])
+def test_an_address_of_ipv6_is_listened_on(host: str):
+    service, port = fake_service(), free_port()
+    page = launch(service, Address(host, port))
+    try:
+        assert http.get(f"http://[::1]:{port}/healthz").json()["status"] == "ok"
+        assert http.get(f"http://[::1]:{port}/config").status_code == 200
+    finally:
+        service.close(HANG)
+        page.close(verbose=False)
+
+
+def test_a_port_that_is_taken_meanwhile_is_said():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(AdedError, match="give another --port or --host"):
+            launch(fake_service(), Address("127.0.0.1", taken.getsockname()[1]))
+
+
+def test_the_start_says_the_address_and_offers_no_public_link(server: tuple[str, subprocess.Popen[str]]):
+    address, process = server
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=HANG)[0]
+    assert f"ADED Explorer is on {address}" in said
+    assert "share" not in said
+
+
+START = """
+import os, runpy, sys
+
+class Signal:
+    def find_spec(self, name, *more):
+        if name == "{module}":
+            print("imports it", flush=True)
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Signal())
+sys.argv = ["app.py", "--no-browser", "--port", "{port}"]
+runpy.run_path("app.py", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["aded.cli.main", "gradio"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_while_it_starts_it_ends_with_status_0(number: signal.Signals, module: str):
+    """The signal comes as it begins to import its own first module, and what takes longest."""
+    code = START.format(module=module, number=int(number), port=free_port())
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=HANG)
+    assert (done.stdout, done.returncode) == ("imports it\n", 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_it_cuts_what_runs_says_so_and_ends_with_status_0(
+    server: tuple[str, subprocess.Popen[str]], number: signal.Signals
+):
+    address, process = server
+    event = http.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}).json()["event_id"]
+    with http.stream("GET", f"{address}/gradio_api/call/v2/generate/{event}") as answer:
+        lines = answer.iter_lines()
+        while "running" not in next(lines):
+            pass
+        process.send_signal(number)
+        rest = "\n".join(lines)
+    assert process.wait(HANG) == 0
+    assert "shutdown" in rest
+    assert "ended in order" in process.stdout.read()  # type: ignore[union-attr]
+
+
+def test_a_step_that_does_not_end_holds_the_end_no_longer_and_its_readers_are_told():
+    """Nor do those that the line is full of, a stream of tools that is open, or a body of which half has come."""
+    seconds_to_end_while_stuck()
+
+
+@pytest.mark.timing
+def test_the_end_takes_less_than_ten_seconds_whatever_runs():
+    assert seconds_to_end_while_stuck() < 10
+
+
+def seconds_to_end_while_stuck() -> float:
+    """From the signal to the end of a server in which a step does not end."""
+    with process_of("Stuck") as (address, process), ExitStack() as held:
+        call = f"{address}/gradio_api/call/v2/generate"
+        first, second = (http.post(call, json={"prompt": "hello"}).json()["event_id"] for _ in range(2))
+        stuck, behind = (held.enter_context(http.stream("GET", f"{call}/{event}")) for event in (first, second))
+        accepted = {"accept": "text/event-stream"}
+        held.enter_context(http.stream("GET", f"{address}/gradio_api/mcp/", headers=accepted))
+        half = held.enter_context(socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))))
+        half.sendall(b"POST /gradio_api/call/v2/generate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        until(lambda: {"aded_running 1.0", "aded_queue_length 1.0"} <= {*http.get(f"{address}/metrics").text.splitlines()})
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        for reader in (stuck, behind):
+            told = list(reader.iter_lines())
+            assert "event: complete" in told
+            assert '"state": "shutdown"' in told[-2] + told[-1], told
+        assert process.wait(HANG) == 0
+        seconds = time.monotonic() - started
+        assert "Traceback" not in process.stdout.read()  # type: ignore[union-attr]
+        return seconds
