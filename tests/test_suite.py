@@ -36,7 +36,7 @@ def test_what_is_waited_for_is_an_event_and_every_wait_is_bounded_by_one_constan
     assert found(r"timeout=\d|\.(wait|join)\(\d|wait_for\(.*, [\d.]+\)", "test_load.py", "browsing.py") == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/page.md"])
+@pytest.mark.parametrize("document", ["docs/promises.md", "docs/page.md"])
 def test_every_test_that_a_document_names_exists(document: str):
     named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", (TESTS.parent / document).read_text("utf-8"))
     assert len(named) > 20
