@@ -1,1 +1,1 @@
-"""The target model: its loading, KV cache, attention masks and steps of fixed shape. Knows no drafter."""
+"""The target model: loading, KV cache, attention masks, sessions and fixed-shape steps. Independent of drafters."""

@@ -1,6 +1,6 @@
-"""What every token of a pass may see: additive masks by the model's own rules for its layers.
+"""Additive attention masks of a forward pass, for each of the model's layer types.
 
-A 4-D float mask, 0 or the dtype's minimum, is the form that every attention code of Transformers takes the same way.
+A 4-D float mask (0 or the dtype's minimum) is the only form that all attention implementations of Transformers treat alike.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from aded.engine.layers.tree_attention import causal_mask
+from aded.engine.layers.tree_attention import causal_mask_placeholder
 
 MaskKind = Literal["full", "sliding", "by layer type", "none"]
 
 
-class Masks:
-    """Masks of one model.
+class AttentionMasks:
+    """Attention masks of one model.
 
     Attributes:
-        kind: the one that its self-test found right.
-        attached: whether layers use the attention of ``aded.engine.layers.tree_attention``.
+        kind: kind of mask that the load check found correct.
+        attached: whether the layers use ``aded.engine.layers.tree_attention``.
     """
 
     def __init__(self, config: Any, dtype: torch.dtype, device: torch.device) -> None:
@@ -29,57 +29,58 @@ class Masks:
         self.attached = False
 
     def causal(self, n: int, past: int) -> Any:
-        """The mask of a forward pass in which each of ``n`` tokens sees all before it: none is made, causal kernels need none.
-
-        Layers that see less than all (a sliding window) get theirs from the model itself, on its device.
-        """
-        return causal_mask(n) if self.attached and self.kind == "full" and past and n > 1 else None
-
-    def growing(self, ancestors: np.ndarray, positions: np.ndarray, past: int) -> Any:
-        """The additive mask of a pass in which ``n`` tokens see ``past`` committed ones and, of themselves, ``ancestors``.
-
-        Args:
-            ancestors: bool ``[n, n]``.
-            positions: logical position of each token, int ``[n]``.
-            past: committed tokens.
+        """The mask for ``n`` tokens after ``past`` committed ones, each of which attends to all tokens before it.
 
         Returns:
-            Float ``[1, 1, n, past + n]`` (0 or the dtype's minimum), a dictionary of such by layer type, or None.
+            A placeholder without memory if the causal kernel is used, else None: the model makes its own causal mask.
+        """
+        return causal_mask_placeholder(n) if self.attached and self.kind == "full" and past and n > 1 else None
+
+    def dynamic(self, ancestors: np.ndarray, positions: np.ndarray, past: int) -> Any:
+        """The additive mask for ``n`` tree nodes that attend to ``past`` committed tokens and to their ancestors.
+
+        Args:
+            ancestors: bool ``[n, n]``, each node's ancestors and itself.
+            positions: logical position of each token, int ``[n]``.
+            past: number of committed tokens.
+
+        Returns:
+            Float ``[1, 1, n, past + n]`` (0 or the dtype's minimum), a dictionary of such masks by layer type, or None.
         """
         if self.kind == "none":
             return None
         visible = np.concatenate([np.ones((len(ancestors), past), dtype=bool), ancestors], axis=1)
-        keys = np.concatenate([np.arange(past), positions])
-        return self._of(torch.from_numpy(visible), torch.from_numpy(np.asarray(positions)), torch.from_numpy(keys))
+        key_positions = np.concatenate([np.arange(past), positions])
+        return self._build(torch.from_numpy(visible), torch.from_numpy(np.asarray(positions)), torch.from_numpy(key_positions))
 
-    def fixed(self, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, keys: torch.Tensor) -> Any:
-        """As ``growing``, for a pass of fixed shape, from tensors on the device and nothing read back.
+    def fixed(self, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, key_indices: torch.Tensor) -> Any:
+        """Like ``dynamic`` for a fixed-shape forward pass: computed on the device, nothing is read back to the host.
 
         Args:
-            ancestors: bool ``[n, n]``; depths: int64 ``[n]``; length: committed tokens, int64 scalar.
-            keys: 0 to ``seen - 1``, the slots that attention sees, int64 ``[seen]``.
+            ancestors: bool ``[n, n]``; depths: int64 ``[n]``; length: number of committed tokens, int64 scalar.
+            key_indices: cache slots 0 to ``n_keys - 1``, int64 ``[n_keys]``.
 
         Returns:
-            Float ``[1, 1, n, seen]`` or a dictionary of such by layer type.
+            Float ``[1, 1, n, n_keys]`` or a dictionary of such masks by layer type.
         """
-        node = (keys - length).clamp(0, len(depths) - 1)  # the tree's node in each slot
-        past = keys < length
-        inside = (keys >= length) & (keys < length + len(depths))
-        visible = past | (inside & ancestors[:, node])
-        where = torch.where(past, keys, length + depths[node])
-        return self._of(visible, length + depths, where)
+        nodes = (key_indices - length).clamp(0, len(depths) - 1)  # tree node in each slot
+        past = key_indices < length
+        in_tree = (key_indices >= length) & (key_indices < length + len(depths))
+        visible = past | (in_tree & ancestors[:, nodes])
+        key_positions = torch.where(past, key_indices, length + depths[nodes])
+        return self._build(visible, length + depths, key_positions)
 
-    def _of(self, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> Any:
-        """The model's masks of what is visible, bool ``[n, m]``; queries ``[n]`` and keys ``[m]`` are logical positions."""
+    def _build(self, visible: torch.Tensor, queries: torch.Tensor, key_positions: torch.Tensor) -> Any:
+        """Masks from ``visible``, bool ``[n, m]``; ``queries`` ``[n]`` and ``key_positions`` ``[m]`` are logical positions."""
         if self.kind == "by layer type":
             kinds = sorted(set(self.config.layer_types))
-            return {kind: self._additive(self._narrowed(kind, visible, queries, keys)) for kind in kinds}
+            return {kind: self._additive(self._restricted(kind, visible, queries, key_positions)) for kind in kinds}
         kind = "sliding_attention" if self.kind == "sliding" else "full_attention"
-        return self._additive(self._narrowed(kind, visible, queries, keys))
+        return self._additive(self._restricted(kind, visible, queries, key_positions))
 
-    def _narrowed(self, kind: str, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        """What a layer of this kind sees of what is visible."""
-        q, k = queries[:, None], keys[None, :]
+    def _restricted(self, kind: str, visible: torch.Tensor, queries: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
+        """The part of ``visible`` inside the window or chunk of this layer type."""
+        q, k = queries[:, None], key_positions[None, :]
         if kind == "sliding_attention":
             return visible & (k > q - int(self.config.sliding_window))
         if kind == "chunked_attention":
@@ -92,7 +93,7 @@ class Masks:
         return mask.masked_fill(~visible, torch.finfo(self.dtype).min)[None, None].to(self.device)
 
     def candidates(self) -> list[MaskKind]:
-        """The kinds of mask that may be this model's, the likeliest first; the self-test decides."""
+        """Kinds of mask that this model may need, the most likely first; the load check decides."""
         kinds = set(getattr(self.config, "layer_types", None) or [])
         window = getattr(self.config, "sliding_window", None)
         if len(kinds) > 1:

@@ -1,4 +1,4 @@
-"""What steps of the target and levels of a draft cost: measured once on this model and device, then kept in the cache folder."""
+"""Cost of target steps and draft levels: measured once per model and device, then stored in the cache folder."""
 
 from __future__ import annotations
 
@@ -23,28 +23,22 @@ if TYPE_CHECKING:
 
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-"""Tree sizes measured where steps have the size of their tree."""
-
-
+"""Tree sizes to measure if trees are not padded."""
 CONTEXTS = (256, 1280)
-"""Committed tokens at which the cost is measured; between and beyond them it is taken to be linear."""
-
-
-SECONDS_TO_SPEND = 2.0
-
-
-MOST_ROUNDS = 50
+"""Context lengths (committed tokens) to measure; the cost is assumed to be linear in between and beyond."""
+MEASURE_SECONDS = 2.0
+MAX_ROUNDS = 50
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """Seconds of a step by tree size and context.
+    """Seconds per step by tree size and context length.
 
     Attributes:
         sizes: measured tree sizes, ascending.
         contexts: measured context lengths, ascending.
         seconds: ``[contexts][sizes]``.
-        padded: whether a tree costs what the next measured size costs (steps of fixed shape) or something in between.
+        padded: whether trees are padded to the next measured size (fixed-shape steps); if not, the cost is interpolated.
     """
 
     sizes: tuple[int, ...]
@@ -53,41 +47,41 @@ class StepCost:
     padded: bool
 
     def table(self, context: int, largest: int) -> np.ndarray:
-        """Seconds of a step of 1 to ``largest`` nodes over ``context`` tokens, float64 ``[largest]``; never falling with size."""
+        """Seconds per step for 1 to ``largest`` nodes after ``context`` tokens, float64 ``[largest]``; non-decreasing."""
         measured = np.array(self.seconds)
-        at = measured[0]
+        seconds = measured[0]
         if len(self.contexts) > 1:
-            share = (context - self.contexts[0]) / (self.contexts[1] - self.contexts[0])
-            at = measured[0] + max(share, 0.0) * (measured[1] - measured[0])
-        at = np.maximum.accumulate(np.maximum(at, 1e-6))
-        wanted = np.arange(1, largest + 1)
+            fraction = (context - self.contexts[0]) / (self.contexts[1] - self.contexts[0])
+            seconds = measured[0] + max(fraction, 0.0) * (measured[1] - measured[0])
+        seconds = np.maximum.accumulate(np.maximum(seconds, 1e-6))
+        nodes = np.arange(1, largest + 1)
         if self.padded:
-            return at[np.minimum(np.searchsorted(self.sizes, wanted), len(at) - 1)]
-        slope = (at[-1] - at[-2]) / (self.sizes[-1] - self.sizes[-2]) if len(at) > 1 else 0.0
-        beyond = at[-1] + slope * (wanted - self.sizes[-1])
-        return np.where(wanted > self.sizes[-1], beyond, np.interp(wanted, self.sizes, at))
+            return seconds[np.minimum(np.searchsorted(self.sizes, nodes), len(seconds) - 1)]
+        slope = (seconds[-1] - seconds[-2]) / (self.sizes[-1] - self.sizes[-2]) if len(seconds) > 1 else 0.0
+        beyond = seconds[-1] + slope * (nodes - self.sizes[-1])
+        return np.where(nodes > self.sizes[-1], beyond, np.interp(nodes, self.sizes, seconds))
 
 
-def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: float = SECONDS_TO_SPEND) -> StepCost:
-    """Time steps of every size on this model and device, after a warm-up run, in about ``spend`` seconds."""
+def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: float = MEASURE_SECONDS) -> StepCost:
+    """Measure steps of every size on this model and device, after a warm-up, in about ``spend`` seconds."""
     sizes: tuple[int, ...] = target.step_sizes if target.pool is not None else SIZES
     contexts = [c for c in contexts if c + 2 * sizes[-1] < target.context_limit] or [max(1, target.context_limit // 4)]
     if target.compiled:
-        contexts = contexts[:1]  # another context is another shape, and each takes half a minute to compile
+        contexts = contexts[:1]  # each context needs another shape, which takes half a minute to compile
     if target.pool is None:
-        contexts = contexts[:1]  # without a graph, attention's share of a step is small and the time for calibration short
+        contexts = contexts[:1]  # without CUDA graphs, attention is a small part of a step
         sizes = tuple(s for s in sizes if contexts[0] + s < target.context_limit)
     rows = []
     for context in contexts:
         session = target.session(context + 2 * sizes[-1])
         session.prefill([token % target.vocab_size for token in range(3, 3 + context)])
-        rows.append(_least_seconds(target, session, sizes, spend / len(contexts)))
+        rows.append(_min_seconds(target, session, sizes, spend / len(contexts)))
         session.close()
     return StepCost(tuple(sizes), tuple(contexts), tuple(rows), target.pool is not None)
 
 
-def _least_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[int], spend: float) -> tuple[float, ...]:
-    """The shortest of several times for each size, in rounds over all: what else the machine does meanwhile hits all alike."""
+def _min_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[int], spend: float) -> tuple[float, ...]:
+    """Minimum time for each size. Each round measures all sizes, so other load on the machine affects all alike."""
     from aded.sampling.logits_pipeline import Rule
     from aded.sampling.settings import SamplingSettings
 
@@ -96,21 +90,21 @@ def _least_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[
     for tree in trees:
         session.prepare(tree, rule)
         session.verify(tree, prefix, rule)
-    least = np.full(len(sizes), np.inf)
-    until = time.perf_counter() + spend
-    for done in range(MOST_ROUNDS):
-        if done >= 3 and time.perf_counter() > until:
+    shortest = np.full(len(sizes), np.inf)
+    deadline = time.perf_counter() + spend
+    for round_index in range(MAX_ROUNDS):
+        if round_index >= 3 and time.perf_counter() > deadline:
             break
-        for place, tree in enumerate(trees):
+        for index, tree in enumerate(trees):
             started = time.perf_counter()
             session.verify(tree, prefix, rule)
             target.synchronize()
-            least[place] = min(least[place], time.perf_counter() - started)
-    return tuple(least.tolist())
+            shortest[index] = min(shortest[index], time.perf_counter() - started)
+    return tuple(shortest.tolist())
 
 
 def step_cost(target: TargetModel) -> StepCost:
-    """The step's cost on this model and device, measured once and kept in the cache folder."""
+    """Cost of a step on this model and device, measured once and stored in the cache folder."""
     path = in_cache(f"costs/{target.cost_fingerprint}.json")
     try:
         body = json.loads(path.read_text())
@@ -126,24 +120,22 @@ def step_cost(target: TargetModel) -> StepCost:
         body = {"sizes": cost.sizes, "contexts": cost.contexts, "seconds": cost.seconds, "padded": cost.padded}
         write_atomically(path, json.dumps(body).encode())
     except (OSError, AdedError):
-        pass  # a cache that cannot be written costs a measurement at the next start, nothing else
+        pass  # without a writable cache, the next start measures again
     return cost
 
 
 SAMPLED = SamplingSettings(temperature=0.8, top_p=0.95)
-"""What stands for all settings that draw from a distribution, where their cost is measured."""
-
-
+"""Settings used to measure the cost of sampling."""
 MEASURED_CONTEXT, MEASURED_LEVELS, MEASURED_RUNS = 256, (2, 8), 8
 
 
 def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int], object]) -> float:
-    """Seconds that one more level takes, all that the host does for it included.
+    """Seconds per additional level of a draft, including work on the host; measured once and stored in the cache folder.
 
     Args:
         draft: the draft model.
-        kind: of drafts, a word: each has a figure of its own in the cache folder.
-        make: drafts so many levels behind a text of token ids, int32 ``[n]``.
+        kind: kind of draft, part of the cache file's name.
+        make: drafts the given number of levels after a text of token ids, int32 ``[n]``.
     """
     path = in_cache(f"costs/{draft.cost_fingerprint}-{kind}.json")
     try:
@@ -151,23 +143,23 @@ def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int
             return seconds
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not measured yet, or a damaged file: measure
-    seconds = _measured(draft, make)
-    with contextlib.suppress(OSError, AdedError):  # a cache that cannot be written costs a measurement at the next start
+    seconds = _measure_level(draft, make)
+    with contextlib.suppress(OSError, AdedError):  # without a writable cache, the next start measures again
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps({"level": seconds}).encode())
     return seconds
 
 
-def _measured(draft: TargetModel, make: Callable[[np.ndarray, int], object]) -> float:
+def _measure_level(draft: TargetModel, make: Callable[[np.ndarray, int], object]) -> float:
     length = max(1, min(MEASURED_CONTEXT, draft.context_limit // 2, draft.context_limit - MEASURED_LEVELS[-1]))
     text = (np.arange(3, 3 + length) % draft.vocab_size).astype(np.int32)
-    least = {}
+    shortest = {}
     for levels in MEASURED_LEVELS:
         times = []
         for _ in range(MEASURED_RUNS):
             started = time.perf_counter()
             make(text, levels)
             times.append(time.perf_counter() - started)
-        least[levels] = min(times)
+        shortest[levels] = min(times)
     few, many = MEASURED_LEVELS
-    return max((least[many] - least[few]) / (many - few), 1e-7)
+    return max((shortest[many] - shortest[few]) / (many - few), 1e-7)

@@ -1,7 +1,7 @@
-"""One model over several cards: placed layer by layer (accelerate), or every layer sharded (Transformers' plan, torchrun).
+"""One model on several GPUs: layers placed by accelerate, or tensor parallelism with Transformers and torchrun.
 
-Under tensor parallelism every process runs the same loop. What they must agree on, the draft and the verdict, is made by the
-first process and sent to the others, so that neither clocks nor rounding can part them.
+Under tensor parallelism, every process runs the same decoding loop. The first process computes the draft and the verdict
+and broadcasts them, so differences in time or rounding cannot make the processes diverge.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 def tensor_parallel_arguments() -> dict[str, Any]:
-    """What ``from_pretrained`` needs to shard a model over the processes that torchrun started.
+    """Arguments of ``from_pretrained`` that shard a model over the processes started by torchrun.
 
     Raises:
         AdedError: the program was not started by torchrun.
     """
     if "LOCAL_RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        raise AdedError("--tp needs one process a card; start with `torchrun --nproc-per-node N -m aded ...`")
-    atexit.register(_leave)
+        raise AdedError("--tp needs one process per GPU; start with `torchrun --nproc-per-node N -m aded ...`")
+    atexit.register(_destroy_process_group)
     try:
         from transformers.distributed import DistributedConfig
 
@@ -34,20 +34,20 @@ def tensor_parallel_arguments() -> dict[str, Any]:
         return {"tp_plan": "auto"}
 
 
-def _leave() -> None:
-    """End the process group's threads before the program does."""
+def _destroy_process_group() -> None:
+    """Stop the threads of the process group before the interpreter exits."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def is_leader() -> bool:
-    """Whether this process is the one that speaks: the only one, or the first of several."""
+    """Whether this is the only process or the one with rank 0."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def agree(value: T) -> T:
-    """The first process's value, in every process."""
-    shared: list[Any] = [value]
+def broadcast(value: T) -> T:
+    """Returns the value of rank 0 in every process."""
+    values: list[Any] = [value]
     device = torch.device("cuda", torch.cuda.current_device()) if torch.distributed.get_backend() == "nccl" else None
-    torch.distributed.broadcast_object_list(shared, src=0, device=device)
-    return shared[0]
+    torch.distributed.broadcast_object_list(values, src=0, device=device)
+    return values[0]

@@ -1,4 +1,4 @@
-"""A stock model and tokenizer from Transformers, on a device and in a dtype that are there."""
+"""Loads a stock model and tokenizer from Transformers, on an available device and in a supported dtype."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def choose_device(device: str) -> torch.device:
-    """``auto``, ``cpu`` or ``cuda[:N]`` as a device that is there."""
+    """The device for ``auto``, ``cpu`` or ``cuda[:N]``.
+
+    Raises:
+        AdedError: the name is unknown or the device is not available.
+    """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -24,12 +28,16 @@ def choose_device(device: str) -> torch.device:
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise AdedError("no CUDA card is to be found; use --device cpu or auto")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise AdedError(f"there is no {device}; this machine has {torch.cuda.device_count()} CUDA cards, counted from 0")
+        raise AdedError(f"there is no {device}; this machine has {torch.cuda.device_count()} CUDA GPUs, counted from 0")
     return chosen
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """``auto`` or a name of ``DTYPES``."""
+    """The dtype for a name in ``DTYPES``; ``auto``: bfloat16 or float16 on CUDA, float32 on the CPU.
+
+    Raises:
+        AdedError: the name is unknown.
+    """
     if dtype == "auto":
         if device.type == "cuda":
             return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
@@ -40,10 +48,19 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 
 def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, Any]) -> tuple[Any, Any]:
+    """Load a model and its tokenizer.
+
+    Args:
+        name: hub id or folder; spec: the model as the user named it, for error messages.
+        placement: further arguments of ``from_pretrained``.
+
+    Raises:
+        AdedError: the model or the tokenizer cannot be loaded.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # weights load in a second; downloads keep their own bars
+    logging.disable_progress_bar()  # weights load in a second; downloads have separate bars
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         try:
@@ -52,28 +69,32 @@ def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, An
             if "attention" not in str(error):
                 raise
             model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="eager", **placement)
-    except Exception as error:  # hub, configuration and weights each raise kinds of their own
+    except Exception as error:  # hub, configuration and weights raise different types
         raise AdedError(
             f"cannot load the model '{spec}' ({first_line(error)[:200]}); "
-            "give 'default', a folder, a .gguf file, or a hub id while a network is there"
+            "give 'default', a folder, a .gguf file, or a hub id (needs a network)"
         ) from None
     return model, tokenizer
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    found = [
+    """End-of-text token ids from the generation configuration, the model configuration and the tokenizer."""
+    values = [
         getattr(model.generation_config, "eos_token_id", None),
         getattr(model.config.get_text_config(), "eos_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
     ]
-    found.append(getattr(tokenizer, "eos_token_id", None))
     ids: set[int] = set()
-    for value in found:
+    for value in values:
         ids.update(value if isinstance(value, (list, tuple)) else [] if value is None else [value])
     return frozenset(int(i) for i in ids)
 
 
 def context_limit(config: Any) -> tuple[int, str | None]:
-    """Most tokens in one text. Rotary embeddings that change with the length are used up to where they change."""
+    """Maximum number of tokens in one text, and a notice or None.
+
+    If the rotary embedding changes at some length (dynamic and longrope scaling), that length is the limit.
+    """
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
     limit = next((int(v) for v in (getattr(config, name, None) for name in names) if v), 4096)
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}

@@ -1,4 +1,4 @@
-"""What a drafter may ask of a step of the target beside its verdict, and how it is handed over."""
+"""What a drafter can request from a step of the target model besides the verdict, and the output of a step."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import torch
 
 
 class StateReader(Protocol):
-    """What a drafter makes of the hidden state that chose the newest token, on the device: where there is a graph, inside it.
+    """A drafter's function of the hidden state at the last accepted node, computed on the device as part of the step.
 
     Attributes:
-        size: how many numbers it makes.
+        size: length of its output.
     """
 
     size: int
 
     def body(self, state: torch.Tensor) -> torch.Tensor:
-        """A last hidden state ``[1, hidden]`` to float64 ``[size]``: as fit for a graph as a body of ``aded.core.cuda_graph``."""
+        """Map a last hidden state ``[1, hidden]`` to float64 ``[size]``; must be capturable (see ``aded.core.cuda_graph``)."""
 
 
 @dataclass(frozen=True)
 class DrafterNeeds:
-    """What the target must hand over after each step, beside the verdict.
+    """What the target must return after each step besides the verdict.
 
     Attributes:
-        top_k: its k most probable tokens at every node.
-        hidden: its last hidden states at every node.
-        reader: what is to be read from the hidden state at the last accepted node alone. Steps are captured for the reader that
-            they hold, so decodes should share it.
-        optional: the drafter also works without them, as on recorded text.
+        top_k: number of most probable tokens at every node.
+        hidden: whether to return the last hidden states of all nodes.
+        reader: function of the hidden state at the last accepted node. A captured step belongs to one reader, so decodes should
+            share it.
+        optional: whether the drafter also works without these, as on recorded text.
     """
 
     top_k: int = 0
@@ -42,12 +42,12 @@ class DrafterNeeds:
 
 @dataclass(frozen=True)
 class TreeOutput:
-    """What the target says at every node.
+    """Output of the target model for ``n`` tree nodes.
 
     Attributes:
         logits: ``[n, vocab]`` in the model's dtype; ``hidden``: last hidden states ``[n, hidden]``, or None.
-        top_tokens, top_probabilities: its most probable tokens, int32 and float32 ``[n, k]``, or None.
-        read: what a reader made of the hidden state at the last accepted node, float64 ``[size]``, or None.
+        top_tokens, top_probabilities: most probable tokens, int32 and float32 ``[n, k]``, or None.
+        read: output of the reader at the last accepted node, float64 ``[size]``, or None.
     """
 
     logits: torch.Tensor

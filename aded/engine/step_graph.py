@@ -1,8 +1,8 @@
-"""The step at the speed of the card: embedding to verdict as one CUDA graph, one small copy in and one out.
+"""Fixed-shape steps: from embedding to verdict as one CUDA graph, with one small copy to the GPU and one back.
 
-A step of fixed shape has a bucket of tree nodes and a bucket of keys that attention sees; smaller trees are padded with
-nodes that nobody sees and that are never accepted. Its body is plain tensor code on buffers that stay where they are: on
-CUDA it is captured once and replayed, elsewhere it runs as it is (slower, but the same, which is how it is tested).
+The numbers of tree nodes and of visible keys are rounded up to buckets. Smaller trees are filled with padding: nodes that no
+other node attends to and that are never accepted. The step is plain tensor code on static buffers. On CUDA it is captured
+once and replayed; on other devices it runs eagerly (slower, with the same results; this is how it is tested).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from aded.sampling.tree_walk import Verification
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
-SMALLEST_CONTEXT, SMALLEST_COMPILED = 256, 1024
+MIN_CONTEXT, MIN_COMPILED_CONTEXT = 256, 1024
 MOST_STEPS = 256
-"""Kept of one cache, the one used longest ago goes first: visitors sample in as many ways as they like, each with graphs of its
-own. A text has one of each size and context, 45 up to 1024 tokens; sets of methods take several kinds."""
+"""Steps kept per cache; the least recently used is dropped first. Every set of sampling settings needs its own graphs, and users
+can choose any. One decode of up to 1024 tokens has at most 45 of a kind (sizes times contexts); methods use several kinds."""
 
 
 def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
-    """How many keys attention sees where ``keys`` are needed, within ``capacity``.
+    """Number of keys that attention sees if ``keys`` are needed, at most ``capacity``.
 
-    A power of two, or three quarters of one; if compiled, doublings alone.
+    A power of two or 3/4 of one; with ``compiled`` only powers of two.
     """
-    size = SMALLEST_COMPILED if compiled else SMALLEST_CONTEXT
+    size = MIN_COMPILED_CONTEXT if compiled else MIN_CONTEXT
     while size < keys:
         size = 2 * size if compiled else size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return min(size, capacity)
@@ -47,13 +47,13 @@ def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
 
 @dataclass(frozen=True)
 class StepKind:
-    """What a step of fixed shape computes beside logits.
+    """What a fixed-shape step computes besides logits.
 
     Attributes:
-        sampling: the verdict by these settings; None: no verdict.
-        hidden: hidden states too.
-        top_k: the most probable tokens at every node, this many.
-        reader: what it makes of the hidden state at the last accepted node; only with a verdict.
+        sampling: settings for the verdict; None: no verdict.
+        hidden: whether to return hidden states.
+        top_k: number of most probable tokens to return at every node.
+        reader: function of the hidden state at the last accepted node; requires a verdict.
     """
 
     sampling: SamplingSettings | None
@@ -62,46 +62,50 @@ class StepKind:
     reader: StateReader | None = None
 
     def __post_init__(self) -> None:
-        assert self.sampling is not None or self.reader is None, "the last accepted node is known by the verdict"
+        assert self.sampling is not None or self.reader is None, "a reader needs the verdict"
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Seeds are inputs, not shapes: decodes that differ in the seed alone share a graph."""
+        """Identifies the graph. The seed is an input, so decodes that differ only in the seed share a graph."""
         s = self.sampling
         rule = None if s is None else ("greedy",) if s.greedy else (s.temperature, s.top_k, s.top_p, s.min_p)
         return rule, self.hidden, self.top_k, self.reader
 
 
 class FixedStep:
-    """A step for trees of at most ``nodes`` nodes over at most ``seen - nodes`` committed tokens.
+    """A step for trees of at most ``nodes`` nodes after at most ``n_keys - nodes`` committed tokens.
 
     Attributes:
         logits: ``[nodes, vocab]`` of the last run, in the model's dtype; valid until the next run of any step.
-        hidden: ``[nodes, hidden]`` likewise, or None.
-        capture_seconds: what capturing took.
+        hidden: ``[nodes, hidden]`` of the last run, or None.
+        capture_seconds: time that the capture took.
     """
 
-    def __init__(self, target: TargetModel, cache: KVCache, nodes: int, seen: int, kind: StepKind) -> None:
-        self.target, self.cache, self.nodes, self.seen, self.kind = target, cache, nodes, seen, kind
+    def __init__(self, target: TargetModel, cache: KVCache, nodes: int, n_keys: int, kind: StepKind) -> None:
+        self.target, self.cache, self.nodes, self.n_keys, self.kind = target, cache, nodes, n_keys, kind
         self.logits: torch.Tensor
         self.hidden: torch.Tensor | None = None
         self.capture_seconds = 0.0
-        self._inputs = _Inputs(nodes, target.device)
+        self._inputs = _InputBuffer(nodes, target.device)
         self._index = torch.arange(nodes, device=target.device)
-        self._keys = torch.arange(seen, device=target.device)
+        self._keys = torch.arange(n_keys, device=target.device)
         size = 2 + nodes + 2 * nodes * kind.top_k + (0 if kind.reader is None else kind.reader.size)
-        self._told = slice(2 + nodes, 2 + nodes + 2 * nodes * kind.top_k)  # what `top_of` reads; `read_of` the rest
+        self._top_k_range = slice(2 + nodes, 2 + nodes + 2 * nodes * kind.top_k)  # `unpack_reader_output` reads the rest
         self._result = torch.zeros(size, dtype=torch.int64, device=target.device)
-        self._read = torch.zeros(size, dtype=torch.int64, pin_memory=target.device.type == "cuda")
+        self._host_result = torch.zeros(size, dtype=torch.int64, pin_memory=target.device.type == "cuda")
         self._graph: Any = None
 
     def run(self, tree: DraftTree, keys: np.ndarray | None) -> np.ndarray:
-        """Verify a tree; keys: see ``keys_of``.
+        """Verify a tree.
+
+        Args:
+            tree: at most ``nodes`` nodes.
+            keys: random-number key of each node, int64 ``[n]``, from ``sampling_keys``; None if greedy.
 
         Returns:
-            int64 ``[2 + nodes + …]``: length of the accepted path; the target's own token, or ``-1 - depth`` of the first node of
-            the path whose logits are not finite; then node indices, those of the path first (without sampling settings all these
-            mean nothing); then what ``top_of`` and ``read_of`` read.
+            int64 ``[2 + nodes + …]``: number of accepted nodes; the bonus or correction token, or ``-1 - depth`` of the first
+            accepted node whose logits are not finite; all node indices, the accepted path first (these are undefined without
+            sampling settings); then the data of ``unpack_top_k`` and ``unpack_reader_output``.
         """
         self._inputs.fill(tree, self.cache.length, keys)
         if self._graph is None:
@@ -110,100 +114,102 @@ class FixedStep:
             self._graph.replay()
         if self.target.device.type == "cuda":
             torch.cuda.current_stream(self.target.device).synchronize()
-        return self._read.numpy()
+        return self._host_result.numpy()
 
-    def top_of(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable tokens of the first ``nodes`` nodes in a result of ``run``: int32 and float32 ``[nodes, top_k]``."""
-        rest = result[self._told].reshape(2, self.nodes, self.kind.top_k)[:, :nodes]
+    def unpack_top_k(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Most probable tokens and their probabilities from a result of ``run``: int32 and float32 ``[nodes, top_k]``."""
+        rest = result[self._top_k_range].reshape(2, self.nodes, self.kind.top_k)[:, :nodes]
         return rest[0].astype(np.int32), np.ascontiguousarray(rest[1]).view(np.float64).astype(np.float32)
 
-    def read_of(self, result: np.ndarray) -> np.ndarray | None:
-        """What the reader made of the state at the last accepted node in a result of ``run``: float64 ``[size]``, or None."""
-        return None if self.kind.reader is None else result[self._told.stop :].view(np.float64).copy()
+    def unpack_reader_output(self, result: np.ndarray) -> np.ndarray | None:
+        """The reader's output from a result of ``run``: float64 ``[size]``, or None without a reader."""
+        return None if self.kind.reader is None else result[self._top_k_range.stop :].view(np.float64).copy()
 
     @torch.inference_mode()
     def capture(self, pool: Any) -> None:
-        """Record the body as a CUDA graph in a memory pool shared with the other steps."""
+        """Capture the step as a CUDA graph in a memory pool shared with the other steps."""
         started = time.perf_counter()
         self._inputs.fill(DraftTree.root_only(0), self.cache.length, None)
         warm_up(self._body, self.target.device)
         self._graph = capture_graph(self._body, self.target.device, pool)
-        self._graph.replay()  # the first launch takes longer than all others
+        self._graph.replay()  # the first launch is slower
         torch.cuda.synchronize(self.target.device)
         self.capture_seconds = time.perf_counter() - started
 
     @torch.inference_mode()
     def _body(self) -> None:
-        given, states = self._inputs, self.kind.hidden or self.kind.reader is not None
-        given.send()
-        slots = given.length + self._index
-        masks = self.target.masks.fixed(given.ancestors, given.depths, given.length, self._keys)
-        with self.cache.fixed_pass(slots, self.seen):
-            output = self.target.run_fixed(given.tokens[None], (given.length + given.depths)[None], masks, self.cache, states)
+        inputs, states = self._inputs, self.kind.hidden or self.kind.reader is not None
+        inputs.send()
+        slots = inputs.length + self._index
+        masks = self.target.masks.fixed(inputs.ancestors, inputs.depths, inputs.length, self._keys)
+        with self.cache.fixed_pass(slots, self.n_keys):
+            output = self.target.run_fixed(inputs.tokens[None], (inputs.length + inputs.depths)[None], masks, self.cache, states)
         self.logits = output.logits[0]
         self.hidden = output.hidden_states[-1][0] if self.kind.hidden else None
         if self.kind.sampling is not None:
             last = self._verdict(slots)
             if self.kind.reader is not None:
                 read = self.kind.reader.body(output.hidden_states[-1][0].index_select(0, last))
-                self._result[self._told.stop :].view(torch.float64).copy_(read)
+                self._result[self._top_k_range.stop :].view(torch.float64).copy_(read)
         if self.kind.top_k:
             tokens, probabilities = sampler.top(self.logits, self.kind.top_k)
-            rest = self._result[self._told].view(2, self.nodes, self.kind.top_k)
+            rest = self._result[self._top_k_range].view(2, self.nodes, self.kind.top_k)
             rest[0].copy_(tokens)
             rest[1].copy_(probabilities.double().view(torch.int64))
-        self._read.copy_(self._result, non_blocking=True)
+        self._host_result.copy_(self._result, non_blocking=True)
 
     def _verdict(self, slots: torch.Tensor) -> torch.Tensor:
-        """The walk for all nodes at once: accepted is a node that holds, as its ancestors do, what was chosen at its parent.
+        """Acceptance for all nodes at once: a node is accepted if it and its ancestors equal the tokens chosen at their parents.
+
+        Writes the verdict to the result buffer and moves the keys and values of accepted nodes together.
 
         Returns:
             The last accepted node, int64 ``[1]``.
         """
-        given, sampling = self._inputs, self.kind.sampling
+        inputs, sampling = self._inputs, self.kind.sampling
         assert sampling is not None
-        chosen = sampler.choose(self.logits, sampling, given.keys)
-        held = (given.tokens == chosen[given.parents]) & (self._index < given.count) | (self._index == 0)
-        wrong = given.ancestors.float() @ (~held).float()[:, None]
-        accepted = wrong[:, 0] == 0
+        chosen = sampler.choose(self.logits, sampling, inputs.keys)
+        matches = (inputs.tokens == chosen[inputs.parents]) & (self._index < inputs.count) | (self._index == 0)
+        mismatches = inputs.ancestors.float() @ (~matches).float()[:, None]
+        accepted = mismatches[:, 0] == 0
         length = accepted.sum()
         order = torch.argsort((~accepted).to(torch.int8), stable=True)
         self._result[0] = length
-        last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar would read it back
-        non_finite = given.depths.masked_fill(~accepted | self.logits.amax(-1).isfinite(), self.nodes).amin()
+        last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar tensor would synchronise
+        non_finite = inputs.depths.masked_fill(~accepted | self.logits.amax(-1).isfinite(), self.nodes).amin()
         self._result[1:2] = torch.where(non_finite < self.nodes, -1 - non_finite, chosen.gather(0, last))
         self._result[2 : 2 + self.nodes] = order
         if self.nodes > 1:
-            self.cache.move(given.length + order, slots)
+            self.cache.move(inputs.length + order, slots)
         return last
 
 
-class _Inputs:
-    """A step's inputs in one pinned buffer and its image on the device: one copy carries them all."""
+class _InputBuffer:
+    """Inputs of a step in one pinned buffer with a copy on the device, so that one transfer is enough."""
 
     def __init__(self, nodes: int, device: torch.device) -> None:
-        words = 4 * nodes + 2  # tokens, depths, parents, keys; length, count
-        size = 8 * words + nodes * nodes
-        self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
-        self._device = torch.zeros(size, dtype=torch.uint8, device=device)
-        host = self._host.numpy()
-        words_of, rest = host[: 8 * words].view(np.int64), host[8 * words :]
-        self._tokens, self._depths, self._parents = (words_of[i * nodes : (i + 1) * nodes] for i in range(3))
-        self._keys = words_of[3 * nodes : 4 * nodes]
-        self._scalars = words_of[4 * nodes :]
+        n_integers = 4 * nodes + 2  # int64: tokens, depths, parents, keys; length, count
+        size = 8 * n_integers + nodes * nodes
+        self._host_bytes = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self._device_bytes = torch.zeros(size, dtype=torch.uint8, device=device)
+        host = self._host_bytes.numpy()
+        integers, rest = host[: 8 * n_integers].view(np.int64), host[8 * n_integers :]
+        self._tokens, self._depths, self._parents = (integers[i * nodes : (i + 1) * nodes] for i in range(3))
+        self._keys = integers[3 * nodes : 4 * nodes]
+        self._scalars = integers[4 * nodes :]
         self._ancestors = rest.reshape(nodes, nodes)
-        image = self._device[: 8 * words].view(torch.int64)
-        self.tokens, self.depths, self.parents = (image[i * nodes : (i + 1) * nodes] for i in range(3))
-        self.keys = image[3 * nodes : 4 * nodes]
-        self.length, self.count = image[4 * nodes], image[4 * nodes + 1]
-        self.ancestors = self._device[8 * words :].view(nodes, nodes).view(torch.bool)
+        device_integers = self._device_bytes[: 8 * n_integers].view(torch.int64)
+        self.tokens, self.depths, self.parents = (device_integers[i * nodes : (i + 1) * nodes] for i in range(3))
+        self.keys = device_integers[3 * nodes : 4 * nodes]
+        self.length, self.count = device_integers[4 * nodes], device_integers[4 * nodes + 1]
+        self.ancestors = self._device_bytes[8 * n_integers :].view(nodes, nodes).view(torch.bool)
         self._used = 0
 
     def fill(self, tree: DraftTree, length: int, keys: np.ndarray | None) -> None:
-        """Write a tree over ``length`` committed tokens; padding behind it sees itself and the text, and is nobody's ancestor."""
+        """Write a tree after ``length`` committed tokens. Padding attends to the text and itself, and is no node's ancestor."""
         n = len(tree)
         self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
-        self._tokens[n:] = tree.tokens[0]  # padding: another token's embedding may not be finite
+        self._tokens[n:] = tree.tokens[0]  # padding: the embedding of another token may not be finite
         self._parents[:n] = tree.parents
         self._parents[0] = 0
         self._ancestors[:n, :n] = tree.ancestors
@@ -219,19 +225,19 @@ class _Inputs:
             self._keys[:n] = keys
 
     def send(self) -> None:
-        self._device.copy_(self._host, non_blocking=True)
+        """Copy the inputs to the device."""
+        self._device_bytes.copy_(self._host_bytes, non_blocking=True)
 
 
 class StepPool:
-    """Owner of a model's KV caches and of all that is captured on them, handed from one decode to the next.
+    """Owns a model's KV caches and the steps captured on them, and reuses them for later decodes.
 
-    A graph reads and writes fixed addresses, so steps belong to a cache. Runs at the same time have a cache each; a decode
-    that ends leaves its cache, and the graphs on it, to the next one.
+    A graph reads and writes fixed addresses, so each step belongs to one cache. Simultaneous decodes use different caches.
 
     Attributes:
-        steps: all that there are, on any cache; ``verdicts``: graphs of rejection sampling (see
-        ``aded.sampling.rejection_sampler``).
-        captured: steps captured so far; ``capture_seconds``: what they took.
+        steps: steps of all caches.
+        verdicts: graphs of rejection sampling (see ``aded.sampling.rejection_sampler``).
+        captured: number of steps captured so far; ``capture_seconds``: time that this took.
     """
 
     def __init__(self, target: TargetModel, capture: bool) -> None:
@@ -240,64 +246,64 @@ class StepPool:
         self.verdicts: dict[tuple[Any, ...], Any] = {}
         self._free: list[KVCache] = []
         self.steps: weakref.WeakSet[FixedStep] = weakref.WeakSet()
-        self._memory: Any = None
+        self._graph_memory: Any = None
         self.captured = 0
         self.capture_seconds = 0.0
 
     def take(self, capacity: int) -> KVCache:
-        """An empty cache with room for ``capacity`` tokens: one that is free, else a new one."""
+        """An empty cache with capacity for ``capacity`` tokens: a free one if there is one, else a new one."""
         fitting = [cache for cache in self._free if cache.capacity >= capacity]
         if fitting:
             cache = min(fitting, key=lambda c: c.capacity)
             self._free.remove(cache)
         else:
-            self._drop(self._free)  # all of them are smaller
+            self._free_caches(self._free)  # all free caches are too small
             cache = KVCache(1 << (max(capacity, 1024) - 1).bit_length(), int(self._target.config.num_hidden_layers))
         cache.length = 0
         return cache
 
-    def give_back(self, cache: KVCache) -> None:
-        """Keep a cache and its graphs for the next decode."""
+    def release(self, cache: KVCache) -> None:
+        """Return a cache and its graphs to the pool."""
         if cache not in self._free:
             self._free.append(cache)
 
     def step(self, cache: KVCache, nodes: int, kind: StepKind, committed: int | None = None) -> FixedStep:
-        """The step for a tree of ``nodes`` nodes on this cache, captured if it is new.
+        """The step for a tree of ``nodes`` nodes on this cache; captures it if it is new.
 
         Args:
-            committed: tokens that the cache is going to hold by then; None for those that it holds now.
+            committed: number of tokens in the cache when the step runs; None: as many as now.
         """
         compiled, length = self._target.compiled, cache.length if committed is None else committed
         bucket = node_bucket(nodes, compiled)
         cache.reserve(length + bucket - cache.length)
-        seen = context_bucket(length + bucket, cache.capacity, compiled)
-        key = (bucket, seen, *kind.key)
-        return recent(cache.graphs, key, lambda: self._new_step(cache, bucket, seen, kind), MOST_STEPS)
+        n_keys = context_bucket(length + bucket, cache.capacity, compiled)
+        key = (bucket, n_keys, *kind.key)
+        return recent(cache.graphs, key, lambda: self._new_step(cache, bucket, n_keys, kind), MOST_STEPS)
 
-    def _new_step(self, cache: KVCache, nodes: int, seen: int, kind: StepKind) -> FixedStep:
-        step = FixedStep(self._target, cache, nodes, seen, kind)
+    def _new_step(self, cache: KVCache, nodes: int, n_keys: int, kind: StepKind) -> FixedStep:
+        step = FixedStep(self._target, cache, nodes, n_keys, kind)
         if self._capture:
-            if not self.steps:  # a memory pool ends with its last graph
-                self._memory = torch.cuda.graph_pool_handle()
-            step.capture(self._memory)
+            if not self.steps:  # a memory pool is freed with its last graph
+                self._graph_memory = torch.cuda.graph_pool_handle()
+            step.capture(self._graph_memory)
             self.captured += 1
             self.capture_seconds += step.capture_seconds
         self.steps.add(step)
         return step
 
     def clear(self) -> None:
-        """Free every cache and graph that no decode is using."""
+        """Free all caches and graphs that are not in use."""
         self.verdicts.clear()
-        self._drop(self._free)
+        self._free_caches(self._free)
 
-    def _drop(self, caches: list[KVCache]) -> None:
+    def _free_caches(self, caches: list[KVCache]) -> None:
         for cache in list(caches):
             self._free.remove(cache)
             cache.free()
 
 
-def keys_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:
-    """The key of each node's choice, by absolute position: int64 ``[n]`` (see ``aded.sampling.rng``), or None if greedy."""
+def sampling_keys(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:
+    """Random-number key of each node by absolute position, int64 ``[n]`` (see ``aded.sampling.rng``); None if greedy."""
     if settings.greedy:
         return None
     by_depth = np.array([signed(key_of(settings.seed, length + 1 + d)) for d in range(int(tree.depths.max()) + 1)])
@@ -305,7 +311,7 @@ def keys_of(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndar
 
 
 def read_verdict(result: np.ndarray, tree: DraftTree, keys: np.ndarray | None) -> Verification:
-    """A step's result as the walk that it stands for."""
+    """Convert a result of ``FixedStep.run`` to a verification; keys: from ``sampling_keys``."""
     path = result[2 : 2 + int(result[0])].tolist()
     if result[1] < 0:
         return Verification(path, 0, [None] * len(path), path[-1 - int(result[1])])

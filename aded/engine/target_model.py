@@ -1,7 +1,7 @@
-"""The target: a stock language model, its tokenizer, and a cache of its own for every decode.
+"""The target model: a stock language model and its tokenizer, which verifies draft trees.
 
-Knows nothing of how drafts are made. A tree of tokens is verified in one forward pass: an additive mask lets every
-node see the committed text and its own ancestors (SpecInfer, arXiv 2305.09781; Medusa, arXiv 2401.10774).
+Independent of how drafts are made. A tree is verified in one forward pass: an additive mask lets every node attend to the
+committed text and its ancestors (SpecInfer, arXiv 2305.09781; Medusa, arXiv 2401.10774). Every decode has a KV cache.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from aded.core.lru import recent
 from aded.core.trace import Footprint
 from aded.core.tree import DraftTree
 from aded.engine import cost_model, distributed, load_check, weights
-from aded.engine.attention_mask import Masks
+from aded.engine.attention_mask import AttentionMasks
 from aded.engine.cost_model import StepCost
 from aded.engine.kv_cache import KVCache
 from aded.engine.layers import tree_attention
-from aded.engine.layers.fused_linear import join_projections
-from aded.engine.layers.prepacked_linear import is_packed, pack_linears
+from aded.engine.layers.fused_linear import fuse_projections
+from aded.engine.layers.prepacked_linear import is_prepacked, pack_linears
 from aded.engine.loader import choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.engine.session import TargetSession
 from aded.engine.step_graph import StepPool
@@ -35,22 +35,23 @@ from aded.engine.tokenizer import tokenizer_fingerprint
 
 T = TypeVar("T")
 Mode = Literal["tree", "chain", "plain"]
-"""What the model can verify in one pass: any tree, one chain, or a single token."""
-MOST_SHARED = 256
-NO_COMPILE = "--compile is for models whose steps are captured on a CUDA card; leave it out"
+"""What the model can verify in one forward pass: any tree, one chain, or a single token."""
+MAX_SHARED = 256
+"""Values kept by ``TargetModel.shared_by_decodes``."""
+NO_COMPILE = "--compile needs a model whose steps are captured on a CUDA GPU; leave it out"
 
 
 class TargetModel:
     """A causal language model that verifies draft trees.
 
     Attributes:
-        spec: what was asked for; ``label``: a short name to show.
-        mode: what it can verify, found by a self-test at load; ``notice``: what the user should know of it, or None.
-        context_limit: most tokens of prompt and output together.
+        spec: the model as the user named it; ``label``: a short display name.
+        mode: what it can verify, found by the load check; ``notice``: a message about limitations for the user, or None.
+        context_limit: maximum number of tokens of prompt and output together.
         eos_ids: token ids that end a text.
         fingerprint: of the tokenizer (see ``aded.engine.tokenizer``).
-        attention: whose attention a tree goes through: ``stock``, or that of ``aded.engine.layers.tree_attention``.
-        lock: held while a decode makes a step, for decodes share buffers of the model and its draft models: threads take turns.
+        attention: attention used for trees: ``stock``, or the name of ``aded.engine.layers.tree_attention``.
+        lock: held during a step, because decodes share buffers of the model and its draft models.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class TargetModel:
         self.lock = threading.RLock()
         self.model = model.eval()
         self.shared = tensor_parallel
-        self.packed = is_packed(model)
-        self.spread = len({p.device for p in model.parameters()}) > 1
+        self.packed = is_prepacked(model)
+        self.multi_device = len({p.device for p in model.parameters()}) > 1
         self.tokenizer = tokenizer
         self.spec = spec
         self.label = label
@@ -73,21 +74,21 @@ class TargetModel:
         self.fingerprint = tokenizer_fingerprint(tokenizer) if tokenizer else f"none-{self.vocab_size}"
         parameters = inspect.signature(model.forward).parameters
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
-        self._keeps_logits = "logits_to_keep" in parameters
+        self._has_logits_to_keep = "logits_to_keep" in parameters
         self.mode: Mode = "tree"
-        self.masks = Masks(self.config, self.dtype, self.device)
+        self.masks = AttentionMasks(self.config, self.dtype, self.device)
         self.pool: StepPool | None = None
         self.step_sizes: tuple[int, ...] = NODE_BUCKETS[:-1]
         self._cost: StepCost | None = None
         self._shared: dict[str, Any] = {}
         self._forward: Any = model
         self.attention = "stock"
-        on_one_card = self.device.type == "cuda" and not (self.shared or self.spread)
-        if on_one_card:
-            join_projections(model)
-        self._find_mode()
-        if on_one_card and self.mode == "tree":
-            self._set_attention(tree_attention.attach(model))
+        single_gpu = self.device.type == "cuda" and not (self.shared or self.multi_device)
+        if single_gpu:
+            fuse_projections(model)
+        self._detect_mode()
+        if single_gpu and self.mode == "tree":
+            self._set_tree_attention(tree_attention.attach(model))
             self.fix_steps(capture=True)
 
     @classmethod
@@ -101,38 +102,38 @@ class TargetModel:
         device_map: str | None = None,
         tensor_parallel: bool = False,
     ) -> TargetModel:
-        """Load a model and find out what it can do.
+        """Load a model and check what it can verify.
 
         Args:
             spec: ``default``, a hub id, a folder, or a ``.gguf`` file.
-            device: ``auto`` (CUDA if there is a card), ``cpu`` or ``cuda[:N]``.
+            device: ``auto`` (CUDA if available), ``cpu`` or ``cuda[:N]``.
             dtype: ``auto`` (bfloat16 on CUDA, float32 on the CPU), ``float32``, ``bfloat16`` or ``float16``.
-            progress: called with what is going on.
-            compile: see ``compile``.
-            device_map: ``auto`` places the layers over all cards (accelerate).
-            tensor_parallel: shard every layer over the processes that torchrun started.
+            progress: called with messages about the progress.
+            compile: whether to call ``compile``.
+            device_map: ``auto`` distributes the layers over all GPUs (accelerate).
+            tensor_parallel: shard every layer over the processes started by torchrun.
 
         Raises:
-            AdedError: unknown spec, device or dtype; nothing to be had without a network; not a causal language model.
+            AdedError: unknown spec, device or dtype; not a causal language model; a download failed; out of memory.
         """
-        where = choose_device(device)
-        kind = choose_dtype(dtype, where)
-        if compile and where.type != "cuda":
+        chosen_device = choose_device(device)
+        chosen_dtype = choose_dtype(dtype, chosen_device)
+        if compile and chosen_device.type != "cuda":
             raise AdedError(NO_COMPILE)
         name = weights.resolve(spec, progress)
         progress("loading the model", None)
         placement: dict[str, Any] = {"device_map": device_map} if device_map else {}
         if tensor_parallel:
             placement = distributed.tensor_parallel_arguments()
-        model, tokenizer = load_stock(name, spec, kind, placement)
+        model, tokenizer = load_stock(name, spec, chosen_dtype, placement)
         try:
             if not placement:
-                model.to(where)
+                model.to(chosen_device)
         except torch.OutOfMemoryError:
             raise AdedError(
-                f"{spec} does not fit the memory of {where}; use a smaller model, --dtype bfloat16 or --device-map auto"
+                f"{spec} does not fit the memory of {chosen_device}; use a smaller model, --dtype bfloat16 or --device-map auto"
             ) from None
-        if where.type == "cpu" and not tensor_parallel:
+        if chosen_device.type == "cpu" and not tensor_parallel:
             pack_linears(model)
         progress("checking that the model verifies trees", None)
         known = weights.DEFAULT if spec in weights.DEFAULTS else spec
@@ -142,13 +143,13 @@ class TargetModel:
         return target
 
     def fix_steps(self, capture: bool) -> None:
-        """Run steps in fixed shapes from now on, captured as CUDA graphs if ``capture``; stay as it is where that goes wrong."""
+        """Use fixed-shape steps from now on, captured as CUDA graphs if ``capture``; no change if the load check fails."""
         self.pool = StepPool(self, capture)
         if load_check.fixed_steps_pass(self):
             return
         if self.attention != "stock":
             tree_attention.detach(self.model)
-            self._set_attention(False)
+            self._set_tree_attention(False)
             self.fix_steps(capture)
             return
         self.pool = None
@@ -156,26 +157,26 @@ class TargetModel:
 
     @property
     def captures(self) -> bool:
-        """Whether steps are captured: then each has ended when its result is read."""
+        """Whether steps are captured; if so, a step is complete when its result has been read."""
         return self.pool is not None and self.device.type == "cuda"
 
-    def _set_attention(self, attached: bool) -> None:
+    def _set_tree_attention(self, attached: bool) -> None:
         self.attention, self.masks.attached = tree_attention.NAME if attached else "stock", attached
 
     def padded(self, nodes: int) -> int:
-        """How many nodes a step over a tree of ``nodes`` nodes computes, and so how many cache slots it writes."""
+        """Number of nodes of a padded tree of ``nodes`` nodes; a step writes this many cache slots."""
         return nodes if self.pool is None else node_bucket(nodes, self.compiled)
 
     @property
     def compiled(self) -> bool:
-        """Whether steps go through ``torch.compile`` before they are captured."""
+        """Whether steps use ``torch.compile``."""
         return self._forward is not self.model
 
     def compile(self) -> None:
-        """Put the forward pass of steps through ``torch.compile``: about half a minute a shape, and then nearly twice as fast.
+        """Compile the forward pass of steps with ``torch.compile``: half a minute per shape, then nearly twice as fast.
 
         Raises:
-            AdedError: steps of this model are not captured, so that there is nothing to compile for.
+            AdedError: steps of this model are not captured.
         """
         if self.pool is None or self.device.type != "cuda":
             raise AdedError(NO_COMPILE)
@@ -186,7 +187,7 @@ class TargetModel:
         self.pool.clear()
 
     def close(self) -> None:
-        """Free the model's memory; the object is of no use afterwards."""
+        """Free the model's memory; the object cannot be used afterwards."""
         self.model = self._forward = None
         if self.pool is not None:
             self.pool.clear()
@@ -196,7 +197,7 @@ class TargetModel:
             torch.cuda.empty_cache()
 
     def release_memory(self) -> None:
-        """Free what no decode is using: caches kept for the next one, their graphs, the allocator's reserve."""
+        """Free unused memory: free caches with their graphs, and the allocator's reserve."""
         if self.pool is not None:
             self.pool.clear()
         gc.collect()
@@ -205,39 +206,41 @@ class TargetModel:
 
     @property
     def cost(self) -> StepCost:
-        """What a step costs here by tree size: measured at first use, then kept (see ``aded.drafters.tree_budget``)."""
+        """Cost of a step by tree size, measured at first use (see ``aded.drafters.tree_budget``)."""
         if self._cost is None:
             self._cost = cost_model.step_cost(self)
         return self._cost
 
     @property
     def measured_cost(self) -> StepCost | None:
-        """The same where it has been measured; asking measures nothing."""
+        """The cost if it has been measured, else None."""
         return self._cost
 
     @property
     def cost_fingerprint(self) -> str:
-        """A hash of all that a step's cost depends on (hex, 16 characters)."""
+        """A hash of everything that the cost of a step depends on (16 hex characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
         parts += [str(self.compiled), str(self.packed), self.attention, aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def shared_by_decodes(self, key: str, make: Callable[[], T]) -> T:
-        """What decodes on this model have in common, such as what a method's predictions were worth; no tokens of any text.
+        """A value shared by all decodes on this model, such as acceptance statistics of a method; holds no text.
 
-        Kept of the ``MOST_SHARED`` keys that were asked for last: visitors set methods as they like.
+        Args:
+            key: identifies the value; the ``MAX_SHARED`` most recently used are kept.
+            make: makes the value if it is not kept.
         """
-        return recent(self._shared, key, make, MOST_SHARED)
+        return recent(self._shared, key, make, MAX_SHARED)
 
     def session(self, capacity: int = 1024) -> TargetSession:
-        """A decode of its own on this model, with room for ``capacity`` tokens (it grows)."""
+        """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed."""
         return TargetSession(self, capacity)
 
     def encode(self, text: str, raw: bool = False) -> list[int]:
-        """Prompt text as token ids: through the chat template if the model has one, bare if ``raw``.
+        """Token ids of a prompt, with the model's chat template if it has one; without it if ``raw``.
 
         Raises:
-            AdedError: the text is empty, or it and at least one new token do not fit the context.
+            AdedError: the text is empty or not valid Unicode, or leaves no space in the context for a new token.
         """
         check_text(text, "the prompt")
         if not text.strip():
@@ -256,12 +259,16 @@ class TargetModel:
         turn = [{"role": "user", "content": text}]
         try:
             prompt = self.tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
-        except Exception as error:  # a template is a program of the model's author and may raise anything
+        except Exception as error:  # a template is a program and may raise anything
             raise AdedError(f"the model's chat template failed ({first_line(error)}); use --raw for bare text") from None
         return self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
 
     def check_prompt(self, ids: Sequence[int]) -> None:
-        """Refuse a prompt that leaves no room for a new token, or that holds unknown token ids."""
+        """Check a prompt.
+
+        Raises:
+            AdedError: it leaves no space in the context for a new token, is empty, or has unknown token ids.
+        """
         if len(ids) >= self.context_limit:
             raise AdedError(
                 f"the prompt has {len(ids)} tokens and the model's context {self.context_limit}; shorten it by at least "
@@ -271,31 +278,31 @@ class TargetModel:
             raise AdedError(f"the prompt's token ids must be one or more of 0 to {self.vocab_size - 1}")
 
     def agree(self, value: T) -> T:
-        """``value``; under tensor parallelism the first process's, so that all go on alike."""
-        return distributed.agree(value) if self.shared else value
+        """Returns ``value``; under tensor parallelism the value of rank 0, so that all processes continue alike."""
+        return distributed.broadcast(value) if self.shared else value
 
     @property
     def footprint(self) -> Footprint | None:
-        """What is held on the card, or None elsewhere."""
+        """Allocated GPU memory and captured steps; None on other devices."""
         if self.device.type != "cuda":
             return None
         captured, seconds = (self.pool.captured, self.pool.capture_seconds) if self.pool is not None else (0, 0.0)
         return Footprint(torch.cuda.memory_allocated(self.device), captured, round(seconds, 3))
 
     def synchronize(self) -> None:
-        """Wait for the device, so that the clock reads its time."""
+        """Wait for the device, so that wall-clock times include its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def fit(self, tree: DraftTree) -> DraftTree:
-        """The part of a draft that this model can verify in one pass."""
+        """The part of a draft that this model can verify in one forward pass."""
         if self.mode == "plain":
             return tree.select([0])
         return tree.first_chain() if self.mode == "chain" and not tree.is_chain else tree
 
     @property
     def device_name(self) -> str:
-        """The card's name, or the processor's kind and thread count."""
+        """Name of the GPU, or CPU and the number of threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"CPU, {torch.get_num_threads()} threads"
@@ -304,37 +311,43 @@ class TargetModel:
     def run(
         self, ids: torch.Tensor, positions: torch.Tensor | None, mask: Any, cache: Any, hidden: bool = False, keep: int = 0
     ) -> Any:
-        """One stock forward pass. ids, positions: ``[1, n]``; keep: rows of logits wanted from the end, 0 for all."""
+        """One stock forward pass.
+
+        Args:
+            ids, positions: int64 ``[1, n]``; mask: see ``aded.engine.attention_mask``; cache: None for none.
+            hidden: whether to return hidden states.
+            keep: number of last positions whose logits are needed, 0 for all.
+        """
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, self._cache_argument: cache}
         arguments |= {"use_cache": cache is not None, "output_hidden_states": hidden}
         if positions is not None:
             arguments["position_ids"] = positions
-        if keep and self._keeps_logits:
+        if keep and self._has_logits_to_keep:
             arguments["logits_to_keep"] = keep
         return self.model(**arguments)
 
     def run_fixed(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any, cache: KVCache, hidden: bool) -> Any:
-        """The pass inside a step of fixed shape. ids, positions: ``[1, n]``; hidden: output hidden states too."""
+        """The forward pass of a fixed-shape step. ids, positions: ``[1, n]``; hidden: whether to return hidden states."""
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
         return self._forward(**arguments)
 
-    def _find_mode(self) -> None:
-        """Try trees, then chains, then single tokens on this very model, and keep the first that is right."""
-        for kind in self.masks.candidates():
-            self.mode, self.masks.kind = "tree", kind
+    def _detect_mode(self) -> None:
+        """Run the load check for trees, then chains, then single tokens, and keep the first that passes."""
+        for mask_kind in self.masks.candidates():
+            self.mode, self.masks.kind = "tree", mask_kind
             if load_check.passes(self, load_check.TREE):
                 return
-        steps: tuple[tuple[Mode, tuple[int, ...]], ...] = (("chain", load_check.CHAIN), ("plain", load_check.SINGLE))
-        for mode, draft in steps:
+        fallbacks: tuple[tuple[Mode, tuple[int, ...]], ...] = (("chain", load_check.CHAIN), ("plain", load_check.SINGLE))
+        for mode, draft in fallbacks:
             self.mode, self.masks.kind = mode, "none"
             if load_check.passes(self, draft):
-                what = (
+                capability = (
                     "chains only: of a draft tree, its first path is verified"
                     if mode == "chain"
                     else "one token a step: drafting is off"
                 )
-                self._add_notice(f"this model verifies {what}")
+                self._add_notice(f"this model verifies {capability}")
                 return
         raise AdedError(f"{self.label} cannot be decoded with a cache; use another model")
 

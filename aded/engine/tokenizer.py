@@ -1,4 +1,4 @@
-"""Tokens as text: fingerprints, display texts, and a detokeniser that never shows half a character."""
+"""Tokens as text: tokenizer fingerprints, display texts, and a detokenizer that emits only whole characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """A hash of the whole vocabulary, id by id: equal exactly where token ids mean the same (hex, 16 characters)."""
+    """A hash of the whole vocabulary (16 hex characters): equal if and only if all token ids mean the same."""
     digest = hashlib.sha256()
     for token, index in sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0])):
         digest.update(f"{index}\t{token}\n".encode("utf-8", "surrogatepass"))
@@ -15,30 +15,30 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 class IncrementalDetokenizer:
-    """Text of a growing list of token ids, piece by piece; bytes of an unfinished character are held back.
+    """Decodes token ids one at a time; bytes of an incomplete character are held back.
 
-    Decodes a short window twice, with and without the new token, so that pieces are right for tokenizers whose text
-    depends on the neighbour (leading spaces, byte fallback) and cost stays constant in the length.
+    Decodes a short window twice, with and without the new token. So the text is correct for tokenizers where it depends on
+    the tokens before (leading spaces, byte fallback), and the cost does not grow with the length.
     """
 
     def __init__(self, tokenizer: Any, before: list[int] | None = None) -> None:
         self._tokenizer = tokenizer
         self._ids = list(before or [])[-8:]
-        self._read = len(self._ids)  # ids whose text is out
-        self._start = max(0, self._read - 4)  # where the window begins
+        self._emitted = len(self._ids)  # number of ids whose text was returned
+        self._window_start = max(0, self._emitted - 4)  # first id of the window
 
     def push(self, token: int) -> str:
-        """The text that this token completes; empty while a character is unfinished."""
+        """The text that this token completes; empty while a character is incomplete."""
         self._ids.append(token)
-        old = self._decode(self._ids[self._start : self._read])
-        new = self._decode(self._ids[self._start :])
-        if new.endswith(REPLACEMENT) and len(self._ids) - self._read < LONGEST_CHARACTER:
+        old = self._decode(self._ids[self._window_start : self._emitted])
+        new = self._decode(self._ids[self._window_start :])
+        if new.endswith(REPLACEMENT) and len(self._ids) - self._emitted < MAX_TOKENS_PER_CHARACTER:
             return ""
-        self._start, self._read = self._read, len(self._ids)
-        if self._start > 4 * LONGEST_CHARACTER:
-            del self._ids[: self._start]
-            self._read -= self._start
-            self._start = 0
+        self._window_start, self._emitted = self._emitted, len(self._ids)
+        if self._window_start > 4 * MAX_TOKENS_PER_CHARACTER:
+            del self._ids[: self._window_start]
+            self._emitted -= self._window_start
+            self._window_start = 0
         return new[len(old) :]
 
     def _decode(self, ids: list[int]) -> str:
@@ -46,12 +46,12 @@ class IncrementalDetokenizer:
 
 
 REPLACEMENT = "\ufffd"
-LONGEST_CHARACTER = 8
-"""Tokens that may wait for one character to be complete: four bytes, with room; more than that is no character."""
+MAX_TOKENS_PER_CHARACTER = 8
+"""Tokens held back for one character, which has at most four bytes; after more, the bytes are invalid."""
 
 
 class TokenTexts:
-    """What to show for single tokens: their text, undecodable bytes as ``\\xNN``, special tokens by name. Cached."""
+    """Display texts of single tokens, cached: undecodable bytes as ``\\xNN``, special tokens by name."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -68,7 +68,7 @@ class TokenTexts:
         return text
 
     def all(self, tokens: Any) -> list[str]:
-        """Texts of many tokens."""
+        """Display texts of many tokens."""
         return [self(int(t)) for t in tokens]
 
     def _text(self, token: int) -> str:
@@ -78,7 +78,7 @@ class TokenTexts:
         if text and REPLACEMENT not in text:
             return text
         raw = str(self._tokenizer.convert_ids_to_tokens(token))
-        values = [_BYTE_OF.get(c) for c in raw]
+        values = [_BYTE_BY_CHARACTER.get(c) for c in raw]
         if None in values or not raw:
             return raw
         return bytes(v for v in values if v is not None).decode("utf-8", "backslashreplace")
@@ -87,11 +87,11 @@ class TokenTexts:
         return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """The character that stands for each byte in byte-level BPE vocabularies (GPT-2), as character to byte."""
+def _byte_by_character() -> dict[str, int]:
+    """The byte of each character in byte-level BPE vocabularies (GPT-2)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-_BYTE_OF = _byte_alphabet()
+_BYTE_BY_CHARACTER = _byte_by_character()

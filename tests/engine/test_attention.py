@@ -1,4 +1,4 @@
-"""Our attention for trees is attention: against the library's own, in Triton's interpreter and on a card."""
+"""Tree attention equals stock attention, in Triton's interpreter and on a GPU."""
 
 import os
 import subprocess
@@ -15,11 +15,11 @@ from aded.core.tree import DraftTree
 from aded.engine.layers import tree_attention
 
 SHAPES = [(9, 3, 1, 256, 64), (9, 3, 64, 384, 64), (4, 4, 33, 384, 32), (8, 2, 128, 128, 128)]
-"""Heads, key heads, queries, keys seen, size of a head."""
+"""Heads, key heads, queries, keys seen, head size."""
 
 
 def largest_difference(heads, key_heads, n, seen, dim, device, dtype):
-    """From float32 attention, for random inputs; keys and values are views of a longer cache, and some parts are masked whole."""
+    """From float32 attention, for random inputs; keys and values are views of a longer cache; some splits are fully masked."""
     torch.manual_seed(n)
     key, value = (torch.randn(1, key_heads, seen + 128, dim, device=device).to(dtype)[:, :, :seen] for _ in range(2))
     query = torch.randn(1, n, heads, dim, device=device).to(dtype).transpose(1, 2)
@@ -33,7 +33,7 @@ def largest_difference(heads, key_heads, n, seen, dim, device, dtype):
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with builds of PyTorch for CUDA")
-def test_it_is_attention_in_the_interpreter():
+def test_tree_attention_equals_stock_attention_in_the_interpreter():
     program = (
         "import torch, test_attention as t\n"
         "assert all(t.largest_difference(*shape, 'cpu', torch.float16) < 2e-3 for shape in t.SHAPES)\n"
@@ -46,21 +46,23 @@ def test_it_is_attention_in_the_interpreter():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", list(tree_attention.INNER), ids=str)
+@pytest.mark.parametrize("dtype", list(tree_attention.BLOCK_K), ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_it_is_attention_on_a_card(shape, dtype):
+def test_tree_attention_equals_stock_attention_on_a_gpu(shape, dtype):
     limits = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
     assert largest_difference(*shape, "cuda", dtype) < limits[dtype]
 
 
-def test_it_takes_passes_of_fixed_shape_alone():
+def test_only_forward_passes_of_fixed_shape_are_supported():
     query, key = torch.zeros(1, 4, 8, 32, dtype=torch.bfloat16), torch.zeros(1, 2, 256, 32, dtype=torch.bfloat16)
     mask = torch.zeros(1, 1, 8, 256, dtype=torch.bfloat16)
-    assert tree_attention._is_ours(query, key, key, mask)
-    assert not tree_attention._is_ours(query, key, key, None)
-    assert not tree_attention._is_ours(query, key, key, mask.bool())
-    assert not tree_attention._is_ours(query.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), mask)
-    assert not tree_attention._is_ours(query, key[:, :, :200], key[:, :, :200], mask[..., :200])
+    assert tree_attention._is_supported(query, key, key, mask)
+    assert not tree_attention._is_supported(query, key, key, None)
+    assert not tree_attention._is_supported(query, key, key, mask.bool())
+    assert not tree_attention._is_supported(
+        query.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), key.expand(3, -1, -1, -1), mask
+    )
+    assert not tree_attention._is_supported(query, key[:, :, :200], key[:, :, :200], mask[..., :200])
 
 
 @pytest.mark.parametrize("past", [0, 7, 90])
@@ -73,7 +75,7 @@ def test_causal_attention_of_the_last_tokens_is_attention_under_a_causal_mask(pa
     assert torch.allclose(tree_attention.causal_attention(query, key, value, 0.3), expected, atol=1e-5)
 
 
-def test_a_prompt_in_chunks_through_the_causal_kernel_equals_one_pass(monkeypatch):
+def test_a_chunked_prefill_through_the_causal_kernel_equals_one_forward_pass(monkeypatch):
     monkeypatch.setattr("aded.engine.session.CAUSAL_CHUNK", 7)
     target, ids = tiny_target("llama"), list(range(3, 33))
     tree_attention.register()
@@ -86,4 +88,4 @@ def test_a_prompt_in_chunks_through_the_causal_kernel_equals_one_pass(monkeypatc
     found = session.forward_tree(DraftTree.root_only(ids[-1])).logits[0]
     expected = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
     assert torch.allclose(found, expected, atol=1e-4)
-    assert len(called) == 4 * 2 - 2  # layers, chunks but the first; the last chunk is of one token
+    assert len(called) == 4 * 2 - 2  # 2 layers; not the first chunk (no cache yet) and not the last (one token)

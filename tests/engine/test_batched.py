@@ -1,4 +1,4 @@
-"""Waves: rows written together are the rows written alone, on every family, compacted or not. (Graphs: test_gpu.)"""
+"""Batch generation equals generating each row alone, for every model family, with and without compaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from fakes import WordTokenizer, alone, tiny_model, tiny_target
 
 from aded.engine import batch_generation
-from aded.engine.batch_generation import ATTENTION, TOP_K, TOP_P, Ended, Script, Wave, attention_of_rows
+from aded.engine.batch_generation import ATTENTION, TOP_K, TOP_P, Ended, Script, Wave, grouped_query_attention
 from aded.sampling.rng import key_of, uniform
 
 SCRIPT = Script(opening=(5, 17, 40), closing=(7, 9, 11), longest_question=30, longest_answer=25)
@@ -51,7 +51,7 @@ def drawn(target, ids: list[int], key: int, temperature: float) -> int:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_answers_are_what_the_model_writes_alone(family: str) -> None:
+def test_greedy_answers_equal_plain_greedy_decoding(family: str) -> None:
     target = tiny_target(family)
     wave = wave_of(target)
     rows = written(wave)
@@ -95,7 +95,7 @@ def test_every_row_follows_the_script() -> None:
             assert not set(answer[:-1]) & target.eos_ids
 
 
-def test_compaction_changes_no_text() -> None:
+def test_compaction_does_not_change_the_text() -> None:
     wave = wave_of(tiny_target("llama"))
     plain, compacted = written(wave, compact=False), written(wave, every=3)
     assert wave.rows < wave.batch
@@ -127,7 +127,7 @@ def test_a_beginning_longer_than_a_question_is_cut() -> None:
     assert all(len(one.ids) <= SCRIPT.capacity for one in rows) and not answered(rows)
 
 
-def test_seeds_make_the_text() -> None:
+def test_equal_seeds_give_equal_text_and_others_do_not() -> None:
     wave = wave_of(tiny_target("llama"))
     first, again = written(wave), written(wave)
     assert all((a.ids.tolist(), a.row) == (b.ids.tolist(), b.row) for a, b in zip(first, again))
@@ -136,7 +136,7 @@ def test_seeds_make_the_text() -> None:
     assert any(a.ids[:20].tolist() != b.ids[:20].tolist() for a, b in zip(first, wave.collect()))
 
 
-def test_own_attention_is_used_where_it_is_right_and_the_model_s_own_elsewhere() -> None:
+def test_the_batched_attention_is_used_where_it_is_correct_and_stock_attention_elsewhere() -> None:
     for family, own in (("llama", True), ("qwen3", True), ("mistral_sliding", True), ("gemma2_sliding", False)):
         target = tiny_target(family)
         before = target.config._attn_implementation
@@ -147,12 +147,12 @@ def test_own_attention_is_used_where_it_is_right_and_the_model_s_own_elsewhere()
         assert target.config._attn_implementation == before
 
 
-def test_attention_of_rows_is_attention() -> None:
+def test_grouped_query_attention_equals_stock_attention() -> None:
     torch.manual_seed(0)
     query, key, value = (torch.randn(5, heads, n, 8) for heads, n in ((6, 1), (2, 9), (2, 9)))
     mask = torch.zeros(1, 1, 1, 9)
     mask[..., 7:] = torch.finfo(mask.dtype).min
-    found, _ = attention_of_rows(None, query, key, value, mask, scaling=0.3)
+    found, _ = grouped_query_attention(None, query, key, value, mask, scaling=0.3)
     expected = torch.nn.functional.scaled_dot_product_attention(
         query, key.repeat_interleave(3, 1), value.repeat_interleave(3, 1), attn_mask=mask, scale=0.3
     )
@@ -167,7 +167,7 @@ def test_a_short_context_cuts_the_conversation() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
-def test_captured_waves_write_what_uncaptured_ones_write(family: str) -> None:
+def test_captured_batches_equal_uncaptured_ones(family: str) -> None:
     from aded.engine.target_model import TargetModel
 
     target = TargetModel(tiny_model(family).to("cuda"), WordTokenizer(), family, family)

@@ -1,4 +1,4 @@
-"""Steps of fixed shape: padded, bucketed, and equal to the passes they stand for. (On a card they are graphs: test_gpu.)"""
+"""Fixed-shape steps: padded, bucketed, and equal to dynamic forward passes. (As CUDA graphs: see test_gpu.)"""
 
 from collections import Counter
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine import load_check, step_graph
 from aded.engine.kv_cache import KVCache
 from aded.engine.outputs import DrafterNeeds
-from aded.engine.step_graph import FixedStep, StepKind, context_bucket, keys_of, read_verdict
+from aded.engine.step_graph import FixedStep, StepKind, context_bucket, read_verdict, sampling_keys
 from aded.engine.target_model import TargetModel
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
@@ -37,7 +37,7 @@ def fixed_target(family="llama", **options):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_fixed_steps_equal_growing_passes_on_every_family(family):
+def test_fixed_shape_steps_equal_dynamic_forward_passes_on_every_family(family):
     assert load_check._largest_fixed_error(fixed_target(family)) < 1e-4
 
 
@@ -52,7 +52,7 @@ def test_fixed_steps_equal_growing_passes_on_every_family(family):
     ids=["greedy", "top-p", "top-k and min-p", "penalty"],
 )
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding", "gpt2"])
-def test_decoding_in_fixed_steps_equals_the_target_alone(family, settings):
+def test_decoding_with_fixed_shape_steps_equals_the_target_alone(family, settings):
     target = fixed_target(family)
     truth = alone(target, PROMPT, 40, Rule(GenerationSettings(**settings).sampling))
     decoder = Decoder(target, OracleDrafter(truth), GenerationSettings(max_new_tokens=40, budget=13, **settings))
@@ -61,7 +61,7 @@ def test_decoding_in_fixed_steps_equals_the_target_alone(family, settings):
     assert len(record.steps) < len(truth)
 
 
-def test_buckets_hold_what_they_must_and_grow_with_the_context():
+def test_buckets_are_large_enough_and_at_most_half_larger():
     assert [node_bucket(n) for n in (1, 2, 3, 9, 64, 65, 256)] == [1, 2, 4, 16, 64, 128, 256]
     sizes = [context_bucket(n, 1 << 20) for n in range(1, 5000, 7)]
     assert all(size >= n for n, size in zip(range(1, 5000, 7), sizes))
@@ -82,7 +82,7 @@ def test_steps_and_caches_are_reused_and_freed():
     assert len(target.pool.steps) == 0
 
 
-def test_ways_to_sample_without_end_have_a_bounded_number_of_steps_and_those_in_use_stay(monkeypatch):
+def test_many_sampling_settings_keep_a_bounded_number_of_steps_and_the_recently_used_stay(monkeypatch):
     monkeypatch.setattr(step_graph, "MOST_STEPS", 4)
     target = fixed_target()
     for temperature in (0.0, 0.5, 0.6, 0.7, 0.0):
@@ -98,7 +98,7 @@ def test_ways_to_sample_without_end_have_a_bounded_number_of_steps_and_those_in_
         assert target.pool.step(cache, 8, kinds[0]) is used
 
 
-def test_lanes_at_once_have_caches_of_their_own():
+def test_simultaneous_decodes_use_different_caches():
     target = fixed_target()
     first, second = target.session(64), target.session(64)
     assert first.cache is not second.cache
@@ -115,7 +115,7 @@ def test_lanes_at_once_have_caches_of_their_own():
         {"temperature": 0.8, "top_k": 20, "top_p": 0.8, "min_p": 0.05},
     ],
 )
-def test_the_choice_for_many_nodes_is_the_rule_for_each(settings):
+def test_choosing_for_many_nodes_equals_the_rule_for_each_node(settings):
     rng = np.random.default_rng(3)
     logits = torch.tensor(rng.normal(0, 3, (50, 211)), dtype=torch.float32)
     keys = rng.integers(-(2**63), 2**63 - 1, 50)
@@ -128,7 +128,7 @@ def test_the_choice_for_many_nodes_is_the_rule_for_each(settings):
 
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8}, {"repetition_penalty": 1.3}])
-def test_drafters_that_need_them_get_the_targets_most_probable_tokens_at_every_node(fixed, sampling):
+def test_drafters_can_request_the_most_probable_tokens_at_every_node(fixed, sampling):
     target = fixed_target() if fixed else tiny_target()
     truth = alone(target, PROMPT, 20, Rule(GenerationSettings(**sampling).sampling))
     seen = []
@@ -165,7 +165,7 @@ def test_a_cache_has_capacity_for_the_padded_tree_at_the_last_token(compiled, pr
     assert all(step.cache.capacity in (1024, capacity) for step in target.pool.steps)
 
 
-def test_a_decoder_that_runs_again_does_not_size_its_cache_by_the_last_budget():
+def test_a_second_run_of_a_decoder_does_not_size_its_cache_by_the_last_budget():
     target = fixed_target(max_position_embeddings=2048)
     decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=8))
     decoder.run(PROMPT)
@@ -176,15 +176,15 @@ def test_a_decoder_that_runs_again_does_not_size_its_cache_by_the_last_budget():
     decoder.close()
 
 
-def test_a_pooled_cache_that_grows_keeps_no_steps_on_its_old_tensors():
+def test_a_pooled_cache_that_grows_drops_the_steps_of_its_old_tensors():
     target = fixed_target(max_position_embeddings=4096)
-    session, grown = target.session(64), tiny_target(max_position_embeddings=4096).session(64)
+    session, dynamic = target.session(64), tiny_target(max_position_embeddings=4096).session(64)
     tree, rule, used = DraftTree(np.array([5, 9, 14]), np.array([-1, 0, 0])), Rule(SamplingSettings()), []
     for more in (PROMPT, PROMPT * 100):
-        for each in (session, grown):
+        for each in (session, dynamic):
             each.prefill(more)
         output = session.verify(tree, PROMPT, rule)[1]
-        assert torch.allclose(output.logits, grown.forward_tree(tree).logits, atol=1e-4)
+        assert torch.allclose(output.logits, dynamic.forward_tree(tree).logits, atol=1e-4)
         used.append(next(iter(session.cache.graphs.values())))
         assert len(session.cache.graphs) == 1
     assert used[0] is not used[1]
@@ -194,7 +194,7 @@ def test_a_pooled_cache_that_grows_keeps_no_steps_on_its_old_tensors():
     assert len(target.pool.steps) == 0
 
 
-def test_graphs_of_rejection_sampling_are_the_model_s_made_before_the_timed_step_and_released(monkeypatch):
+def test_graphs_of_rejection_sampling_belong_to_the_model_and_are_captured_before_the_timed_step(monkeypatch):
     target, made = fixed_target(), []
     draft = tiny_target(seed=1)
 
@@ -224,7 +224,7 @@ def test_graphs_of_rejection_sampling_are_the_model_s_made_before_the_timed_step
 
 
 def random_tree(rng, most, vocab):
-    """Up to ``most`` nodes, of which no siblings hold one token: tokens are few, so that much is accepted."""
+    """Up to ``most`` nodes with different siblings; the vocabulary is small, so that many nodes are accepted."""
     tokens, parents, taken = [int(rng.integers(vocab))], [-1], set()
     for _ in range(int(rng.integers(most))):
         parent, token = int(rng.integers(len(tokens))), int(rng.integers(vocab))
@@ -236,8 +236,8 @@ def random_tree(rng, most, vocab):
 
 
 @pytest.mark.parametrize(("settings", "trees"), [({}, 7000), ({"temperature": 1.0, "seed": 3}, 3000)], ids=["greedy", "sampled"])
-def test_the_walk_of_a_fixed_step_is_the_host_s_on_10000_random_trees(settings, trees):
-    """The step's own tensor code against the loop in ``aded.sampling.verify``; logits of every tenth tree are not finite."""
+def test_acceptance_in_a_fixed_shape_step_equals_acceptance_on_the_host_for_10000_random_trees(settings, trees):
+    """The tensor code of the step against the loop in ``aded.sampling.verify``; logits of every tenth tree are not finite."""
     nodes, vocab, rng = 8, 3, np.random.default_rng(11)
     rule = Rule(SamplingSettings(**settings))
     step = FixedStep(SimpleNamespace(device=torch.device("cpu")), KVCache(256), nodes, 256, StepKind(rule.settings))
@@ -247,7 +247,7 @@ def test_the_walk_of_a_fixed_step_is_the_host_s_on_10000_random_trees(settings, 
         logits = torch.tensor(rng.normal(0, 2, (nodes, vocab)), dtype=torch.float32)
         if place % 10 == 0:
             logits[rng.integers(nodes), rng.integers(vocab)] = float(rng.choice([np.nan, np.inf]))
-        keys = keys_of(tree, length, rule.settings)
+        keys = sampling_keys(tree, length, rule.settings)
         step._inputs.fill(tree, length, keys)
         step._inputs.send()
         step.logits = logits

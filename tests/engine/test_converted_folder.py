@@ -59,7 +59,7 @@ def write_gguf(model: Any, path: Path) -> str:
         if name == "lm_head.weight":
             continue  # tied
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
-        if heads:  # llama.cpp rotates neighbours, Transformers halves
+        if heads:  # RoPE: llama.cpp rotates adjacent dimensions, Transformers halves
             tensor = tensor.reshape(heads, 2, -1, tensor.shape[1]).swapaxes(1, 2).reshape(tensor.shape)
         writer.add_tensor(names.get_name(name, (".weight",)), np.ascontiguousarray(tensor))
     writer.write_header_to_file()
@@ -75,7 +75,7 @@ def check_standard(folder: Path, expected: torch.Tensor) -> None:
         assert file.metadata() == {"format": "pt"}
         names = set(file.keys())
     assert "model.embed_tokens.weight" in names
-    assert "lm_head.weight" not in names  # tied: what reads the embedding finds it under its own name
+    assert "lm_head.weight" not in names  # tied to the embedding, which is stored under its name
     stock, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values())
     assert torch.allclose(logits(stock), expected, atol=1e-4)
@@ -90,7 +90,7 @@ def test_a_converted_gguf_file_is_a_standard_folder(tmp_path: Path):
 
 @pytest.fixture
 def old(tmp_path: Path, own_cache: Path, real_tokenizer_folder: Path) -> tuple[Path, Any]:
-    """The folder of an older conversion of a GGUF file that is gone, and its model."""
+    """A folder converted by an older version from a GGUF file that no longer exists, and its model."""
     model = tiny_model("llama", scale=1.0, tie_word_embeddings=True)
     folder = own_cache / f"smollm2-135m-instruct-{weights.GGUF_SHA256[:12]}"
     folder.mkdir(parents=True)
@@ -104,7 +104,9 @@ def old(tmp_path: Path, own_cache: Path, real_tokenizer_folder: Path) -> tuple[P
     return folder, model
 
 
-def test_a_folder_of_an_older_conversion_is_written_anew_with_no_network(old: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_of_an_older_version_is_converted_again_without_a_network(
+    old: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
+):
     folder, model = old
     monkeypatch.setattr(weights, "_default_gguf", lambda *_: pytest.fail("the weights were asked for again"))
     assert weights.resolve("default") == str(folder)
@@ -114,9 +116,7 @@ def test_a_folder_of_an_older_conversion_is_written_anew_with_no_network(old: tu
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_a_damaged_folder_of_an_older_conversion_is_converted_from_the_file(
-    old: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_damaged_folder_of_an_older_version_is_converted_from_the_file(old: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch):
     folder, _ = old
     (folder / "config.json").write_text("x" * (folder / "config.json").stat().st_size)
     asked = []
@@ -141,7 +141,7 @@ FULL = {
 
 
 @pytest.mark.parametrize("case", FULL)
-def test_a_disk_that_takes_no_model_is_said_truly_and_holds_nothing(
+def test_a_disk_error_is_reported_with_its_cause_and_leaves_no_folder(
     case: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def convert(path: Path, target: Path, progress: Any) -> None:
@@ -162,17 +162,17 @@ def test_a_disk_that_takes_no_model_is_said_truly_and_holds_nothing(
     assert [path.name for path in own_cache.iterdir() if path.is_dir()] == []
 
 
-def test_a_download_that_finds_no_room_does_not_blame_the_network(monkeypatch: pytest.MonkeyPatch):
+def test_a_download_that_finds_no_space_does_not_blame_the_network(monkeypatch: pytest.MonkeyPatch):
     from types import SimpleNamespace
 
     said = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(weights.subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=1, stderr=said))
-    with pytest.raises(CacheError, match="No space left on device; make room"):
+    with pytest.raises(CacheError, match="No space left on device; free some space"):
         weights.resolve("default")
 
 
-def test_a_fault_of_a_file_is_not_taken_for_one_of_the_disk(tmp_path: Path):
+def test_a_defective_file_is_not_reported_as_a_disk_error(tmp_path: Path):
     (tmp_path / "m.gguf").write_bytes(b"no model")
     with pytest.raises(AdedError, match="cannot be converted") as error:
         weights.resolve(str(tmp_path / "m.gguf"))

@@ -1,4 +1,4 @@
-"""On a card: captured steps are lossless in float32, nothing leaks, and running out of memory leaves a usable engine."""
+"""On a GPU: captured steps are lossless in float32, no memory leaks, and running out of memory leaves a usable engine."""
 
 import gc
 import os
@@ -35,8 +35,8 @@ def tiny(family="llama", **options):
 
 
 @pytest.fixture(scope="module")
-def card_model():
-    """The bundled model, or the one that ADED_TEST_MODEL names, in float32 on the card."""
+def gpu_model():
+    """The bundled model, or the one that ADED_TEST_MODEL names, in float32 on the GPU."""
     try:
         return TargetModel.load(os.environ.get("ADED_TEST_MODEL", "default"), "cuda", "float32")
     except AdedError as error:
@@ -44,10 +44,10 @@ def card_model():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_captured_steps_equal_passes_that_grow_on_every_family(family):
+def test_captured_steps_equal_dynamic_forward_passes_on_every_family(family):
     target = tiny(family)
     assert target.mode == "tree"
-    if family == "mixtral":  # which experts a token takes is read back by stock code: not for a graph
+    if family == "mixtral":  # stock code synchronises to route tokens to experts, which a CUDA graph cannot capture
         assert target.pool is None
         assert "one operation at a time" in target.notice
         return
@@ -66,15 +66,15 @@ def test_captured_decoding_equals_the_target_alone(family, kind):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_every_method_writes_the_same_on_the_card(card_model, questions, kind):
+def test_every_method_writes_the_same_on_the_card(gpu_model, questions, kind):
     settings = GenerationSettings(max_new_tokens=96, **SETTINGS[kind])
     for question in questions[:8]:
-        plain = Decoder(card_model, "plain", settings, record=False).run(question).token_ids
+        plain = Decoder(gpu_model, "plain", settings, record=False).run(question).token_ids
         for method in ("aded", "prompt-lookup"):
-            assert Decoder(card_model, method, settings, record=False).run(question).token_ids == plain
+            assert Decoder(gpu_model, method, settings, record=False).run(question).token_ids == plain
 
 
-def test_fifty_runs_and_model_switches_leak_nothing():
+def test_fifty_runs_and_model_switches_leak_no_memory():
     def run():
         target = tiny()
         for method in ("plain", "aded"):
@@ -93,7 +93,7 @@ def test_fifty_runs_and_model_switches_leak_nothing():
     assert torch.cuda.memory_reserved() <= before[1] + 32_000_000
 
 
-def test_ways_to_sample_without_end_hold_a_bounded_number_of_graphs(monkeypatch):
+def test_many_sampling_settings_keep_a_bounded_number_of_graphs(monkeypatch):
     monkeypatch.setattr(step_graph, "MOST_STEPS", 4)
     target, held = tiny(), []
     for tenths in range(12):
@@ -106,14 +106,14 @@ def test_ways_to_sample_without_end_hold_a_bounded_number_of_graphs(monkeypatch)
     assert max(held[6:]) <= 1.02 * held[5]
 
 
-def test_many_runs_on_one_model_hold_constant_memory(card_model):
+def test_many_runs_on_one_model_use_constant_memory(gpu_model):
     settings = GenerationSettings(max_new_tokens=24, budget=16)
     for _ in range(2):
-        Decoder(card_model, "aded", settings).run("Tell me a story.")
+        Decoder(gpu_model, "aded", settings).run("Tell me a story.")
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     for _ in range(50):
-        Decoder(card_model, "aded", settings).run("Tell me a story.")
+        Decoder(gpu_model, "aded", settings).run("Tell me a story.")
     assert torch.cuda.memory_allocated() <= before + 1_000_000
 
 
@@ -155,7 +155,7 @@ def test_ids_outside_the_vocabulary_are_refused_and_leave_the_gpu_usable(token):
     assert Decoder(target, "aded", settings).run(PROMPT).token_ids == alone(target, PROMPT, 12, Rule(settings.sampling))
 
 
-def test_running_out_of_memory_is_said_and_leaves_a_usable_engine():
+def test_running_out_of_memory_is_reported_and_leaves_a_usable_engine():
     target = tiny()
     limit, target.context_limit = target.context_limit, 100_000_000
     torch.cuda.empty_cache()
@@ -168,8 +168,8 @@ def test_running_out_of_memory_is_said_and_leaves_a_usable_engine():
     assert len(Decoder(target, "aded", GenerationSettings(max_new_tokens=4)).run(PROMPT).token_ids) == 4
 
 
-def test_garbage_that_holds_graphs_is_not_collected_inside_of_a_capture():
-    """A graph that is freed while another one is captured ends the process."""
+def test_garbage_with_graphs_is_not_collected_during_a_capture():
+    """Freeing a graph while another one is captured ends the process."""
     device = torch.device("cuda")
     buffer = torch.zeros(4, device=device)
     thresholds = gc.get_threshold()
@@ -180,7 +180,7 @@ def test_garbage_that_holds_graphs_is_not_collected_inside_of_a_capture():
 
     def body():
         for _ in range(100):
-            [[] for _ in range(50)]  # what makes the collector run
+            [[] for _ in range(50)]  # triggers the garbage collector
             buffer.add_(1)
 
     try:

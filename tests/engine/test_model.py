@@ -1,4 +1,4 @@
-"""The target: trees equal their paths on every family, commits keep what was accepted, bad requests are refused."""
+"""The target model: trees equal their paths for every family, compaction keeps accepted nodes, bad input is refused."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from aded.engine.target_model import TargetModel
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_trees_are_verified_in_one_pass_on_every_family(family):
+def test_trees_are_verified_in_one_forward_pass_on_every_family(family):
     target = tiny_target(family)
     assert target.mode == "tree"
     assert target.notice is None
@@ -25,25 +25,25 @@ def test_trees_are_verified_in_one_pass_on_every_family(family):
 @pytest.mark.parametrize(
     ("family", "kind"), [("llama", "full"), ("mistral_sliding", "sliding"), ("gemma2_sliding", "by layer type")]
 )
-def test_masks_are_of_the_families_kind(family, kind):
+def test_each_family_gets_its_kind_of_mask(family, kind):
     assert tiny_target(family).masks.kind == kind
 
 
 @pytest.mark.parametrize("family", [*CHAIN_FAMILIES, *PLAIN_FAMILIES])
-def test_models_that_cannot_verify_trees_step_down_and_say_so(family):
+def test_models_that_cannot_verify_trees_fall_back_with_a_notice(family):
     target = tiny_target(family)
     assert target.mode == ("chain" if family in CHAIN_FAMILIES else "plain")
     assert "this model verifies" in target.notice
 
 
-def test_the_self_test_sees_a_mask_that_is_wrong():
+def test_the_load_check_detects_a_wrong_mask():
     target = tiny_target("mistral_sliding")
     target.masks.kind = "full"
     assert not load_check.passes(target, load_check.TREE)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2_sliding"])
-def test_a_prompt_in_chunks_equals_one_pass(family, monkeypatch):
+def test_a_chunked_prefill_equals_one_forward_pass(family, monkeypatch):
     monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 7)
     target = tiny_target(family)
     ids = np.random.default_rng(0).integers(0, VOCAB, 3 * WINDOW + 2).tolist()
@@ -54,7 +54,7 @@ def test_a_prompt_in_chunks_equals_one_pass(family, monkeypatch):
     assert torch.allclose(rows, expected, atol=1e-4)
 
 
-def test_commit_moves_scattered_nodes_together_in_order():
+def test_compaction_moves_accepted_nodes_together_in_order():
     cache = KVCache(8, layers=2)
     values = torch.arange(6.0).reshape(1, 1, 6, 1)
     cache.update(values[:, :, :2], values[:, :, :2], 0)
@@ -65,7 +65,7 @@ def test_commit_moves_scattered_nodes_together_in_order():
     assert cache.layers[0].keys[0, 0, :5, 0].tolist() == [0, 1, 2, 3, 5]
 
 
-def test_a_growing_cache_keeps_what_it_holds():
+def test_a_cache_that_grows_keeps_its_contents():
     cache = KVCache(2)
     for i in range(9):
         cache.reserve(1)
@@ -85,7 +85,7 @@ def test_sessions_do_not_share_state():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_models_pass_their_self_test(dtype):
+def test_half_precision_models_pass_the_load_check(dtype):
     assert tiny_target("llama", dtype=dtype, scale=1.0).mode == "tree"
 
 
@@ -103,14 +103,14 @@ def test_prompts_that_are_empty_or_do_not_fit_are_refused():
         target.check_prompt([])
 
 
-def test_what_predictions_were_worth_is_kept_for_a_bounded_number_of_settings_those_in_use_among_them(monkeypatch):
-    monkeypatch.setattr("aded.engine.target_model.MOST_CURVES", 3)
+def test_shared_statistics_are_kept_for_the_most_recently_used_settings_only(monkeypatch):
+    monkeypatch.setattr("aded.engine.target_model.MAX_SHARED", 3)
     target = tiny_target()
     used = target.shared_by_decodes("used", AcceptanceCurve)
     for i in range(10):
         target.shared_by_decodes(f"seed {i}", AcceptanceCurve)
         assert target.shared_by_decodes("used", AcceptanceCurve) is used
-    assert len(target._curves) == 3
+    assert len(target._shared) == 3
 
 
 def test_end_of_text_ids_may_be_a_list():
@@ -138,8 +138,8 @@ def test_unknown_devices_are_refused(device):
         choose_device(device)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
-def test_a_missing_card_is_said():
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_reported():
     with pytest.raises(AdedError, match="no CUDA card"):
         choose_device("cuda")
 
@@ -151,7 +151,7 @@ def test_automatic_choices_on_a_cpu():
 
 
 @pytest.mark.parametrize("spec", ["./nowhere", "/nowhere/at/all", "a b", "no/such/model/path", "model.gguf"])
-def test_specs_that_lead_nowhere_are_refused_at_once(spec):
+def test_invalid_specs_are_refused_at_once(spec):
     with pytest.raises(AdedError, match="give"):
         TargetModel.load(spec, "cpu")
 

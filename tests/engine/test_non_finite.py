@@ -1,4 +1,4 @@
-"""Weights that give NaN or infinity for some token: the run ends where plain decoding meets it, and says so; the rest goes on."""
+"""Weights that give NaN or infinity: the run ends at the position where plain decoding meets it, with an error message."""
 
 import json
 
@@ -42,7 +42,7 @@ def spoil(target, token, value=float("nan")):
 
 
 def first_new(truth):
-    """A place in the text, a few tokens from its start, whose token is in neither the prompt nor the text before."""
+    """A position in the text, after a few tokens, whose token is neither in the prompt nor earlier in the text."""
     return next(i for i in range(4, len(truth)) if truth[i] not in truth[:i] + PROMPT)
 
 
@@ -50,7 +50,7 @@ def first_new(truth):
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize("fixed", [False, True])
-def test_a_run_ends_at_the_position_whose_numbers_are_not_finite(fixed, drafts, settings, value):
+def test_a_run_ends_at_the_position_whose_logits_are_not_finite(fixed, drafts, settings, value):
     target, generation = made(fixed), GenerationSettings(max_new_tokens=40, budget=12, **SETTINGS[settings])
     truth = alone(target, PROMPT, 40, Rule(generation.sampling))
     place = first_new(truth)
@@ -69,17 +69,17 @@ def test_a_run_ends_at_the_position_whose_numbers_are_not_finite(fixed, drafts, 
 
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("verification", ["rejection", "coupled"])
-def test_a_sampled_draft_does_not_hide_it(fixed, verification):
+def test_a_sampled_draft_does_not_hide_non_finite_logits(fixed, verification):
     target = made(fixed)
     draft = near(target)
     pool = ChainPool(draft, VOCAB)
     drafter = SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.05, verification, draft_length=3)
-    spoil(target, PROMPT[3])  # shared with the draft model: neither of them has a number to give
+    spoil(target, PROMPT[3])  # shared with the draft model: both give NaN
     with pytest.raises(AdedError, match=f"the logits after position {len(PROMPT) - 1} of the text"):
         Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=12, temperature=0.8)).run(PROMPT)
 
 
-def test_a_token_that_nobody_writes_hurts_nobody():
+def test_non_finite_embeddings_of_unused_tokens_do_no_harm():
     target = made(True)
     truth = alone(target, PROMPT, 40)
     for token in set(range(VOCAB)) - {*truth, *PROMPT}:
@@ -88,7 +88,7 @@ def test_a_token_that_nobody_writes_hurts_nobody():
     assert record.token_ids == truth
 
 
-def test_a_model_that_has_no_number_at_all_is_refused_at_load():
+def test_a_model_without_finite_logits_is_refused_at_load():
     model = tiny_model("llama")
     with torch.no_grad():
         model.get_output_embeddings().weight[8] = float("nan")
@@ -114,7 +114,7 @@ DRAFTERS = {
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("method", DRAFTERS)
 @pytest.mark.parametrize("fixed", [False, True])
-def test_a_draft_model_without_finite_numbers_stops_drafting_and_the_text_goes_on(fixed, method, temperature):
+def test_a_draft_model_with_non_finite_logits_stops_drafting_and_decoding_continues(fixed, method, temperature):
     target, draft = made(fixed), made(fixed)
     generation = GenerationSettings(max_new_tokens=40, budget=12, temperature=temperature)
     drafter = DRAFTERS[method](draft)
@@ -136,7 +136,7 @@ def test_a_draft_model_without_finite_numbers_stops_drafting_and_the_text_goes_o
 
 
 class Numberless(Drafter):
-    """Says NaN wherever a drafter says a number."""
+    """Gives NaN wherever a drafter gives a number."""
 
     def propose(self, context, budget):
         columns = {"prior": np.array([np.nan, np.nan]), "score": np.array([np.inf, -np.inf])}
@@ -156,7 +156,7 @@ class Numberless(Drafter):
 
 
 @pytest.mark.parametrize("budget", [4, "auto"])
-def test_a_record_of_a_drafter_that_says_nan_can_be_saved_and_read(tmp_path, budget):
+def test_a_record_of_a_drafter_that_gives_nan_can_be_saved_and_read(tmp_path, budget):
     target = tiny_target()
     record = Decoder(target, Numberless(), GenerationSettings(max_new_tokens=6, budget=budget)).run(PROMPT)
     trace.save(record, tmp_path / "x.json")
@@ -164,7 +164,7 @@ def test_a_record_of_a_drafter_that_says_nan_can_be_saved_and_read(tmp_path, bud
     assert json.loads((tmp_path / "x.json").read_text())["header"]["method_settings"]["deep"] == {"list": [None, 1.5]}
 
 
-def test_a_record_that_holds_nan_all_the_same_is_refused_in_one_line(tmp_path):
+def test_a_record_with_nan_is_refused_in_one_line(tmp_path):
     record = Decoder(tiny_target(), "plain", GenerationSettings(max_new_tokens=2)).run(PROMPT)
     object.__setattr__(record, "prefill_seconds", float("nan"))
     with pytest.raises(AdedError, match="cannot be written as JSON"):

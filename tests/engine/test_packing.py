@@ -1,4 +1,4 @@
-"""Packed linear layers: the same numbers, only where they can be had, and no trace when undone."""
+"""Prepacked linear layers: the same numbers, only where supported, and fully undone."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch import nn
 from aded.engine.layers import prepacked_linear
 
 
-def test_packed_models_say_what_stock_models_say():
+def test_prepacked_models_compute_what_stock_models_compute():
     model = tiny_model("llama")
     ids = torch.arange(3, 40)[None]
     with torch.inference_mode():
@@ -21,11 +21,11 @@ def test_packed_models_say_what_stock_models_say():
     assert not any("forward" in vars(m) for m in model.modules())
 
 
-def test_a_row_is_the_same_to_the_last_bit_however_many_come_with_it():
+def test_a_row_is_bitwise_equal_for_any_number_of_rows():
     torch.manual_seed(0)
     layer = nn.Linear(1536, 576)
     if not prepacked_linear.pack_linears(nn.Sequential(layer)):
-        pytest.skip("this build of PyTorch has no packed product")
+        pytest.skip("this build of PyTorch has no prepacked linear operator")
     rows = torch.randn(1, 64, 1536)
     with torch.inference_mode():
         together = layer(rows)
@@ -45,7 +45,7 @@ def test_other_dtypes_stay_as_they_are(dtype):
     assert prepacked_linear.pack_linears(tiny_model("llama", dtype=dtype)) == 0
 
 
-def test_without_memory_or_the_operator_nothing_is_packed(monkeypatch):
+def test_without_memory_or_the_operator_nothing_is_prepacked(monkeypatch):
     model = tiny_model("llama")
     monkeypatch.setattr(prepacked_linear, "free_bytes", lambda device: 0)
     assert prepacked_linear.pack_linears(model) == 0
@@ -54,6 +54,6 @@ def test_without_memory_or_the_operator_nothing_is_packed(monkeypatch):
     def missing(weight):
         raise NotImplementedError
 
-    monkeypatch.setattr(prepacked_linear, "_pack", missing)
+    monkeypatch.setattr(prepacked_linear, "_prepack", missing)
     assert prepacked_linear.pack_linears(model) == 0
     assert not any("forward" in vars(m) for m in model.modules())

@@ -1,4 +1,4 @@
-"""One model over several processes or cards writes what it writes on one."""
+"""One model on several processes or GPUs generates the same text as on one."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def generate(folder, launcher, *options: str) -> dict:
 
 
 def said(stderr: str) -> str:
-    """What went wrong, without the launcher's own report."""
+    """The error lines, without the launcher's report."""
     return "\n".join(line for line in stderr.splitlines() if "rror" in line)[:3000]
 
 
@@ -58,8 +58,8 @@ def test_tensor_parallel_without_torchrun_names_the_remedy(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two cards")
-def test_two_cards_write_what_one_writes(folder):
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_generate_the_same_text_as_one(folder):
     for sampling in ([], SAMPLED):
         alone = generate(folder, PYTHON, "--device", "cuda", "--method", "plain", *sampling)
         placed = generate(folder, PYTHON, "--device-map", "auto", *sampling)

@@ -1,4 +1,4 @@
-"""Several threads that decode on one model: steps come one after the other, and each text is what it is alone."""
+"""Several threads that decode on one model: steps run one at a time, and each text equals that of a single decode."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ PROMPTS = [[5, 17, 40, 8], [63, 21, 34, 11, 9, 70], [6, 50], [12, 13, 14, 15, 16
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_threads_write_what_each_writes_alone_and_take_turns(fixed):
+def test_threads_take_turns_and_generate_the_same_text_as_alone(fixed):
     target = tiny_target()
     draft = near(target)
     if fixed:
@@ -44,7 +44,7 @@ def test_threads_write_what_each_writes_alone_and_take_turns(fixed):
         def run(*arguments, **named):
             inside.add(threading.get_ident())
             most[0] = max(most[0], len(inside))
-            time.sleep(1e-4)  # others would come in now
+            time.sleep(1e-4)  # gives other threads a chance to enter
             try:
                 return forward[model](*arguments, **named)
             finally:
@@ -59,7 +59,7 @@ def test_threads_write_what_each_writes_alone_and_take_turns(fixed):
     assert most[0] == 1
 
 
-def test_a_decode_is_handed_from_thread_to_thread_and_closed_by_another():
+def test_a_decode_can_move_between_threads_and_be_closed_by_another():
     target = tiny_target()
     decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=12, budget=8))
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:

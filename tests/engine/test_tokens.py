@@ -1,4 +1,4 @@
-"""Tokens as text: no half characters, nothing lost, whatever the tokenizer's habits."""
+"""Tokens as text: no incomplete characters and nothing lost, for different kinds of tokenizer."""
 
 import pytest
 from fakes import WordTokenizer
@@ -24,14 +24,14 @@ def test_bytes_come_out_as_whole_characters(text):
     assert all("\ufffd" not in piece for piece in pieces)
 
 
-def test_invalid_bytes_are_not_held_for_ever():
+def test_invalid_bytes_are_not_held_back_for_ever():
     reader = IncrementalDetokenizer(ByteTokenizer())
     out = "".join(reader.push(b) for b in b"\xff" * 30 + b"ok")
     assert out.endswith("ok")
 
 
 @pytest.mark.model
-def test_real_tokens_read_one_by_one_make_the_same_text(real_model):
+def test_real_tokens_decoded_one_by_one_give_the_same_text(real_model):
     text = "Hello, world! Ünïcödé 漢字かな 🤷🏽‍♀️ <img src=x> ${1+1}\n\n  indented\tend"
     ids = real_model.tokenizer(text, add_special_tokens=False)["input_ids"]
     reader = IncrementalDetokenizer(real_model.tokenizer)
@@ -48,11 +48,11 @@ def test_single_tokens_have_a_text_to_show(real_model):
     assert all("\ufffd" not in texts(i) and texts(i) for i in halves)
 
 
-def test_fingerprints_tell_vocabularies_apart():
+def test_fingerprints_distinguish_vocabularies():
     assert tokenizer_fingerprint(WordTokenizer(5)) == tokenizer_fingerprint(WordTokenizer(5))
     assert tokenizer_fingerprint(WordTokenizer(5)) != tokenizer_fingerprint(WordTokenizer(6))
 
 
-def test_a_terminal_is_shown_control_characters_and_never_sent_them():
+def test_control_characters_are_made_visible_and_never_sent_to_a_terminal():
     assert "\x1b" not in harmless("a\x1b[31mb\x9b") + visible("\x1b\x07\u202e ")
     assert harmless("line\n\ttab") == "line\n\ttab"

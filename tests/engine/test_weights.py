@@ -1,4 +1,4 @@
-"""Where models come from: hashes are checked, half conversions never count, no network is said at once."""
+"""Model files: hashes are checked, incomplete conversions are never used, a missing network is reported at once."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_conversion_happens_once(monkeypatch, tmp_path):
     assert weights.resolve(str(source)) != first
 
 
-def test_models_that_cannot_be_converted_leave_no_files_each(monkeypatch, tmp_path):
+def test_failed_conversions_leave_no_files(monkeypatch, tmp_path):
     def refuse(path, target, progress):
         raise AdedError("cannot be converted")
 
@@ -52,7 +52,7 @@ def test_models_that_cannot_be_converted_leave_no_files_each(monkeypatch, tmp_pa
     assert len(list(paths.cache_folder().iterdir())) <= 1
 
 
-def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_path):
+def test_an_interrupted_conversion_leaves_no_folder(monkeypatch, tmp_path):
     source = tmp_path / "m.gguf"
     source.write_bytes(b"x")
     fake_conversion(monkeypatch, fails=True)
@@ -64,7 +64,7 @@ def test_an_interrupted_conversion_leaves_nothing_that_counts(monkeypatch, tmp_p
     assert len(calls) == 1
 
 
-def test_a_truncated_cache_is_made_anew(monkeypatch, tmp_path):
+def test_a_truncated_conversion_is_repeated(monkeypatch, tmp_path):
     source = tmp_path / "m.gguf"
     source.write_bytes(b"x")
     calls = fake_conversion(monkeypatch)
@@ -96,7 +96,7 @@ def test_without_wheel_and_hub_one_line_says_what_to_do(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_an_unreachable_hub_is_found_out_quickly(monkeypatch):
+def test_an_unreachable_hub_is_detected_quickly(monkeypatch):
     asked = []
 
     def refuse(*args, timeout, **kwargs):
@@ -112,7 +112,7 @@ def test_an_unreachable_hub_is_found_out_quickly(monkeypatch):
 def test_an_unwritable_cache_names_the_remedy(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "file" / "below"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))  # nor is there a folder instead
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))  # and there is no other folder
     source = tmp_path / "m.gguf"
     source.write_bytes(b"x")
     with pytest.raises(AdedError, match="ADED_CACHE"):

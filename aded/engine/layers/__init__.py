@@ -1,1 +1,1 @@
-"""Faster layers that take the place of stock ones: tree attention, fused and prepacked projections."""
+"""Faster replacements for stock layers: tree attention, fused projections, prepacked linear layers."""
