@@ -1,6 +1,6 @@
 """Additive attention masks of a forward pass, for each of the model's layer types.
 
-A 4-D float mask (0 or the dtype's minimum) is the only form that all attention implementations of Transformers treat alike.
+The masks are 4-D float tensors (0 or the dtype's minimum): all attention implementations of Transformers treat these alike.
 """
 
 from __future__ import annotations

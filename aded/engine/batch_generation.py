@@ -5,8 +5,8 @@ rows, and no row is padded. Every row follows the same script: a question that t
 template between question and answer; the answer. Finished rows are idle until the batch is compacted to the running rows.
 
 The alternative is continuous batching, which refills a row as soon as it ends. It keeps all rows busy, but every step is as
-expensive as its longest row (attention reads ``rows * keys`` entries, most of a step's time), and each row needs its own slot
-and mask. Compaction reads only what is used, with less code.
+expensive as its longest row (attention reads ``rows * keys`` keys and values, most of a step's time), and each row needs a
+separate slot and mask. Compaction reads only what is used, with less code.
 
 On CUDA, a shape (rows, visible keys) is captured when it is used for the second time; the first, eager step is its warm-up.
 On other devices every step runs eagerly.

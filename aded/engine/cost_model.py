@@ -69,7 +69,7 @@ def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: floa
     if target.compiled:
         contexts = contexts[:1]  # each context needs another shape, which takes half a minute to compile
     if target.pool is None:
-        contexts = contexts[:1]  # without CUDA graphs, attention is a small part of a step
+        contexts = contexts[:1]  # without CUDA graphs, attention is a small part of a step: one context is enough
         sizes = tuple(s for s in sizes if contexts[0] + s < target.context_limit)
     rows = []
     for context in contexts:
