@@ -1,1 +1,1 @@
-"""The tri-gram matrix (the LLM representative), what a session adds to it, and the tree searches over it."""
+"""The tri-gram matrix (the LLM representative), the overlay of session counts, and the tree searches over both."""

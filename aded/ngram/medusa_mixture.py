@@ -1,9 +1,9 @@
-"""Two opinions on the next token in one: a matrix's, which knows the path, and a lattice's, which knows the model's state.
+"""Mixture of two predictions of the next token: from the tri-gram matrix and from Medusa heads (arXiv 2401.10774).
 
-A lattice guesses the token of every depth from the target's hidden state (Medusa's heads); it is good near the root and cannot
-know which path it is on. The matrix knows the path, and cannot know more than the last few tokens. A successor's probability is
-``share * lattice + (1 - share) * matrix``, with a share for every depth and for how certain each of both is; shares are
-learned from the tokens that the target wrote, by one step of expectation maximisation each.
+The heads predict the token at each depth from the target's hidden state; these predictions form a *lattice*. They are
+accurate near the root but the same for all paths. The matrix depends on the path but only on its last tokens. The probability
+of a successor is ``share * lattice + (1 - share) * matrix``. There is one share for each depth and each combination of the
+confidence levels of both. The shares are learned from emitted tokens, with one step of expectation maximisation per token.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from aded.core.jit import njit
 from aded.ngram.session_overlay import add, keep_best
 
 KINDS = 6
-"""How certain a matrix is: no successor known, then by its best one's probability."""
+"""Confidence levels of the matrix: 0 without successors, else by its highest probability."""
 LATTICE_KINDS = 4
-"""How certain a lattice is of a depth, by its best guess's probability."""
+"""Confidence levels of the lattice at a depth, by its highest probability."""
 LATTICE_BOUNDS = (0.25, 0.5, 0.8)
-BY_DEPTH = (0.5, -0.4, -0.4, -0.5)
-BY_LATTICE = (-2.1, -1.0, 0.1, 2.3)
-BY_MATRIX = (2.6, 0.8, 0.5, -0.1, -1.1, -3.4)
-"""First guess at the lattice's share: the log-odds are the sum of one of each, fitted to what a model wrote itself."""
-EVIDENCE = 30.0
-"""Tokens that a first guess is worth."""
-UNKNOWN = 1e-6
-"""Probability of a token that an opinion does not name."""
+"""Highest probabilities that separate ``LATTICE_KINDS``."""
+LOG_ODDS_BY_DEPTH = (0.5, -0.4, -0.4, -0.5)
+LOG_ODDS_BY_LATTICE = (-2.1, -1.0, 0.1, 2.3)
+LOG_ODDS_BY_MATRIX = (2.6, 0.8, 0.5, -0.1, -1.1, -3.4)
+"""Initial share of the lattice: its log-odds are the sum of one term of each, fitted to text that a model wrote."""
+PRIOR_TOKENS = 30.0
+"""Strength of the initial shares, in tokens."""
+UNKNOWN_PROBABILITY = 1e-6
+"""Probability of a token that a prediction does not contain."""
 
 
 class Lattice(NamedTuple):
-    """Guesses at the tokens below the root.
+    """Predictions of the tokens below the root, one row per depth.
 
     Attributes:
-        tokens: int32 ``[depths, ranks]``; probabilities: float64 ``[depths, ranks]``.
-        shares: of the lattice in the mixture, float64 ``[depths, KINDS]``.
+        tokens: predicted token ids, most probable first, int32 ``[depths, ranks]``.
+        probabilities: their probabilities, float64 ``[depths, ranks]``.
+        shares: share of the lattice in the mixture, float64 ``[depths, KINDS]``.
     """
 
     tokens: np.ndarray
@@ -47,40 +49,51 @@ NO_LATTICE = Lattice(np.empty((0, 0), dtype=np.int32), np.empty((0, 0)), np.empt
 
 
 class Shares:
-    """The lattice's shares, learned. ``depths``: of the lattice."""
+    """The learned shares of the lattice.
+
+    Args:
+        depths: number of depths of the lattice.
+    """
 
     def __init__(self, depths: int) -> None:
-        at = np.minimum(np.arange(depths), len(BY_DEPTH) - 1)
-        odds = np.array(BY_DEPTH)[at, None, None] + np.array(BY_LATTICE)[:, None] + np.array(BY_MATRIX)
-        self._right = EVIDENCE / (1.0 + np.exp(-odds))
-        self._asked = np.full(odds.shape, EVIDENCE)
+        column = np.minimum(np.arange(depths), len(LOG_ODDS_BY_DEPTH) - 1)
+        by_depth = np.array(LOG_ODDS_BY_DEPTH)[column, None, None]
+        log_odds = by_depth + np.array(LOG_ODDS_BY_LATTICE)[:, None] + np.array(LOG_ODDS_BY_MATRIX)
+        self._credit = PRIOR_TOKENS / (1.0 + np.exp(-log_odds))
+        self._uses = np.full(log_odds.shape, PRIOR_TOKENS)
 
     @property
     def values(self) -> np.ndarray:
-        """Float64 ``[depths, LATTICE_KINDS, KINDS]``."""
-        return self._right / self._asked
+        """The shares, float64 ``[depths, LATTICE_KINDS, KINDS]``."""
+        return self._credit / self._uses
 
     def at(self, probabilities: np.ndarray) -> np.ndarray:
-        """The shares of a lattice whose guesses have these probabilities, ``[depths, ranks]``: float64 ``[depths, KINDS]``."""
+        """The shares, float64 ``[depths, KINDS]``, of a lattice with these probabilities, ``[depths, ranks]``."""
         return self.values[np.arange(len(probabilities)), lattice_kinds(probabilities)]
 
     def learn(self, depth: int, lattice_kind: int, kind: int, lattice: float, matrix: float) -> None:
-        """Take in what both opinions gave to the token that came at a depth (0 is right below the root)."""
-        place = depth, lattice_kind, kind
-        share = self._right[place] / self._asked[place]
-        of_lattice, of_matrix = share * max(lattice, UNKNOWN), (1 - share) * max(matrix, UNKNOWN)
-        self._right[place] += of_lattice / (of_lattice + of_matrix)
-        self._asked[place] += 1
+        """One step of expectation maximisation.
+
+        Args:
+            depth: depth of the emitted token; 0 is the first token below the root.
+            lattice_kind, kind: confidence levels of lattice and matrix, from `lattice_kinds` and `kind_of`.
+            lattice, matrix: probability of the emitted token in each.
+        """
+        cell = depth, lattice_kind, kind
+        share = self._credit[cell] / self._uses[cell]
+        from_lattice, from_matrix = share * max(lattice, UNKNOWN_PROBABILITY), (1 - share) * max(matrix, UNKNOWN_PROBABILITY)
+        self._credit[cell] += from_lattice / (from_lattice + from_matrix)
+        self._uses[cell] += 1
 
 
 def lattice_kinds(probabilities: np.ndarray) -> np.ndarray:
-    """The kind of a lattice's opinion at each depth: of guesses' probabilities ``[depths, ranks]``, int64 ``[depths]``."""
+    """The confidence level at each depth, int64 ``[depths]``, of a lattice's probabilities ``[depths, ranks]``."""
     return np.searchsorted(LATTICE_BOUNDS, probabilities[:, 0], side="right")
 
 
 @njit(cache=True)
 def kind_of(weights, count):
-    """The kind of a matrix's opinion: the ``count`` weights of its successors, highest first."""
+    """The confidence level of the matrix, from the first ``count`` probabilities of its successors, highest first."""
     if count == 0:
         return 0
     top = weights[0]
@@ -88,21 +101,26 @@ def kind_of(weights, count):
 
 
 @njit(cache=True, inline="always")
-def mix(lattice, depth, count, keep, room):
-    """Mix the lattice's guesses below a node of this depth into the ``count`` successors in ``room``; the number after.
+def mix(lattice, depth, count, keep, buffers):
+    """Mix the lattice's predictions for the children of a node into the ``count`` successors in ``buffers``.
 
     Args:
-        lattice: of guesses; beyond its depths nothing changes.
-        keep: at most so many, most probable first.
-        room: of ``aded.ngram.session_overlay.make_room``.
+        lattice: a `Lattice`.
+        depth: depth of the node; at a depth beyond the lattice the successors stay as they are.
+        count: number of successors in ``buffers``.
+        keep: maximum number of successors to keep, most probable first.
+        buffers: from `aded.ngram.session_overlay.make_room`; its first two arrays hold the successors.
+
+    Returns:
+        The new number of successors.
     """
-    guesses, probabilities, shares = lattice
-    if depth >= len(guesses):
+    predicted, probabilities, shares = lattice
+    if depth >= len(predicted):
         return count
-    tokens, weights = room[0], room[1]
+    tokens, weights = buffers[0], buffers[1]
     share = shares[depth, kind_of(weights, count)]
     for i in range(count):
         weights[i] *= 1.0 - share
-    for rank in range(guesses.shape[1]):
-        count = add(tokens, weights, count, guesses[depth, rank], share * probabilities[depth, rank])
-    return keep_best(room, count, keep)
+    for rank in range(predicted.shape[1]):
+        count = add(tokens, weights, count, predicted[depth, rank], share * probabilities[depth, rank])
+    return keep_best(buffers, count, keep)

@@ -1,7 +1,7 @@
-"""What stands in for the model, asked what comes next, and how far its answer is from the model's own.
+"""Successors that each LLM representative predicts, and their distance from the target model's distribution.
 
-Three representatives: the *base* alone (the row of the last pair, or where that pair is unseen the row of the last
-token), the *overlay* alone (what this session has learned), and the *session*, which is what a search draws from: both.
+There are three representatives. The *base* is the row of the last bigram; if that bigram has no row, the row of the last
+token. The *overlay* is what this session has learned. The *session* is their mixture, which the tree searches use.
 """
 
 from __future__ import annotations
@@ -13,34 +13,38 @@ import numpy as np
 
 from aded.core.inspection import Answer
 from aded.ngram.session_overlay import Overlay
-from aded.ngram.trigram import EMPTY, MOST_SUCCESSORS, TrigramMatrix
+from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, TrigramMatrix
 
 TOPS = (1, 4, 12)
+"""Values of k for the top-k agreement."""
 NEWEST = 8
-"""Tokens of a context that an overlay reads."""
+"""Number of last tokens of a context that an overlay reads."""
 
 
 def answers(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> Iterator[Answer]:
-    """What each representative says would follow ``text``, int32 ``[length]``, ``length >= 1``."""
+    """The successors of ``text`` (token ids, int32 ``[length]``, ``length >= 1``) in each representative."""
     first, second = (int(text[-2]) if len(text) > 1 else -1), int(text[-1])
     tokens, probabilities = matrix.row(first, second) if len(text) > 1 else (np.zeros(0, np.int32), np.zeros(0))
-    unseen, unheard = not len(tokens), not overlay.knows(text[-2:])
+    unseen, unlearned = not len(tokens), not overlay.has_counts(text[-2:])
     if unseen:
         tokens, probabilities = matrix.row(-1, second)
     yield Answer("base", tokens, probabilities, unseen)
-    tokens, probabilities = overlay.successors(_nothing(matrix.vocab_size), text[-NEWEST:], 4 * MOST_SUCCESSORS)
-    yield Answer("overlay", tokens, probabilities, unheard)
-    tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * MOST_SUCCESSORS)
-    yield Answer("session", tokens, probabilities, unseen and unheard)
+    tokens, probabilities = overlay.successors(_empty_matrix(matrix.vocab_size), text[-NEWEST:], 4 * SUCCESSORS_LIMIT)
+    yield Answer("overlay", tokens, probabilities, unlearned)
+    tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * SUCCESSORS_LIMIT)
+    yield Answer("session", tokens, probabilities, unseen and unlearned)
 
 
 def learned(matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """The part of a session's probabilities after ``context`` that the overlay holds; the rest is the base's.
+    """The share of the session's probabilities after ``context`` that was learned; the rest comes from the base counts.
 
-    By the mixture, that is what the overlay gives without a base: the base shares only what all overlay rows have left.
-    By the published rule, it is what was added to the copy of the base's row.
+    Mixture rule: the probability that the overlay gives without a base, as the base only receives the weight that the
+    overlay rows leave. Published rule: the amount added to the copy of the base row.
 
     Args:
+        matrix: the base counts.
+        overlay: the session counts.
+        context: token ids, int32 ``[length]``, ``length >= 2`` for the published rule, else ``>= 1``.
         tokens: the session's successors, int32 ``[k]``.
         given: their probabilities, float64 ``[k]``.
 
@@ -50,7 +54,7 @@ def learned(matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens
     if overlay.arrays.published:
         base = _by_token(*matrix.row(int(context[-2]), int(context[-1])))
         return np.clip(given - np.array([base.get(token, 0.0) for token in tokens.tolist()]), 0.0, given)
-    alone = _by_token(*overlay.successors(_nothing(matrix.vocab_size), context, 4 * MOST_SUCCESSORS))
+    alone = _by_token(*overlay.successors(_empty_matrix(matrix.vocab_size), context, 4 * SUCCESSORS_LIMIT))
     return np.minimum(np.array([alone.get(token, 0.0) for token in tokens.tolist()]), given)
 
 
@@ -59,7 +63,7 @@ def _by_token(tokens: np.ndarray, probabilities: np.ndarray) -> dict[int, float]
 
 
 def overlay_size(overlay: Overlay) -> tuple[int, int]:
-    """Rows in use and the bytes that they take."""
+    """Number of rows in use, and their size in bytes."""
     keys = overlay.arrays.keys
     by_row = [array for array in overlay.arrays if isinstance(array, np.ndarray) and len(array) == len(keys)]
     rows = int(np.count_nonzero(keys != EMPTY))
@@ -67,27 +71,34 @@ def overlay_size(overlay: Overlay) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4)
-def _nothing(vocab_size: int) -> TrigramMatrix:
-    """The base of an overlay that is asked alone: one for all positions."""
+def _empty_matrix(vocab_size: int) -> TrigramMatrix:
+    """The base for an overlay that is queried alone; cached, as building its index takes time."""
     return TrigramMatrix.empty(vocab_size)
 
 
 def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray) -> tuple[float, tuple[float, ...]]:
-    """Total variation from the target, and the share of its 1, 4 and 12 most probable tokens that are also the matrix's.
+    """Total variation distance from the target, and the top-k agreement for each k of ``TOPS``.
+
+    The top-k agreement is the share of the target's k most probable tokens that are also among the first k successors.
 
     Args:
-        tokens, probabilities: the matrix's successors, most probable first, ``[k]``; what they lack to 1 lies on no token.
-        target: the model's distribution, ``[vocab]``.
+        tokens, probabilities: the successors, most probable first, ``[k]``. If the probabilities sum to less than 1, the
+            rest is on no token.
+        target: the target model's distribution, ``[vocab]``.
     """
-    known = target[tokens].astype(np.float64)
-    lacking = max(0.0, 1.0 - float(probabilities.sum()))
-    distance = (np.abs(known - probabilities).sum() + max(0.0, 1.0 - float(known.sum())) + lacking) / 2
+    of_target = target[tokens].astype(np.float64)
+    unassigned = max(0.0, 1.0 - float(probabilities.sum()))
+    distance = (np.abs(of_target - probabilities).sum() + max(0.0, 1.0 - float(of_target.sum())) + unassigned) / 2
     best = most_probable(target, min(max(TOPS), len(target)))
     return float(distance), tuple(len(np.intersect1d(best[:k], tokens[:k])) / min(k, len(target)) for k in TOPS)
 
 
 def most_probable(target: np.ndarray, count: int) -> np.ndarray:
-    """The most probable ids, most probable first, lower id first among equals."""
-    least = np.partition(target, -count)[-count]
-    candidates = np.flatnonzero(target >= least)
+    """The ``count`` most probable token ids, most probable first, ties by lower id.
+
+    Args:
+        target: a distribution, ``[vocab]``, ``vocab >= count``.
+    """
+    threshold = np.partition(target, -count)[-count]
+    candidates = np.flatnonzero(target >= threshold)
     return candidates[np.argsort(-target[candidates], kind="stable")][:count]

@@ -1,1 +1,1 @@
-"""Corpora to copy from: a suffix array, and tries of what followed a context."""
+"""Retrieval from a corpus: a suffix array, and tries of the continuations of a context."""

@@ -1,7 +1,7 @@
-"""What followed the places where a context stood: a trie of their continuations with counts, and its most frequent part.
+"""A trie of the continuations of a context, weighted by occurrence, and the draft tree of its heaviest nodes.
 
-The draft of retrieval (REST, arXiv 2311.08252) and of suffix decoding (arXiv 2411.04975) alike. Compiled code on flat arrays;
-knows nothing of how the places were found.
+Used by REST (arXiv 2311.08252) and suffix decoding (arXiv 2411.04975). The caller finds the occurrences of the context.
+Compiled code on flat arrays.
 """
 
 from __future__ import annotations
@@ -13,59 +13,64 @@ from aded.core.tree import DraftTree
 
 
 class Continuations:
-    """A trie of continuations, made anew for every context in arrays of fixed size.
+    """A trie of continuations in arrays of fixed size, rebuilt for each context.
 
     Args:
-        nodes: room for so many.
-        depth: most tokens of a continuation.
-        vocab_size: a continuation ends before an id outside it.
-        stop: a continuation ends behind this id; -1 for none.
-        fade: what a continuation's weight is multiplied with for every token.
+        nodes: capacity in nodes, the root included.
+        depth: maximum length of a continuation, in tokens.
+        vocab_size: a continuation ends before a token id outside the vocabulary.
+        stop: a continuation ends after this token id; -1 for none.
+        decay: factor on the weight of a continuation for each of its tokens.
     """
 
-    def __init__(self, nodes: int, depth: int, vocab_size: int, stop: int = -1, fade: float = 1.0) -> None:
-        self._limits = (depth, fade, vocab_size, stop)
+    def __init__(self, nodes: int, depth: int, vocab_size: int, stop: int = -1, decay: float = 1.0) -> None:
+        self._limits = (depth, decay, vocab_size, stop)
         tokens, parents, children, siblings = np.zeros((4, nodes), dtype=np.int32)
         self._weights = np.zeros(nodes)
         self._trie = (self._weights, tokens, parents, children, siblings)
         self.clear()
 
     def clear(self) -> None:
-        """Forget all continuations."""
+        """Remove all continuations."""
         self._nodes = _clear(self._trie)
 
-    def count(self, text: np.ndarray, places: np.ndarray, weight: float = 1.0) -> None:
-        """Count what stands at ``places``; what there is no room for is passed over.
+    def count(self, text: np.ndarray, starts: np.ndarray, weight: float = 1.0) -> None:
+        """Add the continuations that begin at ``starts``; nodes beyond the capacity are dropped.
 
         Args:
             text: token ids, any integer type ``[length]``.
-            places: where continuations begin, int64 ``[k]``; those outside the text are passed over.
-            weight: of each, before it fades.
+            starts: start positions of continuations, int64 ``[k]``; positions outside the text are ignored.
+            weight: weight of each continuation, before decay.
         """
-        self._nodes = _count(text, places, weight, *self._limits, self._trie, self._nodes)
+        self._nodes = _count(text, starts, weight, *self._limits, self._trie, self._nodes)
 
-    def best(self, budget: int, least: float = 0.0) -> tuple[np.ndarray, float]:
-        """The nodes of highest weight, earlier ones first among equals.
+    def best(self, budget: int, min_share: float = 0.0) -> tuple[np.ndarray, float]:
+        """The nodes of highest weight, ties by lower index.
 
         Args:
-            budget: most nodes, the root included.
-            least: smallest share of the whole weight that a node must have.
+            budget: maximum number of nodes, the root included.
+            min_share: minimum weight of a node, as a share of the root's weight.
 
         Returns:
-            Node indices, ascending and closed under parents, the root first, int32 ``[k]``; and the expected number of
-            accepted tokens where the shares are right: their sum, the root's apart.
+            Node indices, sorted, with the parents of all nodes and the root first, int32 ``[k]``; and the expected number
+            of accepted draft tokens: the sum of the nodes' shares of the root's weight, without the root.
         """
-        whole = self._weights[0]
-        nodes = _heaviest(self._weights, self._nodes, budget, least * whole)
-        return nodes, float(self._weights[nodes[1:]].sum() / whole) if whole else 0.0
+        total = self._weights[0]
+        nodes = _heaviest(self._weights, self._nodes, budget, min_share * total)
+        return nodes, float(self._weights[nodes[1:]].sum() / total) if total else 0.0
 
     def tree(self, root: int, nodes: np.ndarray) -> DraftTree:
-        """Chosen nodes as a draft; a node's prior is its share of its parent's weight."""
+        """The draft tree of chosen nodes; a node's prior is its share of its parent's weight.
+
+        Args:
+            root: token id of the root.
+            nodes: node indices, as from `best`, int32 ``[k]``.
+        """
         weights, tokens, parents, _, _ = self._trie
         chosen = nodes[1:]
         prior = np.concatenate([[np.nan], weights[chosen] / weights[parents[chosen]]])
-        places = np.concatenate([[-1], np.searchsorted(nodes, parents[chosen])])
-        return DraftTree(np.concatenate([[root], tokens[chosen]]), places, {"prior": prior})
+        draft_parents = np.concatenate([[-1], np.searchsorted(nodes, parents[chosen])])
+        return DraftTree(np.concatenate([[root], tokens[chosen]]), draft_parents, {"prior": prior})
 
 
 @njit(cache=True)
@@ -76,20 +81,21 @@ def _clear(trie):
 
 
 @njit(cache=True)
-def _count(text, places, weight, depth, fade, vocab_size, stop, trie, nodes):
-    """Add to ``trie``: weight, token, parent, first child, next sibling of each node. Returns its number of nodes.
+def _count(text, starts, weight, depth, decay, vocab_size, stop, trie, nodes):
+    """Add continuations to ``trie``: weight, token, parent, first child, next sibling of each node. Returns its size.
 
-    The newest child is the first: where places come in the order of what stands there, it is the one looked for.
+    The newest child comes first in the list of children. If ``starts`` are in suffix order, the search for a child then
+    succeeds at once.
     """
     weights, tokens, parents, child_of, sibling_of = trie
-    for place in places:
-        if not 0 <= place < len(text):
+    for start in starts:
+        if not 0 <= start < len(text):
             continue
         node = 0
         weights[0] += weight
-        gain = weight
-        for at in range(place, min(place + depth, len(text))):
-            token = np.int64(text[at])
+        decayed = weight
+        for position in range(start, min(start + depth, len(text))):
+            token = np.int64(text[position])
             if not 0 <= token < vocab_size:
                 break
             child = child_of[node]
@@ -103,8 +109,8 @@ def _count(text, places, weight, depth, fade, vocab_size, stop, trie, nodes):
                 weights[child], tokens[child], parents[child] = 0.0, token, node
                 child_of[child], sibling_of[child] = -1, child_of[node]
                 child_of[node] = child
-            gain *= fade
-            weights[child] += gain
+            decayed *= decay
+            weights[child] += decayed
             node = child
             if token == stop:
                 break
@@ -112,18 +118,18 @@ def _count(text, places, weight, depth, fade, vocab_size, stop, trie, nodes):
 
 
 @njit(cache=True)
-def _heaviest(weights, nodes, keep, least):
-    """The ``keep`` nodes of highest weight, the root among them: parents stand before their children and weigh no less."""
+def _heaviest(weights, nodes, keep, min_weight):
+    """The ``keep`` nodes of highest weight, the root included. A parent precedes its children and weighs no less."""
     best = np.zeros(keep, dtype=np.int32)
     kept = 1
     for node in range(1, nodes):
         weight = weights[node]
-        if weight < least or (kept == keep and (keep == 1 or weight <= weights[best[kept - 1]])):
+        if weight < min_weight or (kept == keep and (keep == 1 or weight <= weights[best[kept - 1]])):
             continue
-        place = min(kept, keep - 1)
-        while place > 1 and weights[best[place - 1]] < weight:
-            best[place] = best[place - 1]
-            place -= 1
-        best[place] = node
+        slot = min(kept, keep - 1)
+        while slot > 1 and weights[best[slot - 1]] < weight:
+            best[slot] = best[slot - 1]
+            slot -= 1
+        best[slot] = node
         kept = min(kept + 1, keep)
     return np.sort(best[:kept])

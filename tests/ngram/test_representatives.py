@@ -1,4 +1,4 @@
-"""What of a session's matrix is the base's and what was learned, against rows that can be counted by hand."""
+"""Base and learned shares of the session's probabilities, compared with rows counted by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aded.core.tree import DraftTree
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.ngram.representative import learned, overlay_size
-from aded.ngram.session_overlay import CAP, STEP, Overlay
+from aded.ngram.session_overlay import INCREMENT, MAX_WEIGHT, Overlay
 from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 40
@@ -17,33 +17,33 @@ VOCAB = 40
 
 @pytest.fixture(scope="module")
 def matrix() -> TrigramMatrix:
-    """After 1 2: twice 3, once 4, once 5; nothing else is known."""
+    """After the bigram 1 2: twice 3, once 4, once 5."""
     text = np.array([1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 5, 0], dtype=np.int32)
     return TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc")
 
 
-def parts(matrix: TrigramMatrix, overlay: Overlay, pair: tuple[int, int]) -> dict[int, tuple[float, float]]:
-    """Token to its probability and the learned part of it."""
-    context = np.array(pair, dtype=np.int32)
+def learned_probabilities(matrix: TrigramMatrix, overlay: Overlay, bigram: tuple[int, int]) -> dict[int, tuple[float, float]]:
+    """Maps each token to its probability and the learned share of it."""
+    context = np.array(bigram, dtype=np.int32)
     tokens, given = overlay.successors(matrix, context, 12)
     return dict(zip(tokens.tolist(), zip(given.tolist(), learned(matrix, overlay, context, tokens, given).tolist())))
 
 
-def taught(matrix: TrigramMatrix, text: list[int], **settings: bool) -> Overlay:
+def overlay_of(matrix: TrigramMatrix, text: list[int], **settings: bool) -> Overlay:
     overlay = Overlay(**settings)
     overlay.learn(matrix, np.array(text, dtype=np.int32), 0)
     return overlay
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_what_no_session_has_taught_is_the_base_s(matrix: TrigramMatrix, published: bool):
-    found = parts(matrix, Overlay(published=published), (1, 2))
+def test_without_learned_counts_all_probabilities_come_from_the_base(matrix: TrigramMatrix, published: bool):
+    found = learned_probabilities(matrix, Overlay(published=published), (1, 2))
     assert set(found) == {3, 4, 5}
     assert [part for _, part in found.values()] == [0.0] * 3
 
 
-def test_what_the_base_does_not_know_was_learned_and_the_rest_keeps_the_base_s_proportions(matrix: TrigramMatrix):
-    found = parts(matrix, taught(matrix, [9, 1, 2, 7]), (1, 2))
+def test_a_successor_missing_in_the_base_is_learned_and_the_rest_keeps_the_proportions_of_the_base(matrix: TrigramMatrix):
+    found = learned_probabilities(matrix, overlay_of(matrix, [9, 1, 2, 7]), (1, 2))
     given, part = found[7]
     assert part > 0
     assert part == pytest.approx(given)
@@ -52,27 +52,27 @@ def test_what_the_base_does_not_know_was_learned_and_the_rest_keeps_the_base_s_p
     assert [found[token][1] for token in (4, 5)] == [0.0, 0.0]
 
 
-def test_a_successor_that_both_know_is_shared(matrix: TrigramMatrix):
-    given, part = parts(matrix, taught(matrix, [9, 1, 2, 3]), (1, 2))[3]
+def test_a_successor_in_base_and_overlay_is_partly_learned(matrix: TrigramMatrix):
+    given, part = learned_probabilities(matrix, overlay_of(matrix, [9, 1, 2, 3]), (1, 2))[3]
     assert 0 < part < given
 
 
-def test_by_the_published_rule_the_learned_part_is_what_the_sights_have_added(matrix: TrigramMatrix):
-    found = parts(matrix, taught(matrix, [1, 2, 3, 1, 2, 3, 1, 2, 8], published=True), (1, 2))
-    assert found[3] == pytest.approx((0.5 + 2 * STEP, 2 * STEP))
-    assert found[8] == pytest.approx((STEP, STEP))
+def test_by_the_published_rule_the_learned_share_is_the_sum_of_increments(matrix: TrigramMatrix):
+    found = learned_probabilities(matrix, overlay_of(matrix, [1, 2, 3, 1, 2, 3, 1, 2, 8], published=True), (1, 2))
+    assert found[3] == pytest.approx((0.5 + 2 * INCREMENT, 2 * INCREMENT))
+    assert found[8] == pytest.approx((INCREMENT, INCREMENT))
     assert found[4] == pytest.approx((0.25, 0.0))
-    assert max(given for given, _ in found.values()) < CAP
+    assert max(given for given, _ in found.values()) < MAX_WEIGHT
 
 
-def test_without_a_base_everything_was_learned():
+def test_without_a_base_all_probabilities_are_learned():
     empty = TrigramMatrix.empty(VOCAB)
-    found = parts(empty, taught(empty, [1, 2, 3, 1, 2, 4]), (1, 2))
+    found = learned_probabilities(empty, overlay_of(empty, [1, 2, 3, 1, 2, 4]), (1, 2))
     assert set(found) == {3, 4}
     assert all(part == pytest.approx(given) for given, part in found.values())
 
 
-def test_an_overlay_s_size_is_that_of_its_rows_in_use(matrix: TrigramMatrix):
+def test_the_size_of_an_overlay_counts_only_rows_in_use(matrix: TrigramMatrix):
     overlay = Overlay()
     assert overlay_size(overlay) == (0, 0)
     overlay.learn(matrix, np.array([1, 2, 3], dtype=np.int32), 0)
@@ -82,7 +82,7 @@ def test_an_overlay_s_size_is_that_of_its_rows_in_use(matrix: TrigramMatrix):
     assert used == rows * sum(overlay.arrays[i].nbytes for i in by_row) // len(overlay.arrays[0])
 
 
-def test_a_drafter_tells_its_size_and_it_grows_while_it_learns(matrix: TrigramMatrix):
+def test_the_size_of_a_drafter_grows_while_it_learns(matrix: TrigramMatrix):
     drafter = AdedDrafter(matrix, VOCAB, AdedOptions.tuned())
     drafter.start([1, 2, 3])
     before = drafter.size()

@@ -1,4 +1,4 @@
-"""Every search against a slow one in plain Python over the same successors."""
+"""Every search compared with a reference in plain Python over the same successors."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def source(request: pytest.FixtureRequest, matrix: TrigramMatrix) -> Source:
 CONTEXTS = [text(2, 60)[start : start + size] for start, size in ((0, 8), (9, 5), (20, 2), (31, 3), (40, 8))]
 
 
-class Slow:
-    """Successors by asking the overlay with the whole path."""
+class ReferenceSuccessors:
+    """Successors from the overlay, queried with the whole path."""
 
     def __init__(self, source: Source, context: np.ndarray, keep: int) -> None:
         self.source, self.context, self.keep = source, context.tolist(), keep
@@ -63,9 +63,9 @@ def paths_of(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
-def test_best_first_takes_the_nodes_of_highest_faded_joint_probability(source: Source, context: np.ndarray) -> None:
+def test_best_first_takes_the_nodes_of_highest_discounted_cumulative_probability(source: Source, context: np.ndarray) -> None:
     limits = Limits(40, 4, 5)
-    successors, joint, level = Slow(source, context, limits.successors), {(): 1.0}, [()]
+    successors, joint, level = ReferenceSuccessors(source, context, limits.successors), {(): 1.0}, [()]
     for _ in range(limits.depth):
         level = [
             (*path, token)
@@ -74,7 +74,7 @@ def test_best_first_takes_the_nodes_of_highest_faded_joint_probability(source: S
             if not joint.update({(*path, token): joint[path] * p})
         ]
     tree = tree_search.best_first(source, context, limits)
-    if source.overlay.arrays.published:  # weights above 1 may stand here: the order of taking is checked instead
+    if source.overlay.arrays.published:  # weights can exceed 1: check the order of nodes instead
         return check_taken_in_order(tree, joint, successors)
     best = sorted(map(rank_of, joint, joint.values()), reverse=True)[: limits.budget]
     np.testing.assert_allclose(sorted(map(rank_of, paths_of(tree), tree.columns["value"]), reverse=True), best, rtol=1e-9)
@@ -85,8 +85,8 @@ def rank_of(path: tuple[int, ...], joint: float) -> float:
     return joint * tree_search.FADE ** len(path)
 
 
-def check_taken_in_order(tree: DraftTree, joint: dict, successors: Slow) -> None:
-    """Each taken node was the best of those whose parent had been taken."""
+def check_taken_in_order(tree: DraftTree, joint: dict, successors: ReferenceSuccessors) -> None:
+    """Each node is the best of those whose parent comes before it."""
     taken, waiting = {()}, {(t,): p for t, p in successors(())}
     for path in paths_of(tree)[1:]:
         assert rank_of(path, joint[path]) == pytest.approx(max(map(rank_of, waiting, waiting.values())))
@@ -98,7 +98,7 @@ def check_taken_in_order(tree: DraftTree, joint: dict, successors: Slow) -> None
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_greedy_follows_the_most_probable_successors(source: Source, context: np.ndarray) -> None:
-    successors, path = Slow(source, context, 1), []
+    successors, path = ReferenceSuccessors(source, context, 1), []
     while len(path) < 6 and (row := successors(tuple(path))):
         path.append(row[0][0])
     tree = tree_search.greedy(source, context, Limits(64, 6, 12))
@@ -108,7 +108,7 @@ def test_greedy_follows_the_most_probable_successors(source: Source, context: np
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_full_traversal_is_breadth_first(source: Source, context: np.ndarray) -> None:
-    successors, queue, expected = Slow(source, context, 4), [()], [()]
+    successors, queue, expected = ReferenceSuccessors(source, context, 4), [()], [()]
     while queue and len(expected) < 50:
         path = queue.pop(0)
         if len(path) < 3:
@@ -122,7 +122,7 @@ class Node:
     def __init__(self, path: tuple[int, ...], prior: float, parent: Node | None) -> None:
         self.path, self.prior, self.parent = path, prior, parent
         self.children: list[Node] | None = None
-        self.visits, self.reward, self.closed = 0, 0.0, False
+        self.visits, self.reward, self.exhausted = 0, 0.0, False
         self.joint = min(prior, 1.0) * parent.joint if parent else 1.0
 
     def score(self, child: Node, puct: Puct) -> float:
@@ -146,26 +146,26 @@ class SplitMix:
         return ((z ^ (z >> 31)) >> 11) / 2**53
 
 
-def slow_mcts(successors: Slow, limits: Limits, puct: Puct, seed: int) -> tuple[dict, list]:
-    """Standing of every node of the draft by path (visits), and (selected path, reward) of every simulation."""
-    root, random, made, log = Node((), math.nan, None), SplitMix(seed), [], []
-    made.append(root)
+def reference_mcts(successors: ReferenceSuccessors, limits: Limits, puct: Puct, seed: int) -> tuple[dict, list]:
+    """The nodes of the draft by path, and (selected path, reward) of each simulation."""
+    root, random, created, log = Node((), math.nan, None), SplitMix(seed), [], []
+    created.append(root)
     deepest = limits.depth - 1 if puct.published else limits.depth
     for _ in range(puct.simulations):
-        if root.closed:
+        if root.exhausted:
             break
         node = root
         while node.children:
-            node = max((c for c in node.children if not c.closed), key=partial(node.score, puct=puct))
+            node = max((c for c in node.children if not c.exhausted), key=partial(node.score, puct=puct))
         selected = node.path
         if node.children is None and len(node.path) < deepest:
             node.children = [Node((*node.path, t), p, node) for t, p in successors(node.path)]
-            made += node.children
+            created += node.children
             node = node.children[0] if puct.published and node.children else node
         if puct.published:
-            reward, path, up = 1.0, node.path, node
-            while up.parent:
-                reward, up = reward + up.prior, up.parent
+            reward, path, ancestor = 1.0, node.path, node
+            while ancestor.parent:
+                reward, ancestor = reward + ancestor.prior, ancestor.parent
             while len(path) < deepest and (row := successors(path)):
                 draw, chosen = random.uniform() * sum(p for _, p in row), 0
                 while chosen < len(row) - 1 and draw >= row[chosen][1]:
@@ -173,36 +173,36 @@ def slow_mcts(successors: Slow, limits: Limits, puct: Puct, seed: int) -> tuple[
                     chosen += 1
                 reward, path = reward + row[chosen][1], (*path, row[chosen][0])
         else:
-            reward, node.closed = node.joint, not node.children
+            reward, node.exhausted = node.joint, not node.children
         log.append((selected, reward))
         while node:
             node.visits, node.reward = node.visits + 1, node.reward + reward
             if not puct.published and node.children:
-                node.closed = all(c.closed for c in node.children)
+                node.exhausted = all(c.exhausted for c in node.children)
             node = node.parent
-    return _draft(made, successors, limits, puct), log
+    return _draft(created, successors, limits, puct), log
 
 
-def _draft(made: list[Node], successors: Slow, limits: Limits, puct: Puct) -> dict:
-    made = sorted(made, key=lambda n: -(n.visits + 0.999 * n.joint))  # stable: the earlier one first among equals
+def _draft(created: list[Node], successors: ReferenceSuccessors, limits: Limits, puct: Puct) -> dict:
+    created = sorted(created, key=lambda n: -(n.visits + 0.999 * n.joint))  # stable: ties by order of creation
     if puct.published:
-        crowned = made[: puct.paths]
-        for node in list(crowned):
+        kept = created[: puct.paths]
+        for node in list(kept):
             if node.path and len(node.path) < limits.depth and (row := successors(node.path)):
                 best = Node((*node.path, row[0][0]), row[0][1], node)
                 known = next((c for c in node.children or [] if c.path == best.path), best)
-                if known not in crowned:
-                    crowned.append(known)
-        made = sorted(crowned, key=lambda n: -(n.visits + 0.999 * n.joint))
-    return {node.path: node for node in made[: limits.budget]}
+                if known not in kept:
+                    kept.append(known)
+        created = sorted(kept, key=lambda n: -(n.visits + 0.999 * n.joint))
+    return {node.path: node for node in created[: limits.budget]}
 
 
 @pytest.mark.parametrize(("puct", "depth"), [(TUNED, 6), (TUNED._replace(simulations=300), 3), (PAPER, 4)], ids=str)
 @pytest.mark.parametrize("budget", [5, 64])
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
-def test_tree_search_is_the_documented_one(source: Source, context: np.ndarray, budget: int, puct: Puct, depth: int) -> None:
+def test_puct_search_equals_the_reference(source: Source, context: np.ndarray, budget: int, puct: Puct, depth: int) -> None:
     limits = Limits(budget, depth, 6)
-    expected, log = slow_mcts(Slow(source, context, limits.successors), limits, puct, 11)
+    expected, log = reference_mcts(ReferenceSuccessors(source, context, limits.successors), limits, puct, 11)
     tree = tree_search.mcts(source, context, limits, puct, 11)
     paths = paths_of(tree)
     assert set(paths) == set(expected)
@@ -224,7 +224,7 @@ def test_tree_search_is_the_documented_one(source: Source, context: np.ndarray, 
 
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("budget", [1, 2, 3, 17, 64, 256])
-def test_drafts_keep_their_limits_and_repeat(source: Source, name: str, budget: int) -> None:
+def test_drafts_respect_their_limits_and_are_deterministic(source: Source, name: str, budget: int) -> None:
     for context in CONTEXTS:
         limits = Limits(budget, 4, 6)
         tree, again = (SEARCHES[name](source, context, limits) for _ in range(2))
@@ -239,20 +239,20 @@ def test_drafts_keep_their_limits_and_repeat(source: Source, name: str, budget: 
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_without_a_successor_the_root_stands_alone(name: str) -> None:
+def test_without_successors_the_draft_is_the_root(name: str) -> None:
     published = name == "paper"
     source = Source(TrigramMatrix.empty(VOCAB), Overlay(published=published))
     for context in ([3], [3, 4]):
         assert len(SEARCHES[name](source, np.array(context, dtype=np.int32), Limits(64, 4, 12))) == 1
 
 
-def test_seeds_differ_where_the_search_samples(matrix: TrigramMatrix) -> None:
+def test_rollouts_depend_on_the_seed(matrix: TrigramMatrix) -> None:
     source = Source(matrix, Overlay(published=True, slots=12))
     values = [tree_search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, seed).columns["value"][0] for seed in range(4)]
     assert len(set(values)) > 1
 
 
-def test_a_draft_that_is_too_big_loses_its_least_visited_leaves(source: Source) -> None:
+def test_a_draft_above_the_budget_loses_its_least_visited_nodes(source: Source) -> None:
     whole = tree_search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, 0)
     cut = tree_search.mcts(source, CONTEXTS[0], Limits(len(whole) // 2, 4, 12), PAPER, 0)
     kept = set(paths_of(cut))

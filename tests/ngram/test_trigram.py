@@ -1,4 +1,4 @@
-"""The matrix and the overlay, held against slow counts in dictionaries."""
+"""The matrix and the overlay, compared with reference counts in dictionaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import safetensors.numpy
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.ngram import session_overlay as rule
+from aded.ngram import session_overlay
 from aded.ngram.session_overlay import Overlay
 from aded.ngram.trigram import TrigramMatrix
 
@@ -32,15 +32,15 @@ def built(ids: np.ndarray | None = None, **options) -> TrigramMatrix:
     return TrigramMatrix.build(corpus() if ids is None else ids, **known)
 
 
-def slow_counts(ids: list[int], separator: int) -> tuple[dict, dict]:
-    """Successor counts of single tokens and of pairs."""
-    singles, pairs = defaultdict(Counter), defaultdict(Counter)
+def reference_counts(ids: list[int], separator: int) -> tuple[dict, dict]:
+    """Successor counts of single tokens and of bigrams."""
+    unigrams, bigrams = defaultdict(Counter), defaultdict(Counter)
     for at in range(1, len(ids)):
         if ids[at - 1] != separator:
-            singles[-1, ids[at - 1]][ids[at]] += 1
+            unigrams[-1, ids[at - 1]][ids[at]] += 1
             if at > 1 and ids[at - 2] != separator:
-                pairs[ids[at - 2], ids[at - 1]][ids[at]] += 1
-    return singles, pairs
+                bigrams[ids[at - 2], ids[at - 1]][ids[at]] += 1
+    return unigrams, bigrams
 
 
 def best(counts: Counter, keep: int) -> dict[int, float]:
@@ -52,9 +52,9 @@ def best(counts: Counter, keep: int) -> dict[int, float]:
 def test_rows_are_the_most_frequent_successors_and_never_cross_a_separator(keep: int) -> None:
     ids = corpus()
     matrix = built(ids, max_successors=keep)
-    singles, pairs = slow_counts(ids.tolist(), 0)
-    assert len(matrix) == len(singles) + len(pairs)
-    for context, counts in {**singles, **pairs}.items():
+    unigrams, bigrams = reference_counts(ids.tolist(), 0)
+    assert len(matrix) == len(unigrams) + len(bigrams)
+    for context, counts in {**unigrams, **bigrams}.items():
         tokens, probabilities = matrix.row(*context)
         expected = best(counts, keep)
         assert tokens.tolist() == list(expected)
@@ -67,7 +67,7 @@ def test_unknown_contexts_have_no_successors() -> None:
     assert not len(TrigramMatrix.empty(VOCAB).row(1, 2)[0])
 
 
-def test_ids_beyond_sixteen_bits_are_kept_apart() -> None:
+def test_ids_above_sixteen_bits_are_distinct() -> None:
     ids = np.array([70_000, 151_000, 70_001, 70_000 - 65_536, 151_000 - 65_536, 5, 0])
     matrix = built(ids, vocab_size=151_936)
     assert matrix.row(70_000, 151_000)[0].tolist() == [70_001]
@@ -80,7 +80,7 @@ def test_a_corpus_that_cannot_be_counted_is_refused(ids: list) -> None:
         built(np.array(ids, dtype=np.int64))
 
 
-def test_a_saved_matrix_loads_as_it_was(tmp_path: Path) -> None:
+def test_saving_and_loading_preserves_the_matrix(tmp_path: Path) -> None:
     matrix, path = built(), tmp_path / "m.safetensors"
     matrix.save(path)
     again = TrigramMatrix.load(path, fingerprint="abc", vocab_size=VOCAB)
@@ -114,8 +114,8 @@ def test_missing_foreign_and_newer_files_are_refused(tmp_path: Path) -> None:
         TrigramMatrix.load(tmp_path / "foreign")
 
 
-def test_no_damage_gets_past_the_loader(tmp_path: Path) -> None:
-    """Cut or altered anywhere, a file is refused, or it is a consistent matrix that can be read everywhere."""
+def test_loading_a_damaged_file_is_refused_or_gives_a_consistent_matrix(tmp_path: Path) -> None:
+    """A truncated or altered file is refused, or it is a consistent matrix whose rows can all be read."""
     path = tmp_path / "m"
     built(corpus(length=60)).save(path)
     whole = path.read_bytes()
@@ -196,7 +196,7 @@ def test_a_saved_matrix_is_the_same_bytes_in_every_process(tmp_path: Path) -> No
 
 
 def rows_of(matrix: TrigramMatrix) -> dict:
-    """Context to (total, successor counts), in dictionaries."""
+    """Maps each context to (total, successor counts)."""
     lengths, entries = np.diff(matrix.starts), iter(zip(matrix.successors.tolist(), matrix.counts.tolist()))
     return {
         tuple(context): (total, dict(next(entries) for _ in range(length)))
@@ -204,9 +204,9 @@ def rows_of(matrix: TrigramMatrix) -> dict:
     }
 
 
-def test_merging_is_counting_the_texts_together() -> None:
+def test_merging_equals_counting_the_concatenated_texts() -> None:
     one, other = corpus(seed=1), corpus(seed=2)
-    one[-1] = 0  # nothing is counted across the seam
+    one[-1] = 0  # nothing is counted across the boundary
     parts = [built(ids, max_successors=256) for ids in (one, other)]
     merged = TrigramMatrix.merge(parts)
     found = rows_of(merged)
@@ -217,7 +217,7 @@ def test_merging_is_counting_the_texts_together() -> None:
     assert merged.to_bytes() == TrigramMatrix.merge(parts[::-1]).to_bytes()
 
 
-def test_merging_keeps_the_bound_and_one_matrix_stays_as_it_is() -> None:
+def test_merging_respects_max_successors_and_one_matrix_is_unchanged() -> None:
     parts = [built(corpus(seed=seed), max_successors=keep) for seed, keep in ((1, 2), (2, 3))]
     assert np.diff(TrigramMatrix.merge(parts).starts).max() == 3
     assert TrigramMatrix.merge(parts[:1]).to_bytes() == parts[0].to_bytes()
@@ -248,7 +248,7 @@ def test_pruned_rows_keep_their_most_frequent_successors_and_their_probabilities
 
 
 @pytest.mark.parametrize("size", [1000, 4000, 20_000, 10**9])
-def test_pruning_to_a_size_fills_it_and_no_more(tmp_path: Path, size: int) -> None:
+def test_pruning_to_a_size_fills_but_does_not_exceed_it(tmp_path: Path, size: int) -> None:
     matrix = built()
     matrix.prune(size=size).save(tmp_path / "m")
     loaded, written = TrigramMatrix.load(tmp_path / "m"), (tmp_path / "m").stat().st_size
@@ -262,16 +262,16 @@ def test_bounds_out_of_range_are_refused(bound: dict) -> None:
         built().prune(**bound)
 
 
-class SlowMixture:
-    """The mixture rule in dictionaries, as its documentation tells it."""
+class ReferenceMixture:
+    """The mixture rule in dictionaries, as documented."""
 
     def __init__(self, matrix: TrigramMatrix) -> None:
-        self.matrix, self.rows, self.answers, self.trust = matrix, {}, {}, {}
+        self.matrix, self.rows, self.target_top, self.trust = matrix, {}, {}, {}
 
     def levels(self, text: list[int]) -> list[tuple]:
-        """(trust key, first guess, successors) of every known row, shortest context first."""
+        """(kind of row, initial weight, successors) of every row that exists, shortest context first."""
         found = []
-        for size, guess in ((1, rule.TRUST_SINGLE), (2, rule.TRUST_PAIR)):
+        for size, initial in ((1, session_overlay.TRUST_UNIGRAM), (2, session_overlay.TRUST_BIGRAM)):
             if len(text) >= size:
                 context = (-1, text[-1]) if size == 1 else (text[-2], text[-1])
                 tokens, probabilities = self.matrix.row(*context)
@@ -280,107 +280,113 @@ class SlowMixture:
                     n, top = int(self.matrix.totals[at]), float(probabilities[0])
                     evidence = sum(n > limit for limit in (1, 2, 5, 15, 63))
                     key = ("base", size, evidence, 0 if top > 0.8 else 1 if top > 0.4 else 2)
-                    found.append((key, guess, dict(zip(tokens.tolist(), probabilities.tolist()))))
-        for order in rule.ORDERS:
+                    found.append((key, initial, dict(zip(tokens.tolist(), probabilities.tolist()))))
+        for order in session_overlay.ORDERS:
             context = tuple(text[-order:]) if len(text) >= order else None
-            if answer := self.answers.get(context):
-                top = max(answer.values())
-                found.append((("answer", order, sum(top > p for p in (0.2, 0.4, 0.6, 0.8, 0.95))), rule.TRUST_TOLD, answer))
+            if successors := self.target_top.get(context):
+                top = max(successors.values())
+                found.append(
+                    (
+                        ("target", order, sum(top > p for p in (0.2, 0.4, 0.6, 0.8, 0.95))),
+                        session_overlay.TRUST_TARGET,
+                        successors,
+                    )
+                )
             if row := self.rows.get(context):
-                sights, weights = row
-                key = ("overlay", order, sum(sights > limit for limit in (1, 2, 3, 7)), min(len(weights), 3))
+                occurrences, weights = row
+                key = ("overlay", order, sum(occurrences > limit for limit in (1, 2, 3, 7)), min(len(weights), 3))
                 total = sum(weights.values())
-                found.append((key, rule.TRUST_OVERLAY, {t: w / total for t, w in weights.items()}))
+                found.append((key, session_overlay.TRUST_OVERLAY, {t: w / total for t, w in weights.items()}))
         return found
 
-    def trust_of(self, key: tuple, guess: float) -> float:
-        right, asked = self.trust.get(key, (rule.TRUST_EVIDENCE * guess, rule.TRUST_EVIDENCE))
-        return right / asked
+    def trust_of(self, key: tuple, initial: float) -> float:
+        credit, uses = self.trust.get(key, (session_overlay.TRUST_EVIDENCE * initial, session_overlay.TRUST_EVIDENCE))
+        return credit / uses
 
     def learn(self, text: list[int], at: int) -> None:
-        p = rule.UNKNOWN
-        for key, guess, row in self.levels(text[:at]):
-            share = self.trust_of(key, guess)
+        p = session_overlay.UNKNOWN_PROBABILITY
+        for key, initial, row in self.levels(text[:at]):
+            share = self.trust_of(key, initial)
             mixed = share * row.get(text[at], 0.0) + (1 - share) * p
-            right, asked = self.trust.get(key, (rule.TRUST_EVIDENCE * guess, rule.TRUST_EVIDENCE))
-            self.trust[key] = (right + share * row.get(text[at], 0.0) / mixed, asked + 1)
+            credit, uses = self.trust.get(key, (session_overlay.TRUST_EVIDENCE * initial, session_overlay.TRUST_EVIDENCE))
+            self.trust[key] = (credit + share * row.get(text[at], 0.0) / mixed, uses + 1)
             p = mixed
-        for order in rule.ORDERS:
+        for order in session_overlay.ORDERS:
             if at >= order:
-                sights, weights = self.rows.get(tuple(text[at - order : at]), (0, {}))
-                weights = {t: w * rule.FADE for t, w in weights.items()}
-                if text[at] not in weights and len(weights) == rule.SLOTS:
+                occurrences, weights = self.rows.get(tuple(text[at - order : at]), (0, {}))
+                weights = {t: w * session_overlay.DECAY for t, w in weights.items()}
+                if text[at] not in weights and len(weights) == session_overlay.SLOTS:
                     del weights[min(weights, key=weights.__getitem__)]
                 weights[text[at]] = weights.get(text[at], 0.0) + 1
-                self.rows[tuple(text[at - order : at])] = (sights + 1, weights)
+                self.rows[tuple(text[at - order : at])] = (occurrences + 1, weights)
 
-    def tell(self, path: list[int], answer: dict[int, float]) -> None:
-        """The target's answer after the tokens of ``path``: kept for its three shortest contexts, in place of an earlier one."""
+    def store(self, path: list[int], target_top: dict[int, float]) -> None:
+        """Store the target's top-k after ``path`` for its three shortest contexts, replacing an earlier one."""
         for order in (1, 2, 3):
             if len(path) >= order:
-                self.answers[tuple(path[-order:])] = answer
+                self.target_top[tuple(path[-order:])] = target_top
 
     def successors(self, text: list[int]) -> Counter:
         rest, mixed = 1.0, Counter()
-        for key, guess, row in reversed(self.levels(text)):
-            share = rest * self.trust_of(key, guess)
+        for key, initial, row in reversed(self.levels(text)):
+            share = rest * self.trust_of(key, initial)
             rest -= share
             for token, p in row.items():
                 mixed[token] += share * p
-            if rest < rule.ENOUGH:
+            if rest < session_overlay.MIN_REST:
                 break
         return mixed
 
 
-def tell_both(overlay: Overlay, slow: SlowMixture, text: np.ndarray, rng: np.random.Generator) -> None:
-    """One random draft over ``text``, with answers at most of its nodes."""
+def store_in_both(overlay: Overlay, reference: ReferenceMixture, text: np.ndarray, rng: np.random.Generator) -> None:
+    """One random draft after ``text``, with the target's top-k at most of its nodes."""
     n = 12
     parents = np.array([-1, *(int(rng.integers(0, i)) for i in range(1, n))], dtype=np.int32)
     tree = DraftTree(np.array([text[-1], *rng.integers(0, 12, n - 1)], dtype=np.int32), parents)
     tokens = np.stack([rng.permutation(VOCAB)[:5] for _ in range(n)]).astype(np.int32)
     probabilities = -np.sort(-rng.dirichlet(np.full(6, 0.3), n), axis=1)[:, :5].astype(np.float32)
-    probabilities[rng.random(n) < 0.2] = 0  # nodes that nothing is known about
+    probabilities[rng.random(n) < 0.2] = 0  # nodes without a top-k
     overlay.tell(text[-8:], tree, tokens, probabilities)
     paths = [text[-8:].tolist()]
     for node in range(n):
         if node:
             paths.append([*paths[parents[node]], int(tree.tokens[node])])
-        answer = {int(t): float(p) for t, p in zip(tokens[node], probabilities[node]) if p > 0}
-        if answer:
-            slow.tell(paths[node], answer)
+        target_top = {int(t): float(p) for t, p in zip(tokens[node], probabilities[node]) if p > 0}
+        if target_top:
+            reference.store(paths[node], target_top)
 
 
-def test_the_mixture_is_the_documented_one() -> None:
+def test_the_mixture_equals_the_reference() -> None:
     matrix, text = built(), corpus(seed=5, length=400)
-    overlay, slow, rng = Overlay(), SlowMixture(matrix), np.random.default_rng(7)
-    text[200:300] = text[100:200]  # something to copy
+    overlay, reference, rng = Overlay(), ReferenceMixture(matrix), np.random.default_rng(7)
+    text[200:300] = text[100:200]  # a repeated passage
     for at in range(len(text)):
         if at:
-            slow.learn(text.tolist(), at)
+            reference.learn(text.tolist(), at)
         overlay.learn(matrix, text[: at + 1], at)
         if at % 3 == 2:
-            tell_both(overlay, slow, text[: at + 1], rng)
+            store_in_both(overlay, reference, text[: at + 1], rng)
         tokens, probabilities = overlay.successors(matrix, text[: at + 1], 1000)
-        expected = slow.successors(text[: at + 1].tolist())
+        expected = reference.successors(text[: at + 1].tolist())
         assert set(tokens.tolist()) == set(expected)
         np.testing.assert_allclose(probabilities, [expected[t] for t in tokens.tolist()], rtol=1e-4)
         assert (np.diff(probabilities) <= 0).all()
         assert probabilities.sum() <= 1 + 1e-9
 
 
-def test_learning_in_pieces_is_learning_at_once() -> None:
+def test_learning_in_chunks_equals_learning_at_once() -> None:
     matrix, text = built(), corpus(seed=6, length=300)
     whole, pieces = Overlay(), Overlay()
     whole.learn(matrix, text, 0)
     for start in range(0, 300, 7):
-        before = max(0, start - whole.longest)
+        before = max(0, start - whole.max_context)
         pieces.learn(matrix, text[before : start + 7], start - before)
     for a, b in zip(whole.arrays[:6], pieces.arrays[:6]):
         np.testing.assert_array_equal(a[whole.arrays[0] >= 0] if len(a) == len(whole.arrays[0]) else a,
                                       b[whole.arrays[0] >= 0] if len(b) == len(whole.arrays[0]) else b)  # fmt: skip
 
 
-def test_the_published_rule_adds_to_the_base_and_stops_at_the_cap() -> None:
+def test_the_published_rule_adds_to_the_base_up_to_the_maximum_weight() -> None:
     matrix, overlay = built(np.array([1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 3, 0])), Overlay(published=True, slots=12)
     text = np.array([1, 2, 4, 9], dtype=np.int32)
     overlay.learn(matrix, text, 0)
@@ -392,7 +398,7 @@ def test_the_published_rule_adds_to_the_base_and_stops_at_the_cap() -> None:
     assert overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 1)[1] == pytest.approx([3.0])
 
 
-def test_published_rows_keep_their_bound() -> None:
+def test_published_rows_have_a_bounded_number_of_successors() -> None:
     matrix, overlay = built(np.array([1, 2, 3, 0])), Overlay(published=True, slots=4)
     for token in range(5, 40):
         overlay.learn(matrix, np.array([1, 2, token], dtype=np.int32), 2)
@@ -402,7 +408,7 @@ def test_published_rows_keep_their_bound() -> None:
     assert 39 in tokens
 
 
-def test_memory_is_bounded_and_the_newest_text_stays() -> None:
+def test_memory_is_bounded_and_recent_text_is_kept() -> None:
     overlay, matrix = Overlay(rows=64), TrigramMatrix.empty(1000)
     text = np.random.default_rng(0).integers(0, 1000, 5000).astype(np.int32)
     size = sum(a.nbytes for a in overlay.arrays[:7])
@@ -411,7 +417,7 @@ def test_memory_is_bounded_and_the_newest_text_stays() -> None:
     assert text[-1] in overlay.successors(matrix, text[-4:-1], 12)[0]
 
 
-def test_answers_are_bounded_too_and_the_newest_text_outlives_them() -> None:
+def test_rows_of_the_target_top_are_bounded_and_evicted_before_recent_text() -> None:
     overlay, matrix, rng = Overlay(rows=1024), TrigramMatrix.empty(1000), np.random.default_rng(0)
     text = rng.integers(0, 1000, 60).astype(np.int32)
     overlay.learn(matrix, text, 0)
@@ -425,15 +431,15 @@ def test_answers_are_bounded_too_and_the_newest_text_outlives_them() -> None:
     assert known[:-2] == expected[:-2] == text[3:58].tolist()
 
 
-def test_a_cleared_overlay_knows_nothing() -> None:
+def test_a_cleared_overlay_has_no_successors() -> None:
     overlay, matrix = Overlay(), TrigramMatrix.empty(VOCAB)
     overlay.learn(matrix, corpus(), 0)
-    tell_both(overlay, SlowMixture(matrix), corpus()[:5], np.random.default_rng(0))
+    store_in_both(overlay, ReferenceMixture(matrix), corpus()[:5], np.random.default_rng(0))
     overlay.clear()
     assert not len(overlay.successors(matrix, corpus()[:5], 12)[0])
 
 
-def test_sessions_share_the_base_and_not_what_they_learn() -> None:
+def test_sessions_share_the_base_but_not_their_counts() -> None:
     matrix, one, other = built(), Overlay(), Overlay()
     before = [a.copy() for a in matrix.arrays]
     expected = other.successors(matrix, np.array([1, 2], dtype=np.int32), 12)

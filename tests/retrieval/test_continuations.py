@@ -1,4 +1,4 @@
-"""The trie of continuations against counting every prefix by hand."""
+"""The trie of continuations, compared with counts of all prefixes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aded.retrieval.continuation_trie import Continuations
 VOCAB = 5
 
 
-def prefixes(text: list[int], places: list[int], depth: int, stop: int = -1) -> Counter:
-    """How often each continuation, of every length, follows at the places."""
+def prefixes(text: list[int], starts: list[int], depth: int, stop: int = -1) -> Counter:
+    """Occurrences of each continuation, of every length, at the start positions."""
     counts: Counter = Counter()
-    for place in places:
-        for end in range(place + 1, min(place + depth, len(text)) + 1):
-            counts[tuple(text[place:end])] += 1
+    for start in starts:
+        for end in range(start + 1, min(start + depth, len(text)) + 1):
+            counts[tuple(text[start:end])] += 1
             if text[end - 1] == stop:
                 break
     return counts
@@ -35,36 +35,36 @@ def paths_of(trie: Continuations, nodes: np.ndarray) -> dict[tuple[int, ...], fl
 def test_the_whole_trie_holds_every_prefix_with_its_share(seed: int, ordered: bool) -> None:
     rng = np.random.default_rng(seed)
     text = rng.integers(0, VOCAB, 300).tolist()
-    places = rng.integers(0, 300, 40).tolist()
+    starts = rng.integers(0, 300, 40).tolist()
     if ordered:
-        places.sort(key=lambda place: text[place:])
+        starts.sort(key=lambda start: text[start:])
     trie = Continuations(1000, 4, VOCAB, stop=3)
-    trie.count(np.array(text, dtype=np.uint16), np.array(places))
+    trie.count(np.array(text, dtype=np.uint16), np.array(starts))
     nodes, expected = trie.best(1000)
-    truth = prefixes(text, places, 4, stop=3)
+    reference = prefixes(text, starts, 4, stop=3)
     found = paths_of(trie, nodes)
-    assert found.keys() == truth.keys()
+    assert found.keys() == reference.keys()
     for path, prior in found.items():
-        assert prior == pytest.approx(truth[path] / (truth[path[:-1]] if len(path) > 1 else len(places)))
-    assert expected == pytest.approx(sum(truth.values()) / len(places))
+        assert prior == pytest.approx(reference[path] / (reference[path[:-1]] if len(path) > 1 else len(starts)))
+    assert expected == pytest.approx(sum(reference.values()) / len(starts))
 
 
 @pytest.mark.parametrize("budget", [1, 2, 7, 20])
 def test_the_best_nodes_are_the_most_frequent_and_closed_under_parents(budget: int) -> None:
     rng = np.random.default_rng(budget)
-    text, places = rng.integers(0, 3, 400).tolist(), list(range(0, 400, 3))
+    text, starts = rng.integers(0, 3, 400).tolist(), list(range(0, 400, 3))
     trie = Continuations(5000, 5, VOCAB)
-    trie.count(np.array(text, dtype=np.int32), np.array(places))
+    trie.count(np.array(text, dtype=np.int32), np.array(starts))
     nodes, expected = trie.best(budget)
-    counts = sorted(prefixes(text, places, 5).values(), reverse=True)[: budget - 1]
+    counts = sorted(prefixes(text, starts, 5).values(), reverse=True)[: budget - 1]
     assert len(nodes) == budget
-    assert expected == pytest.approx(sum(counts) / len(places))
-    tree = trie.tree(9, nodes)  # asserts that parents stand before children
+    assert expected == pytest.approx(sum(counts) / len(starts))
+    tree = trie.tree(9, nodes)  # asserts that parents precede their children
     assert len(set(paths_of(trie, nodes))) == budget - 1
     assert tree.tokens[0] == 9
 
 
-def test_nodes_below_the_least_share_are_left_out() -> None:
+def test_nodes_below_the_minimum_share_are_left_out() -> None:
     text = np.array([0, 1, 0, 1, 0, 1, 0, 2])
     trie = Continuations(100, 1, VOCAB)
     trie.count(text, np.array([1, 3, 5, 7]))
@@ -72,9 +72,9 @@ def test_nodes_below_the_least_share_are_left_out() -> None:
     assert paths_of(trie, trie.best(10)[0]) == {(1,): 0.75, (2,): 0.25}
 
 
-def test_weights_add_up_and_fade_with_depth() -> None:
+def test_weights_add_up_and_decay_with_depth() -> None:
     text = np.array([1, 2, 1, 3])
-    trie = Continuations(100, 2, VOCAB, fade=0.5)
+    trie = Continuations(100, 2, VOCAB, decay=0.5)
     trie.count(text, np.array([0]), 3.0)
     trie.count(text, np.array([2]), 1.0)
     assert paths_of(trie, trie.best(10)[0]) == {(1,): 0.5, (1, 2): 0.375, (1, 3): 0.125}
@@ -82,14 +82,14 @@ def test_weights_add_up_and_fade_with_depth() -> None:
     assert len(trie.best(10)[0]) == 1
 
 
-def test_places_and_ids_out_of_range_are_passed_over() -> None:
+def test_positions_and_ids_out_of_range_are_ignored() -> None:
     text = np.array([1, 2, 70, 3, -1, 4])
     trie = Continuations(100, 6, VOCAB)
     trie.count(text, np.array([-5, 0, 3, 6, 99]))
     assert set(paths_of(trie, trie.best(50)[0])) == {(1,), (1, 2), (3,)}
 
 
-def test_a_full_trie_counts_what_it_has_room_for() -> None:
+def test_a_full_trie_drops_new_nodes() -> None:
     trie = Continuations(3, 4, VOCAB)
     trie.count(np.array([0, 1, 2, 3, 0, 1]), np.array([0, 4]))
     assert paths_of(trie, trie.best(10)[0]) == {(0,): 1.0, (0, 1): 1.0}

@@ -1,4 +1,4 @@
-"""The datastore: its suffix array and look-ups against plain searches, its file against damage."""
+"""The datastore: suffix array and look-ups compared with plain searches, and damaged files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def corpus(seed: int = 0, length: int = 400, vocab: int = 5) -> list[int]:
     return np.random.default_rng(seed).integers(0, vocab, length).tolist()
 
 
-def stands_at(text: list[int], pattern: list[int]) -> list[int]:
+def occurrences(text: list[int], pattern: list[int]) -> list[int]:
     return [i for i in range(len(text) - len(pattern) + 1) if text[i : i + len(pattern)] == pattern]
 
 
 @pytest.mark.parametrize(("vocab", "dtype"), [(97, np.uint16), (1 << 17, np.uint32)])
-def test_suffixes_are_in_the_order_of_the_suffixes(vocab: int, dtype: type) -> None:
+def test_suffixes_are_in_lexicographic_order(vocab: int, dtype: type) -> None:
     text = np.random.default_rng(1).choice([0, 3, 90, vocab - 1, vocab // 2], 300).tolist()
     store = Datastore.build(np.array(text), separator=0, vocab_size=vocab, fingerprint="f")
     assert store.tokens.dtype == dtype
@@ -36,28 +36,28 @@ def test_suffixes_are_in_the_order_of_the_suffixes(vocab: int, dtype: type) -> N
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_pattern_s_range_is_all_places_where_it_stands(seed: int) -> None:
+def test_the_range_of_a_pattern_holds_all_its_occurrences(seed: int) -> None:
     text, rng = corpus(seed), np.random.default_rng(seed)
     store = Datastore.build(np.array(text), **KNOWN)
     for length in range(1, 7):
         for _ in range(20):
             pattern = rng.integers(0, 6, length).tolist()
             low, high = store.find(np.array(pattern, dtype=np.int32))
-            assert sorted(store.suffixes[low:high].tolist()) == stands_at(text, pattern)
+            assert sorted(store.suffixes[low:high].tolist()) == occurrences(text, pattern)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_matches_are_all_ends_that_stand_in_the_corpus(seed: int) -> None:
+def test_matches_are_all_suffixes_of_the_context_in_the_corpus(seed: int) -> None:
     text, rng = corpus(seed), np.random.default_rng(seed + 10)
     store = Datastore.build(np.array(text), **KNOWN)
     for _ in range(30):
         context = rng.integers(0, 6, 12).tolist()
         matches = store.matches(np.array(context, dtype=np.int32))
-        lengths = [n for n in range(1, 13) if stands_at(text, context[-n:])]
+        lengths = [n for n in range(1, 13) if occurrences(text, context[-n:])]
         assert [length for length, _, _ in matches] == lengths
         for length, low, high in matches:
             places = store.places(low, high, length, 10_000)
-            assert sorted(places.tolist()) == [i + length for i in stands_at(text, context[-length:])]
+            assert sorted(places.tolist()) == [i + length for i in occurrences(text, context[-length:])]
 
 
 def test_a_compact_file_is_a_third_and_the_same_datastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,14 +79,14 @@ def test_a_compact_file_is_a_third_and_the_same_datastore(tmp_path: Path, monkey
     assert np.array_equal(Datastore.load(tmp_path / "compact").suffixes, store.suffixes)
 
 
-def test_of_too_many_places_an_even_part_is_taken() -> None:
+def test_a_long_range_is_sampled_at_even_spacing() -> None:
     store = Datastore.build(np.array([1] * 1000), **KNOWN)
     low, high = store.find(np.array([1], dtype=np.int32))
     places = store.places(low, high, 1, 10)
     assert places.tolist() == (store.suffixes[::100] + 1).tolist()
 
 
-def test_a_saved_datastore_is_mapped_and_equal(tmp_path: Path) -> None:
+def test_a_saved_datastore_is_memory_mapped_and_equal(tmp_path: Path) -> None:
     store = Datastore.build(np.array(corpus()), **KNOWN)
     for name in "ab":
         store.save(tmp_path / name)
@@ -137,7 +137,7 @@ def test_damaged_files_are_refused_and_nothing_crashes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], [97], [-1], [[1]]])
-def test_what_is_no_corpus_is_refused(ids: list) -> None:
+def test_an_invalid_corpus_is_refused(ids: list) -> None:
     with pytest.raises(AdedError, match="token ids from 0 to 96"):
         Datastore.build(np.array(ids, dtype=np.int64), **KNOWN)
 
@@ -214,7 +214,7 @@ def test_separators_outside_the_vocabulary_are_refused(tmp_path, capsys, model_f
     assert f"--separator is {separator}; give a token id" in capsys.readouterr().err
 
 
-def test_errors_are_told_once(tmp_path: Path) -> None:
+def test_an_error_states_cause_and_remedy_once(tmp_path: Path) -> None:
     Datastore.build(np.array(corpus()), **KNOWN).save(tmp_path / "d")
     with pytest.raises(AdedError) as caught:
         Datastore.load(tmp_path / "d", fingerprint="g")
