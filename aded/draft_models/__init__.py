@@ -1,1 +1,1 @@
-"""Networks that draft: draft models, run as chains or trees, and Medusa heads."""
+"""Neural drafting: draft models, which draft chains or trees, and Medusa heads."""

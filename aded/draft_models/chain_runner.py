@@ -1,8 +1,7 @@
-"""Chains drafted by a model in one go: every pass, every choice and every copy inside one CUDA graph.
+"""Drafts chains with a draft model. One CUDA graph holds all forward passes, sampling and copies of a chain.
 
-The host hands over the tokens that were committed since the last chain and reads the drafted ones back; between them
-nothing leaves the device. As with ``aded.engine.step_graph``, the body is plain tensor code on buffers that stay where they are:
-elsewhere than on CUDA it runs as it is.
+The host passes in the tokens committed since the last chain and reads back the drafted ones; in between there is no transfer.
+As in ``aded.engine.step_graph``, the body is plain tensor code on buffers at fixed addresses; without CUDA it runs eagerly.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 CATCH_UP = (2, 8, 32, 128)
-"""Committed tokens that a chain's graph takes in: the root, and before it the last drafted token if all were accepted; or as many
-as steps without a draft have written since. More are read by a pass of their own."""
+"""Sizes of a graph's input: the committed tokens that are not in the cache yet. These are the root, the last drafted token if all
+were accepted, and the tokens of steps without a draft. More than the largest size are read by a separate forward pass."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-"""Lengths of chains: each is a graph of its own."""
+"""Supported chain lengths; each has its own graph."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Drafted tokens.
+    """A drafted chain.
 
     Attributes:
         tokens: int32 ``[length]``.
-        probabilities: of each, by the distribution that it was taken from, float64 ``[length]``.
-        distributions: what each was drawn from, float64 ``[length, vocab]`` on the device; None if greedy. Valid until the
-            runner's next chain.
+        probabilities: draft probability of each token, float64 ``[length]``.
+        distributions: the distribution that each token was sampled from, float64 ``[length, vocab]`` on the device; None if
+            greedy. Valid until the runner's next chain.
     """
 
     tokens: np.ndarray
@@ -51,28 +50,29 @@ class Chain:
 
 
 class ChainRunner:
-    """One decode's draft model: its cache, and the graphs on it.
+    """The draft model of one decode: its KV cache and its graphs.
 
     Args:
         draft: the model.
-        vocab_size: token ids that it may draft are below it (one tokenizer, but models pad their vocabularies differently).
+        vocab_size: vocabulary size of the target. Only smaller token ids are drafted: models with the same tokenizer may pad
+            their vocabularies differently.
 
     Attributes:
-        notice: why it stopped drafting in this decode, or None while it does.
+        notice: why drafting has stopped in this decode, or None.
     """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
         self.draft, self.vocab_size = draft, min(vocab_size, draft.vocab_size)
         self.session: Any = None
         self.notice: str | None = None
-        self._held = np.zeros(0, dtype=np.int32)  # tokens whose keys and values the cache holds
+        self._cached = np.zeros(0, dtype=np.int32)  # tokens whose keys and values are in the cache
         self._steps: dict[tuple[Any, ...], _ChainStep] = {}
-        self._read_before: set[int] = set()  # sizes of passes of their own, by their number of bits
-        self._capacity = 0  # of the cache that they write to
-        self.memory: Any = None  # shared by the graphs
+        self._warm_sizes: set[int] = set()  # bit lengths of the sizes of separate forward passes so far
+        self._capacity = 0  # of the cache that the graphs write to
+        self.memory: Any = None  # memory pool shared by the graphs
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Read a prompt, if the model can."""
+        """Prefill a prompt, if the model supports its length and its tokens."""
         self.notice = None
         if not self.levels(np.asarray(prompt)):
             return
@@ -80,178 +80,182 @@ class ChainRunner:
             self.session = self.draft.session(len(prompt) + 1024)
         self.session.rewind(0)
         self.session.prefill(prompt[:-1])
-        self._held = np.array(prompt[:-1], dtype=np.int32)
+        self._cached = np.array(prompt[:-1], dtype=np.int32)
 
     def levels(self, context: np.ndarray) -> int:
-        """Longest chain that the model can draft behind a text, int ``[n]``; where there is none, ``notice`` says why."""
+        """Maximum length of a chain after a text, int ``[n]``; if it is 0, ``notice`` gives the reason."""
         levels, reason = levels_left(self.draft, context)
         self.notice = self.notice or reason
         return 0 if self.notice else levels
 
     def prepare(self, context: np.ndarray, length: int, settings: SamplingSettings) -> None:
-        """Capture what ``chain`` with these arguments is going to run, and read what it is going to read if so much never was."""
-        known = self._keep_common(context)
-        waiting = len(context) - known
-        alone = waiting > CATCH_UP[-1]
-        self._step(len(context), 1 if alone else waiting, length, settings)
-        if alone and waiting.bit_length() not in self._read_before:
-            self._read_before.add(waiting.bit_length())
+        """Capture the graph that ``chain`` will run with these arguments, and warm up its separate forward pass, if any."""
+        cached = self._drop_rejected(context)
+        pending = len(context) - cached
+        separate = pending > CATCH_UP[-1]
+        self._step(len(context), 1 if separate else pending, length, settings)
+        if separate and pending.bit_length() not in self._warm_sizes:
+            self._warm_sizes.add(pending.bit_length())
             self._catch_up(context)
-            self.session.rewind(known)
+            self.session.rewind(cached)
 
     def chain(self, context: np.ndarray, length: int, settings: SamplingSettings, keys: Sequence[int]) -> Chain:
-        """Draft ``length`` tokens (one of ``LENGTHS``) after the committed ones, the root last.
+        """Draft ``length`` tokens (one of ``LENGTHS``) after the committed ones.
 
-        They are fewer, and the decode's last ones, where the model computes numbers that are not finite.
+        If the model's logits are not finite, the chain ends before them and drafting stops for this decode.
 
         Args:
-            context: all committed tokens, int ``[n]``.
-            settings: how tokens are taken from the model's distribution, as the target does it.
-            keys: of each token's draw, signed 64 bits (see ``aded.sampling.rng``); not read if greedy.
+            context: all committed tokens, int ``[n]``; the last one is the root.
+            settings: sampling settings, the same as for the target.
+            keys: random key of each token, signed 64 bits (see ``aded.sampling.rng``); not used if greedy.
         """
-        waiting = self._catch_up(context)
-        step = self._step(len(context), len(waiting), length, settings)
-        tokens, probabilities = step.run(waiting, self.session.length, keys)
+        pending = self._catch_up(context)
+        step = self._step(len(context), len(pending), length, settings)
+        tokens, probabilities = step.run(pending, self.session.length, keys)
         self.session.cache.length = len(context)
-        self._held = np.concatenate([context, tokens[:-1]]).astype(np.int32)
-        if (sound := int(np.isfinite(probabilities).cumprod().sum())) < length:
+        self._cached = np.concatenate([context, tokens[:-1]]).astype(np.int32)
+        if (valid := int(np.isfinite(probabilities).cumprod().sum())) < length:
             self.notice = non_finite(self.draft)
             self.session.cache.wipe()
-        distributions = None if step.distributions is None else step.distributions[:sound]
-        return Chain(tokens[:sound], probabilities[:sound], distributions)
+        distributions = None if step.distributions is None else step.distributions[:valid]
+        return Chain(tokens[:valid], probabilities[:valid], distributions)
 
-    def _keep_common(self, context: np.ndarray) -> int:
-        """Drop what was drafted in vain; how many committed tokens the cache holds."""
-        known = _common(self._held, context[:-1])
-        self._held = self._held[:known]
-        self.session.cache.length = known
-        return known
+    def _drop_rejected(self, context: np.ndarray) -> int:
+        """Drop rejected draft tokens from the cache; returns the number of committed tokens in it."""
+        cached = _common_prefix(self._cached, context[:-1])
+        self._cached = self._cached[:cached]
+        self.session.cache.length = cached
+        return cached
 
     def _catch_up(self, context: np.ndarray) -> np.ndarray:
-        """The committed tokens that a chain's graph takes in; the cache holds all before them."""
-        known = self._keep_common(context)
-        if len(context) - known > CATCH_UP[-1]:
-            self.session.prefill(context[known:-1])
-            known = len(context) - 1
-        return context[known:]
+        """The committed tokens that are not in the cache, as the input of a chain's graph; prefills if there are too many."""
+        cached = self._drop_rejected(context)
+        if len(context) - cached > CATCH_UP[-1]:
+            self.session.prefill(context[cached:-1])
+            cached = len(context) - 1
+        return context[cached:]
 
-    def _step(self, committed: int, waiting: int, length: int, settings: SamplingSettings) -> _ChainStep:
-        room = next(room for room in CATCH_UP if room >= waiting)
-        cache, needed = self.session.cache, committed + room + length
+    def _step(self, committed: int, pending: int, length: int, settings: SamplingSettings) -> _ChainStep:
+        width = next(width for width in CATCH_UP if width >= pending)
+        cache, needed = self.session.cache, committed + width + length
         cache.reserve(needed - cache.length)
         if cache.capacity != self._capacity:
-            self._steps.clear()  # they write to memory that is no longer the cache's
+            self._steps.clear()  # they write to the memory of the old cache
             self._capacity = cache.capacity
-        seen = context_bucket(needed, cache.capacity)
+        max_keys = context_bucket(needed, cache.capacity)
         rule = ("greedy",) if settings.greedy else (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
-        key = (room, length, seen, *rule)
+        key = (width, length, max_keys, *rule)
         if not self._steps and self.draft.device.type == "cuda":
             self.memory = torch.cuda.graph_pool_handle()
-        return recent(self._steps, key, lambda: _ChainStep(self, cache, room, length, seen, settings), MOST_STEPS)
+        return recent(self._steps, key, lambda: _ChainStep(self, cache, width, length, max_keys, settings), MOST_STEPS)
 
 
-def _common(first: np.ndarray, second: np.ndarray) -> int:
-    """How many tokens two texts begin with in common."""
+def _common_prefix(first: np.ndarray, second: np.ndarray) -> int:
+    """Length of the common prefix of two texts."""
     n = min(len(first), len(second))
     different = first[:n] != second[:n]
     return int(different.argmax()) if different.any() else n
 
 
 class _ChainStep:
-    """The passes of one chain in fixed shapes over at most ``seen`` keys, the first of at most ``room`` committed tokens.
+    """The forward passes of one chain in fixed shapes over ``max_keys`` keys; the first pass reads up to ``width`` tokens.
 
     Attributes:
         distributions: float64 ``[length, vocab]`` of the last run, or None.
     """
 
-    def __init__(self, runner: ChainRunner, cache: Any, room: int, length: int, seen: int, settings: SamplingSettings) -> None:
+    def __init__(
+        self, runner: ChainRunner, cache: Any, width: int, length: int, max_keys: int, settings: SamplingSettings
+    ) -> None:
         self.draft, self.vocab_size, device = runner.draft, runner.vocab_size, runner.draft.device
-        self.cache, self.room, self.length, self.seen, self.settings = cache, room, length, seen, settings
-        words = room + 2 + length  # tokens; how many, over how many committed ones; keys
-        self._given = torch.zeros(words, dtype=torch.int64, device=device)
-        self._given_host = host_buffer(self._given)
-        self._found = torch.zeros(2, length, dtype=torch.float64, device=device)
-        self._read = host_buffer(self._found)
+        self.cache, self.width, self.length, self.max_keys, self.settings = cache, width, length, max_keys, settings
+        size = width + 2 + length  # tokens; number of tokens; number of tokens in the cache; random keys
+        self._input = torch.zeros(size, dtype=torch.int64, device=device)
+        self._input_host = host_buffer(self._input)
+        self._output = torch.zeros(2, length, dtype=torch.float64, device=device)
+        self._output_host = host_buffer(self._output)
         shape = (length, self.vocab_size)
         self.distributions = None if settings.greedy else torch.zeros(shape, dtype=torch.float64, device=device)
-        self._all = torch.arange(seen, device=device)
-        self._first = torch.arange(room, device=device)
-        self._causal = torch.ones(room, room, dtype=torch.bool, device=device).tril()
-        self._given_host[room], self._given_host[room + 1] = 1, cache.length  # capturing writes to scratch slots
+        self._key_positions = torch.arange(max_keys, device=device)
+        self._offsets = torch.arange(width, device=device)
+        self._causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+        self._input_host[width], self._input_host[width + 1] = 1, cache.length  # capturing writes after the cached tokens
         self._run = Replay(self._body, device, runner.memory)
         if device.type == "cuda":
-            self._run()  # a graph's first launch takes longer than all others
+            self._run()  # the first launch of a graph is slower than later ones
 
-    def run(self, waiting: np.ndarray, committed: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Drafted tokens and their probabilities; waiting: tokens behind the ``committed`` ones that the cache holds."""
-        given = self._given_host.numpy()
-        given[: len(waiting)] = waiting
-        given[len(waiting) : self.room] = waiting[-1]  # padding: another token's embedding may not be finite
-        given[self.room : self.room + 2] = len(waiting), committed
+    def run(self, pending: np.ndarray, committed: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Drafted tokens and their probabilities, ``[length]`` each; ``pending``: tokens after the ``committed`` cached ones."""
+        values = self._input_host.numpy()
+        values[: len(pending)] = pending
+        values[len(pending) : self.width] = pending[-1]  # padding; the embedding of an arbitrary token may not be finite
+        values[self.width : self.width + 2] = len(pending), committed
         if len(keys):
-            given[self.room + 2 :] = keys
+            values[self.width + 2 :] = keys
         self._run()
-        tokens, probabilities = self._read.numpy().copy()
+        tokens, probabilities = self._output_host.numpy().copy()
         return tokens.astype(np.int32), probabilities
 
     def _body(self) -> None:
-        self._given.copy_(self._given_host, non_blocking=True)
-        room = self.room
-        count, committed, keys = self._given[room], self._given[room + 1], self._given[room + 2 :]
-        logits = self._pass(self._given[:room], self._first, self._causal, committed)
+        self._input.copy_(self._input_host, non_blocking=True)
+        width = self.width
+        count, committed, keys = self._input[width], self._input[width + 1], self._input[width + 2 :]
+        logits = self._forward(self._input[:width], self._offsets, self._causal, committed)
         logits = logits.gather(0, (count - 1).expand(1, logits.shape[1]))
-        for place in range(self.length):
-            token = self._choose(logits, keys[place : place + 1], place)
-            if place + 1 < self.length:
-                logits = self._pass(token, self._first[:1], self._causal[:1, :1], committed + count + place)
-        self._read.copy_(self._found, non_blocking=True)
+        for i in range(self.length):
+            token = self._choose(logits, keys[i : i + 1], i)
+            if i + 1 < self.length:
+                logits = self._forward(token, self._offsets[:1], self._causal[:1, :1], committed + count + i)
+        self._output_host.copy_(self._output, non_blocking=True)
 
-    def _pass(self, tokens: torch.Tensor, offsets: torch.Tensor, causal: torch.Tensor, committed: torch.Tensor) -> torch.Tensor:
-        """Logits ``[n, vocab]`` of ``n`` tokens behind the committed ones."""
-        masks, slots = self.draft.masks.fixed(causal, offsets, committed, self._all), committed + offsets
-        positions = slots.clamp_max(self.draft.context_limit - 1)  # padding may lie beyond
-        with self.cache.fixed_pass(slots, self.seen):
+    def _forward(
+        self, tokens: torch.Tensor, offsets: torch.Tensor, causal: torch.Tensor, committed: torch.Tensor
+    ) -> torch.Tensor:
+        """Logits ``[n, vocab]`` of ``n`` tokens after the committed ones."""
+        masks, slots = self.draft.masks.fixed(causal, offsets, committed, self._key_positions), committed + offsets
+        positions = slots.clamp_max(self.draft.context_limit - 1)  # padding may exceed the limit
+        with self.cache.fixed_pass(slots, self.max_keys):
             output = self.draft.run_fixed(tokens[None], positions[None], masks, self.cache, False)
         return output.logits[0, :, : self.vocab_size]
 
-    def _choose(self, logits: torch.Tensor, key: torch.Tensor, place: int) -> torch.Tensor:
-        """The token taken from logits ``[1, vocab]``, int64 ``[1]``; keeps it, its probability and its distribution."""
+    def _choose(self, logits: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:
+        """Sample a token from logits ``[1, vocab]``, int64 ``[1]``; stores it, its probability and its distribution."""
         if self.settings.greedy:
-            token, probability = (found[:, 0] for found in sampler.top(logits, 1))
+            token, probability = (column[:, 0] for column in sampler.top(logits, 1))
         else:
             q = sampler.distribution(logits, self.settings)
             token = (exponentials(key, q.shape[1]) / q).argmin(-1)
             probability = q.gather(1, token[:, None])[:, 0]
-            self.distributions[place].copy_(q[0])  # type: ignore[index]
-        self._found[0, place : place + 1].copy_(token)
-        self._found[1, place : place + 1].copy_(probability)
+            self.distributions[index].copy_(q[0])  # type: ignore[index]
+        self._output[0, index : index + 1].copy_(token)
+        self._output[1, index : index + 1].copy_(probability)
         return token
 
 
 def level_cost(pool: ChainPool, greedy: bool) -> float:
-    """Seconds that one more token of a chain takes (see ``aded.draft_models.draft_limits``)."""
+    """Seconds per token of a chain (see ``aded.engine.cost_model.level_seconds``)."""
     settings = SamplingSettings() if greedy else SAMPLED
     runner = pool.take()
     text: list[int] = []
 
-    def make(context: np.ndarray, length: int) -> None:
+    def draft(context: np.ndarray, length: int) -> None:
         if not text:
             text.extend(context.tolist())
             runner.start(text)
         runner.chain(context, length, settings, [] if greedy else [0] * length)
 
     try:
-        return level_seconds(pool.draft, "chain" if greedy else "drawn-chain", make)
+        return level_seconds(pool.draft, "chain" if greedy else "drawn-chain", draft)
     finally:
         pool.give_back(runner)
 
 
 class ChainPool:
-    """Runners of one draft model, handed from one decode to the next with their graphs; vocab_size: of the target."""
+    """The runners of one draft model, which decodes reuse with their graphs; ``vocab_size``: vocabulary size of the target."""
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
         if draft.mode != "tree":
-            raise AdedError(f"{draft.label} cannot draft: its passes need a shape of their own; use another --draft-model")
+            raise AdedError(f"{draft.label} cannot draft: it does not support tree attention; use another --draft-model")
         self.draft, self._vocab_size = draft, vocab_size
         self._free: list[ChainRunner] = []
 

@@ -1,7 +1,7 @@
-"""Files of trained parts: safetensors with a header that says which model they were trained for.
+"""Checkpoint files of Medusa heads and draft models: safetensors with a header that identifies the target model.
 
-A part belongs to a tokenizer (its fingerprint) and to a width: another model with both may use it, as losslessly, if with less
-success.
+A checkpoint fits every model with the same tokenizer (fingerprint) and hidden size. With a model that it was not trained for,
+decoding is still lossless, but the acceptance rate is lower.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ VERSION = "1"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A trained part as read.
+class Checkpoint:
+    """A loaded checkpoint.
 
     Attributes:
         tensors: by name, on the CPU.
-        header: ``format``, ``version``, ``fingerprint``, ``hidden_size``, ``model``, ``training`` (JSON), and what the kind adds.
+        header: ``format``, ``version``, ``fingerprint``, ``hidden_size``, ``model``, ``training`` (JSON), and others by kind.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -40,45 +40,45 @@ class Part:
 
 
 def command(kind: Kind, model: str) -> str:
-    """What makes such a part for a model."""
+    """The command that trains such a checkpoint for a model."""
     return f"`python -m aded train {kind} --model {shlex.quote(model)}`"
 
 
 def find(kind: Kind, target: TargetModel) -> Path | None:
-    """The user's own or the bundled part of this kind for a target, or None; reads headers alone.
+    """The user's or the bundled checkpoint of this kind for a target, or None; reads only the headers.
 
     Raises:
-        AdedError: one is damaged.
+        AdedError: a file is damaged.
     """
-    return next((f for f in artifacts(kind, target) if _belongs(f, kind, target)), None)
+    return next((file for file in artifacts(kind, target) if _fits(file, kind, target)), None)
 
 
 def missing(kind: Kind, target: TargetModel) -> str | None:
-    """Why a method that needs such a part cannot run on a target, and the command that makes it; None if it is there.
+    """Why a method that needs such a checkpoint cannot run on a target, and the command that creates it; None if it exists.
 
     Raises:
         AdedError: as ``find``.
     """
     if find(kind, target) is not None:
         return None
-    what, option = ("there are no Medusa heads", "heads") if kind == "medusa" else ("there is no draft model", "draft")
-    return f"{what} for this model; make what is missing with {command(kind, target.spec)}, or give --{option} FILE"
+    reason, option = ("there are no Medusa heads", "heads") if kind == "medusa" else ("there is no draft model", "draft")
+    return f"{reason} for this model; make what is missing with {command(kind, target.spec)}, or give --{option} FILE"
 
 
-def _belongs(path: Path, kind: Kind, target: TargetModel) -> bool:
+def _fits(path: Path, kind: Kind, target: TargetModel) -> bool:
     header = _header(path)
-    return header.get("format") == kind and header.get("version") == VERSION and _is_for(header, target)
+    return header.get("format") == kind and header.get("version") == VERSION and _matches_target(header, target)
 
 
-def _is_for(header: Mapping[str, str], target: TargetModel) -> bool:
-    """Whether tokenizer and width are the target's; what only knows its tokenizer is not asked for its width."""
+def _matches_target(header: Mapping[str, str], target: TargetModel) -> bool:
+    """Whether tokenizer and hidden size are the target's; a target without ``config`` is checked by its tokenizer only."""
     config = vars(target).get("config")
-    width = header.get("hidden_size") if config is None else str(config.hidden_size)
-    return (header.get("fingerprint"), header.get("hidden_size")) == (target.fingerprint, width)
+    hidden_size = header.get("hidden_size") if config is None else str(config.hidden_size)
+    return (header.get("fingerprint"), header.get("hidden_size")) == (target.fingerprint, hidden_size)
 
 
-def read(path: str | Path, kind: Kind, target: TargetModel) -> Part:
-    """Read a part for a target.
+def read(path: str | Path, kind: Kind, target: TargetModel) -> Checkpoint:
+    """Read a checkpoint for a target.
 
     Raises:
         AdedError: the file is missing, damaged, of another kind or version, or made for another model.
@@ -87,16 +87,16 @@ def read(path: str | Path, kind: Kind, target: TargetModel) -> Part:
 
     header = _header(Path(path))
     if header.get("format") != kind or header.get("version") != VERSION:
-        raise AdedError(f"{path} holds no {kind} part of version {VERSION}; make one with {command(kind, target.spec)}")
-    if not _is_for(header, target):
+        raise AdedError(f"{path} holds no {kind} checkpoint of version {VERSION}; make one with {command(kind, target.spec)}")
+    if not _matches_target(header, target):
         raise AdedError(f"{path} was made for another model ({header.get('model')}); make one with {command(kind, target.spec)}")
     try:
         tensors = load_file(path)
-    except Exception as error:  # the parser of safetensors has its own exception type for every kind of damage
+    except Exception as error:  # safetensors raises many types of exceptions for damaged files
         raise AdedError(f"{path} is damaged ({first_line(error)[:120]}); copy or train it again") from None
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-        raise AdedError(f"{path} holds values that are no numbers; copy or train it again")
-    return Part(tensors, header)
+        raise AdedError(f"{path} holds values that are not finite; copy or train it again")
+    return Checkpoint(tensors, header)
 
 
 def _header(path: Path) -> dict[str, str]:
@@ -112,7 +112,7 @@ def _header(path: Path) -> dict[str, str]:
 
 
 def write(path: Path, kind: Kind, target: TargetModel, tensors: Mapping[str, torch.Tensor], **more: Any) -> None:
-    """Write a part, atomically; ``more``: further entries of the header, which are written as JSON.
+    """Write a checkpoint atomically; ``more``: further header entries, written as JSON.
 
     Raises:
         AdedError: the file cannot be written.
@@ -122,11 +122,11 @@ def write(path: Path, kind: Kind, target: TargetModel, tensors: Mapping[str, tor
     header = {"format": kind, "version": VERSION, "fingerprint": target.fingerprint, "model": target.label}
     header |= {"hidden_size": str(target.config.hidden_size)} | {name: json.dumps(value) for name, value in more.items()}
     body = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, _ordered(save(body, header)))
+    write_atomically(path, _sorted_header(save(body, header)))
 
 
-def _ordered(data: bytes) -> bytes:
-    """A safetensors file with its header in one order: the library writes metadata in a different one every time."""
+def _sorted_header(data: bytes) -> bytes:
+    """The bytes of a safetensors file with its header sorted, so that equal contents give equal files."""
     size = int.from_bytes(data[:8], "little")
     header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)

@@ -1,7 +1,4 @@
-"""Levels of a draft where a model drafts it: how many it can read, and what one more costs.
-
-The cost is measured once on this model and device, then kept.
-"""
+"""Limits of a draft model: the maximum depth of its draft after a text, and why it stops drafting."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def levels_left(draft: TargetModel, context: np.ndarray) -> tuple[int, str | None]:
-    """How many levels a draft model can draft behind a text: as many as its context still holds, and it must know every token.
+    """Maximum depth of a draft after a text: the rest of the draft model's context; 0 if a token is outside its vocabulary.
 
     Args:
         context: committed token ids, int ``[n]``, ``n >= 1``.
 
     Returns:
-        The levels, and where there are none the reason, for the user.
+        The depth, and if it is 0 the reason for the user.
     """
     if (largest := int(context.max())) >= draft.vocab_size:
         return (
@@ -33,5 +30,5 @@ def levels_left(draft: TargetModel, context: np.ndarray) -> tuple[int, str | Non
 
 
 def non_finite(draft: TargetModel) -> str:
-    """Why a draft model stops drafting whose probabilities are not finite."""
+    """The reason for the user when a draft model stops because its probabilities are not finite."""
     return f"{draft.label} stops drafting: its logits are not finite; the weights are damaged or overflow in {draft.dtype}"

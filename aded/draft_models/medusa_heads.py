@@ -1,7 +1,7 @@
-"""Medusa's heads (arXiv 2401.10774): guesses at the tokens to come from the target's newest hidden state alone.
+"""Medusa heads (arXiv 2401.10774): predict the next tokens from the target's last hidden state.
 
-Head k is a few residual blocks, x + SiLU(W x + b), whose result goes through the target's own vocabulary projection, which
-is shared and not stored: four heads on a model of width 576 are 2.7 MB a block in bfloat16.
+Each head consists of residual blocks x + SiLU(W x + b), followed by the target's vocabulary projection, which is shared and not
+stored. Four heads for hidden size 576 take 2.7 MB per block in bfloat16.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 RANKS = 10
-"""Guesses of a head that may get into a draft, as published."""
+"""Number of top tokens of each head that can enter a draft, as in the paper."""
 
 
 class MedusaHeads(nn.Module):
-    """All heads at once.
+    """All heads, computed together.
 
-    A new one changes nothing: every head's state is the target's own.
+    Initially all parameters are 0 and every head returns the target's hidden state unchanged.
 
     Attributes:
         weight: ``[heads, blocks, hidden, hidden]``; bias: ``[heads, blocks, hidden]``.
@@ -42,15 +42,15 @@ class MedusaHeads(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The target's last hidden states ``[n, hidden]`` to the heads' ``[heads, n, hidden]``."""
-        guesses = states.expand(len(self.weight), *states.shape)
+        x = states.expand(len(self.weight), *states.shape)
         for weight, bias in zip(self.weight.unbind(1), self.bias.unbind(1)):
-            guesses = guesses + nn.functional.silu(guesses @ weight.transpose(1, 2) + bias[:, None])
-        return guesses
+            x = x + nn.functional.silu(x @ weight.transpose(1, 2) + bias[:, None])
+        return x
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """What the heads say, each its likeliest tokens, best first.
+    """The most probable tokens of each head, in decreasing order.
 
     Attributes:
         tokens: int32 ``[heads, ranks]``; probabilities: float64 ``[heads, ranks]``.
@@ -61,11 +61,11 @@ class Guesses:
 
 
 class HeadReader:
-    """Heads on a target, as what is read from a hidden state (see ``StateReader``). Decodes share it.
+    """The Medusa heads of a target as a ``StateReader`` of its hidden states; shared by all decodes.
 
     Attributes:
-        accuracy: how often the guess of each head and rank was right on held-out text, float64 ``[heads, ranks]``.
-        size: numbers that it makes: token and probability of every guess.
+        accuracy: how often the token of each head and rank was correct on held-out text, float64 ``[heads, ranks]``.
+        size: number of outputs: a token and a probability for every head and rank.
     """
 
     def __init__(self, target: TargetModel, heads: MedusaHeads, accuracy: np.ndarray) -> None:
@@ -77,13 +77,13 @@ class HeadReader:
         self.size = 2 * len(heads.weight) * self._ranks
 
     def body(self, state: torch.Tensor) -> torch.Tensor:
-        """The guesses after a hidden state ``[1, hidden]``, as float64 ``[size]``: tokens, then probabilities."""
+        """The heads' predictions from a hidden state ``[1, hidden]``, float64 ``[size]``: tokens, then probabilities."""
         logits = self._project(self._heads(state.to(self._weight))[:, 0])
         tokens, probabilities = sampler.top(logits, self._ranks)
-        return torch.stack([tokens.double(), probabilities.double()]).flatten()  # float64 holds every token id
+        return torch.stack([tokens.double(), probabilities.double()]).flatten()  # float64 represents every token id exactly
 
     def guesses(self, read: np.ndarray | None) -> Guesses | None:
-        """What ``body`` read, with names; None where nothing was read."""
+        """The output of ``body`` as ``Guesses``; None for None."""
         if read is None:
             return None
         tokens, probabilities = read.reshape(2, -1, self._ranks)
@@ -94,30 +94,30 @@ _READERS: WeakKeyDictionary[Any, dict[str, HeadReader]] = WeakKeyDictionary()
 
 
 def reader_for(target: TargetModel, path: str | None = None) -> HeadReader:
-    """The heads at ``path``, or the bundled ones, on a target: loaded once for all its decodes.
+    """The heads at ``path``, or else the default ones of the target; loaded once per target.
 
     Raises:
-        AdedError: there are none, the file is damaged or of another model, or the model has no vocabulary projection to share.
+        AdedError: there are none, the file is damaged or for another model, or the model has no vocabulary projection.
     """
     file = path or checkpoints.find("medusa", target)
     if file is None:
-        raise AdedError(checkpoints.missing("medusa", target) or "the Medusa heads are gone; give --heads FILE")
-    kept = _READERS.setdefault(target, {})
-    if str(file) not in kept:
-        kept[str(file)] = HeadReader(target, *load(file, target))
-    return kept[str(file)]
+        raise AdedError(checkpoints.missing("medusa", target) or "the Medusa heads were removed; give --heads FILE")
+    loaded = _READERS.setdefault(target, {})
+    if str(file) not in loaded:
+        loaded[str(file)] = HeadReader(target, *load(file, target))
+    return loaded[str(file)]
 
 
 def load(path: str | Path, target: TargetModel) -> tuple[MedusaHeads, np.ndarray]:
     """Heads and their held-out accuracy, float64 ``[heads, ranks]``.
 
     Raises:
-        AdedError: as ``parts.read``, or the model has no vocabulary projection to share.
+        AdedError: as ``checkpoints.read``, or the model has no vocabulary projection.
     """
-    part, width = checkpoints.read(path, "medusa", target), target.config.hidden_size
+    checkpoint, width = checkpoints.read(path, "medusa", target), target.config.hidden_size
     if target.model.get_output_embeddings() is None:
-        raise AdedError(f"{target.label} has no vocabulary projection that heads can share; use another method")
-    weight, bias, accuracy = (part.tensors.get(name) for name in ("weight", "bias", "accuracy"))
+        raise AdedError(f"{target.label} has no vocabulary projection that the heads can share; use another method")
+    weight, bias, accuracy = (checkpoint.tensors.get(name) for name in ("weight", "bias", "accuracy"))
     if weight is None or bias is None or accuracy is None or not _are_heads(weight, bias, accuracy, width):
         raise AdedError(
             f"{path} does not hold heads of width {width}; make them with {checkpoints.command('medusa', target.spec)}"
@@ -128,5 +128,5 @@ def load(path: str | Path, target: TargetModel) -> tuple[MedusaHeads, np.ndarray
 
 
 def _are_heads(weight: torch.Tensor, bias: torch.Tensor, accuracy: torch.Tensor, width: int) -> bool:
-    right = weight.dim() == 4 and accuracy.dim() == 2 and len(accuracy) == len(weight)
-    return right and weight.shape[2:] == (width, width) and bias.shape == weight.shape[:3]
+    consistent = weight.dim() == 4 and accuracy.dim() == 2 and len(accuracy) == len(weight)
+    return consistent and weight.shape[2:] == (width, width) and bias.shape == weight.shape[:3]

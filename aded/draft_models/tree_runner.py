@@ -1,7 +1,7 @@
-"""Token trees expanded from a draft model, level by level (SpecInfer, arXiv 2305.09781, section 3: expansion-based construction).
+"""Drafts token trees with a draft model, level by level (SpecInfer, arXiv 2305.09781, section 3: expansion-based construction).
 
-How many children each node gets is decided by a shape before anything is drawn; which tokens they are, by the model. Where
-nothing is drawn (greedy), a tree may also grow where the model is surest.
+A shape fixes the number of children of each node before any token is sampled. With greedy decoding, a beam search can instead
+build the tree of highest cumulative draft probability.
 """
 
 from __future__ import annotations
@@ -29,59 +29,59 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 
-MOST_WAITING = 128
-"""Committed tokens that are taken in by one pass; more are read like a prompt."""
+MAX_PENDING = 128
+"""Maximum number of committed tokens that are read in one forward pass with tree attention; more are prefilled."""
 BEAM = 8
-"""Nodes of a level that are expanded where a tree grows by certainty, and children of each."""
-FIRST_ROOM = 1024
-"""Tokens behind the prompt that a cache has room for at first."""
-LOGITS, SUREST = DrafterNeeds(), DrafterNeeds(top_k=BEAM)
-"""What the two kinds of expansion read of a pass."""
+"""Beam width of the beam search, and number of children of each expanded node."""
+INITIAL_HEADROOM = 1024
+"""Initial capacity of the cache in tokens, in addition to the prompt."""
+LOGITS, TOP_K = DrafterNeeds(), DrafterNeeds(top_k=BEAM)
+"""Outputs of a forward pass that ``expand`` and ``expand_most_probable`` need."""
 
 
 class Sampler:
-    """How children are taken from the draft model's distribution.
+    """Samples children from the draft model's distribution.
 
     Args:
-        settings: as the target samples; greedy takes the most probable tokens.
-        coupled: draw with the target's own random numbers: the first tokens to arrive in its race.
-        replacement: draw children independently, so that a token may come twice; else each from what the ones before it left.
-        model: which of several draft models it draws for, from 0: their draws are independent.
+        settings: sampling settings of the target; greedy takes the most probable tokens.
+        coupled: use the target's random numbers: take the first arrivals of its exponential race.
+        replacement: sample children independently, so that a token may occur twice; otherwise without replacement.
+        model: index of the draft model; different models use independent random numbers.
     """
 
     def __init__(self, settings: SamplingSettings, coupled: bool, replacement: bool, model: int = 0) -> None:
         self.settings, self.coupled, self.replacement, self.model = settings, coupled, replacement and not coupled, model
 
     @property
-    def judged_by_distribution(self) -> bool:
-        """Whether the verdict has to know what was drawn from."""
+    def needs_distributions(self) -> bool:
+        """Whether verification needs the distributions of the draft model."""
         return not (self.settings.greedy or self.coupled)
 
     def draw(
         self, logits: torch.Tensor, width: int, position: int, parents: Sequence[int] | np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, torch.Tensor | None]:
-        """Children of some nodes of one level.
+        """Sample the children of nodes of one level.
 
         Args:
             logits: the draft model's, ``[n, vocab]``.
-            width: children of each, at most the vocabulary.
-            position: of the children in the text.
-            parents: the nodes' numbers in the tree, ``[n]``: what is drawn at different nodes is independent.
+            width: number of children of each node, at most the vocabulary size.
+            position: text position of the children.
+            parents: indices of the nodes in the tree, ``[n]``; different nodes use independent random numbers.
 
         Returns:
-            Their tokens int64 and probabilities float64, ``[n, width]``, in the order in which they were drawn, a probability of
-            0 for a child that is not there; and what they were drawn from, float64 ``[n, vocab]``, if that is needed.
+            Tokens, int64, and probabilities, float64, ``[n, width]`` each, in sampling order; probability 0 means that the child
+            does not exist. Then the distributions that they were sampled from, float64 ``[n, vocab]``, or None if not needed.
         """
         if self.settings.greedy:
-            found = torch.stack([values.double() for values in top(logits, width)]).cpu().numpy()
-            return found[0].astype(np.int64), found[1], None
+            result = torch.stack([values.double() for values in top(logits, width)]).cpu().numpy()
+            return result[0].astype(np.int64), result[1], None
         q = distribution(logits, self.settings)
         tokens = self._race(q, width, position, parents)
-        found = torch.stack([tokens.double(), q.gather(1, tokens)]).cpu().numpy()
-        return found[0].astype(np.int64), found[1], None if self.coupled else q
+        result = torch.stack([tokens.double(), q.gather(1, tokens)]).cpu().numpy()
+        return result[0].astype(np.int64), result[1], None if self.coupled else q
 
     def _race(self, q: torch.Tensor, width: int, position: int, parents: Sequence[int] | np.ndarray) -> torch.Tensor:
-        """The winners of exponential races: of one race the first ``width`` (no replacement), or of as many races one each."""
+        """Sample by exponential races: the first ``width`` of one race (no replacement) or the winners of ``width`` races."""
         seed = self.settings.seed
 
         def arrivals(trial: int) -> torch.Tensor:
@@ -97,10 +97,10 @@ class Sampler:
 
 
 class TreeRunner:
-    """One decode's draft model: its cache, and trees expanded on it; vocab_size: of the target (see ``ChainRunner``).
+    """The draft model of one decode, with its KV cache; ``vocab_size``: vocabulary size of the target (see ``ChainRunner``).
 
     Attributes:
-        notice: why it stopped drafting in this decode, or None while it does.
+        notice: why drafting has stopped in this decode, or None.
     """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
@@ -112,45 +112,45 @@ class TreeRunner:
 
     @property
     def idle(self) -> bool:
-        """Whether no prompt has been read."""
+        """Whether there is no prompt in the cache."""
         return self._session is None
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Read a prompt, if the model can."""
+        """Prefill a prompt, if the model supports its length and its tokens."""
         self.close()
         self.notice = None
         if not self.levels(np.asarray(prompt)):
             return
-        self._session = self.draft.session(len(prompt) + FIRST_ROOM)
+        self._session = self.draft.session(len(prompt) + INITIAL_HEADROOM)
         self._session.prefill(prompt[:-1])
 
     def close(self) -> None:
-        """Hand the cache to the next decode."""
+        """Release the cache for the next decode."""
         if self._session is not None:
             self._session.close()
             self._session = None
 
     def levels(self, context: np.ndarray) -> int:
-        """Deepest tree that the model can draft behind a text, int ``[n]``; where there is none, ``notice`` says why."""
+        """Maximum depth of a tree after a text, int ``[n]``; if it is 0, ``notice`` gives the reason."""
         levels, reason = levels_left(self.draft, context)
         self.notice = self.notice or reason
         return 0 if self.notice else levels
 
-    def prepare(self, context: np.ndarray, nodes: int, surest: bool) -> None:
-        """Do what ``expand`` or ``expand_surest`` to a tree of at most ``nodes`` nodes needs done outside all timing."""
-        self._make_room(context, nodes)
-        needs, held = SUREST if surest else LOGITS, self._session.length
-        if len(context) - held <= MOST_WAITING:
-            self._session.prepare_run(len(context) - held, needs, held)
+    def prepare(self, context: np.ndarray, nodes: int, beam_search: bool) -> None:
+        """Prepare ``expand`` or ``expand_most_probable`` to at most ``nodes`` nodes outside the timed step."""
+        self._reserve(context, nodes)
+        needs, cached = TOP_K if beam_search else LOGITS, self._session.length
+        if len(context) - cached <= MAX_PENDING:
+            self._session.prepare_run(len(context) - cached, needs, cached)
         sizes = self.draft.step_sizes
         for size in sizes[: bisect_left(sizes, nodes) + 1]:
             self._session.prepare_run(size, needs, len(context) - 1)
 
     @torch.inference_mode()
     def expand(self, context: np.ndarray, shape: Shape, sampler: Sampler) -> DraftTree:
-        """Draft a tree of a shape behind the committed tokens, int ``[length]``, the root last."""
+        """Draft a tree of a shape after the committed tokens, int ``[length]``; the last one is the root."""
         levels = _Levels(shape, int(context[-1]))
-        self._make_room(context, len(shape.parents))
+        self._reserve(context, len(shape.parents))
         logits = self._catch_up(context, LOGITS).logits[-1:]
         for depth in range(1, levels.depth + 1):
             parents, width = levels.parents_at(depth)
@@ -158,75 +158,75 @@ class TreeRunner:
             levels.add(depth, *sampler.draw(rows, min(width, rows.shape[1]), len(context) + depth - 1, parents))
             if depth < levels.depth:
                 logits = self._session.run(levels.tree_so_far(), LOGITS).logits
-        self._check(levels.finite)
+        self._check_finite(levels.finite)
         return levels.tree(sampler)
 
-    def expand_surest(self, context: np.ndarray, budget: int, depth: int) -> DraftTree:
-        """Draft the ``budget`` nodes of the highest joint probability that a beam search over ``depth`` levels finds.
+    def expand_most_probable(self, context: np.ndarray, budget: int, depth: int) -> DraftTree:
+        """Draft the ``budget`` nodes of highest cumulative draft probability that a beam search over ``depth`` levels finds.
 
-        Of every level the surest nodes are expanded (as EAGLE-2 does, arXiv 2406.16858); all their children take part in it.
+        Each level expands its ``BEAM`` most probable nodes (as in EAGLE-2, arXiv 2406.16858); all children are candidates.
         """
         beam = _Beam(int(context[-1]), self._vocab_size)
-        self._make_room(context, beam_nodes(depth))
-        output, places = self._catch_up(context, SUREST), np.array([-1])
+        self._reserve(context, beam_nodes(depth))
+        output, rows = self._catch_up(context, TOP_K), np.array([-1])
         for level in range(depth):
-            assert output.top_tokens is not None and output.top_probabilities is not None, "asked for"
-            beam.extend(output.top_tokens[places].astype(np.int64), output.top_probabilities[places])
+            assert output.top_tokens is not None and output.top_probabilities is not None, "needs.top_k is set"
+            beam.extend(output.top_tokens[rows].astype(np.int64), output.top_probabilities[rows])
             if level + 1 < depth:
-                output, places = self._session.run(beam.expanded(), SUREST), beam.places
-        self._check(beam.finite)
+                output, rows = self._session.run(beam.expanded(), TOP_K), beam.rows
+        self._check_finite(beam.finite)
         return beam.best(budget)
 
-    def _check(self, finite: bool) -> None:
-        """Stop drafting where what was drafted has probabilities that are not finite."""
+    def _check_finite(self, finite: bool) -> None:
+        """Stop drafting in this decode if the draft probabilities are not finite."""
         if not finite:
             self.notice = non_finite(self.draft)
             self._session.cache.wipe()
 
-    def _make_room(self, context: np.ndarray, nodes: int) -> None:
-        """Where the cache gets too small for a padded tree, read the text into a larger one: captured steps bear no growth."""
-        needed = len(context) + 2 * max(nodes, MOST_WAITING)
+    def _reserve(self, context: np.ndarray, nodes: int) -> None:
+        """If the cache is too small for a padded tree, prefill a larger one: captured steps need a fixed capacity."""
+        needed = len(context) + 2 * max(nodes, MAX_PENDING)
         if needed > self._session.cache.capacity:
             self.close()
             self._session = self.draft.session(2 * needed)
             self._session.prefill(context[:-1].tolist())
 
     def _catch_up(self, context: np.ndarray, needs: DrafterNeeds) -> TreeOutput:
-        """Take in what was committed since the last tree; what the model says, after the root in the last row."""
-        session, waiting = self._session, context[self._session.length :].tolist()
-        if len(waiting) > MOST_WAITING:
-            session.prefill(waiting[:-1])
-            waiting = waiting[-1:]
-        output = session.run(DraftTree.chain(waiting[0], waiting[1:]), needs)
-        session.commit(range(len(waiting) - 1))
+        """Read the tokens committed since the last tree; the last row of the output is the root's."""
+        session, pending = self._session, context[self._session.length :].tolist()
+        if len(pending) > MAX_PENDING:
+            session.prefill(pending[:-1])
+            pending = pending[-1:]
+        output = session.run(DraftTree.chain(pending[0], pending[1:]), needs)
+        session.commit(range(len(pending) - 1))
         return output
 
 
 def beam_nodes(depth: int) -> int:
-    """Nodes that a search for the surest ones over so many levels passes through the model at most."""
+    """Maximum number of nodes that a beam search over ``depth`` levels runs through the model."""
     return 1 + BEAM * max(depth - 1, 0)
 
 
 def level_cost(draft: TargetModel, greedy: bool) -> float:
-    """Seconds that one more level takes (see ``aded.engine.cost_model``): found by cumulative probability, or drawn."""
+    """Seconds per level of a tree (see ``aded.engine.cost_model``): of a beam search if greedy, otherwise of a sampled tree."""
     runner, sampler = TreeRunner(draft, draft.vocab_size), Sampler(SAMPLED, coupled=False, replacement=False)
 
-    def make(context: np.ndarray, depth: int) -> None:
+    def draft_tree(context: np.ndarray, depth: int) -> None:
         if runner.idle:
             runner.start(context.tolist())
         if greedy:
-            runner.expand_surest(context, BEAM * depth, depth)
+            runner.expand_most_probable(context, BEAM * depth, depth)
         else:
             runner.expand(context, _comb(depth), sampler)
 
     try:
-        return level_seconds(draft, "tree" if greedy else "drawn-tree", make)
+        return level_seconds(draft, "tree" if greedy else "drawn-tree", draft_tree)
     finally:
         runner.close()
 
 
 def _comb(depth: int) -> Shape:
-    """Two children a level, of which the first has the next level's."""
+    """A shape with two nodes per level, both children of the first node of the level above."""
     levels = np.arange(1, depth + 1, dtype=np.int32).repeat(2)
     ranks, parents = np.tile(np.array([0, 1], dtype=np.int32), depth), np.maximum(2 * levels - 3, 0)
     root = np.zeros(1, dtype=np.int32)
@@ -235,85 +235,85 @@ def _comb(depth: int) -> Shape:
 
 
 class _Beam:
-    """Candidates for a tree, and which of them were expanded.
+    """The candidates of a beam search, and which of them are expanded.
 
     Attributes:
-        places: where the newest expanded candidates are in the tree of all expanded ones, int64 ``[m]``.
+        rows: indices of the last expanded candidates in the tree of all expanded ones, int64 ``[m]``.
         finite: whether all probabilities were finite; others count as 0.
     """
 
     def __init__(self, root: int, vocab_size: int) -> None:
         self._vocab_size = vocab_size
         self._tokens, self._parents = np.array([root]), np.array([-1])
-        self._prior, self._joint = np.array([np.nan]), np.array([1.0])
-        self._expanded = self._newest = np.array([0])
-        self.places = np.array([0])
+        self._prior, self._cumulative = np.array([np.nan]), np.array([1.0])
+        self._expanded = self._last_expanded = np.array([0])
+        self.rows = np.array([0])
         self.finite = True
 
     def extend(self, tokens: np.ndarray, probabilities: np.ndarray) -> None:
-        """Take in the children of the newest expanded candidates, ``[m, children]`` each, and expand the surest of them.
+        """Add the children of the last expanded candidates, ``[m, children]`` each, and expand the most probable ones.
 
-        One outside the target's vocabulary has no probability.
+        Tokens outside the target's vocabulary get probability 0.
         """
         self.finite &= bool(np.isfinite(probabilities).all())
         probabilities = np.where((tokens < self._vocab_size) & np.isfinite(probabilities), probabilities, 0.0)
-        first, parents = len(self._tokens), np.repeat(self._newest, tokens.shape[1])
+        first, parents = len(self._tokens), np.repeat(self._last_expanded, tokens.shape[1])
         self._tokens, self._parents = np.append(self._tokens, tokens), np.append(self._parents, parents)
         self._prior = np.append(self._prior, probabilities)
-        self._joint = np.append(self._joint, self._joint[parents] * probabilities.ravel())
-        self._newest = first + np.sort(np.argsort(-self._joint[first:], kind="stable")[:BEAM])
-        self.places = len(self._expanded) + np.arange(len(self._newest))
-        self._expanded = np.append(self._expanded, self._newest)
+        self._cumulative = np.append(self._cumulative, self._cumulative[parents] * probabilities.ravel())
+        self._last_expanded = first + np.sort(np.argsort(-self._cumulative[first:], kind="stable")[:BEAM])
+        self.rows = len(self._expanded) + np.arange(len(self._last_expanded))
+        self._expanded = np.append(self._expanded, self._last_expanded)
 
     def expanded(self) -> DraftTree:
         """The tree of all expanded candidates."""
-        return self._part(self._expanded)
+        return self._tree(self._expanded)
 
     def best(self, budget: int) -> DraftTree:
-        """The tree of the surest candidates; a parent is never less sure than its child."""
-        best = np.argsort(-self._joint, kind="stable")[:budget]
-        return self._part(np.sort(best[self._joint[best] > 0]))
+        """The tree of the most probable candidates; a parent is at least as probable as its child."""
+        best = np.argsort(-self._cumulative, kind="stable")[:budget]
+        return self._tree(np.sort(best[self._cumulative[best] > 0]))
 
-    def _part(self, chosen: np.ndarray) -> DraftTree:
-        place = np.searchsorted(chosen, self._parents[chosen])
-        place[0] = -1
-        return DraftTree(self._tokens[chosen], place, {"prior": self._prior[chosen]})
+    def _tree(self, chosen: np.ndarray) -> DraftTree:
+        parents = np.searchsorted(chosen, self._parents[chosen])
+        parents[0] = -1
+        return DraftTree(self._tokens[chosen], parents, {"prior": self._prior[chosen]})
 
 
 class _Levels:
-    """A tree in the making, level by level."""
+    """A tree that is built level by level."""
 
     def __init__(self, shape: Shape, root: int) -> None:
-        order = np.lexsort((shape.ranks, shape.parents, shape.depths))  # a level's nodes lie together
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
+        order = np.lexsort((shape.ranks, shape.parents, shape.depths))  # sorted by level
+        new_index = np.empty(len(order), dtype=np.int64)
+        new_index[order] = np.arange(len(order))
         self.depths, self.ranks = shape.depths[order], shape.ranks[order]
-        self.parents = np.where(shape.parents[order] < 0, -1, place[shape.parents[order]])
+        self.parents = np.where(shape.parents[order] < 0, -1, new_index[shape.parents[order]])
         self.tokens = np.array([root])
         self._prior, self._rows = np.full(len(order), np.nan), np.full(len(order), -1, dtype=np.int32)
         self._distributions: list[torch.Tensor] = []
-        self._seen = 0  # distributions so far
+        self._row_count = 0  # number of distributions so far
 
     @property
     def depth(self) -> int:
         return int(self.depths.max())
 
     def parents_at(self, depth: int) -> tuple[np.ndarray, int]:
-        """The nodes whose children are the level ``depth``, and the most children that one of them has."""
+        """The parents of the nodes at ``depth``, and the maximum number of children of one of them."""
         level = self.depths == depth
         return np.unique(self.parents[level]), int(self.ranks[level].max()) + 1
 
     def add(self, depth: int, tokens: np.ndarray, probabilities: np.ndarray, q: torch.Tensor | None) -> None:
-        """Fill in a level with what was drawn at ``parents_at(depth)``."""
+        """Add a level: the children sampled at ``parents_at(depth)``."""
         nodes = np.flatnonzero(self.depths == depth)
         row = np.searchsorted(np.unique(self.parents[nodes]), self.parents[nodes])
         column = np.minimum(self.ranks[nodes], tokens.shape[1] - 1)
         self.tokens = np.concatenate([self.tokens, tokens[row, column]])
         self._prior[nodes] = np.where(self.ranks[nodes] < tokens.shape[1], probabilities[row, column], 0.0)
         if q is not None:
-            self._rows[nodes] = row + self._seen
+            self._rows[nodes] = row + self._row_count
             self._distributions.append(q.clone())
-            self._seen += len(q)
+            self._row_count += len(q)
 
     @property
     def finite(self) -> bool:
@@ -324,14 +324,14 @@ class _Levels:
         return DraftTree(self.tokens, self.parents[: len(self.tokens)])
 
     def tree(self, sampler: Sampler) -> DraftTree:
-        """The whole tree, less children that are not there."""
+        """The complete tree without children that do not exist."""
         drawn = None
-        if sampler.judged_by_distribution and self._distributions:
+        if sampler.needs_distributions and self._distributions:
             drawn = Drawn(torch.cat(self._distributions), self._rows, sampler.replacement)
         columns = {} if sampler.coupled and not sampler.settings.greedy else {"prior": self._prior}
         tree = DraftTree(self.tokens, self.parents, columns, drawn=drawn)
-        there = self._prior > 0.0
-        there[0] = True
-        for node in range(1, len(there)):
-            there[node] &= there[self.parents[node]]
-        return tree if there.all() else tree.select(np.flatnonzero(there))
+        exists = self._prior > 0.0
+        exists[0] = True
+        for node in range(1, len(exists)):
+            exists[node] &= exists[self.parents[node]]
+        return tree if exists.all() else tree.select(np.flatnonzero(exists))

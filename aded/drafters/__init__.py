@@ -1,1 +1,1 @@
-"""Drafting methods, one file each; the table of them is ``aded.drafters.registry``."""
+"""Drafting methods, one file each. ``aded.drafters.registry`` lists them."""

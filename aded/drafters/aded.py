@@ -1,8 +1,8 @@
-"""ADED: adaptive draft-verification decoding (arXiv 2407.12021) on the shared loop.
+"""ADED: adaptive draft-verification decoding (arXiv 2407.12021).
 
-A tri-gram matrix stands in for the language model; a tree search over it proposes the draft; the text of the session
-feeds the matrix back. ``AdedOptions.paper()`` follows the publication, with the faults of its code mended;
-``AdedOptions.tuned()`` mixes the matrix with longer contexts of the session and searches for expected accepted tokens.
+A tri-gram matrix approximates the target model (the paper's LLM representative). A tree search over the matrix proposes the
+draft, and the committed tokens update the matrix. ``AdedOptions.paper()`` follows the paper, with the bugs of its code fixed.
+``AdedOptions.tuned()`` also uses longer contexts of the session and maximises the expected number of accepted tokens.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ Preset = Literal["paper", "tuned"]
 Search = Literal["mcts", "best-first", "greedy", "full"]
 
 PUBLISHED_WINDOW = 16
-"""Newest prompt tokens that the published update reads."""
-MOST_ROWS = 12
-"""Rows that are shown of a step."""
+"""Number of last prompt tokens that the paper's update counts."""
+MAX_ROWS = 12
+"""Largest number of matrix rows recorded per step."""
 NO_SUCCESSOR = "no successor of this pair is known: plain step"
 
 
 @dataclass(frozen=True)
 class AdedOptions:
-    """How `AdedDrafter` learns and searches.
+    """Settings of `AdedDrafter`.
 
     Attributes:
-        preset: "paper" keeps the published update rule and search, "tuned" mixes longer contexts in.
-        search: how a draft is found.
+        preset: "paper" uses the update rule and the search of the paper; "tuned" also uses contexts longer than a bigram.
+        search: algorithm that builds the draft tree.
         c1, c2: exploration constants of the PUCT score (`aded.ngram.tree_search.Puct`).
-        depth: tokens of a path below the root.
-        simulations: of the tree search; 0 stands for 12 and three more for every eight nodes that a draft may have.
-        successors: children of a node.
-        feedback: learn the target's most probable tokens at every verified node, not only the text (tuned only).
-        keep: remember what earlier texts of this drafter taught.
+        depth: maximum depth of the draft tree below the root.
+        simulations: number of MCTS simulations; 0 means ``12 + 3 * budget // 8``.
+        successors: maximum number of children of a node.
+        feedback: also learn the target's top-k tokens at every verified node (tuned only).
+        keep: keep the session counts from one decode to the next.
 
     Raises:
         AdedError: a value is out of range.
@@ -77,26 +77,26 @@ class AdedOptions:
 
     @classmethod
     def paper(cls) -> AdedOptions:
-        """As published: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
+        """The settings of the paper: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
         return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12, feedback=False)
 
     @classmethod
     def tuned(cls) -> AdedOptions:
-        """What drafts best when recorded text is replayed."""
+        """The settings that draft best on replayed texts."""
         return cls()
 
 
 class AdedDrafter(Drafter):
-    """Drafts a tree from a tri-gram matrix that learns from the session's text.
+    """Drafts a tree from a tri-gram matrix: fixed base counts and session counts, which are learned while decoding.
 
     Args:
-        matrix: the model's matrix, shared and never changed; None works from the session's text alone.
-        vocab_size: token ids are below it.
-        options: preset and search.
-        seed: of the rollouts; two drafters with one seed draft alike.
+        matrix: the base counts, shared and read-only; None: session counts only.
+        vocab_size: size of the target's vocabulary.
+        options: defaults to ``AdedOptions.tuned()``.
+        seed: random seed of the tree search; the same seed gives the same drafts.
 
     Raises:
-        AdedError: the matrix is for another vocabulary.
+        AdedError: the matrix was built for another vocabulary size.
     """
 
     def __init__(self, matrix: TrigramMatrix | None, vocab_size: int, options: AdedOptions | None = None, seed: int = 0) -> None:
@@ -113,12 +113,12 @@ class AdedDrafter(Drafter):
         self._overlay = Overlay(published=True, slots=self.options.successors) if paper else Overlay()
         self._source = tree_search.Source(self._base, self._overlay)
         self._paper = paper
-        self._hears = self.options.feedback and not paper
-        self.needs = DrafterNeeds(top_k=TOLD if self._hears else 0, optional=True)
+        self._learns_top_k = self.options.feedback and not paper
+        self.needs = DrafterNeeds(top_k=TOLD if self._learns_top_k else 0, optional=True)
         self._warm_up()
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Forget the last decode, unless it is to be kept, and count the prompt's trigrams (paper: of its last 16 tokens)."""
+        """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens)."""
         if not self.options.keep:
             self._overlay.clear()
         self._read(prompt)
@@ -127,19 +127,19 @@ class AdedDrafter(Drafter):
         return self._search(context, budget)
 
     def observe(self, outcome: Outcome) -> None:
-        """Count each emitted token once, as the successor of the tokens before it; then take in the target's answers.
+        """Count each emitted token once, then learn the target's top-k tokens at every node.
 
-        Answers are optional: where an outcome has none, as in recorded text, the emitted tokens alone are learned.
+        Without ``top_tokens`` in the outcome, as in replayed texts, only the emitted tokens are counted.
         """
         text, start = self._emitted(outcome)
         self._overlay.learn(self._base, text, start)
-        if self._hears and outcome.top_tokens is not None and outcome.top_probabilities is not None:
-            tokens = self._checked(outcome.top_tokens.ravel()).reshape(outcome.top_tokens.shape)
+        if self._learns_top_k and outcome.top_tokens is not None and outcome.top_probabilities is not None:
+            tokens = self._as_int32(outcome.top_tokens.ravel()).reshape(outcome.top_tokens.shape)
             probabilities = np.ascontiguousarray(outcome.top_probabilities, dtype=np.float32)
             self._overlay.tell(text[:start], outcome.tree, tokens, probabilities)
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        """Search again, with a record: same state, same seed, same draft."""
+        """Repeat the search of ``propose`` with the same state and seed, and record its simulations."""
         tree = self._search(context, budget)
         if len(tree) == 1 and budget > 1:
             return Explanation(note=NO_SUCCESSOR)
@@ -147,28 +147,28 @@ class AdedDrafter(Drafter):
         if self.options.search != "mcts" or budget == 1:
             return Explanation(note=note)
         limits, puct = self._limits(budget), self._puct(budget)
-        steps = tree_search.record_mcts(self._source, self._newest(context), limits, puct, self._seed_at(context))
+        steps = tree_search.record_mcts(self._source, self._suffix(context), limits, puct, self._seed_at(context))
         return Explanation(note, steps)
 
     def rows(self, outcome: Outcome) -> list[MatrixRow]:
-        """The rows of pairs that ``observe`` changes, base and overlay together; at most 12.
+        """The bigram rows that ``observe`` changes, base and session counts combined; at most ``MAX_ROWS``.
 
-        Those that a token was counted in come first, then those of rejected nodes that the target answered at. A row is
-        drawn for its pair alone: longer contexts, which the tuned preset mixes in too, are left out.
+        Rows in which an emitted token was counted come first, then rows of draft nodes that receive the target's top-k tokens.
+        The longer contexts of the tuned preset are not included.
         """
         text, start = self._emitted(outcome)
-        pairs = {(int(text[at - 2]), int(text[at - 1])): None for at in range(max(start, 2), len(text))}
-        if self._hears and outcome.top_tokens is not None:
+        bigrams = {(int(text[i - 2]), int(text[i - 1])): None for i in range(max(start, 2), len(text))}
+        if self._learns_top_k and outcome.top_tokens is not None:
             tokens, parents = outcome.tree.tokens, outcome.tree.parents
-            pairs |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
-        return [self._row(pair) for pair in list(pairs)[:MOST_ROWS]]
+            bigrams |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
+        return [self._row(bigram) for bigram in list(bigrams)[:MAX_ROWS]]
 
     def size(self) -> MatrixSize:
         base_bytes = sum(array.nbytes for array in self._base.arrays)
         return MatrixSize(len(self._base), base_bytes, *overlay_size(self._overlay))
 
     def represent(self, context: Context) -> list[Answer]:
-        return list(answers(self._base, self._overlay, self._newest(context)))
+        return list(answers(self._base, self._overlay, self._suffix(context)))
 
     def knowledge(self) -> Knowledge:
         return self._overlay.knowledge()
@@ -180,19 +180,19 @@ class AdedDrafter(Drafter):
         return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
 
     def _read(self, prompt: Sequence[int]) -> None:
-        text = self._checked(np.asarray(prompt, dtype=np.int64))
+        text = self._as_int32(np.asarray(prompt, dtype=np.int64))
         self._overlay.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
 
     def _search(self, context: Context, budget: int) -> DraftTree:
-        assert budget >= 1, "a draft holds its root at least"
-        newest = self._newest(context)
+        assert budget >= 1, "a draft contains at least its root"
+        suffix = self._suffix(context)
         if budget == 1:
-            return DraftTree.root_only(int(newest[-1]))
+            return DraftTree.root_only(int(suffix[-1]))
         limits = self._limits(budget)
         if self.options.search == "mcts":
-            return tree_search.mcts(self._source, newest, limits, self._puct(budget), self._seed_at(context))
-        find = {"best-first": tree_search.best_first, "greedy": tree_search.greedy, "full": tree_search.full}[self.options.search]
-        return find(self._source, newest, limits)
+            return tree_search.mcts(self._source, suffix, limits, self._puct(budget), self._seed_at(context))
+        searches = {"best-first": tree_search.best_first, "greedy": tree_search.greedy, "full": tree_search.full}
+        return searches[self.options.search](self._source, suffix, limits)
 
     def _limits(self, budget: int) -> tree_search.Limits:
         return tree_search.Limits(budget, self.options.depth, self.options.successors)
@@ -203,35 +203,35 @@ class AdedDrafter(Drafter):
         )
 
     def _seed_at(self, context: Context) -> int:
-        """A seed of its own for every position, so that a step can be searched again."""
+        """A separate seed for every text position, so that the search of a step can be repeated."""
         return (self.seed * 0x9E3779B1 + len(context.tokens)) & 0x7FFFFFFFFFFFFFFF
 
-    def _newest(self, context: Context) -> np.ndarray:
-        return self._checked(np.asarray(context.tokens[-tree_search.NEWEST :]))
+    def _suffix(self, context: Context) -> np.ndarray:
+        return self._as_int32(np.asarray(context.tokens[-tree_search.NEWEST :]))
 
     def _emitted(self, outcome: Outcome) -> tuple[np.ndarray, int]:
-        """The emitted tokens behind the newest committed ones, and where they begin."""
-        before = self._newest(outcome.context)
-        return np.concatenate([before, self._checked(np.asarray(outcome.emitted))]), len(before)
+        """The last committed tokens followed by the emitted ones, and the index of the first emitted one."""
+        suffix = self._suffix(outcome.context)
+        return np.concatenate([suffix, self._as_int32(np.asarray(outcome.emitted))]), len(suffix)
 
-    def _checked(self, tokens: np.ndarray) -> np.ndarray:
-        """Token ids as compiled code takes them, int32 ``[length]``.
+    def _as_int32(self, tokens: np.ndarray) -> np.ndarray:
+        """Token ids as a contiguous int32 array of the same shape.
 
         Raises:
             AdedError: an id is outside the vocabulary.
         """
         if not within(tokens, self.vocab_size):
-            raise AdedError(f"token ids must lie from 0 to {self.vocab_size - 1}; tokenize with this model's tokenizer")
+            raise AdedError(f"token ids must be from 0 to {self.vocab_size - 1}; tokenize with this model's tokenizer")
         return np.ascontiguousarray(tokens, dtype=np.int32)
 
-    def _row(self, pair: tuple[int, int]) -> MatrixRow:
-        context = np.array(pair, dtype=np.int32)
+    def _row(self, bigram: tuple[int, int]) -> MatrixRow:
+        context = np.array(bigram, dtype=np.int32)
         tokens, probabilities = self._overlay.successors(self._base, context, self.options.successors)
-        taught = learned(self._base, self._overlay, context, tokens, probabilities)
-        return MatrixRow(pair, tuple(tokens.tolist()), tuple(probabilities.tolist()), tuple(taught.tolist()))
+        session = learned(self._base, self._overlay, context, tokens, probabilities)
+        return MatrixRow(bigram, tuple(tokens.tolist()), tuple(probabilities.tolist()), tuple(session.tolist()))
 
     def _warm_up(self) -> None:
-        """Compile everything now, so that no timed step does."""
+        """Run the JIT compiler now, so that no timed step does."""
         text = np.zeros(3, dtype=np.int32)
         context = Context(text, 3)
         self._read([0, 0, 0])
@@ -239,9 +239,9 @@ class AdedDrafter(Drafter):
         self.explain(context, 2)
         self._row((0, 0))
         self.represent(context)
-        if self._hears:
-            none = np.zeros((1, TOLD), dtype=np.int32)
-            self._overlay.tell(text, DraftTree.root_only(0), none, none.astype(np.float32))
+        if self._learns_top_k:
+            zeros = np.zeros((1, TOLD), dtype=np.int32)
+            self._overlay.tell(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
         self._overlay.clear()
 
 

@@ -1,8 +1,8 @@
-"""ADED with Medusa: one tree from two opinions, the heads' on what comes next and the matrix's on what follows from that.
+"""ADED with Medusa: one draft tree from a mixture of the Medusa heads and the tri-gram matrix.
 
-The heads see the target's state and are right most often for the next few tokens, but each guesses without knowing the
-others; the matrix knows the path and goes on as deep as one likes. Their mixture (``aded.ngram.medusa_mixture``) is searched
-best-first.
+The heads read the target's hidden state and are the more accurate for the next few tokens, but each head predicts
+independently of the others. The matrix conditions on the path and reaches any depth. A best-first search builds the tree from
+the mixture of both (``aded.ngram.medusa_mixture``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from aded.ngram.trigram import TrigramMatrix
 
 
 class AdedMedusaDrafter(AdedDrafter):
-    """`AdedDrafter` whose search asks the heads too (a drafter of two methods is the one that may know another drafter).
+    """`AdedDrafter` whose search also uses Medusa heads.
 
     Args:
-        matrix, vocab_size, options, seed: as of `AdedDrafter`; the search is best-first whatever the options say.
-        reader: the heads on the target.
+        matrix, vocab_size, options, seed: see `AdedDrafter`; ``options.search`` is ignored, the search is always best-first.
+        reader: the Medusa heads of the target.
     """
 
     def __init__(
@@ -42,24 +42,24 @@ class AdedMedusaDrafter(AdedDrafter):
     ) -> None:
         self._reader, self._depths = reader, len(reader.accuracy)
         self._shares = Shares(self._depths)
-        self._guesses: Guesses | None = None  # of the tokens after the root
-        self._drafted: Guesses | None = None  # those that the draft in flight was made with
+        self._guesses: Guesses | None = None  # for the tokens after the root
+        self._draft_guesses: Guesses | None = None  # the guesses that the current draft was made from
         super().__init__(matrix, vocab_size, replace(options or AdedOptions.tuned(), search="best-first"), seed)
         self.needs = DrafterNeeds(top_k=self.needs.top_k, reader=reader, optional=True)
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._shares, self._guesses, self._drafted = Shares(self._depths), None, None
+        self._shares, self._guesses, self._draft_guesses = Shares(self._depths), None, None
         super().start(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        self._drafted = self._guesses
+        self._draft_guesses = self._guesses
         return super().propose(context, budget)
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn the shares from the tokens that came, then what `AdedDrafter` learns."""
-        if self._drafted is not None:
-            self._learn_shares(outcome, self._drafted)
-        self._guesses, self._drafted = self._reader.guesses(outcome.read), None
+        """Update the mixture weights from the emitted tokens, then learn as `AdedDrafter` does."""
+        if self._draft_guesses is not None:
+            self._learn_shares(outcome, self._draft_guesses)
+        self._guesses, self._draft_guesses = self._reader.guesses(outcome.read), None
         super().observe(outcome)
 
     def settings(self) -> dict[str, object]:
@@ -69,38 +69,41 @@ class AdedMedusaDrafter(AdedDrafter):
         if self._guesses is None or budget == 1:
             return super()._search(context, budget)
         lattice = Lattice(self._guesses.tokens, self._guesses.probabilities, self._shares.at(self._guesses.probabilities))
-        return tree_search.best_first(replace(self._source, lattice=lattice), self._newest(context), self._limits(budget))
+        return tree_search.best_first(replace(self._source, lattice=lattice), self._suffix(context), self._limits(budget))
 
     def _learn_shares(self, outcome: Outcome, guesses: Guesses) -> None:
-        arrays, keep = (self._base.arrays, self._overlay.arrays), self.options.successors
-        sure = lattice_kinds(guesses.probabilities)
-        opinions = _opinions(*arrays, guesses.tokens, guesses.probabilities, *self._emitted(outcome), keep)
-        for depth, (kind, lattice, matrix) in enumerate(zip(*opinions)):
-            self._shares.learn(depth, sure[depth], kind, lattice, matrix)
+        arrays = (self._base.arrays, self._overlay.arrays)
+        head_kinds = lattice_kinds(guesses.probabilities)
+        predictions = _predictions(
+            *arrays, guesses.tokens, guesses.probabilities, *self._emitted(outcome), self.options.successors
+        )
+        for depth, (matrix_kind, head_p, matrix_p) in enumerate(zip(*predictions)):
+            self._shares.learn(depth, head_kinds[depth], matrix_kind, head_p, matrix_p)
 
     def _warm_up(self) -> None:
         super()._warm_up()
-        none = Guesses(np.zeros((self._depths, 1), dtype=np.int32), np.zeros((self._depths, 1)))
-        self._guesses, context = none, Context(np.zeros(3, dtype=np.int32), 3)
+        zeros = Guesses(np.zeros((self._depths, 1), dtype=np.int32), np.zeros((self._depths, 1)))
+        self._guesses, context = zeros, Context(np.zeros(3, dtype=np.int32), 3)
         self._search(context, 2)
-        self._learn_shares(Outcome(DraftTree.root_only(0), np.array([0]), context, np.array([0])), none)
+        self._learn_shares(Outcome(DraftTree.root_only(0), np.array([0]), context, np.array([0])), zeros)
         self._guesses, self._shares = None, Shares(self._depths)
 
 
 @njit(cache=True)
-def _opinions(base, overlay, guesses, probabilities, text, start, keep):
-    """What matrix and lattice thought of the tokens ``text[start:]`` before they came, as far as the lattice reaches.
+def _predictions(base, overlay, guesses, probabilities, text, start, max_successors):
+    """Probabilities that the heads and the matrix gave to the tokens ``text[start:]``, for at most as many as there are heads.
 
     Returns:
-        The kind of the matrix's opinion, int64 ``[n]``; what the lattice and what the matrix gave to each token, float64 ``[n]``.
+        The kind of the matrix's prediction (``kind_of``), int64 ``[n]``; the probability of each token by the heads and by the
+        matrix, float64 ``[n]`` each.
     """
-    n, room = min(len(text) - start, len(guesses)), make_room()
-    kinds, lattice, matrix = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
+    n, buffers = min(len(text) - start, len(guesses)), make_room()
+    matrix_kinds, head_p, matrix_p = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
     for depth in range(n):
-        token, count = text[start + depth], successors(base, overlay, text, start + depth, keep, room)
-        kinds[depth] = kind_of(room[1], count)
+        token, count = text[start + depth], successors(base, overlay, text, start + depth, max_successors, buffers)
+        matrix_kinds[depth] = kind_of(buffers[1], count)
         for rank in range(guesses.shape[1]):
-            lattice[depth] += probabilities[depth, rank] if guesses[depth, rank] == token else 0.0
+            head_p[depth] += probabilities[depth, rank] if guesses[depth, rank] == token else 0.0
         for i in range(count):
-            matrix[depth] += room[1][i] if room[0][i] == token else 0.0
-    return kinds, lattice, matrix
+            matrix_p[depth] += buffers[1][i] if buffers[0][i] == token else 0.0
+    return matrix_kinds, head_p, matrix_p

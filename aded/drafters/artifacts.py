@@ -1,4 +1,4 @@
-"""The base matrix and the datastore of a model: a given file, else one that fits its tokenizer; loaded once for all decodes."""
+"""Loads the base matrix and the datastore of a model: a given file, or else one for its tokenizer. Each is loaded once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
-    """The base matrix of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
+    """The base matrix of a model: the file at ``path``, or else the user's or the bundled one for its tokenizer, or None.
 
     Raises:
-        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
+        AdedError: ``path`` is missing, damaged or for another tokenizer, or a file found without ``path`` is damaged.
     """
     if path is not None:
         return _load_matrix(str(path), model.fingerprint, model.vocab_size)
@@ -32,17 +32,17 @@ def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | N
 
 @lru_cache(maxsize=4)
 def _load_matrix(path: str, fingerprint: str, vocab_size: int) -> TrigramMatrix:
-    """One read-only copy for all decodes."""
+    """Read-only and shared by all decodes."""
     from aded.ngram.trigram import TrigramMatrix
 
     return TrigramMatrix.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
 
 
 def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | None:
-    """The datastore of a model: the file at ``path``, else the user's own or the bundled one that fits its tokenizer.
+    """The datastore of a model: the file at ``path``, or else the user's or the bundled one for its tokenizer, or None.
 
     Raises:
-        AdedError: ``path`` is missing, damaged or of another tokenizer; or one of those that were looked through is damaged.
+        AdedError: ``path`` is missing, damaged or for another tokenizer, or a file found without ``path`` is damaged.
     """
     if path is not None:
         return _load_datastore(str(path), model.fingerprint, model.vocab_size)
@@ -56,7 +56,7 @@ def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | No
 
 @lru_cache(maxsize=4)
 def _load_datastore(path: str, fingerprint: str, vocab_size: int) -> Datastore:
-    """One mapping for all decodes."""
+    """Memory-mapped and shared by all decodes."""
     from aded.retrieval.suffix_array import Datastore
 
     return Datastore.load(path, fingerprint=fingerprint, vocab_size=vocab_size)

@@ -1,4 +1,4 @@
-"""What the loop asks of a drafting method, and what it tells it."""
+"""The interface between the decoding loop and a drafting method."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """The committed text, prompt and output.
+    """The committed tokens: prompt and output.
 
     Attributes:
         tokens: token ids, int32 ``[length]``; the last one is the root of the next tree.
-        prompt_length: how many of them are the prompt's.
+        prompt_length: number of prompt tokens.
     """
 
     tokens: np.ndarray
@@ -38,17 +38,17 @@ class Context:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What verification found out.
+    """The result of verifying a draft.
 
     Attributes:
         tree: the verified draft, ``n`` nodes.
-        path: accepted nodes from the root on, int32 ``[a + 1]``.
-        context: the committed text *before* this step (it ends with the root).
-        emitted: the tokens that this step adds to it, int32 ``[e]``: accepted ones, then the target's own.
+        path: the accepted path: node indices from the root on, int32 ``[a + 1]``.
+        context: the committed tokens *before* this step; the last one is the root.
+        emitted: the tokens that this step adds, int32 ``[e]``: accepted draft tokens, then the bonus or correction token.
         top_tokens: the target's most probable tokens at every node, int32 ``[n, k]``, or None if not needed.
         top_probabilities: their probabilities, float32 ``[n, k]``, or None.
         hidden: the target's last hidden states, ``[n, hidden]``, or None.
-        read: what the drafter's reader made of the one at the last accepted node, float64 ``[size]``, or None.
+        read: output of the drafter's ``StateReader`` for the hidden state at the last accepted node, float64 ``[size]``, or None.
     """
 
     tree: DraftTree
@@ -62,14 +62,14 @@ class Outcome:
 
 
 Knowledge = dict[str, np.ndarray]
-"""What a session has taught a drafter, as arrays that can cross to another process; what sessions share is not in it."""
+"""What a drafter has learned in a session, as arrays that can be sent to another process; shared data is not included."""
 
 
 def draft(drafter: Drafter, context: Context, budget: int, vocab_size: int, repeats: bool = False) -> DraftTree:
-    """What a drafter proposes, checked (see ``DraftTree.check``): the one place through which a draft gets to the target.
+    """Call ``drafter.propose`` and check its tree (``DraftTree.check``). Every draft is checked here before verification.
 
     Raises:
-        AdedError: the draft cannot be verified; the message names the drafter and the fault.
+        AdedError: the draft cannot be verified; the message names the drafter and the error.
     """
     try:
         tree = drafter.propose(context, budget)
@@ -82,14 +82,14 @@ def draft(drafter: Drafter, context: Context, budget: int, vocab_size: int, repe
 
 
 class Drafter:
-    """A drafting method: ``propose`` guesses the coming tokens, ``observe`` learns from the verdict.
+    """A drafting method: ``propose`` drafts a tree, ``observe`` learns from its verification.
 
-    Subclasses override what they need. One drafter serves one decode at a time and keeps all state of its own.
+    Subclasses override what they need. A drafter serves one decode at a time and shares no mutable state with other drafters.
 
     Attributes:
-        typical: how its drafts are accepted where it gives losslessness up; None for all other methods.
-        notice: what the user should know of the decode's drafts so far, or None.
-        decode: a weak reference to the decode that it served last, or None.
+        typical: thresholds of typical acceptance, for a lossy method; None for a lossless one.
+        notice: a message for the user about drafting in the current decode, or None.
+        decode: a weak reference to the last decode that used this drafter, or None.
     """
 
     needs = DrafterNeeds()
@@ -98,13 +98,13 @@ class Drafter:
     decode: ReferenceType[Decoder] | None = None
 
     def follow(self, settings: SamplingSettings) -> None:
-        """Learn how the target chooses its tokens; called once, before the first decode."""
+        """Receive the target's sampling settings; called once, before the first decode."""
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Forget the last decode and read the prompt's token ids."""
+        """Begin a decode: reset the state of the last one and read the prompt's token ids."""
 
     def prepare(self, context: Context, budget: int) -> None:
-        """Do what ``propose(context, budget)`` needs done and no step should be charged for, such as capturing a graph."""
+        """Prepare ``propose(context, budget)`` outside the timed step, for example by capturing a CUDA graph."""
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         """Draft a tree of at most ``budget`` nodes, the root included (``budget >= 1``)."""
@@ -114,32 +114,32 @@ class Drafter:
         """Learn from a verified draft."""
 
     def close(self) -> None:
-        """The decode is over: give back what it held; ``start`` begins another one."""
+        """Release the resources of the decode that has ended; ``start`` begins another one."""
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        """Tell how ``propose(context, budget)`` came about; called between it and ``observe``, never timed."""
+        """How ``propose(context, budget)`` found its draft; called after it and before ``observe``, not timed."""
         return Explanation()
 
     def rows(self, outcome: Outcome) -> list[MatrixRow]:
-        """The matrix rows that ``observe(outcome)`` changes, as they stand now; called before and after it, never timed."""
+        """The current matrix rows that ``observe(outcome)`` changes; called before and after it, not timed."""
         return []
 
     def size(self) -> MatrixSize | None:
-        """How large the matrix is now; None for a method that has none. Never timed."""
+        """The current size of the matrix; None for a method without one. Not timed."""
         return None
 
     def represent(self, context: Context) -> list[Answer]:
-        """What stands in for the model in this method says would follow ``context``; called before ``observe``, never timed."""
+        """Next-token predictions of the method's LLM representative after ``context``; called before ``observe``, not timed."""
         return []
 
     def knowledge(self) -> Knowledge | None:
-        """A copy of what has been learned; None for a method that keeps nothing from text to text."""
+        """A copy of what has been learned; None for a method that keeps nothing between decodes."""
         return None
 
     def recall(self, knowledge: Knowledge) -> None:
-        """Take in what a drafter of the same settings has learned; this one is new."""
+        """Load what a drafter with the same settings has learned; called on a new drafter."""
         raise AssertionError(f"{type(self).__name__} keeps nothing")
 
     def settings(self) -> dict[str, object]:
-        """The method's own settings, for the record (JSON values)."""
+        """The settings of the method for the trace, as JSON values."""
         return {}

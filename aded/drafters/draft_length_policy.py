@@ -1,9 +1,10 @@
-"""How long and how wide a draft pays when making it costs passes of a draft model: decided before anything is drawn.
+"""Chooses the throughput-optimal shape of a draft that a draft model makes, before any token is sampled.
 
-Expected tokens of a shape are the sum over its nodes of the products of acceptance rates along their paths; its cost is one pass
-of the draft model a level and one of the target over all nodes. For a chain of one rate this is the choice of the draft's
-length in speculative decoding (Leviathan et al., arXiv 2211.17192, section 3.5). Rates come from verdicts and costs
-from a table that was measured once, not from a clock, so that sampled runs repeat.
+The expected number of tokens of a shape is the sum over its nodes of the product of acceptance rates along the node's path. Its
+cost is one forward pass of the draft model per level and one forward pass of the target over all nodes. For a chain with one
+acceptance rate this is the optimal draft length of speculative decoding (Leviathan et al., arXiv 2211.17192, section 3.5).
+Acceptance rates are learned from verification. Costs come from a table that is measured once, not from the clock, so that
+sampled runs are reproducible.
 """
 
 from __future__ import annotations
@@ -15,78 +16,81 @@ import numpy as np
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape, best_shape
 
-FIRST_RATES = (0.6, 0.12, 0.05, 0.03)
-"""First guesses at the acceptance of the best child, the second, and so on."""
-EVIDENCE = 8.0
-"""Verdicts that a first guess is worth."""
-MEMORY = 400.0
-"""Verdicts of a level after which older ones count half."""
-RETRY, LONGEST_RETRY = 16, 256
-"""Steps without a draft before one is tried again: at first, and at most, for each time in vain doubles them."""
-ALIKE = 0.02
-"""Drafts that pay within this share of the best pay alike; the largest is made, for what it tells of deeper levels."""
+INITIAL_RATES = (0.6, 0.12, 0.05, 0.03)
+"""Initial acceptance rates by the child's rank; the last one also applies to all further ranks."""
+INITIAL_WEIGHT = 8.0
+"""Number of observations that the initial rates count as."""
+MAX_OBSERVATIONS = 400.0
+"""When a depth has more observations than this, its counts are halved, so that older ones weigh less."""
+RETRY, MAX_RETRY = 16, 256
+"""Steps without a draft before drafting is tried again: at first, and at most. Each unsuccessful try doubles the number."""
+TOLERANCE = 0.02
+"""Sizes whose throughput is within this fraction of the best count as equal; the largest is used, to observe deeper levels."""
 
 Cost = Callable[[int, int], np.ndarray]
-"""(context tokens, most nodes) to seconds of a pass over 1, 2, … nodes, float64 ``[nodes]``."""
+"""(context tokens, maximum nodes) to seconds of a forward pass over 1, 2, … nodes, float64 ``[nodes]``."""
 LevelCost = Callable[[bool], float]
-"""Whether drafts are greedy, to seconds that one more level of them takes: drawing from a distribution costs more."""
+"""Whether drafts are greedy, to seconds per level of a draft; sampled drafts cost more than greedy ones."""
 
 
 class ShapePolicy:
-    """Learns acceptance by depth and rank, and chooses the shape that makes most tokens a second.
+    """Learns acceptance rates by depth and rank, and chooses the shape with the highest expected tokens per second.
 
     Args:
-        depth: deepest level of a draft.
-        ranks: most children of a node; 1 makes chains.
-        target: seconds of a pass of the target.
-        level: seconds that one more level takes the draft model; None: drafts as large as is allowed.
+        depth: maximum depth of a draft.
+        ranks: maximum number of children of a node; 1 gives chains.
+        target: seconds of a forward pass of the target.
+        level: seconds that the draft model takes per level; None: always use the whole budget.
     """
 
     def __init__(self, depth: int, ranks: int, target: Cost | None = None, level: float | None = None) -> None:
-        first = np.array([*FIRST_RATES, *[FIRST_RATES[-1]] * ranks])[:ranks]
-        self._tried = np.full((depth, ranks), EVIDENCE)
-        self._accepted = EVIDENCE * np.tile(first, (depth, 1))
-        self._target, self._level = target, level
-        self._without, self._retry = 0, RETRY
+        initial = np.array([*INITIAL_RATES, *[INITIAL_RATES[-1]] * ranks])[:ranks]
+        self._observed = np.full((depth, ranks), INITIAL_WEIGHT)
+        self._accepted = INITIAL_WEIGHT * np.tile(initial, (depth, 1))
+        self._target_cost, self._level_cost = target, level
+        self._steps_without_draft, self._retry = 0, RETRY
 
     @property
     def rates(self) -> np.ndarray:
-        """Estimated probability that a child of each depth and rank is accepted if its parent is, float64 ``[depth, ranks]``."""
-        return self._accepted / self._tried
+        """Estimated probability that a child is accepted if its parent is, by depth and rank, float64 ``[depth, ranks]``."""
+        return self._accepted / self._observed
 
     def shape(self, context: int, budget: int, depth: int | None = None) -> Shape:
-        """The shape of at most ``budget`` nodes, the root included, that pays best over ``context`` committed tokens.
+        """The throughput-optimal shape.
 
-        ``depth``: of its deepest level at most, where that is less than the policy's own.
+        Args:
+            context: number of committed tokens.
+            budget: maximum number of nodes, the root included.
+            depth: maximum depth, if less than the policy's.
         """
         shape = best_shape(self.rates[:depth], budget)
         nodes = self._best_size(shape, context)
         if nodes > 1:
             self._retry = RETRY
-        elif self._without >= self._retry:
+        elif self._steps_without_draft >= self._retry:
             nodes = min(2, len(shape.parents))
         return Shape(*(column[:nodes] for column in shape))
 
     def observe(self, tree: DraftTree, path: Sequence[int] | np.ndarray, judged: int) -> None:
-        """Learn from a verdict: the verified draft, its accepted path, and at how many nodes of that the target had its say."""
-        if len(tree) > 1 and self._without >= self._retry:
-            self._retry = min(2 * self._retry, LONGEST_RETRY)
-        self._without = 0 if len(tree) > 1 else self._without + 1
+        """Update the acceptance rates from a verified draft and its accepted path; only the first ``judged`` path nodes count."""
+        if len(tree) > 1 and self._steps_without_draft >= self._retry:
+            self._retry = min(2 * self._retry, MAX_RETRY)
+        self._steps_without_draft = 0 if len(tree) > 1 else self._steps_without_draft + 1
         accepted = {int(node) for node in path}
-        for level, node in enumerate(list(path)[: min(judged, len(self._tried))]):
-            children = np.flatnonzero(tree.parents == node)[: self._tried.shape[1]]
-            self._tried[level, : len(children)] += 1
+        for level, node in enumerate(list(path)[: min(judged, len(self._observed))]):
+            children = np.flatnonzero(tree.parents == node)[: self._observed.shape[1]]
+            self._observed[level, : len(children)] += 1
             self._accepted[level, : len(children)] += [int(child) in accepted for child in children]
-            if self._tried[level, 0] > MEMORY:
-                self._tried[level] *= 0.5
+            if self._observed[level, 0] > MAX_OBSERVATIONS:
+                self._observed[level] *= 0.5
                 self._accepted[level] *= 0.5
 
     def _best_size(self, shape: Shape, context: int) -> int:
-        if self._target is None or self._level is None:
+        if self._target_cost is None or self._level_cost is None:
             return len(shape.parents)
         levels = np.maximum.accumulate(shape.depths)
-        total = self._target(context, len(shape.parents)) + levels * self._level
-        pays = shape.values.cumsum() / total
-        if pays.argmax() == 0:
+        total = self._target_cost(context, len(shape.parents)) + levels * self._level_cost
+        throughput = shape.values.cumsum() / total
+        if throughput.argmax() == 0:
             return 1
-        return int(np.flatnonzero(pays >= (1 - ALIKE) * pays.max())[-1]) + 1
+        return int(np.flatnonzero(throughput >= (1 - TOLERANCE) * throughput.max())[-1]) + 1

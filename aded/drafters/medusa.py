@@ -1,4 +1,4 @@
-"""Medusa (arXiv 2401.10774): extra heads on the target's hidden state guess the next tokens; a sparse tree combines them."""
+"""Medusa (arXiv 2401.10774): heads on the target's hidden state predict the next tokens; a sparse tree combines them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ NO_STATE = "the heads have no hidden state before the first step: plain step"
 
 
 def check_tree(tree: str) -> None:
-    """Refuse an unknown kind of tree."""
+    """Check the kind of tree.
+
+    Raises:
+        AdedError: an unknown kind.
+    """
     if tree not in get_args(TreeKind):
         raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
 
 
 class MedusaDrafter(Drafter):
-    """Drafts the guesses of the heads, combined to the tree of the highest expected acceptance.
+    """Drafts the tree of the heads' predictions with the highest expected number of accepted tokens.
 
     Args:
-        reader: the heads on the target.
-        tree: *adaptive* weighs the guesses by the heads' own probabilities at this step; *static* by how often each rank was
-            right on held-out text, so that the tree has one shape for all steps, as published.
-        typical: when sampling, accept what is typical of the target instead of what it draws: lossy, and more tokens a step.
+        reader: the Medusa heads of the target.
+        tree: *adaptive* uses the heads' probabilities at each step; *static* uses the accuracy of each rank on held-out text,
+            so that all steps have the same tree, as in the paper.
+        typical: thresholds of typical acceptance, which replaces rejection sampling when sampling: lossy, more tokens per step.
 
     Raises:
         AdedError: an unknown kind of tree.
@@ -45,8 +49,8 @@ class MedusaDrafter(Drafter):
         self.tree, self.typical = tree, typical
         self.needs = DrafterNeeds(reader=reader)
         self._reader = reader
-        self._guesses: Guesses | None = None  # of the tokens after the root
-        best_shape(reader.accuracy, 2)  # compiled now, so that no timed step does it
+        self._guesses: Guesses | None = None  # for the tokens after the root
+        best_shape(reader.accuracy, 2)  # JIT-compile now, not in a timed step
 
     def start(self, prompt: Sequence[int]) -> None:
         self._guesses = None
@@ -55,8 +59,8 @@ class MedusaDrafter(Drafter):
         guesses = self._guesses
         if guesses is None or budget == 1:
             return DraftTree.root_only(context.root)
-        values = guesses.probabilities if self.tree == "adaptive" else self._reader.accuracy
-        return fill(best_shape(values, budget), context.root, guesses.tokens, values)
+        priors = guesses.probabilities if self.tree == "adaptive" else self._reader.accuracy
+        return fill(best_shape(priors, budget), context.root, guesses.tokens, priors)
 
     def observe(self, outcome: Outcome) -> None:
         self._guesses = self._reader.guesses(outcome.read)
@@ -70,13 +74,13 @@ class MedusaDrafter(Drafter):
 
 
 def fill(shape: Shape, root: int, tokens: np.ndarray, values: np.ndarray) -> DraftTree:
-    """A shape with the tokens of a lattice.
+    """The draft tree of a shape, with its tokens and priors.
 
     Args:
-        shape: ``n`` nodes.
+        shape: the shape, ``n`` nodes.
         root: the root's token.
-        tokens, values: of each depth and rank, ``[depths, ranks]``; the values become priors.
+        tokens, values: token and prior of each depth and rank, ``[depths, ranks]``.
     """
-    place = shape.depths[1:] - 1, shape.ranks[1:]
-    prior = np.concatenate([[np.nan], values[place]])
-    return DraftTree(np.concatenate([[root], tokens[place]]), shape.parents, {"prior": prior})
+    index = shape.depths[1:] - 1, shape.ranks[1:]
+    prior = np.concatenate([[np.nan], values[index]])
+    return DraftTree(np.concatenate([[root], tokens[index]]), shape.parents, {"prior": prior})

@@ -1,4 +1,4 @@
-"""Plain decoding: the method that drafts nothing, one token a forward pass."""
+"""Plain decoding: no draft, one token per forward pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aded.drafters.base import Context, Drafter
 
 
 class PlainDrafter(Drafter):
-    """Every step is the root alone."""
+    """Drafts nothing: every tree is its root alone."""
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         return DraftTree.root_only(context.root)

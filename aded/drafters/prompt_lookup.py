@@ -1,4 +1,4 @@
-"""Prompt lookup decoding: copy what followed the newest tokens when they stood in the text before."""
+"""Prompt lookup decoding: copy the tokens that followed an earlier occurrence of the last n-gram."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NO_MATCH = "the newest tokens have not stood in the text before: plain step"
 
 
 class PromptLookupDrafter(Drafter):
-    """Drafts the continuation of the longest n-gram that ends the text and stood in it earlier.
+    """Drafts the continuation of the longest n-gram at the end of the text that also occurred earlier.
 
-    Every n-gram is indexed once, when the token after it is known, so a step costs the same however long the text is.
+    Each n-gram is indexed once, when the token after it is known, so the time per step does not depend on the text's length.
 
     Args:
-        max_ngram: longest n-gram that is looked up; shorter ones down to 1 follow.
-        draft_length: tokens copied at most.
-        most_recent: copy what followed its latest occurrence, or else its first.
+        max_ngram: length of the longest n-gram to look up; shorter ones, down to 1, follow.
+        draft_length: maximum number of drafted tokens.
+        most_recent: copy from the last earlier occurrence; otherwise from the first.
 
     Raises:
         AdedError: a length below 1.
@@ -36,18 +36,18 @@ class PromptLookupDrafter(Drafter):
         self.draft_length = draft_length
         self.most_recent = most_recent
         self._text: list[int] = []
-        self._next: dict[tuple[int, ...], int] = {}  # n-gram -> where its continuation begins
+        self._next: dict[tuple[int, ...], int] = {}  # n-gram -> index in the text where its continuation begins
 
     def start(self, prompt: Sequence[int]) -> None:
         self._text, self._next = [], {}
         self._append(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        copied = min(self.draft_length, budget - 1)
+        length = min(self.draft_length, budget - 1)
         begin = self._match()
-        if begin is None or copied < 1:
+        if begin is None or length < 1:
             return DraftTree.root_only(context.root)
-        return DraftTree.chain(context.root, self._text[begin : begin + copied])
+        return DraftTree.chain(context.root, self._text[begin : begin + length])
 
     def observe(self, outcome: Outcome) -> None:
         self._append(np.asarray(outcome.emitted).tolist())
@@ -59,7 +59,7 @@ class PromptLookupDrafter(Drafter):
         return {"max_ngram": self.max_ngram, "draft_length": self.draft_length, "most_recent": self.most_recent}
 
     def _match(self) -> int | None:
-        """Where the continuation of the longest known suffix begins."""
+        """Index where the continuation of the longest matching suffix begins, or None."""
         for size in range(min(self.max_ngram, len(self._text)), 0, -1):
             begin = self._next.get(tuple(self._text[-size:]))
             if begin is not None:

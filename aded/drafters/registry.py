@@ -1,4 +1,4 @@
-"""The registry of methods: one row each. The command line, the benchmark and the page all read this table."""
+"""The registry of methods, one row per method. The command line, the benchmark and the page read it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
-"""(target, the method's options, seed) to a drafter."""
+"""Makes a drafter from a target, the options of the method, and a seed."""
 Ground = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""A method's options to those settings that what it learns rests on: with others, what it has learned cannot be used."""
+"""Maps options to the settings on which learned state depends; state learned with other settings cannot be loaded."""
 Check = Callable[[Mapping[str, Any]], Any]
-"""Refuses a method's options that no target could take, with ``AdedError``; what it returns is of no matter."""
+"""Raises ``AdedError`` if options are invalid for every target; its return value is ignored."""
 Missing = Callable[["TargetModel"], "str | None"]
-"""Why a method cannot run on a target: one sentence that ends with the command that would make what it lacks; None if it can."""
+"""Why a method cannot run on a target: one sentence that ends with the command to create the missing artifact; None if it can."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the registry.
+    """A row of the registry: a drafting method.
 
     Attributes:
-        name: as typed on the command line; ``label``: as shown.
-        lossless: whether its output is the target's own (greedy: the same tokens; sampled: the same distribution).
+        name: name on the command line; ``label``: name in the user interface.
+        lossless: whether its output is that of the target (greedy: the same tokens; sampling: the same distribution).
         description: one sentence.
-        options: names of its own settings.
-        missing: which part that was made for the target it lacks; asks no more of the target than its ``fingerprint``,
-            ``vocab_size`` and ``spec``.
-        sources: the options that name such a part, so that nothing is missing where one is given.
-        values: refuses values of options that are out of range, before there is a target.
-        ground: what decides whether a drafter can take in what another one of the method has learned; all options if not told.
+        options: names of its options.
+        missing: reports a missing artifact; it reads only ``fingerprint``, ``vocab_size`` and ``spec`` of the target.
+        sources: options that replace the default artifact; ``missing`` is not called if one of them is given.
+        values: checks option values without a target.
+        ground: the settings that must be equal for a drafter to load what another one has learned; default: all options.
     """
 
     name: str
@@ -54,17 +53,17 @@ class Method:
     values: Check = dict
 
     def unavailable(self, model: TargetModel) -> str | None:
-        """Why this method cannot run on this target as it stands, and the command that mends it; None if it can."""
+        """Why this method cannot run on this target, with the command that fixes it; None if it can."""
         try:
             return self.missing(model) if self.missing else None
-        except AdedError as error:  # the part is there and damaged
+        except AdedError as error:  # the artifact exists but is damaged
             return str(error)
 
     def make(self, model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
         """A new drafter.
 
         Raises:
-            AdedError: an option that this method does not have, a bad value, or a part that is missing.
+            AdedError: an option that this method does not have, an invalid value, or a missing artifact.
         """
         self.check(options)
         reason = None if set(self.sources) & set(options) else self.unavailable(model)
@@ -73,34 +72,34 @@ class Method:
         return self.factory(model, options, seed)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Refuse what can be told of options without a target.
+        """Check options without a target.
 
         Raises:
-            AdedError: an option that this method does not have, or a bad value.
+            AdedError: an option that this method does not have, or an invalid value.
         """
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            known = f"it has {', '.join(self.options)}" if self.options else "it has none"
-            raise AdedError(f"{self.name} has no option '{unknown[0]}'; {known}")
+            remedy = f"it has {', '.join(self.options)}" if self.options else "it has none"
+            raise AdedError(f"{self.name} has no option '{unknown[0]}'; {remedy}")
         self.values(options)
 
     def of(self, drafter: Drafter) -> Method:
-        """The row to show for a drafter that is not in the registry."""
+        """A row for a custom drafter, which is not in the registry."""
         name = type(drafter).__name__
-        return dataclasses.replace(self, name=name, label=name, description="a drafter of one's own", options=())
+        return dataclasses.replace(self, name=name, label=name, description="a custom drafter", options=())
 
     def to_json(self, model: TargetModel) -> dict[str, Any]:
-        """The row as ``python -m aded methods --json`` prints it, with what it lacks on this target."""
+        """The row as ``python -m aded methods --json`` prints it, with the reason if it is unavailable on this target."""
         keys = ("name", "label", "lossless", "description", "options")
         row = {key: list(v) if isinstance(v := getattr(self, key), tuple) else v for key in keys}
         return {**row, "unavailable": self.unavailable(model)}
 
 
 def find_method(name: str) -> Method:
-    """The row of this name.
+    """The method with this name.
 
     Raises:
-        AdedError: there is none; the message names those there are.
+        AdedError: an unknown name; the message lists the known ones.
     """
     if name not in METHODS:
         raise AdedError(f"unknown method '{name}'; known are {', '.join(METHODS)}")
@@ -122,7 +121,7 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
 
 def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOptions]:
-    """The file of the base matrix, the corpus, and the drafter's own settings."""
+    """The path of the base matrix or None, the corpus, and the options of the drafter."""
     from aded.drafters.aded import AdedOptions
 
     given = dict(options)
@@ -130,21 +129,22 @@ def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOpt
     if corpus not in CORPORA:
         raise AdedError(f"unknown corpus '{corpus}'; known are {', '.join(CORPORA)}")
     if path is not None and corpus == "none":
-        raise AdedError("the matrix is not read where the corpus is none; leave out --matrix, or --corpus none")
+        raise AdedError("with --corpus none the matrix is not used; leave out --matrix, or --corpus none")
     presets = {"tuned": AdedOptions.tuned, "paper": AdedOptions.paper}
-    name = given.pop("preset", "tuned")
-    if name not in presets:
-        raise AdedError(f"unknown preset '{name}'; known are {', '.join(presets)}")
-    return path, corpus, dataclasses.replace(presets[name](), **given)
+    preset = given.pop("preset", "tuned")
+    if preset not in presets:
+        raise AdedError(f"unknown preset '{preset}'; known are {', '.join(presets)}")
+    return path, corpus, dataclasses.replace(presets[preset](), **given)
 
 
 def _aded_ground(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The rule that made the rows and the base under them; the published rule's rows hold as many successors as are drawn."""
+    """The update rule and the base counts; for the paper's rule also the row size, which is the number of successors."""
     from aded.drafters.aded import AdedOptions
 
-    ground = {"preset": options.get("preset", "tuned"), "corpus": options.get("corpus", "full"), "matrix": options.get("matrix")}
-    slots = {"successors": options.get("successors", AdedOptions.paper().successors)} if ground["preset"] == "paper" else {}
-    return ground | slots
+    defaults = {"preset": "tuned", "corpus": "full", "matrix": None}
+    settings = {name: options.get(name, default) for name, default in defaults.items()}
+    slots = {"successors": options.get("successors", AdedOptions.paper().successors)} if settings["preset"] == "paper" else {}
+    return settings | slots
 
 
 def _prompt_lookup(model: TargetModel | None, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -162,13 +162,13 @@ def _no_datastore(model: TargetModel) -> str | None:
     return f"rest has no datastore for this model's tokenizer; make one with `{command}`, or name one with --datastore"
 
 
-def _no_whole_matrix(model: TargetModel) -> None:
-    """Nothing is missing where there is no base matrix; a damaged one is said (``Method.unavailable``)."""
+def _check_matrix(model: TargetModel) -> None:
+    """Raise ``AdedError`` if the base matrix is damaged; a missing one is no error."""
     matrix_for(model)
 
 
-def _no_whole_datastore(model: TargetModel) -> None:
-    """Nothing is missing where there is no datastore; a damaged one is said (``Method.unavailable``)."""
+def _check_datastore(model: TargetModel) -> None:
+    """Raise ``AdedError`` if the datastore is damaged; a missing one is no error."""
     datastore_for(model)
 
 
@@ -183,7 +183,7 @@ def _rest(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
     given = dict(options)
     datastore = datastore_for(model, given.pop("datastore", None))
-    assert datastore is not None, "a method whose part is missing is not made"
+    assert datastore is not None, "Method.make refuses a method without its artifact"
     return RestDrafter(datastore, **given)
 
 
@@ -196,13 +196,13 @@ def _rest_values(options: Mapping[str, Any]) -> None:
 def _suffix_values(options: Mapping[str, Any]) -> None:
     from aded.drafters.suffix import check_settings
 
-    check_settings(**_corpus(options, "datastore")[1])
+    check_settings(**_pop_path(options, "datastore")[1])
 
 
 def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.token_recycling import TokenRecyclingDrafter, corpus_successors
 
-    path, given = _corpus(options, "matrix")
+    path, given = _pop_path(options, "matrix")
     matrix = matrix_for(model, path) if given.pop("warm", True) else None
     return TokenRecyclingDrafter(model.vocab_size, corpus_successors(matrix) if matrix else None, **given)
 
@@ -210,21 +210,25 @@ def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) 
 def _suffix(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.suffix import SuffixDrafter
 
-    path, given = _corpus(options, "datastore")
+    path, given = _pop_path(options, "datastore")
     corpus = datastore_for(model, path) if given.pop("warm", True) else None
     return SuffixDrafter(model.vocab_size, corpus, **given)
 
 
-def _corpus(options: Mapping[str, Any], name: str) -> tuple[str | None, dict[str, Any]]:
-    """The file that the option ``name`` gives, or None, and the other options; one that begins with no corpus takes no file."""
+def _pop_path(options: Mapping[str, Any], name: str) -> tuple[str | None, dict[str, Any]]:
+    """The path in the option ``name`` (None if not given) and the other options.
+
+    Raises:
+        AdedError: a path is given although ``warm`` is off.
+    """
     if name in options and not options.get("warm", True):
-        raise AdedError(f"the {name} is not read where warm is off; leave out --{name}, or let it be warm")
+        raise AdedError(f"without warm start the {name} is not used; leave out --{name}, or turn warm on")
     given = dict(options)
     return given.pop(name, None), given
 
 
 def _trained(name: str) -> Any:
-    """A function of ``aded.drafters.trained``, imported at its first call."""
+    """A function of ``aded.drafters.trained``, which is imported at the first call."""
 
     def call(*arguments: Any) -> Any:
         from aded.drafters import trained
@@ -235,7 +239,7 @@ def _trained(name: str) -> Any:
 
 
 CORPORA = ("full", "none")
-"""What ADED starts from: its base matrix, or nothing but the text."""
+"""The base counts of ADED: the base matrix, or none."""
 ADED_OPTIONS = ("matrix", "corpus", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback", "keep")
 
 METHODS: dict[str, Method] = {
@@ -256,7 +260,7 @@ METHODS: dict[str, Method] = {
             _aded,
             ADED_OPTIONS,
             values=_aded_settings,
-            missing=_no_whole_matrix,
+            missing=_check_matrix,
             sources=("matrix", "corpus"),
             ground=_aded_ground,
         ),
@@ -296,8 +300,8 @@ METHODS: dict[str, Method] = {
             "Drafts what the target held most probable after each token where it last stood (arXiv 2408.08696).",
             _token_recycling,
             ("matrix", "warm", "keep"),
-            values=lambda options: _corpus(options, "matrix"),
-            missing=_no_whole_matrix,
+            values=lambda options: _pop_path(options, "matrix"),
+            missing=_check_matrix,
             sources=("matrix", "warm"),
         ),
         Method(
@@ -308,7 +312,7 @@ METHODS: dict[str, Method] = {
             _suffix,
             ("datastore", "warm", "keep", "longest", "draft_length", "factor", "least"),
             values=_suffix_values,
-            missing=_no_whole_datastore,
+            missing=_check_datastore,
             sources=("datastore", "warm"),
         ),
         Method(
@@ -363,7 +367,7 @@ METHODS: dict[str, Method] = {
             _trained("aded_medusa"),
             ("heads", "matrix", "depth", "successors", "feedback", "keep"),
             values=_trained("check_aded_medusa"),
-            missing=_trained("no_heads_or_whole_matrix"),
+            missing=_trained("no_heads_check_matrix"),
             sources=("heads",),
         ),
     )

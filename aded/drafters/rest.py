@@ -1,9 +1,9 @@
-"""REST, retrieval-based speculative decoding (arXiv 2311.08252): copy what followed the newest tokens in a corpus.
+"""REST, retrieval-based speculative decoding (arXiv 2311.08252): draft what followed the last tokens in a corpus.
 
-The longest end of the text that stands in the datastore is looked up; what followed it there is counted in a trie, and the
-most frequent nodes are the draft. As published that is all (``backoff`` off), and a long end seen once leaves most of a
-budget unused. With back-off, shorter ends follow until the draft is full: each end gets a share of what longer ones have
-left, the more the oftener it stands in the corpus, and a continuation counts for less with every token.
+The longest suffix of the text that occurs in the datastore is looked up. Its continuations there are counted in a trie, and the
+most frequent nodes become the draft. The paper stops here (``backoff`` off), but a long suffix that occurs once leaves most of
+the budget unused. With back-off, shorter suffixes follow: each suffix takes a share of the weight that longer ones have left,
+and the share grows with its number of occurrences. The weight of a continuation decreases with every token.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ from aded.retrieval.continuation_trie import Continuations
 from aded.retrieval.suffix_array import Datastore
 
 LIMITS = {"longest": (1, 64), "hits": (1, 5000), "draft_length": (1, 64)}
-PUBLISHED_SHORTEST = 2
+PAPER_MIN_SUFFIX = 2
 NO_MATCH = "the newest tokens do not stand in the datastore: plain step"
-EVIDENCE = 4.0
-"""An end that stands in the corpus that often gets half of what longer ones have left."""
-FADE = 0.5
-"""What a continuation's weight is multiplied with for every token: most go another way before long."""
-ENOUGH = 0.01
-"""Shorter ends are left out once they share no more than this."""
+HALF_SHARE = 4.0
+"""A suffix with this many occurrences takes half of the weight that longer suffixes have left."""
+DECAY = 0.5
+"""Factor on a continuation's weight for every further token: most continuations differ from the text after a few tokens."""
+MIN_REMAINDER = 0.01
+"""Shorter suffixes are skipped when the remaining weight is below this."""
 
 
 def check_settings(**settings: float) -> None:
-    """Refuse numbers out of range."""
+    """Check the settings.
+
+    Raises:
+        AdedError: a value is out of range.
+    """
     for name, (low, high) in LIMITS.items():
         value = settings.get(name, low)
         if not low <= value <= high or value != int(value):
@@ -39,14 +43,14 @@ def check_settings(**settings: float) -> None:
 
 
 class RestDrafter(Drafter):
-    """Drafts the most frequent continuations of the ends of the text that the datastore knows.
+    """Drafts the most frequent continuations of the text's suffixes in the datastore.
 
     Args:
-        datastore: of the model's tokenizer, shared and never changed.
-        longest: longest end that is looked up; shorter ones down to 1 follow (as published: to 2).
-        hits: most places of an end whose continuations are counted.
-        draft_length: most tokens of a continuation.
-        backoff: go on to shorter ends; off: the longest one alone, as published.
+        datastore: built with the model's tokenizer; shared and read-only.
+        longest: length of the longest suffix to look up; shorter ones, down to 1 (paper: 2), follow.
+        hits: maximum number of occurrences of a suffix whose continuations are counted.
+        draft_length: maximum length of a continuation.
+        backoff: also use shorter suffixes; off: only the longest match, as in the paper.
 
     Raises:
         AdedError: a value is out of range.
@@ -57,43 +61,43 @@ class RestDrafter(Drafter):
     ) -> None:
         check_settings(longest=longest, hits=hits, draft_length=draft_length)
         self.longest, self.hits, self.draft_length, self.backoff = longest, hits, draft_length, backoff
-        self._store = datastore
-        room, fade = 1 + draft_length * hits * (4 if backoff else 1), FADE if backoff else 1.0
-        self._trie = Continuations(room, draft_length, datastore.vocab_size, datastore.separator, fade)
-        self.propose(Context(np.asarray(datastore.tokens[:2], dtype=np.int32), 2), 2)  # compile now, not in a timed step
+        self._datastore = datastore
+        capacity, decay = 1 + draft_length * hits * (4 if backoff else 1), DECAY if backoff else 1.0
+        self._trie = Continuations(capacity, draft_length, datastore.vocab_size, datastore.separator, decay)
+        self.propose(Context(np.asarray(datastore.tokens[:2], dtype=np.int32), 2), 2)  # JIT-compile now
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         if budget == 1:
             return DraftTree.root_only(context.root)
         self._trie.clear()
         for length, low, high, share in self._shares(self._matches(context.tokens)):
-            places = self._store.places(low, high, length, self.hits)
-            self._trie.count(self._store.tokens, places, share / len(places))
+            positions = self._datastore.places(low, high, length, self.hits)
+            self._trie.count(self._datastore.tokens, positions, share / len(positions))
         nodes, _ = self._trie.best(budget)
         return self._trie.tree(context.root, nodes)
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        found = self._matches(context.tokens)
-        if not found:
+        matches = self._matches(context.tokens)
+        if not matches:
             return Explanation(NO_MATCH if budget > 1 else None)
-        length, low, high = found[-1]
+        length, low, high = matches[-1]
         return Explanation(f"the last {length} tokens stand in the datastore {high - low} times")
 
     def settings(self) -> dict[str, object]:
         names = ("longest", "hits", "draft_length", "backoff")
-        return {**{name: getattr(self, name) for name in names}, "datastore_tokens": len(self._store)}
+        return {**{name: getattr(self, name) for name in names}, "datastore_tokens": len(self._datastore)}
 
     def _matches(self, tokens: np.ndarray) -> list[tuple[int, int, int]]:
-        """Ends that are drafted from, shortest first: length, and range of suffixes."""
-        found = self._store.matches(np.ascontiguousarray(tokens[-self.longest :], dtype=np.int32))
-        return found if self.backoff else [match for match in found[-1:] if match[0] >= PUBLISHED_SHORTEST]
+        """The matching suffixes, shortest first: length, and range ``low, high`` in the suffix array."""
+        matches = self._datastore.matches(np.ascontiguousarray(tokens[-self.longest :], dtype=np.int32))
+        return matches if self.backoff else [match for match in matches[-1:] if match[0] >= PAPER_MIN_SUFFIX]
 
-    def _shares(self, found: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int, float]]:
-        """Each match and its share of the whole weight, longest first."""
-        rest = 1.0
-        for length, low, high in reversed(found):
-            share = rest * (high - low) / (high - low + EVIDENCE)
+    def _shares(self, matches: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int, float]]:
+        """Each match and its share of the total weight 1, longest first."""
+        remainder = 1.0
+        for length, low, high in reversed(matches):
+            share = remainder * (high - low) / (high - low + HALF_SHARE)
             yield length, low, high, share
-            rest -= share
-            if rest < ENOUGH:
+            remainder -= share
+            if remainder < MIN_REMAINDER:
                 return

@@ -1,4 +1,4 @@
-"""SpecInfer (arXiv 2305.09781): token trees expanded from one or several draft models, merged, and verified in one pass."""
+"""SpecInfer (arXiv 2305.09781): token trees from one or several draft models, merged and verified in one forward pass."""
 
 from __future__ import annotations
 
@@ -16,31 +16,37 @@ from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
 from aded.drafters.tree_merge import merge
 from aded.sampling.settings import SamplingSettings
 
-DEPTH, RANKS = 8, 8
-"""Deepest level and most children of a node where the shape is chosen by what pays."""
+MAX_DEPTH, MAX_CHILDREN = 8, 8
+"""Maximum depth of the tree and maximum number of children of a node when the shape is chosen automatically."""
 NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
 
 
 def check_branching(branching: Sequence[int]) -> None:
-    """Refuse a level without children, or too many."""
+    """Check the number of children at each level.
+
+    Raises:
+        AdedError: a level without children, too many children, or too many levels.
+    """
     if len(branching) > 16 or any(not 1 <= children <= 64 for children in branching):
         raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
 
 
 class SpecInferDrafter(Drafter):
-    """Drafts the likely continuations by smaller models of the same tokenizer.
+    """Drafts a token tree with one or several smaller models that use the same tokenizer.
 
     Args:
         runners: the draft models, one or more.
-        target, level: what a pass of the target and a level of all drafts cost, see ``aded.drafters.draft_length_policy``.
-        coupled: draw with the target's random numbers and judge by one draw a node (see ``SpeculativeDrafter``); else rejection
-            by multi-step speculative sampling.
-        replacement: children are drawn independently, as published; else each from what the ones before it left.
-        branching: children of every node of each level, such as (4, 2, 2, 1); () takes what pays: when sampling, a shape by
-            acceptance so far; greedy, as many levels as that shape has, and the nodes that the models are surest of.
+        target, level: cost of a forward pass of the target, and of one level of all draft trees, see
+            ``aded.drafters.draft_length_policy``.
+        coupled: sample with the target's random numbers and verify with one draw per node (see ``SpeculativeDrafter``);
+            otherwise multi-step speculative sampling, a form of rejection sampling.
+        replacement: sample children independently (with replacement), as in the paper; otherwise without replacement.
+        branching: number of children per node at each level, such as (4, 2, 2, 1). () is automatic: when sampling, the
+            throughput-optimal shape by the acceptance rates so far; greedy, the nodes of highest cumulative draft probability,
+            to the depth of that shape.
 
     Raises:
-        AdedError: a level without children, or too many.
+        AdedError: a level without children, too many children, or too many levels.
     """
 
     def __init__(
@@ -53,14 +59,14 @@ class SpecInferDrafter(Drafter):
         branching: Sequence[int] = (),
     ) -> None:
         check_branching(branching)
-        self._runners, self._target, self._level = list(runners), target, level
+        self._runners, self._target_cost, self._level_cost = list(runners), target, level
         self.coupled, self.replacement, self.branching = coupled, replacement, tuple(branching)
         self._settings = SamplingSettings()
         self._policy = self._new_policy()
 
     def follow(self, settings: SamplingSettings) -> None:
         self._settings = settings
-        self._policy = self._new_policy()  # costs are measured now, not when a prompt is read
+        self._policy = self._new_policy()  # measures the costs now, not while a prompt is read
 
     def start(self, prompt: Sequence[int]) -> None:
         self._policy, self.notice = self._new_policy(), None
@@ -70,23 +76,23 @@ class SpecInferDrafter(Drafter):
     def prepare(self, context: Context, budget: int) -> None:
         models, shape = self._plan(context, budget)
         if len(shape.parents) > 1:
-            nodes = beam_nodes(int(shape.depths.max())) if self._by_certainty else len(shape.parents)
+            nodes = beam_nodes(int(shape.depths.max())) if self._beam_search else len(shape.parents)
             for model in models:
-                self._runners[model].prepare(context.tokens, nodes, self._by_certainty)
+                self._runners[model].prepare(context.tokens, nodes, self._beam_search)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         models, shape = self._plan(context, budget)
         if len(shape.parents) == 1:
             return DraftTree.root_only(context.root)
-        if self._by_certainty:
-            nodes, depth = _share(budget, models), int(shape.depths.max())
-            return merge([self._runners[model].expand_surest(context.tokens, nodes, depth) for model in models])
+        if self._beam_search:
+            nodes, depth = _nodes_per_model(budget, models), int(shape.depths.max())
+            return merge([self._runners[model].expand_most_probable(context.tokens, nodes, depth) for model in models])
         samplers = [Sampler(self._settings, self.coupled, self.replacement, model) for model in models]
         return merge([self._runners[sampler.model].expand(context.tokens, shape, sampler) for sampler in samplers])
 
     def observe(self, outcome: Outcome) -> None:
         self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))
-        self.notice = self._reasons()
+        self.notice = self._notices()
 
     def close(self) -> None:
         for runner in self._runners:
@@ -96,32 +102,32 @@ class SpecInferDrafter(Drafter):
         models, shape = self._plan(context, budget)
         if budget == 1 or len(shape.parents) > 1:
             return Explanation()
-        return Explanation(note=NO_GAIN if models else self._reasons())
+        return Explanation(note=NO_GAIN if models else self._notices())
 
     def settings(self) -> dict[str, object]:
         return {
             "draft_models": [runner.draft.label for runner in self._runners],
             "verification": "coupled" if self.coupled else "rejection",
             "replacement": self.replacement,
-            "branching": list(self.branching) or "what pays",
+            "branching": list(self.branching) or "automatic",
         }
 
     def _new_policy(self) -> ShapePolicy:
-        return ShapePolicy(DEPTH, RANKS, self._target, self._level(self._settings.greedy))
+        return ShapePolicy(MAX_DEPTH, MAX_CHILDREN, self._target_cost, self._level_cost(self._settings.greedy))
 
     @property
-    def _by_certainty(self) -> bool:
+    def _beam_search(self) -> bool:
         return self._settings.greedy and not self.branching
 
-    def _reasons(self) -> str | None:
-        """Why models draft no more, those that do not."""
+    def _notices(self) -> str | None:
+        """Why some models have stopped drafting; None if all still draft."""
         return "; ".join(filter(None, [runner.notice for runner in self._runners])) or None
 
     def _plan(self, context: Context, budget: int) -> tuple[list[int], Shape]:
-        """The models that can draft behind the text, and the shape of each one's tree; together they are within the budget."""
+        """The models that can draft after the text, and the shape of each model's tree; together they fit into the budget."""
         levels = [runner.levels(context.tokens) for runner in self._runners]
         models = [model for model, depth in enumerate(levels) if depth]
-        nodes, depth = _share(budget, models), min((depth for depth in levels if depth), default=0)
+        nodes, depth = _nodes_per_model(budget, models), min((depth for depth in levels if depth), default=0)
         if nodes == 1:
             return models, shape_of((), 1)
         if self.branching:
@@ -129,19 +135,19 @@ class SpecInferDrafter(Drafter):
         return models, self._policy.shape(len(context.tokens), nodes, depth)
 
 
-def _share(budget: int, models: Sequence[int]) -> int:
-    """Nodes of each model's tree, the root included."""
+def _nodes_per_model(budget: int, models: Sequence[int]) -> int:
+    """Number of nodes of each model's tree, the root included."""
     return 1 + (budget - 1) // len(models) if models else 1
 
 
 def shape_of(branching: Sequence[int], budget: int) -> Shape:
-    """The tree in which every node of a level has as many children, cut to ``budget`` nodes, level by level."""
+    """The tree with ``branching[d]`` children per node at depth d, truncated to ``budget`` nodes in level order."""
     ranks, parents, depths, level = [0], [-1], [0], [0]
     for depth, children in enumerate(branching, 1):
-        places = [(node, rank) for node in level for rank in range(children)][: budget - len(parents)]
-        level = list(range(len(parents), len(parents) + len(places)))
-        parents += [node for node, _ in places]
-        ranks += [rank for _, rank in places]
-        depths += [depth] * len(places)
-    ranks_of, parents_of, depths_of = (np.array(column, dtype=np.int32) for column in (ranks, parents, depths))
-    return Shape(ranks_of, parents_of, depths_of, np.ones(len(parents)))
+        added = [(node, rank) for node in level for rank in range(children)][: budget - len(parents)]
+        level = list(range(len(parents), len(parents) + len(added)))
+        parents += [node for node, _ in added]
+        ranks += [rank for _, rank in added]
+        depths += [depth] * len(added)
+    rank_array, parent_array, depth_array = (np.array(column, dtype=np.int32) for column in (ranks, parents, depths))
+    return Shape(rank_array, parent_array, depth_array, np.ones(len(parents)))

@@ -1,4 +1,4 @@
-"""Speculative sampling (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318): a small model drafts a chain."""
+"""Speculative sampling (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318): a draft model writes a chain."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
 
 
 class SpeculativeDrafter(Drafter):
-    """Drafts what a smaller model of the same tokenizer would write.
+    """Drafts a chain of tokens with a smaller model that uses the same tokenizer.
 
     Args:
-        pool: the draft model.
-        target, level: what a pass of the target and a token of the draft cost, see ``aded.drafters.draft_length_policy``.
-        verification: *rejection*, as published: the draft is drawn on its own and judged by the distributions that it was drawn
-            from. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): it is drawn with the random numbers that the target
-            is going to use and judged by one draw a node, so that the text is that of plain decoding with the same seed.
-        draft_length: tokens of every draft; 0 takes what pays.
+        pool: runners of the draft model.
+        target, level: cost of a forward pass of the target, and of one drafted token, see ``aded.drafters.draft_length_policy``.
+        verification: *rejection*, as in the papers: rejection sampling with the draft model's distributions, which uses random
+            numbers independent of the target's. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): the draft is sampled
+            with the random numbers that the target will use and verified with one draw per node; the text is the same as that of
+            plain decoding with the same seed.
+        draft_length: number of tokens of every draft; 0: the throughput-optimal length.
 
     Raises:
-        AdedError: an unknown verification, or a length out of range.
+        AdedError: an unknown kind of verification, or a length out of range.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class SpeculativeDrafter(Drafter):
         check_verification(verification)
         check_length(draft_length)
         self.verification, self.draft_length = verification, int(draft_length)
-        self._pool, self._target, self._level = pool, target, level
+        self._pool, self._target_cost, self._level_cost = pool, target, level
         self._runner: ChainRunner | None = None
         self._settings = SamplingSettings()
         self._policy = self._new_policy()
 
     def follow(self, settings: SamplingSettings) -> None:
         self._settings = settings
-        self._policy = self._new_policy()  # costs are measured now, not when a prompt is read
+        self._policy = self._new_policy()  # measures the costs now, not while a prompt is read
 
     def start(self, prompt: Sequence[int]) -> None:
         self._policy, self.notice = self._new_policy(), None
@@ -65,15 +66,15 @@ class SpeculativeDrafter(Drafter):
     def prepare(self, context: Context, budget: int) -> None:
         length = self._length(context, budget)
         if length:
-            self._running.prepare(context.tokens, length, self._settings)
+            self._active_runner.prepare(context.tokens, length, self._settings)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         length = self._length(context, budget)
         if not length:
             return DraftTree.root_only(context.root)
         keys = self._keys(len(context.tokens), length)
-        chain = self._running.chain(context.tokens, length, self._settings, keys)
-        self.notice = self._running.notice
+        chain = self._active_runner.chain(context.tokens, length, self._settings, keys)
+        self.notice = self._active_runner.notice
         tokens, parents = np.concatenate([[context.root], chain.tokens]), np.arange(-1, len(chain.tokens))
         if chain.distributions is not None and self.verification == "coupled":
             return DraftTree(tokens, parents)
@@ -97,27 +98,28 @@ class SpeculativeDrafter(Drafter):
         return {
             "draft_model": self._pool.draft.label,
             "verification": self.verification,
-            "draft_length": self.draft_length or "what pays",
+            "draft_length": self.draft_length or "automatic",
         }
 
     @property
-    def _running(self) -> ChainRunner:
-        assert self._runner is not None, "start comes before propose"
+    def _active_runner(self) -> ChainRunner:
+        assert self._runner is not None, "call start before propose"
         return self._runner
 
     def _new_policy(self) -> ShapePolicy:
         if self.draft_length:
             return ShapePolicy(self.draft_length, 1)
-        return ShapePolicy(LENGTHS[-1], 1, self._target, self._level(self._settings.greedy))
+        return ShapePolicy(LENGTHS[-1], 1, self._target_cost, self._level_cost(self._settings.greedy))
 
     def _length(self, context: Context, budget: int) -> int:
-        room = min(budget, 1 + self._running.levels(context.tokens))
-        self.notice = self._running.notice
-        wanted = len(self._policy.shape(len(context.tokens), room).parents) - 1 if room > 1 else 0
-        return max((length for length in LENGTHS if length <= wanted), default=0)
+        """Number of tokens to draft: the largest of ``LENGTHS`` within the policy's choice, or 0."""
+        nodes = min(budget, 1 + self._active_runner.levels(context.tokens))
+        self.notice = self._active_runner.notice
+        optimal = len(self._policy.shape(len(context.tokens), nodes).parents) - 1 if nodes > 1 else 0
+        return max((length for length in LENGTHS if length <= optimal), default=0)
 
     def _keys(self, position: int, length: int) -> list[int]:
-        """The key of each drafted token's draw: the target's own if coupled."""
+        """The random key of each drafted token, signed 64 bits: the target's key if coupled; none if greedy."""
         if self._settings.greedy:
             return []
         key = key_of if self.verification == "coupled" else draft_key
@@ -125,12 +127,20 @@ class SpeculativeDrafter(Drafter):
 
 
 def check_length(draft_length: int) -> None:
-    """Refuse a draft length out of range."""
+    """Check the draft length.
+
+    Raises:
+        AdedError: a length out of range.
+    """
     if not 0 <= draft_length <= LENGTHS[-1] or draft_length != int(draft_length):
-        raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for what pays")
+        raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for automatic")
 
 
 def check_verification(verification: str) -> None:
-    """Refuse an unknown kind of verification."""
+    """Check the kind of verification.
+
+    Raises:
+        AdedError: an unknown kind.
+    """
     if verification not in get_args(VerificationKind):
         raise AdedError(f"verification is {verification!r}; choose one of {', '.join(get_args(VerificationKind))}")

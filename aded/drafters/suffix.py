@@ -1,12 +1,12 @@
-"""Suffix decoding (arXiv 2411.04975): copy what followed the longest ends of the text, here and in earlier texts.
+"""Suffix decoding (arXiv 2411.04975): draft what followed the longest suffixes of the text, in it and in earlier texts.
 
-For every length of an end that stands in a source, its continuations' frequencies make a tree: a node's probability is the
-product of count ratios along its path, the most probable ones are taken while they are above a bound, and the longer the end,
-the more of them. The tree with the highest sum of probabilities, over all ends and sources, is the draft.
+For every length of a suffix that occurs in a source, the frequencies of its continuations define a tree. The probability of a
+node is the product of count ratios along its path. The most probable nodes above a minimum probability are kept; a longer suffix
+may keep more nodes. The draft is the tree with the highest sum of probabilities over all suffixes and sources.
 
-The paper keeps suffix trees. Here each source is one that yields the same counts: the request's own text (and, with ``keep``,
-that of the session's earlier decodes) is read through once a step, a tenth of a millisecond for 100 000 tokens; the corpus,
-which stands for the outputs of earlier requests, is the suffix array of `aded.retrieval.suffix_array`.
+The paper stores suffix trees. Here other structures give the same counts: the text of the request (and, with ``keep``, of the
+session's earlier decodes) is scanned once per step, which takes 0.1 ms for 100,000 tokens. The corpus, which takes the place of
+earlier requests' outputs, is a suffix array (`aded.retrieval.suffix_array`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,24 @@ from aded.retrieval.continuation_trie import Continuations
 from aded.retrieval.suffix_array import Datastore
 
 LIMITS = {"longest": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "least": (0.0, 1.0)}
-HITS = 512
-"""Most places that are counted of one end: in the text the newest ones, in the corpus spread evenly."""
-MOST_KEPT = 1 << 16
-"""Tokens of earlier decodes that a session keeps."""
-BETWEEN_TEXTS = -1
+MAX_OCCURRENCES = 512
+"""Maximum number of occurrences counted per suffix: in the text the latest ones, in the corpus an evenly spaced subset."""
+MAX_KEPT = 1 << 16
+"""Maximum number of tokens of earlier decodes that a session keeps."""
+SEPARATOR = -1
+"""Marks the boundary between two texts."""
 NO_MATCH = "no end of the text stands anywhere else: plain step"
 
-Found = tuple[int, np.ndarray, np.ndarray]
-"""An end's length, the text that it stands in, and where its continuations begin there."""
+Match = tuple[int, np.ndarray, np.ndarray]
+"""The length of a matching suffix, the tokens of the source, and the positions there where its continuations begin."""
 
 
 def check_settings(**settings: float) -> None:
-    """Refuse numbers out of range."""
+    """Check the settings.
+
+    Raises:
+        AdedError: a value is out of range.
+    """
     for name, (low, high) in LIMITS.items():
         value = settings.get(name, low)
         if not low <= value <= high or (isinstance(low, int) and value != int(value)):
@@ -44,16 +49,16 @@ def check_settings(**settings: float) -> None:
 
 
 class SuffixDrafter(Drafter):
-    """Drafts the best of the trees of all ends and sources.
+    """Drafts the tree with the highest expected number of accepted tokens over all suffixes and sources.
 
     Args:
-        vocab_size: token ids are below it.
-        corpus: texts of this model from before the session, shared and never changed; None: none.
-        longest: longest end that is looked up.
-        draft_length: most tokens of a continuation.
-        factor: most nodes of a tree, by tokens of its end.
-        least: smallest probability of a node.
-        keep: remember the session's earlier decodes.
+        vocab_size: size of the target's vocabulary.
+        corpus: texts that the model wrote earlier, shared and read-only; None: no corpus.
+        longest: maximum length of a suffix.
+        draft_length: maximum length of a continuation.
+        factor: maximum number of nodes below the root per token of the suffix.
+        least: minimum probability of a node.
+        keep: also use the texts of the session's earlier decodes.
 
     Raises:
         AdedError: a value is out of range.
@@ -73,18 +78,18 @@ class SuffixDrafter(Drafter):
         self.longest, self.draft_length, self.factor, self.least, self.keep = longest, draft_length, factor, least, keep
         self._corpus = corpus
         self._trie = Continuations(
-            1 + HITS * draft_length, draft_length, vocab_size, corpus.separator if corpus else BETWEEN_TEXTS
+            1 + MAX_OCCURRENCES * draft_length, draft_length, vocab_size, corpus.separator if corpus else SEPARATOR
         )
-        self._text = np.zeros(1024, dtype=np.int32)  # earlier decodes, each ended by BETWEEN_TEXTS, and this one
-        self._begin = self._length = 0  # where this one begins and ends
-        self._source = ""
+        self._text = np.zeros(1024, dtype=np.int32)  # kept earlier decodes, then this one; SEPARATOR before each new one
+        self._begin = self._length = 0  # where the text of this decode begins and ends in _text
+        self._explanation = ""
         self.start([0, 0, 0])
-        self.propose(Context(self._text[:3], 3), 2)  # compile now, not in a timed step
+        self.propose(Context(self._text[:3], 3), 2)  # JIT-compile now
         self._begin = self._length = 0
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._append([BETWEEN_TEXTS])
-        kept = min(self._length, MOST_KEPT) if self.keep else 0
+        self._append([SEPARATOR])
+        kept = min(self._length, MAX_KEPT) if self.keep else 0
         self._text[:kept] = self._text[self._length - kept : self._length].copy()
         self._begin = self._length = kept
         self._append(prompt)
@@ -93,14 +98,14 @@ class SuffixDrafter(Drafter):
         best, score = DraftTree.root_only(context.root), 0.0
         if budget == 1:
             return best
-        for source, found in self._sources():
-            for length, text, places in found:
+        for source, matches in self._sources():
+            for length, text, positions in matches:
                 self._trie.clear()
-                self._trie.count(text, places)
+                self._trie.count(text, positions)
                 nodes, expected = self._trie.best(min(budget, 1 + int(self.factor * length)), self.least)
                 if expected > score:
                     best, score = self._trie.tree(context.root, nodes), expected
-                    self._source = f"the tree of the last {length} tokens in {source}: {expected:.2f} tokens expected"
+                    self._explanation = f"the tree of the last {length} tokens in {source}: {expected:.2f} tokens expected"
         return best
 
     def observe(self, outcome: Outcome) -> None:
@@ -108,7 +113,7 @@ class SuffixDrafter(Drafter):
 
     def explain(self, context: Context, budget: int) -> Explanation:
         tree = self.propose(context, budget)
-        return Explanation(self._source if tree.drafted else NO_MATCH if budget > 1 else None)
+        return Explanation(self._explanation if tree.drafted else NO_MATCH if budget > 1 else None)
 
     def knowledge(self) -> Knowledge:
         return {"text": self._text[: self._length].copy()}
@@ -127,44 +132,45 @@ class SuffixDrafter(Drafter):
         self._text[self._length : end] = tokens
         self._length = end
 
-    def _sources(self) -> Iterator[tuple[str, Iterator[Found]]]:
+    def _sources(self) -> Iterator[tuple[str, Iterator[Match]]]:
         yield "this text", self._in_text(self._begin, self._length)
         if self._begin:
             yield "earlier texts", self._in_text(0, self._begin)
         if self._corpus is not None:
             yield "the corpus", self._in_corpus(self._corpus)
 
-    def _in_text(self, begin: int, end: int) -> Iterator[Found]:
-        """Each set of places in ``text[begin:end]`` once, with the longest end that stands at all of them."""
-        newest = self._text[max(self._begin, self._length - self.longest) : self._length]
-        places, lengths = _places(self._text[begin:end], newest)
+    def _in_text(self, begin: int, end: int) -> Iterator[Match]:
+        """Matches in ``text[begin:end]``; of suffixes with the same occurrences, only the longest."""
+        suffix = self._text[max(self._begin, self._length - self.longest) : self._length]
+        positions, lengths = _occurrences(self._text[begin:end], suffix)
         for length in np.unique(lengths).tolist():
-            yield length, self._text[begin:end], places[lengths >= length][:HITS]
+            yield length, self._text[begin:end], positions[lengths >= length][:MAX_OCCURRENCES]
 
-    def _in_corpus(self, corpus: Datastore) -> Iterator[Found]:
+    def _in_corpus(self, corpus: Datastore) -> Iterator[Match]:
+        """Matches in the corpus; of suffixes with the same occurrences, only the longest."""
         matches = corpus.matches(self._text[max(self._begin, self._length - self.longest) : self._length])
         for match, longer in zip(matches, [*matches[1:], None]):
             length, low, high = match
             if longer is None or longer[2] - longer[1] < high - low:
-                yield length, corpus.tokens, corpus.places(low, high, length, HITS)
+                yield length, corpus.tokens, corpus.places(low, high, length, MAX_OCCURRENCES)
 
 
 @njit(cache=True)
-def _places(text, newest):
-    """Where the last token of ``newest`` stood in ``text`` with something behind it, newest first, and how much of ``newest``.
+def _occurrences(text, suffix):
+    """All occurrences in ``text`` of the last token of ``suffix`` that have a continuation, latest first.
 
     Returns:
-        Where the continuations begin, and how many tokens before them are the newest ones, int64 ``[k]`` each.
+        Positions where the continuations begin, and how many tokens before each match the end of ``suffix``, int64 ``[k]`` each.
     """
-    places, lengths = np.empty(len(text), np.int64), np.empty(len(text), np.int64)
-    found = 0
-    last = newest[-1]
-    for place in range(len(text) - 1, 0, -1):
-        if text[place - 1] != last:
+    positions, lengths = np.empty(len(text), np.int64), np.empty(len(text), np.int64)
+    count = 0
+    last = suffix[-1]
+    for position in range(len(text) - 1, 0, -1):
+        if text[position - 1] != last:
             continue
         length = 1
-        while length < min(len(newest), place) and text[place - 1 - length] == newest[len(newest) - 1 - length]:
+        while length < min(len(suffix), position) and text[position - 1 - length] == suffix[len(suffix) - 1 - length]:
             length += 1
-        places[found], lengths[found] = place, length
-        found += 1
-    return places[:found], lengths[:found]
+        positions[count], lengths[count] = position, length
+        count += 1
+    return positions[:count], lengths[:count]

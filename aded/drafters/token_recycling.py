@@ -1,12 +1,12 @@
-"""Token recycling (arXiv 2408.08696): what the target said at any node of a draft is kept, and drafted the next time.
+"""Token recycling (arXiv 2408.08696): store the target's top-k tokens at every verified node, and draft them later.
 
-An adjacency matrix holds, for every token, the target's eight most probable successors where the token last stood, in the
-text or in a draft, accepted or not. A draft is a static tree of ranks filled in from the matrix: below a node that holds a
-token stand its successors, as many and as deep as the tree has room for.
+An adjacency matrix stores, for every token, the target's eight most probable successors at the last occurrence of the token, in
+the text or in a draft, accepted or rejected. The draft is a static tree of ranks, filled from the matrix: the children of a node
+are the stored successors of its token.
 
-The paper goes on with the matrix of earlier requests. Sessions share nothing here: what stands for those requests is a corpus
-of the model's own texts, in the form of the tri-gram matrix's rows for single tokens. The target's answers over the prompt are
-not handed over; the prompt's own successors stand for them.
+The paper reuses the matrix of earlier requests. Here sessions share nothing. A corpus of texts that the model wrote takes the
+place of earlier requests, as the unigram rows of the tri-gram matrix. The target's top-k tokens over the prompt are not
+available; the prompt's actual successors are stored instead.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from aded.engine.outputs import DrafterNeeds
 from aded.ngram.trigram import TrigramMatrix
 
 RANKS = 8
-"""Successors kept of a token."""
+"""Number of stored successors per token."""
 ACCEPTED = (0.43, 0.11, 0.05, 0.035, 0.028, 0.018, 0.017, 0.016)
-"""How often a successor of each rank is the next token of the text: of the bundled model, 800 tokens of eight answers."""
+"""Acceptance rate by rank of the successor, measured on 8 answers of the bundled model, 800 tokens in all."""
 TEMPLATE = 256
-"""Nodes of the static tree; drafts are its beginning. (The paper's has 80.)"""
+"""Number of nodes of the static tree; a draft is a prefix of it. (The paper's tree has 80 nodes.)"""
 UNKNOWN = -1
 NO_SUCCESSOR = "the target has not answered after this token yet: plain step"
 
 
 class TokenRecyclingDrafter(Drafter):
-    """Drafts a static tree from the target's latest answers after each token.
+    """Drafts a static tree from the target's last top-k tokens after each token.
 
     Args:
-        vocab_size: token ids are below it; the matrix takes 32 bytes a token.
-        corpus: what every decode begins with, see `corpus_successors`; None: an empty matrix.
-        keep: go on with the matrix of the session's earlier decodes.
+        vocab_size: size of the target's vocabulary; the matrix takes 32 bytes per token.
+        corpus: initial matrix of every decode, see `corpus_successors`; None: an empty matrix.
+        keep: keep the matrix from one decode to the next.
 
     Raises:
         AdedError: ``keep`` is neither true nor false.
@@ -56,24 +56,24 @@ class TokenRecyclingDrafter(Drafter):
         self._corpus = corpus
         self._successors = np.full((vocab_size, RANKS), UNKNOWN, dtype=np.int32)
         self._parents, self._ranks = template()
-        self.propose(Context(np.zeros(1, dtype=np.int32), 1), 2)  # compile now, not in a timed step
-        self._forget()
+        self.propose(Context(np.zeros(1, dtype=np.int32), 1), 2)  # JIT-compile now
+        self._reset()
 
     def start(self, prompt: Sequence[int]) -> None:
         if not self.keep:
-            self._forget()
-        _read(self._successors, np.asarray(prompt, dtype=np.int32))
+            self._reset()
+        _learn_prompt(self._successors, np.asarray(prompt, dtype=np.int32))
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         tokens, parents, ranks = _fill(self._successors, self._parents, self._ranks, context.root, budget)
         return DraftTree(tokens, parents, {"prior": np.where(ranks < 0, np.nan, np.take(ACCEPTED, ranks))})
 
     def observe(self, outcome: Outcome) -> None:
-        """Keep the target's answers at every node; where a token stands at several, those on the accepted path or the last."""
+        """Store the target's top-k tokens at every node; of nodes with the same token, the accepted or last one counts."""
         assert outcome.top_tokens is not None, "token recycling needs the target's most probable tokens at every node"
-        answers = outcome.top_tokens[:, :RANKS]
-        self._successors[outcome.tree.tokens, : answers.shape[1]] = answers
-        self._successors[outcome.tree.tokens[outcome.path], : answers.shape[1]] = answers[outcome.path]
+        top = outcome.top_tokens[:, :RANKS]
+        self._successors[outcome.tree.tokens, : top.shape[1]] = top
+        self._successors[outcome.tree.tokens[outcome.path], : top.shape[1]] = top[outcome.path]
 
     def explain(self, context: Context, budget: int) -> Explanation:
         known = self._successors[context.root, 0] != UNKNOWN
@@ -88,7 +88,7 @@ class TokenRecyclingDrafter(Drafter):
     def settings(self) -> dict[str, object]:
         return {"keep": self.keep, "warm": self._corpus is not None}
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._successors[:] = UNKNOWN if self._corpus is None else self._corpus
 
 
@@ -105,47 +105,47 @@ def corpus_successors(matrix: TrigramMatrix) -> np.ndarray:
 
 @cache
 def template() -> tuple[np.ndarray, np.ndarray]:
-    """The static tree: each node's parent and its rank among the parent's successors, int32 ``[TEMPLATE]``; the root has -1.
+    """The static tree: each node's parent, and its rank among the parent's successors, int32 ``[TEMPLATE]``; -1 at the root.
 
-    Best first: a node's worth is the product of ``ACCEPTED`` along its path, so that every beginning of the tree is the tree of
-    that size with the highest expected number of accepted tokens.
+    Nodes are sorted by acceptance probability, the product of ``ACCEPTED`` along the path, so that every prefix of the tree is
+    the tree of that size with the highest expected number of accepted tokens.
     """
     parents, ranks = [-1], [-1]
-    open_nodes = [(-share, 0, rank) for rank, share in enumerate(ACCEPTED)]  # worth (negative), parent, rank
-    heapq.heapify(open_nodes)
+    frontier = [(-rate, 0, rank) for rank, rate in enumerate(ACCEPTED)]  # negative probability, parent, rank
+    heapq.heapify(frontier)
     while len(parents) < TEMPLATE:
-        worth, parent, rank = heapq.heappop(open_nodes)
-        for below, share in enumerate(ACCEPTED):
-            heapq.heappush(open_nodes, (worth * share, len(parents), below))
+        negative_probability, parent, rank = heapq.heappop(frontier)
+        for child_rank, rate in enumerate(ACCEPTED):
+            heapq.heappush(frontier, (negative_probability * rate, len(parents), child_rank))
         parents.append(parent)
         ranks.append(rank)
     return np.array(parents, dtype=np.int32), np.array(ranks, dtype=np.int32)
 
 
 @njit(cache=True)
-def _read(successors, text):
-    """Put each token's successor in ``text`` first in its row."""
+def _learn_prompt(successors, text):
+    """Move the successor of each token in ``text`` to the front of the token's row."""
     for i in range(len(text) - 1):
         row, token = successors[text[i]], text[i + 1]
-        place = 0
-        while place < len(row) - 1 and row[place] != token:
-            place += 1
-        while place > 0:
-            row[place] = row[place - 1]
-            place -= 1
+        rank = 0
+        while rank < len(row) - 1 and row[rank] != token:
+            rank += 1
+        while rank > 0:
+            row[rank] = row[rank - 1]
+            rank -= 1
         row[0] = token
 
 
 @njit(cache=True)
 def _fill(successors, parents, ranks, root, budget):
     """The first ``budget`` nodes of the static tree whose tokens are known: tokens, parents, ranks, int32 ``[n]`` each."""
-    tokens, above, rank_of = np.empty((3, budget), dtype=np.int32)
-    place = np.full(len(parents), -1, dtype=np.int32)  # of the static tree's nodes in the draft
-    tokens[0], above[0], rank_of[0] = root, -1, -1
-    place[0] = 0
+    tokens, draft_parents, draft_ranks = np.empty((3, budget), dtype=np.int32)
+    index = np.full(len(parents), -1, dtype=np.int32)  # of each static node in the draft, -1 if it is not included
+    tokens[0], draft_parents[0], draft_ranks[0] = root, -1, -1
+    index[0] = 0
     n = 1
     for node in range(1, len(parents)):
-        parent = place[parents[node]]
+        parent = index[parents[node]]
         if n == budget:
             break
         if parent < 0:
@@ -153,7 +153,7 @@ def _fill(successors, parents, ranks, root, budget):
         token = successors[tokens[parent], ranks[node]]
         if token < 0:
             continue
-        tokens[n], above[n], rank_of[n] = token, parent, ranks[node]
-        place[node] = n
+        tokens[n], draft_parents[n], draft_ranks[n] = token, parent, ranks[node]
+        index[node] = n
         n += 1
-    return tokens[:n], above[:n], rank_of[:n]
+    return tokens[:n], draft_parents[:n], draft_ranks[:n]

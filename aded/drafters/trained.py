@@ -1,4 +1,4 @@
-"""Factories of the methods that have trained parts: they find or load those, and say the command that makes what is missing."""
+"""Factories of the methods that need a trained checkpoint: they find and load it, or name the command that creates it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 _POOLS: WeakKeyDictionary[Any, dict[int, ChainPool]] = WeakKeyDictionary()
-"""By target and by draft model: a pool keeps its draft model alive, and neither knows the target."""
+"""By target, then by id of the draft model. A pool holds a reference to its draft model, and neither refers to the target."""
 
 
 def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -38,7 +38,7 @@ def medusa_typical(model: TargetModel, options: Mapping[str, Any], seed: int) ->
 
 
 def _thresholds(options: dict[str, Any]) -> TypicalAcceptance:
-    """Those of typical acceptance, which are taken out of the options."""
+    """Remove the thresholds of typical acceptance from ``options`` and return them."""
     return TypicalAcceptance(**{name: options.pop(name) for name in ("epsilon", "delta") if name in options})
 
 
@@ -55,16 +55,16 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.speculative import SpeculativeDrafter
 
-    _one_draft(options)
+    _check_one_draft(options)
     drafts, rest = _drafts(model, options)
     pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
     pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
-    return SpeculativeDrafter(pool, _passes(model), cache(partial(level_cost, pool)), **rest)
+    return SpeculativeDrafter(pool, _target_cost(model), cache(partial(level_cost, pool)), **rest)
 
 
 def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.draft_models.tree_runner import TreeRunner
-    from aded.draft_models.tree_runner import level_cost as tree_level
+    from aded.draft_models.tree_runner import level_cost as tree_level_cost
     from aded.drafters.specinfer import SpecInferDrafter
     from aded.drafters.speculative import check_verification
 
@@ -75,14 +75,18 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
     runners = [TreeRunner(draft, model.vocab_size) for draft in drafts]
 
     @cache
-    def level(greedy: bool) -> float:
-        return sum(tree_level(draft, greedy) for draft in drafts)
+    def levels_cost(greedy: bool) -> float:
+        return sum(tree_level_cost(draft, greedy) for draft in drafts)
 
-    return SpecInferDrafter(runners, _passes(model), level, verification == "coupled", branching=branching, **rest)
+    return SpecInferDrafter(runners, _target_cost(model), levels_cost, verification == "coupled", branching=branching, **rest)
 
 
 def check_medusa(options: Mapping[str, Any]) -> None:
-    """Refuse options that no target could take; so do the three that follow."""
+    """Check the options without a target.
+
+    Raises:
+        AdedError: an invalid value.
+    """
     from aded.drafters.medusa import check_tree
 
     check_tree(options.get("tree", "adaptive"))
@@ -90,20 +94,23 @@ def check_medusa(options: Mapping[str, Any]) -> None:
 
 
 def check_aded_medusa(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
     from aded.drafters.aded import AdedOptions
 
     AdedOptions(**{name: value for name, value in options.items() if name not in ("heads", "matrix")})
 
 
 def check_speculative(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
     from aded.drafters.speculative import check_length, check_verification
 
-    _one_draft(options)
+    _check_one_draft(options)
     check_verification(options.get("verification", "rejection"))
     check_length(options.get("draft_length", 0))
 
 
 def check_specinfer(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
     from aded.drafters.specinfer import check_branching
     from aded.drafters.speculative import check_verification
 
@@ -112,12 +119,16 @@ def check_specinfer(options: Mapping[str, Any]) -> None:
 
 
 def no_heads(model: TargetModel) -> str | None:
-    """Why methods with heads cannot run on a target, or None."""
+    """Why methods with Medusa heads cannot run on a target, or None."""
     return checkpoints.missing("medusa", model)
 
 
-def no_heads_or_whole_matrix(model: TargetModel) -> str | None:
-    """As ``no_heads``; ``AdedError`` where the base matrix is damaged."""
+def no_heads_check_matrix(model: TargetModel) -> str | None:
+    """As ``no_heads``.
+
+    Raises:
+        AdedError: the base matrix is damaged.
+    """
     from aded.drafters.artifacts import matrix_for
 
     matrix_for(model)
@@ -130,21 +141,21 @@ def no_draft(model: TargetModel) -> str | None:
 
 
 def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, dict[str, Any]]:
-    """The heads, and the options that are not about them."""
+    """The heads, and the options that do not select them."""
     rest = dict(options)
     return reader_for(model, rest.pop("heads", None)), rest
 
 
-def _one_draft(options: Mapping[str, Any]) -> None:
+def _check_one_draft(options: Mapping[str, Any]) -> None:
     specs = options.get("draft_model", ())
     if (1 if isinstance(specs, str) else len(specs)) + (options.get("draft") is not None) > 1:
         raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
 
 
 def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[TargetModel], dict[str, Any]]:
-    """The draft models that the options name, else the distilled one; and the options that are not about them."""
+    """The draft models that the options select (default: the distilled one), and the options that do not select them."""
     if model.shared:
-        raise AdedError("draft models do not run under tensor parallelism; leave --tp out, or use another method")
+        raise AdedError("draft models do not support tensor parallelism; leave out --tp, or use another method")
     rest = dict(options)
     specs, file = rest.pop("draft_model", ()), rest.pop("draft", None)
     drafts = [draft_model.other_model(model, spec) for spec in ((specs,) if isinstance(specs, str) else specs)]
@@ -153,14 +164,14 @@ def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[Target
     return drafts, rest
 
 
-def _passes(model: TargetModel) -> Cost:
-    """Seconds of a model's passes; measured now if never before."""
+def _target_cost(model: TargetModel) -> Cost:
+    """Seconds of a forward pass of the target by number of nodes; measured at the first call."""
     cost = model.cost
     return cost.table
 
 
 def _numbers(given: str | int | Sequence[int]) -> tuple[int, ...]:
-    """Numbers as a sequence or as text, with commas or, where commas part methods, plus signs between them."""
+    """Numbers from a sequence, or from text with commas or plus signs between them."""
     if not isinstance(given, (str, int)):
         return tuple(given)
     try:

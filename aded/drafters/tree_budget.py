@@ -1,14 +1,14 @@
-"""How large a draft pays: the step's measured cost against what the next node is expected to bring.
+"""Chooses the throughput-optimal size of a draft from the measured cost of a step and the expected number of tokens.
 
-A draft of n nodes is expected to bring 1 + sum of its nodes' acceptance probabilities in tokens and to cost t(n) seconds.
-Throughput over many steps is best where every step takes the draft that maximises ``tokens - rate * seconds``, with ``rate`` the
-throughput itself (Dinkelbach 1967): the tree stops growing where the next node's gain no longer pays its marginal cost.
+A draft of n nodes yields 1 + (sum of the acceptance probabilities of its nodes) expected tokens and costs t(n) seconds.
+Throughput over many steps is maximal if every step uses the draft that maximises ``tokens - rate * seconds``, where ``rate`` is
+the throughput itself (Dinkelbach 1967). The tree stops growing where the expected tokens of the next node are worth less than its
+marginal cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,23 +17,21 @@ from aded.core.trace import Budget
 from aded.core.tree import DraftTree
 from aded.engine.cost_model import StepCost
 
-if TYPE_CHECKING:
-    pass
-
-LARGEST = 64
-MEMORY = 4000.0
-"""Predicted acceptances that a curve remembers before older ones count half."""
+MAX_NODES = 64
+"""Default maximum size of a draft, the root included."""
+MAX_PREDICTED = 4000.0
+"""When the sum of an acceptance curve's predictions exceeds this, its counts are halved, so that older ones weigh less."""
 
 
 class AcceptanceCurve:
-    """What a predicted acceptance probability is worth, learned from what was accepted.
+    """Calibrates predicted acceptance probabilities with the observed acceptance rates.
 
-    Predictions fall into bins by their logarithm. A bin's value starts as the prediction itself and moves to the observed share;
-    what all bins have in common is learned first.
+    Predictions are binned by their logarithm. Each bin has a correction factor, observed over predicted acceptances, that starts
+    at the factor of all bins together, which itself starts at 1.
     """
 
     BINS = 16
-    WEIGHT = 12.0  # predicted acceptances that it takes to weigh the observed ones as much as the prediction
+    WEIGHT = 12.0  # predicted acceptances at which observation and prior factor weigh equally
 
     def __init__(self) -> None:
         self.counts = np.zeros((2, self.BINS))  # sums of predictions and of acceptances
@@ -43,68 +41,70 @@ class AcceptanceCurve:
         return np.array([_calibrated(p, self.counts, _ratio(self.counts, self.WEIGHT), self.WEIGHT) for p in predicted])
 
     def observe(self, predicted: np.ndarray, accepted: np.ndarray) -> None:
-        """Count verified nodes: predicted probability, and whether each was accepted; ``[n]`` each."""
+        """Count verified nodes: predicted probability and whether the node was accepted, ``[n]`` each."""
         _count(np.asarray(predicted, dtype=np.float64), np.asarray(accepted, dtype=np.bool_), self.counts)
 
 
 class FixedBudget:
-    """As many nodes as the user said."""
+    """A fixed maximum number of nodes."""
 
     def __init__(self, nodes: int, why: str) -> None:
         self.cap = nodes
         self._budget = Budget(nodes, why)
 
     def trim(self, tree: DraftTree, context: int) -> DraftTree:
-        """The draft as it is."""
+        """Return the draft unchanged."""
         return tree
 
     def explain(self) -> Budget:
-        """What was allowed, and why."""
+        """The number of nodes allowed, and why."""
         return self._budget
 
     def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float) -> None:
-        """Nothing is learned."""
+        """Do nothing: a fixed budget learns nothing."""
 
 
 class AutomaticBudget:
-    """The draft as large as it pays on this model, device and context, and no draft where none pays.
+    """Trims drafts to the throughput-optimal size for this model, device and context, which may be no draft at all.
 
     Attributes:
-        cap: nodes to ask the drafter for next; 1 spares the drafting itself while it does not pay.
+        cap: maximum number of nodes to ask the drafter for in the next step; 1 while drafting is paused.
     """
 
-    PATIENCE = 4  # drafts in a row that have not paid before drafting is tried less and less often
-    LONGEST_PAUSE = 128
-    RECENT = 10  # drafts whose gain counts
-    SURE = 1.5  # standard errors below zero at which a mean gain counts as a loss: drafts that pay may fail four times in a row
-    WORST = 3.0  # plain steps: a step that took longer, so much longer did, says that the machine was busy
-    FORGET = 0.95  # weight of the past in the running throughput, by step
+    PATIENCE = 4  # unprofitable drafts before the first pause, and length of the first pause in steps
+    MAX_PAUSE = 128  # steps
+    WINDOW = 10  # latest drafts over which the mean gain is taken
+    STANDARD_ERRORS = 1.5  # the mean gain counts as a loss if it is this many standard errors below zero
+    MAX_LOSS = 3.0  # tokens: largest loss counted for one step, since a very slow step means that the machine was busy
+    DECAY = 0.95  # weight of earlier steps in the running throughput, per step
 
-    def __init__(self, cost: StepCost, curve: AcceptanceCurve | None = None, largest: int = LARGEST) -> None:
-        """``curve``: what earlier decodes have learned, continued here."""
+    def __init__(self, cost: StepCost, curve: AcceptanceCurve | None = None, largest: int = MAX_NODES) -> None:
+        """``curve``: the acceptance curve of earlier decodes, to be updated further."""
         self.cost = cost
         self.largest = self.cap = largest
         self.curve = curve or AcceptanceCurve()
-        self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and tried, for drafters that give no probabilities
+        self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and verified, for drafters without priors
         self._tokens = self._seconds = 0.0
-        self._gain, self._spread, self._tries = 0.0, 0.0, 0  # mean and variance of the newest drafts' gains, tokens a step
+        self._mean_gain, self._variance, self._gains = 0.0, 0.0, 0  # mean, variance and number of recent gains, in tokens
         self._pause, self._next_pause = 0, self.PATIENCE
-        self._drawn = 0
-        self._plain_seconds: float | None = None  # of a plain step here, where a draft was made
+        self._sampled_nodes = 0
+        self._plain_seconds: float | None = None  # of a plain decoding step at this context length, if there was a draft
         self._tables: dict[int, np.ndarray] = {}
         self._last: tuple[int, np.ndarray, np.ndarray, float] | None = None
 
     def trim(self, tree: DraftTree, context: int) -> DraftTree:
-        """The part of a draft that pays over ``context`` committed tokens; one that was sampled stays whole.
+        """The throughput-optimal part of a draft after ``context`` committed tokens. Sampled drafts are not trimmed.
 
-        To drop what was drawn for its small probability would be to draw from something else than the draft says.
+        Removing sampled tokens of low probability would change the distribution from which the draft was sampled, and rejection
+        sampling would no longer be lossless.
         """
-        self._last, self._drawn, self._plain_seconds = None, len(tree) if tree.drawn is not None else 0, None
+        self._last, self._plain_seconds = None, None
+        self._sampled_nodes = len(tree) if tree.drawn is not None else 0
         if len(tree) == 1:
             return tree
         seconds = self._table(context, len(tree))
-        self._plain_seconds = None if tree.required else float(seconds[0])  # a method that needs its passes is not paused
-        if self._drawn:
+        self._plain_seconds = None if tree.required else float(seconds[0])  # a method with required nodes is not paused
+        if self._sampled_nodes:
             return tree
         rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
         n, order, gain = _choose(
@@ -114,20 +114,23 @@ class AutomaticBudget:
         return tree if n == len(tree) else tree.select(np.sort(order[:n]))
 
     def explain(self) -> Budget:
-        """What the last draft was allowed, and why."""
-        if self._drawn:
-            return Budget(self._drawn, "automatic: a sampled draft is kept whole, its method chose its size before it drew")
+        """The number of nodes allowed for the last draft, and why."""
+        if self._sampled_nodes:
+            why = "automatic: a sampled draft is kept whole, its method chose the size before sampling"
+            return Budget(self._sampled_nodes, why)
         if self._last is None:
             paused = self.cap == 1
-            return Budget(1, "automatic: drafts have not paid here, the next try comes soon" if paused else "automatic: no draft")
+            return Budget(
+                1, "automatic: drafting is paused, recent drafts lowered the throughput" if paused else "automatic: no draft"
+            )
         n, gain, seconds, rate = self._last
         return Budget(n, _why(n, gain, seconds, rate))
 
     def observe(self, tree: DraftTree, path: Sequence[int], emitted: int, seconds: float) -> None:
-        """Learn from a step: its verified draft, the accepted path, the tokens it wrote, and its seconds, drafting included."""
-        self._tokens = self.FORGET * self._tokens + emitted
-        self._seconds = self.FORGET * self._seconds + seconds
-        self._plan(emitted, seconds)
+        """Learn from a step: verified draft, accepted path, number of emitted tokens, and seconds including drafting."""
+        self._tokens = self.DECAY * self._tokens + emitted
+        self._seconds = self.DECAY * self._seconds + seconds
+        self._update_cap(emitted, seconds)
         if len(tree) == 1:
             return
         accepted = np.asarray(path, dtype=np.int64)
@@ -141,36 +144,36 @@ class AutomaticBudget:
         return prior
 
     def _table(self, context: int, nodes: int) -> np.ndarray:
-        place = context // 32
-        if place not in self._tables or len(self._tables[place]) < nodes:
-            self._tables[place] = self.cost.table(32 * place + 16, max(self.largest, nodes))
-        return self._tables[place]
+        bucket = context // 32
+        if bucket not in self._tables or len(self._tables[bucket]) < nodes:
+            self._tables[bucket] = self.cost.table(32 * bucket + 16, max(self.largest, nodes))
+        return self._tables[bucket]
 
-    def _plan(self, emitted: int, seconds: float) -> None:
-        """While drafts do not pay for their making and verification, spare them: ever longer pauses between tries.
+    def _update_cap(self, emitted: int, seconds: float) -> None:
+        """Pause drafting while it lowers the throughput; each pause is twice as long as the one before.
 
-        Not where drafts are sampled: what is drawn would depend on the clock, and runs would not repeat. Methods that draw
-        choose what pays by costs that were measured once (see ``aded.drafters.draft_length_policy``).
+        Sampled drafts are never paused: the output would depend on the clock and would not be reproducible. Methods that sample
+        choose their size from costs measured once (see ``aded.drafters.draft_length_policy``).
         """
         if self._pause > 0:
             self._pause -= 1
-        elif self._plain_seconds is not None and not self._drawn:
-            known = self._count_gain(emitted - min(seconds / self._plain_seconds, emitted + self.WORST))
-            if self._gain > 0 and known == self.RECENT:
+        elif self._plain_seconds is not None and not self._sampled_nodes:
+            n = self._add_gain(emitted - min(seconds / self._plain_seconds, emitted + self.MAX_LOSS))
+            if self._mean_gain > 0 and n == self.WINDOW:
                 self._next_pause = self.PATIENCE
-            elif self._gain + self.SURE * (self._spread / known) ** 0.5 <= 0 and known >= self.PATIENCE:
-                self._pause, self._next_pause = self._next_pause, min(self.LONGEST_PAUSE, 2 * self._next_pause)
-                self._tries = 0
+            elif self._mean_gain + self.STANDARD_ERRORS * (self._variance / n) ** 0.5 <= 0 and n >= self.PATIENCE:
+                self._pause, self._next_pause = self._next_pause, min(self.MAX_PAUSE, 2 * self._next_pause)
+                self._gains = 0
         self.cap = 1 if self._pause else self.largest
 
-    def _count_gain(self, gain: float) -> int:
-        """Take a draft's gain in; over how many of the newest ones the mean now goes."""
-        self._tries += 1
-        known = min(self._tries, self.RECENT)
-        surprise = gain - self._gain
-        self._gain += surprise / known
-        self._spread = (1 - 1 / known) * (self._spread + surprise**2 / known)
-        return known
+    def _add_gain(self, gain: float) -> int:
+        """Update mean and variance with the gain of a draft, in tokens; returns the number of gains that they cover."""
+        self._gains += 1
+        n = min(self._gains, self.WINDOW)
+        deviation = gain - self._mean_gain
+        self._mean_gain += deviation / n
+        self._variance = (1 - 1 / n) * (self._variance + deviation**2 / n)
+        return n
 
 
 def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float) -> str:
@@ -178,10 +181,10 @@ def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float) -> str:
         return f"automatic: all {n} nodes of the draft pay"
     more = n + int((gain[n:].cumsum() - rate * (seconds[n : len(gain)] - seconds[n - 1])).argmax()) + 1
     cost = seconds[more - 1] - seconds[n - 1]
-    bring = f"would bring {gain[n:more].sum():.2f} tokens and cost {1e3 * cost:.2f} ms, the time of {rate * cost:.2f} tokens"
+    benefit = f"would bring {gain[n:more].sum():.2f} tokens and cost {1e3 * cost:.2f} ms, the time of {rate * cost:.2f} tokens"
     if n == 1:
-        return f"automatic: no draft pays here; {more - 1} nodes {bring}"
-    return f"automatic: {more - n} more {'node' if more == n + 1 else 'nodes'} {bring}"
+        return f"automatic: no draft pays here; {more - 1} nodes {benefit}"
+    return f"automatic: {more - n} more {'node' if more == n + 1 else 'nodes'} {benefit}"
 
 
 @njit(cache=True)
@@ -196,24 +199,24 @@ def _bin(predicted, bins):
 
 @njit(cache=True)
 def _calibrated(predicted, counts, overall, weight):
-    place = _bin(predicted, counts.shape[1])
-    ratio = (counts[1, place] + weight * overall) / (counts[0, place] + weight)
+    i = _bin(predicted, counts.shape[1])
+    ratio = (counts[1, i] + weight * overall) / (counts[0, i] + weight)
     return min(max(predicted * ratio, 0.0), 1.0)
 
 
 @njit(cache=True)
 def _count(predicted, accepted, counts):
     for i in range(len(predicted)):
-        place = _bin(predicted[i], counts.shape[1])
-        counts[0, place] += predicted[i]
-        counts[1, place] += accepted[i]
-    if counts[0].sum() > MEMORY:
+        j = _bin(predicted[i], counts.shape[1])
+        counts[0, j] += predicted[i]
+        counts[1, j] += accepted[i]
+    if counts[0].sum() > MAX_PREDICTED:
         counts *= 0.5
 
 
 @njit(cache=True)
 def _joint(parents, prior):
-    """Product of the priors along each node's path; unknown ones count a half."""
+    """Product of the priors along each node's path, float64 ``[n]``; an unknown prior counts as 0.5."""
     joint = np.ones(len(parents))
     for node in range(1, len(parents)):
         p = prior[node]
@@ -223,13 +226,13 @@ def _joint(parents, prior):
 
 @njit(cache=True)
 def _choose(parents, prior, required, counts, weight, seconds, rate):
-    """Nodes to keep, all nodes from the most to the least probable (parents first), and what each of those brings.
+    """The number of nodes to keep, all nodes by decreasing probability (parents first), and the expected tokens of each.
 
-    The root and the required nodes come first and are always kept; they bring nothing now.
+    The root and the required nodes come first and are always kept; required nodes count as 0 expected tokens.
     """
     joint = _joint(parents, prior)
     joint[1 : required + 1] = 1.0
-    order = np.argsort(-joint, kind="mergesort")  # stable: a parent is no less probable than its child and stands before it
+    order = np.argsort(-joint, kind="mergesort")  # stable: a parent is at least as probable as its child and comes first
     overall = _ratio(counts, weight)
     gain = np.ones(len(parents))
     gain[1 : required + 1] = 0.0
@@ -237,9 +240,9 @@ def _choose(parents, prior, required, counts, weight, seconds, rate):
     for i in range(required + 1, len(parents)):
         gain[i] = _calibrated(joint[order[i]], counts, overall, weight)
         total += gain[i]
-        worth = total - rate * seconds[i]
-        if worth > value:
-            best, value = i + 1, worth
+        new_value = total - rate * seconds[i]
+        if new_value > value:
+            best, value = i + 1, new_value
     return best, order, gain
 
 
@@ -259,7 +262,7 @@ def _learn(parents, prior, required, path, counts, by_depth):
 
 
 def warm_up() -> None:
-    """Compile what is compiled here, so that it does not happen inside a timed step."""
+    """JIT-compile the functions of this module, so that no timed step does."""
     policy = AutomaticBudget(StepCost((1, 2), (1,), ((1.0, 1.0),), False), largest=2)
     for columns in ({}, {"prior": np.array([np.nan, 0.5])}):
         tree = DraftTree(np.array([0, 1]), np.array([-1, 0]), columns)

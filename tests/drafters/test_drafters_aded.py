@@ -13,7 +13,7 @@ from conftest import ROOT
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.data.records import read_records
-from aded.drafters.aded import MOST_ROWS, NO_SUCCESSOR, AdedDrafter, AdedOptions
+from aded.drafters.aded import MAX_ROWS, NO_SUCCESSOR, AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.evaluation.replay import Report, replay
 from aded.ngram.session_overlay import TOLD
@@ -167,7 +167,7 @@ def test_rows_of_accepted_nodes_come_first_and_there_are_never_many(matrix: Trig
     rows = drafter.rows(told(context, tree, [0, child], accepted, {0: {1: 0.5}}))
     root, before = int(context.tokens[-1]), int(context.tokens[-2])
     assert [row.key for row in rows[:2]] == [(before, root), (root, accepted[0])]
-    assert len(tree) > len(rows) == MOST_ROWS
+    assert len(tree) > len(rows) == MAX_ROWS
     assert len({row.key for row in rows}) == len(rows)
 
 

@@ -160,7 +160,7 @@ def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file,
     other.fingerprint = "another"
     with pytest.raises(AdedError, match="made for another model"):
         medusa_heads.load(heads_file, other)
-    with pytest.raises(AdedError, match="no draft part"):
+    with pytest.raises(AdedError, match="no draft checkpoint"):
         checkpoints.read(heads_file, "draft", target)
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(heads_file.read_bytes()[:-40])
@@ -169,7 +169,7 @@ def test_heads_for_another_model_or_damaged_ones_are_refused(target, heads_file,
     with pytest.raises(AdedError, match="there is no file"):
         medusa_heads.load(tmp_path / "none", target)
     checkpoints.write(damaged, "medusa", target, {"weight": torch.full((1, 1, 32, 32), torch.nan)}, figures={})
-    with pytest.raises(AdedError, match="values that are no numbers; copy or train it again"):
+    with pytest.raises(AdedError, match="values that are not finite; copy or train it again"):
         medusa_heads.load(damaged, target)
     checkpoints.write(damaged, "medusa", target, {"weight": torch.zeros(1, 1, 8, 8)}, figures={})
     with pytest.raises(AdedError, match="heads of width 32"):

@@ -12,7 +12,7 @@ from aded.core.tree_shape import best_shape
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.draft_model import own_parameters, small_model
 from aded.draft_models.tree_runner import Sampler, TreeRunner, level_cost
-from aded.drafters.draft_length_policy import ALIKE, RETRY, ShapePolicy
+from aded.drafters.draft_length_policy import RETRY, TOLERANCE, ShapePolicy
 from aded.drafters.registry import METHODS
 from aded.drafters.specinfer import SpecInferDrafter, shape_of
 from aded.drafters.tree_merge import merge
@@ -67,7 +67,7 @@ def test_the_surest_nodes_are_drafted(drafts):
     """Against every path of the eight most probable tokens of each of the eight surest nodes of a level, one by one."""
     runner = TreeRunner(drafts[1], VOCAB)
     runner.start(PROMPT)
-    tree = runner.expand_surest(np.array(PROMPT, dtype=np.int32), 20, 3)
+    tree = runner.expand_most_probable(np.array(PROMPT, dtype=np.int32), 20, 3)
     runner.close()
     frontier, everything = [((), 1.0)], []
     for _ in range(3):
@@ -216,9 +216,9 @@ def test_a_branching_is_cut_level_by_level():
 def test_chains_have_the_length_of_leviathan_s_formula(rate, level):
     """(1 - a^(g+1)) / ((1 - a)(c g + 1)) at its highest, for one rate at all depths; the longest of those that pay alike."""
     policy = ShapePolicy(12, 1, cost(1.0), level)
-    policy._tried[:], policy._accepted[:] = 1e9, rate * 1e9
+    policy._observed[:], policy._accepted[:] = 1e9, rate * 1e9
     pays = [(1 - rate ** (g + 1)) / ((1 - rate) * (level * g + 1)) for g in range(13)]
-    expected = max(g for g in range(13) if pays[g] >= (1 - ALIKE) * max(pays)) if max(pays) > 1 else 0
+    expected = max(g for g in range(13) if pays[g] >= (1 - TOLERANCE) * max(pays)) if max(pays) > 1 else 0
     assert len(policy.shape(100, 64).parents) - 1 == expected
 
 

@@ -83,7 +83,7 @@ def test_earlier_texts_are_drafted_from_only_if_kept(keep: bool) -> None:
 
 
 def test_what_a_session_keeps_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr("aded.drafters.suffix.MOST_KEPT", 500)
+    monkeypatch.setattr("aded.drafters.suffix.MAX_KEPT", 500)
     drafter = SuffixDrafter(VOCAB, keep=True)
     for seed in range(20):
         drafter.start(np.random.default_rng(seed).integers(3, 90, 300).tolist())
