@@ -1,1 +1,1 @@
-"""Text and token ids: read, written by the model itself, counted into matrices."""
+"""Texts and token ids: reading, generation by the model itself, n-gram counting, building matrices and datastores."""

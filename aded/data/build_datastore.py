@@ -1,4 +1,4 @@
-"""`datastore build`: a datastore from texts, token ids or conversations that a model wrote."""
+"""`datastore build`: a datastore from texts, token ids or self-generated conversations."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ def build_file(
     compact: bool = False,
     most: int | None = None,
 ) -> str:
-    """Build a datastore from a file of token ids, or else from text files, and save it; returns a sentence on what was made.
+    """Build a datastore from a file of token ids, or else from text files, and save it; returns a one-line summary.
 
-    Of conversations in this model's chat template, only the answers are kept: drafts are made of nothing else.
+    Of conversations in this model's chat template only the answers are kept, because decoding generates only answers.
 
     Args:
-        tokens: a ``.npy`` file.
+        tokens: a ``.npy`` file of token ids; None to read ``texts``.
         texts: text files, see `aded.data.corpus.read_texts`.
-        separator: the id that ends each text; None: 0 in a file of token ids, the tokenizer's end of text in text files.
-        model: whose tokenizer makes or made the ids.
-        out: where to; None: among the model's artifacts, where methods look for it.
+        separator: the id that ends each text; None: 0 for a file of token ids, the tokenizer's end-of-text id for text files.
+        model: the model whose tokenizer the ids belong to.
+        out: the output file; None: the model's artifact folder, where methods look for it.
         compact: see ``Datastore.save``.
-        most: tokens to keep at most, from the beginning on; None for all.
+        most: maximum number of tokens, from the start of the text; None for all.
 
     Raises:
-        AdedError: there is no text, ``most`` is below 1, ids are of another tokenizer, or a file cannot be read or written.
+        AdedError: there is no text, ``most`` is below 1, an id is out of range, or a file cannot be read or written.
     """
     from aded.data import corpus
     from aded.engine.tokenizer import tokenizer_fingerprint
 
     if most is not None and most < 1:
-        raise AdedError(f"--most is {most}; give a number from 1 on")
+        raise AdedError(f"--most is {most}; give 1 or more")
     tokenizer, vocab_size = corpus.load_tokenizer(model)
-    ending = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
-    ids = _answers(corpus.read_tokens(tokens), tokenizer, ending) if tokens else _tokenized(texts or (), tokenizer, ending)
+    end_id = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
+    ids = _answers(corpus.read_tokens(tokens), tokenizer, end_id) if tokens else _tokenized(texts or (), tokenizer, end_id)
     ids = ids[:most]
-    if (ids == ending).all():
-        raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file that holds more than separators")
-    store = Datastore.build(ids, separator=ending, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))
+    if (ids == end_id).all():
+        raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file with more than separators")
+    store = Datastore.build(ids, separator=end_id, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))
     path = Path(out) if out else artifact_folder("datastore", label_of(model), store.fingerprint) / "datastore.safetensors"
     store.save(path, compact)
     return f"{path}: {len(store)} tokens, {path.stat().st_size / 1e6:.1f} MB"
 
 
 def _answers(ids: np.ndarray, tokenizer: Any, separator: int) -> np.ndarray:
-    """The answers of conversations, each ended by the separator; all of the text where it holds none."""
+    """The answers of the conversations in ``ids``, each followed by the separator; ``ids`` itself if it has no conversations."""
     from aded.data.self_generation import answers_in
 
     kept = answers_in(ids, tokenizer)

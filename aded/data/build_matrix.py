@@ -1,7 +1,7 @@
-"""`matrix build`: a base matrix from given texts, or from text that the model writes itself, in bounded memory.
+"""`matrix build`: a base matrix from given texts or from self-generated text, in bounded memory.
 
-Writing, counting and merging leave their results in a work folder beside the matrix (see ``aded.data.job_folder``): the same
-command goes on where an interrupted one stopped, and makes the same bytes.
+Generation and counting store their intermediate results in a work folder next to the output (see ``aded.data.job_folder``).
+After an interruption the same command resumes there and produces the same bytes.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from aded.core.paths import artifact_folder
 from aded.core.trace import write_atomically
 from aded.core.validation import check_apart, check_file, check_readable, flag, refuse_ignored
 from aded.data import corpus, ngram_counting
-from aded.data.conversations import BARREN_WAVES, Collection, nothing_new, pack, unpack
-from aded.data.job_folder import GOES_ON, Halted, WorkFolder, npy_bytes, store, work_folder
+from aded.data.conversations import MAX_REPEATED_BATCHES, Collection, pack, repetition_error, unpack
+from aded.data.job_folder import RESUME_HINT, InterruptedJobError, WorkFolder, npy_bytes, store, work_folder
 from aded.data.ngram_counting import BYTES_PER_TOKEN, Run
 from aded.data.readers import DatasetStream, Piece, Source, TextFiles, TokenFile, stamps
 from aded.engine.tokenizer import tokenizer_fingerprint
 from aded.engine.weights import Progress, label_of
 from aded.ngram.trigram import MAX_SUCCESSORS, TrigramMatrix
 
-MOST_PROCESSES = 256
+MAX_PROCESSES = 256
 SMALLEST_PIECE = 1 << 12
-"""Tokens; less memory than for so many is not to be had."""
-OF_ONE_SOURCE = {
+"""Tokens; a lower memory limit is raised to what this many tokens need."""
+SOURCE_OPTIONS = {
     "self_written": ("batch", "seed", "greedy_share", "beginnings", "keep_text", "device", "dtype"),
     "dataset": ("dataset_config", "dataset_split", "dataset_field"),
 }
-"""Options that go with one source alone."""
+"""Options that are valid with one source only."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Whose tokens are counted, and what parts texts."""
+    """The tokenizer of the counted ids, its vocabulary size, and the id that separates texts."""
 
     tokenizer: Any
     size: int
@@ -54,7 +54,7 @@ class Vocabulary:
 
 
 def run(options: argparse.Namespace, progress: Progress) -> str:
-    """Build the matrix that the options of ``matrix build`` describe; returns a sentence on what was made.
+    """Build the matrix that the options of ``matrix build`` describe; returns a one-line summary.
 
     Raises:
         AdedError: a file, model or data set cannot be read, a setting is out of range, memory or the disk is full, or the
@@ -76,17 +76,17 @@ def run(options: argparse.Namespace, progress: Progress) -> str:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what cannot be done before any work."""
-    for source, names in OF_ONE_SOURCE.items():
+    """Check all options before any work starts."""
+    for source, names in SOURCE_OPTIONS.items():
         if getattr(options, source) is None:
             refuse_ignored(options, names, f"goes with {flag(source)}")
     TrigramMatrix.empty(1).prune(rows=options.rows, successors=options.successors, size=options.bytes)
-    for name, value, most in (
-        ("--max-memory", options.max_memory, 1 << 24), ("--processes", options.processes, MOST_PROCESSES),
+    for name, value, maximum in (
+        ("--max-memory", options.max_memory, 1 << 24), ("--processes", options.processes, MAX_PROCESSES),
         ("--self-written", options.self_written, 1 << 40), ("--batch", options.batch, 1 << 40),
     ):  # fmt: skip
-        if value is not None and not 1 <= value <= most:
-            raise AdedError(f"{name} is {value}; give a number from 1 to {most}")
+        if value is not None and not 1 <= value <= maximum:
+            raise AdedError(f"{name} is {value}; give a number from 1 to {maximum}")
     if not 0 <= options.seed < 1 << 63:
         raise AdedError(f"--seed is {options.seed}; give a whole number from 0 to 2**63 - 1")
     if not 0 <= options.greedy_share <= 1:
@@ -101,20 +101,20 @@ def _check_paths(options: argparse.Namespace) -> None:
     check_file(options.keep_text)
     check_apart("--out", options.out, inputs)
     check_apart("--keep-text", options.keep_text, [options.out, *inputs])
-    if options.keep_text and work_folder(options.out) in [(kept := Path(options.keep_text).resolve()), *kept.parents]:
+    if options.keep_text and work_folder(options.out) in [(path := Path(options.keep_text).resolve()), *path.parents]:
         raise AdedError(f"--keep-text is {options.keep_text}, in the work folder of --out; choose another path")
 
 
 def _from_source(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
     source = _source(options)
     tokenizer, size = corpus.load_tokenizer(options.model)
-    usual = 0 if options.tokens else tokenizer.eos_token_id
-    vocabulary = Vocabulary(tokenizer, size, corpus.separator_for(options.separator, usual, size))
+    default = 0 if options.tokens else tokenizer.eos_token_id
+    vocabulary = Vocabulary(tokenizer, size, corpus.separator_for(options.separator, default, size))
     with _folder(options, vocabulary, source.identity, source.inputs) as folder:
         _settle_pieces(folder, options)
         matrix = _counted(source, vocabulary, folder, "run", options, progress)
         matrix.save(options.out)
-    return matrix, _repaired(folder)
+    return matrix, _rebuilt(folder)
 
 
 def _source(options: argparse.Namespace) -> Source:
@@ -126,20 +126,20 @@ def _source(options: argparse.Namespace) -> Source:
 
 
 def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
-    from aded.data.self_generation import SelfWriter, beginnings_in, script_of, separator_of
+    from aded.data.self_generation import SelfWriter, read_beginnings, script_of, separator_of
     from aded.engine.target_model import TargetModel
 
     target = TargetModel.load(options.model, options.device, options.dtype, progress)
     script = script_of(target.tokenizer)
     separator = corpus.separator_for(options.separator, separator_of(target.tokenizer, script), target.vocab_size)
     vocabulary = Vocabulary(target.tokenizer, target.vocab_size, separator)
-    beginnings = beginnings_in(options.beginnings, target.tokenizer) if options.beginnings else []
-    asked = [options.batch, options.seed, options.greedy_share, *([beginnings] if beginnings else [])]
+    beginnings = read_beginnings(options.beginnings, target.tokenizer) if options.beginnings else []
+    requested = [options.batch, options.seed, options.greedy_share, *([beginnings] if beginnings else [])]
     model = [target.spec, target.device_name, str(target.dtype), script.opening, script.closing]
-    with _folder(options, vocabulary, {"self-written": asked, "model": model}, stamps(target.spec)) as folder:
-        batch = folder.settings.get("batch", options.batch)
-        writer = SelfWriter(target, batch, options.seed, options.greedy_share, script, beginnings)
-        folder.settle(batch=writer.batch)
+    with _folder(options, vocabulary, {"self-written": requested, "model": model}, stamps(target.spec)) as folder:
+        batch_size = folder.settings.get("batch", options.batch)
+        writer = SelfWriter(target, batch_size, options.seed, options.greedy_share, script, beginnings)
+        folder.settle(batch=writer.batch_size)
         collection = Collection(options.self_written, separator, target.vocab_size)
         write(writer, collection, folder, progress)
         text = folder.path("text.npy")
@@ -151,43 +151,44 @@ def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[Trigra
         matrix.save(options.out)
     notes = [f"{collection.conversations} conversations", f"{collection.duplicates} repeated questions dropped"]
     notes += [f"{collection.distinct():.0%} of the answers' 4-grams distinct", *filter(None, [writer.notice])]
-    return matrix, [*notes, *_repaired(folder)]
+    return matrix, [*notes, *_rebuilt(folder)]
 
 
-def _repaired(folder: WorkFolder) -> list[str]:
-    return [f"damaged files made again: {', '.join(folder.damaged)}"] if folder.damaged else []
+def _rebuilt(folder: WorkFolder) -> list[str]:
+    return [f"damaged files rebuilt: {', '.join(folder.damaged)}"] if folder.damaged else []
 
 
 def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Progress) -> None:
-    """Let the model write until the collection is full: waves that are in the folder are read, the others go there.
+    """Generate conversations until the collection is full; batches that are in the folder are read, new ones are stored there.
 
     Args:
-        writer: as ``aded.data.self_generation.SelfWriter``.
+        writer: a ``aded.data.self_generation.SelfWriter``.
 
     Raises:
-        AdedError: it writes nothing new any more.
+        AdedError: the model only repeats earlier questions.
     """
-    pace, index, barren = Pace(progress, "writing"), 0, 0
+    reporter, index, repeated = ProgressReporter(progress, "writing"), 0, 0
     while not collection.full:
         name, before = f"wave-{index:05d}.npz", collection.tokens
-        wave = folder.read(name, unpack)
-        if wave is not None:
-            collection.add(wave)
-            pace.start(collection.tokens / collection.limit)
+        batch = folder.read(name, unpack)
+        if batch is not None:
+            collection.add(batch)
+            reporter.start(collection.tokens / collection.limit)
         else:
-            wave = writer.wave(index, pace.part(before / collection.limit, 1 / collection.limit))
-            store(folder.path(name), pack(wave))
-            collection.add(wave)
-        barren = 0 if collection.tokens > before else barren + 1
-        if barren == BARREN_WAVES:
-            raise nothing_new(collection.conversations)
+            batch = writer.write_batch(index, reporter.subtask(before / collection.limit, 1 / collection.limit))
+            store(folder.path(name), pack(batch))
+            collection.add(batch)
+        repeated = 0 if collection.tokens > before else repeated + 1
+        if repeated == MAX_REPEATED_BATCHES:
+            raise repetition_error(collection.conversations)
         index += 1
 
 
 def _folder(options: argparse.Namespace, vocabulary: Vocabulary, source: dict[str, Any], inputs: Any) -> WorkFolder:
     """The build's work folder.
 
-    What is only applied at the end (bounds, processes, how many tokens of an endless text) is no part of its identity.
+    Its identity excludes options that do not change the intermediate files: bounds, processes, and the number of tokens to
+    generate.
     """
     known = {"version": aded.__version__, "fingerprint": tokenizer_fingerprint(vocabulary.tokenizer)}
     known |= {"vocabulary": str(vocabulary.size), "separator": str(vocabulary.separator)}
@@ -217,108 +218,115 @@ def _counted(
 def count(
     source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, processes: int, progress: Progress
 ) -> list[Path]:
-    """Count every piece of a source into a run in the folder, but for those that are there and whole.
+    """Count every piece of a source into a run file (see ``aded.data.ngram_counting.Run``); valid run files are reused.
 
     Args:
-        name: of the source: where its files' names begin.
+        name: prefix of the run files' names.
 
     Returns:
-        The runs' files, in order.
+        The paths of the run files, in order.
     """
-    pace, paths = Pace(progress, "counting"), []
+    reporter, paths = ProgressReporter(progress, "counting"), []
 
     def jobs() -> Iterator[tuple[Piece, Path]]:
         for number, piece in enumerate(source.pieces(folder.settings["piece"])):
-            file = f"{name}-{number:05d}.npy"
-            paths.append(folder.path(file))
-            if folder.read(file, Run.verified) is not None:
-                pace.start(piece.share)
+            filename = f"{name}-{number:05d}.npy"
+            paths.append(folder.path(filename))
+            if folder.read(filename, Run.verified) is not None:
+                reporter.start(piece.share)
             else:
                 yield piece, paths[-1]
 
-    for tokens, share in mapped(PieceCounter(vocabulary), jobs(), processes):
-        pace.tell(pace.tokens + tokens, share)
+    for tokens, share in ordered_map(PieceCounter(vocabulary), jobs(), processes):
+        reporter.report(reporter.tokens + tokens, share)
     return paths
 
 
 @dataclass(frozen=True)
 class PieceCounter:
-    """Counts a piece into a file, in whatever process."""
+    """Counts the n-grams of a piece into a file; can be pickled, so it runs in any process."""
 
     vocabulary: Vocabulary
 
     def __call__(self, job: tuple[Piece, Path]) -> tuple[int, float | None]:
-        """Returns the piece's tokens and its share of the source (see ``aded.data.readers.Piece``)."""
+        """Returns the number of tokens and the share of the source that is done (see ``aded.data.readers.Piece``)."""
         piece, path = job
         tokens = piece.tokens(self.vocabulary.tokenizer, self.vocabulary.separator)
         store(path, Run.of(tokens, self.vocabulary.separator, self.vocabulary.size).to_bytes())
         return len(tokens), piece.share
 
 
-def mapped(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) -> Iterator[Any]:
-    """Results in order; jobs are taken only a little ahead of the processes.
+def ordered_map(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) -> Iterator[Any]:
+    """Results of ``function`` in the order of the jobs; at most ``processes + 1`` jobs are taken in advance.
 
     Raises:
-        Halted: a process was killed.
+        InterruptedJobError: a process was killed.
     """
     if processes == 1:
         yield from map(function, jobs)
         return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _follow) as pool:
-        waiting: deque[Any] = deque()
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _init_worker) as pool:
+        pending: deque[Any] = deque()
         try:
             for job in jobs:
-                waiting.append(pool.submit(function, job))
-                if len(waiting) > processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                pending.append(pool.submit(function, job))
+                if len(pending) > processes:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         except BrokenProcessPool:
-            raise Halted(f"a process was killed, likely for its memory; give fewer --processes and {GOES_ON}") from None
+            raise InterruptedJobError(
+                f"a process was killed, probably for lack of memory; give fewer --processes and {RESUME_HINT}"
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _follow() -> None:
-    """What a process does first: leave Ctrl-C to the one that leads, and end when that one ends, however it ends."""
+def _init_worker() -> None:
+    """Start a worker process: ignore Ctrl-C, which the parent handles, and exit when the parent exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_leader, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_leader() -> None:
-    leader = multiprocessing.parent_process()
-    assert leader is not None
-    leader.join()
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 
-class Pace:
-    """Tells how far a job is, how fast, and how long it will take yet.
+class ProgressReporter:
+    """Reports the progress of a job: tokens done, tokens per second, time left.
 
     Attributes:
-        tokens: done by this run.
+        tokens: how many this run has processed.
     """
 
-    def __init__(self, progress: Progress, what: str, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, progress: Progress, label: str, clock: Callable[[], float] = time.perf_counter) -> None:
         self.tokens = 0
-        self._progress, self._what, self._clock = progress, what, clock
+        self._progress, self._label, self._clock = progress, label, clock
         self.start(0.0)
 
     def start(self, share: float | None) -> None:
-        """This share of the job, 0 to 1, was done before."""
-        self._share, self._began = share or 0.0, self._clock()
+        """Start measuring when ``share`` of the job, 0 to 1, is already done."""
+        self._share, self._started_at = share or 0.0, self._clock()
 
-    def tell(self, tokens: int, share: float | None) -> None:
-        """So many tokens are done by this run, and this share of the job in all (None: not known)."""
+    def report(self, tokens: int, share: float | None) -> None:
+        """Report the number of tokens of this run and the share of the whole job, 0 to 1 (None: unknown)."""
         self.tokens = tokens
-        seconds = max(self._clock() - self._began, 1e-9)
-        message = f"{self._what}: {tokens:,} tokens, {tokens / seconds:,.0f} a second"
+        seconds = max(self._clock() - self._started_at, 1e-9)
+        message = f"{self._label}: {tokens:,} tokens, {tokens / seconds:,.0f} a second"
         if share is not None and share > self._share:
             left = seconds * max(0.0, 1 - share) / (share - self._share)
             message += f", {left / 60:.0f} min left" if left >= 90 else f", {left:.0f} s left"
         self._progress(message, share)
 
-    def part(self, before: float, share: float) -> Callable[[int], None]:
-        """What a part of the job tells by its own count of tokens: ``share`` each, and ``before`` at its beginning."""
+    def subtask(self, before: float, share: float) -> Callable[[int], None]:
+        """A callback that a subtask calls with its own number of tokens.
+
+        Args:
+            before: share of the job that is done when the subtask starts.
+            share: share of the job that one token is.
+        """
         done = self.tokens
-        return lambda tokens: self.tell(done + tokens, min(1.0, before + share * tokens))
+        return lambda tokens: self.report(done + tokens, min(1.0, before + share * tokens))

@@ -1,4 +1,4 @@
-"""Conversations that a model wrote: kept in files, freed of repeated questions, joined to one text. Knows no model."""
+"""Self-generated conversations: files, removal of repeated questions, joining into one text. Does not use the model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from aded.core.errors import AdedError
 
-BARREN_WAVES = 3
-"""Waves of conversations in a row that bring nothing new before a model is given up."""
+MAX_REPEATED_BATCHES = 3
+"""Consecutive batches without a new question after which generation stops with an error."""
 SAMPLED = 1 << 23
-"""n-grams that `Collection.distinct` holds at once, about."""
+"""Approximate number of n-grams that `Collection.distinct` keeps in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +23,8 @@ class Conversation:
     """A question and its answer.
 
     Attributes:
-        tokens: all token ids, int32: the template's own, the question, the answer with the token that ends it if it was not cut.
-        question: where the question begins; ``answer``: where the answer begins.
+        tokens: all token ids, int32 ``[length]``: chat template, question, answer, and the end token unless the answer was cut.
+        question, answer: index of the first token of the question and of the answer.
     """
 
     tokens: np.ndarray
@@ -33,7 +33,7 @@ class Conversation:
 
     @property
     def question_key(self) -> bytes:
-        """Equal for equal questions."""
+        """A key that is equal for equal questions."""
         return self.tokens[self.question : self.answer].tobytes()
 
 
@@ -41,8 +41,8 @@ def pack(conversations: Sequence[Conversation]) -> bytes:
     """A ``.npz`` file that `unpack` reads."""
     file = io.BytesIO()
     ids = np.concatenate([np.zeros(0, np.int32), *(one.tokens for one in conversations)])
-    places = np.array([(len(one.tokens), one.question, one.answer) for one in conversations], dtype=np.int64).reshape(-1, 3)
-    np.savez(file, ids=ids, places=places)
+    spans = np.array([(len(one.tokens), one.question, one.answer) for one in conversations], dtype=np.int64).reshape(-1, 3)
+    np.savez(file, ids=ids, places=spans)
     return file.getvalue()
 
 
@@ -50,71 +50,72 @@ def unpack(path: Path) -> list[Conversation]:
     """The conversations of a file.
 
     Raises:
-        AdedError: it is missing or damaged.
+        AdedError: the file is missing or damaged.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            ids, places = file["ids"], file["places"]
-            parts = np.split(ids, np.cumsum(places[:, 0])[:-1]) if len(places) else []
-            if int(places[:, 0].sum()) != len(ids):
+            ids, spans = file["ids"], file["places"]
+            token_ids = np.split(ids, np.cumsum(spans[:, 0])[:-1]) if len(spans) else []
+            if int(spans[:, 0].sum()) != len(ids):
                 raise ValueError
     except (OSError, ValueError, EOFError, KeyError, IndexError, zipfile.BadZipFile):
-        raise AdedError(f"{path} is damaged; start the build anew with --restart") from None
-    return [Conversation(part, int(question), int(answer)) for part, (_, question, answer) in zip(parts, places)]
+        raise AdedError(f"{path} is damaged; add --restart to build from scratch") from None
+    return [Conversation(tokens, int(question), int(answer)) for tokens, (_, question, answer) in zip(token_ids, spans)]
 
 
 class Collection:
-    """Conversations in the order of writing, up to a number of tokens; a repeated question is dropped with its answer.
+    """Conversations in generation order, up to a number of tokens; repeated questions are dropped with their answers.
 
     Attributes:
-        tokens: how many there are, separators included; ``limit``: where to stop (the conversation that reaches it is the last).
-        conversations, duplicates: how many were kept and dropped.
+        tokens: number of tokens, separators included.
+        limit: the conversation that reaches this number of tokens is the last.
+        conversations, duplicates: number of conversations kept and dropped.
     """
 
     def __init__(self, limit: int, separator: int, vocab_size: int) -> None:
         self.limit, self.separator = limit, separator
         self.tokens = self.conversations = self.duplicates = 0
         self._dtype = np.uint16 if vocab_size <= 1 << 16 else np.uint32
-        self._parts: list[np.ndarray] = []
-        self._answers: list[int] = []
-        self._asked: set[bytes] = set()
+        self._conversations: list[np.ndarray] = []
+        self._answer_starts: list[int] = []
+        self._seen_questions: set[bytes] = set()
 
     @property
     def full(self) -> bool:
         return self.tokens >= self.limit
 
-    def add(self, wave: Sequence[Conversation]) -> None:
-        """Take a wave's conversations in, as far as there is room."""
-        for one in wave:
+    def add(self, batch: Sequence[Conversation]) -> None:
+        """Add the conversations of a batch until the collection is full."""
+        for one in batch:
             if self.full:
                 return
-            if one.question_key in self._asked:
+            if one.question_key in self._seen_questions:
                 self.duplicates += 1
                 continue
-            self._asked.add(one.question_key)
-            part = np.append(one.tokens, self.separator).astype(self._dtype)
-            self._parts.append(part)
-            self._answers.append(one.answer)
-            self.tokens += len(part)
+            self._seen_questions.add(one.question_key)
+            ids = np.append(one.tokens, self.separator).astype(self._dtype)
+            self._conversations.append(ids)
+            self._answer_starts.append(one.answer)
+            self.tokens += len(ids)
             self.conversations += 1
 
     def text(self) -> np.ndarray:
         """All conversations, each followed by the separator: uint16 ``[tokens]``, uint32 for a larger vocabulary."""
-        return np.concatenate([np.zeros(0, self._dtype), *self._parts])
+        return np.concatenate([np.zeros(0, self._dtype), *self._conversations])
 
     def distinct(self, n: int = 4) -> float:
-        """The share of distinct ones among the answers' n-grams (distinct-n, arXiv 1510.03055); 0 where there are none.
+        """Distinct-n of the answers (arXiv 1510.03055): distinct n-grams divided by all n-grams; 0 if there are none.
 
-        Of a large collection a sample by hash is counted, which leaves the share as it is on average.
+        In a large collection only a sample of the n-grams, chosen by hash, is counted; the expected value is the same.
         """
-        hashes = [_hashes(part[start:-1], n) for part, start in zip(self._parts, self._answers)]
+        hashes = [_hashes(ids[start:-1], n) for ids, start in zip(self._conversations, self._answer_starts)]
         sampling = np.uint64(1 + self.tokens // SAMPLED)
         counted = np.concatenate([np.zeros(0, np.uint64), *(h[(h >> np.uint64(32)) % sampling == 0] for h in hashes)])
         return len(np.unique(counted)) / len(counted) if len(counted) else 0.0
 
 
 def _hashes(ids: np.ndarray, n: int) -> np.ndarray:
-    """64-bit hashes of a text's n-grams, uint64 ``[len(ids) - n + 1]`` (a polynomial, then mixed as by MurmurHash3)."""
+    """64-bit hashes of the n-grams, uint64 ``[len(ids) - n + 1]``: a polynomial hash with the finalizer of MurmurHash3."""
     ids, count = ids.astype(np.uint64), max(0, len(ids) - n + 1)
     found = np.zeros(count, dtype=np.uint64)
     for i in range(n):
@@ -124,32 +125,32 @@ def _hashes(ids: np.ndarray, n: int) -> np.ndarray:
     return found ^ (found >> np.uint64(33))
 
 
-def nothing_new(conversations: int) -> AdedError:
-    """What to raise where a model repeats itself."""
+def repetition_error(conversations: int) -> AdedError:
+    """The error for a model that only repeats earlier questions."""
     return AdedError(
         f"after {conversations} conversations the model asks no new questions; ask for fewer tokens, or give texts instead"
     )
 
 
 def answered(ids: np.ndarray, opening: Sequence[int], closing: Sequence[int], separator: int) -> np.ndarray:
-    """Which tokens are an answer's, bool ``[n]``.
+    """Which tokens belong to an answer, bool ``[n]``.
 
     Args:
         ids: flat text, int ``[n]``.
-        opening, closing: what a chat template puts before and behind a question; an answer goes on to the next opening.
-        separator: ends an answer too.
+        opening, closing: the chat template's token ids before and after a question; an answer ends at the next opening.
+        separator: the id between conversations; it ends an answer too.
     """
-    change = np.zeros(len(ids) + 1, dtype=np.int8)  # 1: an answer begins here, -1: none goes on
+    change = np.zeros(len(ids) + 1, dtype=np.int8)  # 1: an answer starts here, -1: it ends
     change[:-1][ids == separator] = -1
-    change[_found(ids, opening)] = -1
-    change[_found(ids, closing) + len(closing)] = 1
+    change[_find(ids, opening)] = -1
+    change[_find(ids, closing) + len(closing)] = 1
     last = np.maximum.accumulate(np.where(change != 0, np.arange(len(change)), 0))
     return (change[last] == 1)[:-1]
 
 
-def _found(ids: np.ndarray, sequence: Sequence[int]) -> np.ndarray:
-    """Where a token sequence begins, int64 ``[k]``."""
-    places = np.flatnonzero(ids[: max(len(ids) - len(sequence) + 1, 0)] == sequence[0])
+def _find(ids: np.ndarray, sequence: Sequence[int]) -> np.ndarray:
+    """Start indices of a token sequence in ``ids``, int64 ``[k]``."""
+    starts = np.flatnonzero(ids[: max(len(ids) - len(sequence) + 1, 0)] == sequence[0])
     for offset, token in enumerate(sequence):
-        places = places[ids[places + offset] == token]
-    return places
+        starts = starts[ids[starts + offset] == token]
+    return starts

@@ -1,5 +1,7 @@
-"""Texts and token ids from files, and what is done with base matrices: merged, pruned, shown. (Made: see
-``aded.data.build_matrix``.)"""
+"""Reading texts and token ids from files; merging, pruning and describing base matrices.
+
+``aded.data.build_matrix`` builds them.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,25 @@ from aded.ngram.trigram import TrigramMatrix
 
 LARGEST_ID = 2**31 - 1
 EXAMPLES = 8
-"""Pairs that `describe` names of each kind."""
+"""Number of bigrams of each kind that `describe` lists."""
 EVIDENCE = 2
-"""Sights that a certain pair is short of: one that was seen once is less certain than one seen a hundred times."""
+"""Added to a bigram's occurrences when certainty is computed: one occurrence is less evidence than a hundred."""
 
 
 def open_tokens(path: str) -> np.ndarray:
-    """A flat array of token ids in a ``.npy`` file, of any integer type ``[length]``, left on disk until it is read.
+    """A flat array of token ids in a ``.npy`` file, any integer type ``[length]``, memory-mapped.
 
     Raises:
-        AdedError: the file is missing, damaged, or no flat array of whole numbers.
+        AdedError: the file is missing, damaged, or not a flat array of integers.
     """
     try:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror or error}; give a .npy file of token ids") from None
-    except Exception:  # the head of the file is parsed as Python, which has many ways to fail
-        raise AdedError(f"{path} is no array of numbers; write it with numpy.save") from None
+    except Exception:  # NumPy evaluates the header as Python and may raise many exceptions
+        raise AdedError(f"{path} is not an array of numbers; write it with numpy.save") from None
     if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not len(tokens):
-        raise AdedError(f"{path} is not a flat array of token ids; write a one-dimensional array of whole numbers")
+        raise AdedError(f"{path} is not a flat array of token ids; write a one-dimensional array of integers")
     return tokens
 
 
@@ -45,29 +47,30 @@ def read_tokens(path: str) -> np.ndarray:
     """A flat array of token ids from a ``.npy`` file of any integer type, int64 ``[length]``.
 
     Raises:
-        AdedError: the file is missing, damaged, or not a flat array of non-negative whole numbers.
+        AdedError: the file is missing, damaged, or not a flat array of token ids.
     """
     tokens = open_tokens(path)
     if tokens.min() < 0 or tokens.max() > LARGEST_ID:
-        raise AdedError(f"{path} holds numbers that are no token ids; they must be 0 to {LARGEST_ID}")
+        raise AdedError(f"{path} holds numbers that are not token ids; they must be 0 to {LARGEST_ID}")
     return tokens.astype(np.int64)
 
 
 def read_texts(path: str) -> list[str]:
-    """The texts of a file: of JSON lines (``.jsonl``), one a line; of any other file, all of it.
+    """The texts of a file: one or more per line of a JSON Lines file (``.jsonl``); the whole content of any other file.
 
-    A line is a text, or an object with a ``text``, or with ``turns``, a list of texts.
+    A line is a string, an object with the string ``text``, or an object with ``turns``, a list of strings.
 
     Raises:
-        AdedError: the file is missing, not UTF-8, or a line is none of these.
+        AdedError: the file is missing or not UTF-8, or a line has another form.
     """
     return [text for text, _ in stream_texts(path)]
 
 
 def stream_texts(path: str, block: int = -1) -> Iterator[tuple[str, bool]]:
-    """The texts of `read_texts` one by one, each with True; one longer than ``block`` characters in parts, the last with True.
+    """The texts of `read_texts` as (text, whether the text ends here); longer ones are split into blocks.
 
-    A part ends between words or lines, where tokenizers divide text too. JSON lines are not parted.
+    A block has about ``block`` characters (-1: no splitting) and ends between two words or lines, where tokenizers split too.
+    Texts in JSON Lines are not split.
     """
     if Path(path).suffix == ".jsonl":
         for number, line in numbered_lines(path, "give a file of texts, one JSON value a line"):
@@ -83,24 +86,24 @@ def stream_texts(path: str, block: int = -1) -> Iterator[tuple[str, bool]]:
 
 
 def _blocks(file: TextIO, block: int) -> Iterator[tuple[str, bool]]:
-    held, parted = "", False
+    buffer, split = "", False
     while more := file.read(block):
-        held += more
-        if block > 0 and len(held) >= block and (border := _border(held)):
-            yield held[:border], False
-            held, parted = held[border:], True
-    if parted or held.strip():
-        yield held, True
+        buffer += more
+        if block > 0 and len(buffer) >= block and (end := _split_point(buffer)):
+            yield buffer[:end], False
+            buffer, split = buffer[end:], True
+    if split or buffer.strip():
+        yield buffer, True
 
 
-def _border(text: str) -> int:
-    """The last place between two lines, else between two words, with no other white space around; 0 if there is none."""
-    for mark, after in (("\n", 1), (" ", 0)):
-        at = text.rfind(mark)
+def _split_point(text: str) -> int:
+    """The last index between two lines, else between two words, without other white space around it; 0 if there is none."""
+    for space, offset in (("\n", 1), (" ", 0)):
+        at = text.rfind(space)
         while at > 0:
             if not text[at - 1].isspace() and text[at + 1 : at + 2].strip():
-                return at + after
-            at = text.rfind(mark, 0, at)
+                return at + offset
+            at = text.rfind(space, 0, at)
     return 0
 
 
@@ -114,17 +117,17 @@ def _texts(path: str, number: int, line: str) -> list[str]:
         body = body.get("turns") if text is None else text
     texts = body if isinstance(body, list) else [body]
     if not all(isinstance(text, str) for text in texts):
-        raise AdedError(f"{path}, line {number} holds no text; write a text, or an object with 'text' or with a list 'turns'")
+        raise AdedError(f"{path}, line {number} holds no text; write a string, or an object with 'text' or a list 'turns'")
     for text in texts:
         check_text(text, f"{path}, line {number}")
     return texts
 
 
 def merge(paths: Sequence[str], out: str) -> str:
-    """Add up the counts of matrices of one tokenizer and save the sum.
+    """Add up the counts of matrices of the same tokenizer and save the sum; returns a one-line summary.
 
     Raises:
-        AdedError: a file cannot be read or written, is damaged, or belongs to another tokenizer than the first.
+        AdedError: a file cannot be read or written, is damaged, or belongs to a different tokenizer than the first.
     """
     first = TrigramMatrix.load(paths[0])
     others = [TrigramMatrix.load(path, fingerprint=first.fingerprint, vocab_size=first.vocab_size) for path in paths[1:]]
@@ -132,13 +135,13 @@ def merge(paths: Sequence[str], out: str) -> str:
 
 
 def prune(path: str, rows: int | None, successors: int | None, size: int | None, out: str) -> str:
-    """Cut a matrix down and save what is left; see `TrigramMatrix.prune`.
+    """Prune a matrix and save it (see `TrigramMatrix.prune`); returns a one-line summary.
 
     Raises:
-        AdedError: no bound or one out of range, or a file that cannot be read or written.
+        AdedError: no bound is given, a bound is out of range, or a file cannot be read or written.
     """
     if rows is successors is size is None:
-        raise AdedError("nothing is to be pruned; give --rows, --successors or --bytes")
+        raise AdedError("no bound to prune to; give --rows, --successors or --bytes")
     return _saved(TrigramMatrix.load(path).prune(rows=rows, successors=successors, size=size), out)
 
 
@@ -159,28 +162,28 @@ def load_tokenizer(model: str) -> tuple[Any, int]:
     return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
 
 
-def separator_for(given: int | None, usual: int | None, vocab_size: int) -> int:
-    """The id that ends each text: the ``given`` one (``--separator``), else the ``usual`` one.
+def separator_for(given: int | None, default: int | None, vocab_size: int) -> int:
+    """The id that ends each text: ``given`` (``--separator``) if set, else ``default``.
 
     Raises:
-        AdedError: there is neither, or the vocabulary does not hold it.
+        AdedError: both are None, or the id is outside the vocabulary.
     """
-    separator = usual if given is None else given
+    separator = default if given is None else given
     if separator is None:
-        raise AdedError("the model's tokenizer has no token that ends a text; give its id with --separator")
+        raise AdedError("the model's tokenizer has no end-of-text token; give an id with --separator")
     if not 0 <= separator < vocab_size:
-        raise AdedError(f"--separator is {separator}; give a token id of the model's, 0 to {vocab_size - 1}")
+        raise AdedError(f"--separator is {separator}; give a token id of the model, 0 to {vocab_size - 1}")
     return separator
 
 
-def tokenizer_at_hand(fingerprint: str) -> Any | None:
-    """A tokenizer of this fingerprint in the cache folder; nothing is fetched."""
+def cached_tokenizer(fingerprint: str) -> Any | None:
+    """The tokenizer with this fingerprint in the cache folder, or None; downloads nothing."""
     from transformers import AutoTokenizer
 
     for file in cached("*/tokenizer.json"):
         try:
             tokenizer = AutoTokenizer.from_pretrained(file.parent)
-        except Exception:  # half a folder, or one of another program: as good as none
+        except Exception:  # an incomplete folder, or one of another program
             continue
         if tokenizer_fingerprint(tokenizer) == fingerprint:
             return tokenizer
@@ -188,16 +191,16 @@ def tokenizer_at_hand(fingerprint: str) -> Any | None:
 
 
 def describe(path: str, model: str | None = None) -> dict[str, Any]:
-    """What a matrix file holds, as JSON values: its summary, its size, the pairs it is most and least certain about.
+    """The contents of a matrix file as JSON values: summary, file size, and its most certain and most uncertain bigrams.
 
-    Token texts are those of ``model``'s tokenizer, else of one in the cache folder; where there is none, ids stand alone.
+    Token texts come from ``model``'s tokenizer, else from one in the cache folder; without a tokenizer only ids are given.
 
     Raises:
-        AdedError: the file is missing or damaged, or belongs to another tokenizer than ``model``'s.
+        AdedError: the file is missing or damaged, or belongs to a different tokenizer than ``model``'s.
     """
     if model is None:
         matrix = TrigramMatrix.load(path)
-        tokenizer = tokenizer_at_hand(matrix.fingerprint)
+        tokenizer = cached_tokenizer(matrix.fingerprint)
     else:
         tokenizer, vocab_size = load_tokenizer(model)
         matrix = TrigramMatrix.load(path, fingerprint=tokenizer_fingerprint(tokenizer), vocab_size=vocab_size)
@@ -206,25 +209,26 @@ def describe(path: str, model: str | None = None) -> dict[str, Any]:
     return {
         **matrix.summary(),
         "bytes": Path(path).stat().st_size,
-        "certain": [_pair(matrix, row, text_of) for row in certain],
-        "uncertain": [_pair(matrix, row, text_of) for row in uncertain],
+        "certain": [_bigram_summary(matrix, row, text_of) for row in certain],
+        "uncertain": [_bigram_summary(matrix, row, text_of) for row in uncertain],
     }
 
 
 def _extremes(matrix: TrigramMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of pairs: the most certain (first successor's count over all sights and `EVIDENCE` more) and the most uncertain.
+    """Row numbers of the most certain and the most uncertain bigrams, int64 ``[EXAMPLES]`` each.
 
-    Uncertainty is the entropy of the successors, as `entropies` estimates it.
+    Certainty is the count of the most frequent successor divided by all occurrences plus `EVIDENCE`; uncertainty is the
+    entropy of the successors (see `entropies`).
     """
-    pairs = np.flatnonzero(matrix.contexts[:, 0] >= 0)
-    certainty = matrix.counts[matrix.starts[pairs]] / (matrix.totals[pairs].astype(np.float64) + EVIDENCE)
-    return pairs[np.argsort(-certainty, kind="stable")[:EXAMPLES]], pairs[
-        np.argsort(-entropies(matrix)[pairs], kind="stable")[:EXAMPLES]
-    ]
+    bigrams = np.flatnonzero(matrix.contexts[:, 0] >= 0)
+    certainty = matrix.counts[matrix.starts[bigrams]] / (matrix.totals[bigrams].astype(np.float64) + EVIDENCE)
+    uncertainty = entropies(matrix)[bigrams]
+    first, last = (np.argsort(-values, kind="stable")[:EXAMPLES] for values in (certainty, uncertainty))
+    return bigrams[first], bigrams[last]
 
 
 def entropies(matrix: TrigramMatrix) -> np.ndarray:
-    """Bits of each row's distribution, float64 ``[rows]``; every pruned sight counts as a successor of its own."""
+    """Entropy of each row's successors in bits, float64 ``[rows]``; each pruned occurrence counts as a distinct successor."""
     if not len(matrix):
         return np.zeros(0)
     totals = matrix.totals.astype(np.float64)
@@ -235,16 +239,16 @@ def entropies(matrix: TrigramMatrix) -> np.ndarray:
     return bits + rest * np.log2(totals)
 
 
-def _pair(matrix: TrigramMatrix, row: int, text_of: Callable[[int], str] | None) -> dict[str, Any]:
+def _bigram_summary(matrix: TrigramMatrix, row: int, text_of: Callable[[int], str] | None) -> dict[str, Any]:
     start, end = int(matrix.starts[row]), int(matrix.starts[row + 1])
-    pair, tokens = matrix.contexts[row].tolist(), matrix.successors[start:end].tolist()
+    bigram, tokens = matrix.contexts[row].tolist(), matrix.successors[start:end].tolist()
     counts = matrix.counts[start:end].tolist()
-    body = {"pair": pair, "sights": int(matrix.totals[row]), "successors": tokens, "counts": counts}
-    return body if text_of is None else {**body, "texts": [*map(text_of, pair)], "successor_texts": [*map(text_of, tokens)]}
+    body = {"pair": bigram, "sights": int(matrix.totals[row]), "successors": tokens, "counts": counts}
+    return body if text_of is None else {**body, "texts": [*map(text_of, bigram)], "successor_texts": [*map(text_of, tokens)]}
 
 
 def description(body: dict[str, Any]) -> str:
-    """What `describe` found, for reading."""
+    """The result of `describe` as readable text."""
     return "\n".join(_description(body))
 
 
@@ -252,9 +256,9 @@ def _description(body: dict[str, Any]) -> Iterator[str]:
     kinds = ("certain", "uncertain")
     yield from (f"{name}: {value}" for name, value in body.items() if name not in kinds)
     for kind in kinds:
-        yield f"most {kind} pairs (sights: successors, times):"
-        for pair in body[kind]:
-            texts = [*map(repr, pair.get("texts", pair["pair"]))]
-            found = zip(pair.get("successor_texts", pair["successors"]), pair["counts"])
-            shown = ", ".join(f"{token!r} {count}" for token, count in list(found)[:4])
-            yield f"  {' '.join(texts)} ({pair['sights']}): {shown}"
+        yield f"most {kind} bigrams (occurrences: successors, counts):"
+        for bigram in body[kind]:
+            texts = [*map(repr, bigram.get("texts", bigram["pair"]))]
+            successors = zip(bigram.get("successor_texts", bigram["successors"]), bigram["counts"])
+            shown = ", ".join(f"{token!r} {count}" for token, count in list(successors)[:4])
+            yield f"  {' '.join(texts)} ({bigram['sights']}): {shown}"

@@ -1,4 +1,7 @@
-"""What a long job has done so far, in a folder beside its result: files that are whole or not there."""
+"""Intermediate files of a long job in a folder next to its output, so that an interrupted job can resume.
+
+Files are written atomically: each is either complete or absent.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +21,34 @@ from aded.core.trace import write_atomically
 
 FORMAT = "aded-work"
 MANIFEST, LOCK = "manifest.json", ".lock"
-KINDS = (".npy", ".npz")
-"""Endings of a job's files beside its manifest."""
-GOES_ON = "run the command again: it goes on where it stopped"
-Read = TypeVar("Read")
+SUFFIXES = (".npy", ".npz")
+"""Suffixes of a job's files other than the manifest."""
+RESUME_HINT = "run the command again: it resumes where it stopped"
+T = TypeVar("T")
 
 
-class Halted(AdedError):
-    """What halted a job was not its input: what it left is worth keeping."""
+class InterruptedJobError(AdedError):
+    """A job stopped for a reason other than its input, so its intermediate files are kept."""
 
 
 class WorkFolder:
-    """The folder ``OUT.part`` of a job that writes ``OUT``; used as a context, which makes it and locks it.
+    """The folder ``OUT.part`` of a job that writes ``OUT``; a context manager that creates and locks it.
 
-    A job that was stopped, however, goes on from its files; one that ends well leaves none. Files of another job are dropped
-    where they are of no use to anybody: that job failed by its input, or its input was changed since.
+    An interrupted job resumes from these files; a job that succeeds deletes the folder. Files of another job are deleted only
+    if they are useless: that job failed because of its input, or its input has changed since.
 
     Attributes:
-        settings: choices of whoever began the job, JSON values, so that others who go on make the same.
-        damaged: names of files that were there but damaged, and so are made again.
+        settings: settings chosen by the run that started the job, JSON values; a resumed run uses the same.
+        damaged: names of files that were damaged and have to be rebuilt.
     """
 
     def __init__(self, out: str, identity: dict[str, Any], inputs: Any = None, restart: bool = False) -> None:
         """
         Args:
-            out: the job's result.
-            identity: what was asked for, JSON values.
+            out: the job's output file.
+            identity: the parameters of the job, JSON values.
             inputs: the state of the files that the job reads, JSON values.
-            restart: drop what another run has left.
+            restart: delete the files of an earlier run.
         """
         from filelock import FileLock
 
@@ -59,7 +62,7 @@ class WorkFolder:
     def __enter__(self) -> WorkFolder:
         """
         Raises:
-            AdedError: the folder is in use, belongs to something else or to a build that was stopped, or cannot be written.
+            AdedError: the folder is in use, is not a work folder, belongs to a different interrupted build, or cannot be written.
         """
         from filelock import Timeout
 
@@ -71,33 +74,33 @@ class WorkFolder:
         except OSError as error:
             raise AdedError(f"cannot write {self.folder}: {error.strerror}; choose another --out") from None
         try:
-            self._take_over()
+            self._resume_or_clear()
             self._write_manifest()
         except BaseException:
-            self._leave()
+            self._release()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or self._files() <= {MANIFEST}:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock.release()
             return
-        if isinstance(error, AdedError) and not isinstance(error, Halted):
+        if isinstance(error, AdedError) and not isinstance(error, InterruptedJobError):
             with suppress(AdedError):
                 self._write_manifest(failed=True)
-        self._leave()
+        self._release()
 
     def path(self, name: str) -> Path:
         return self.folder / name
 
-    def settle(self, **choices: Any) -> None:
-        """Make choices, but for those that were made when the job began."""
-        self.settings = {**choices, **self.settings}
+    def settle(self, **defaults: Any) -> None:
+        """Add settings; settings from the start of the job are not changed."""
+        self.settings = {**defaults, **self.settings}
         self._write_manifest()
 
-    def read(self, name: str, reader: Callable[[Path], Read]) -> Read | None:
-        """What ``reader`` makes of a file; None where there is none, or a damaged one: it is to be made."""
+    def read(self, name: str, reader: Callable[[Path], T]) -> T | None:
+        """``reader`` applied to a file; None if the file is missing or damaged and has to be built."""
         path = self.path(name)
         if not path.exists():
             return None
@@ -107,31 +110,31 @@ class WorkFolder:
             self.damaged.append(name)
             return None
 
-    def _take_over(self) -> None:
-        """Find out whose files are there: go on with this job's own, drop what is of no use, leave all else alone."""
+    def _resume_or_clear(self) -> None:
+        """Keep the files of this job, delete useless files of another job, and refuse any other folder."""
         files, found = self._files(), self._manifest()
-        if files and not (MANIFEST in files and all(name == MANIFEST or name.endswith(KINDS) for name in files)):
-            raise AdedError(f"{self.folder} is no folder of a stopped build; move it away, or choose another --out")
+        if files and not (MANIFEST in files and all(name == MANIFEST or name.endswith(SUFFIXES) for name in files)):
+            raise AdedError(f"{self.folder} is not the folder of an interrupted build; move it away, or choose another --out")
         if files and not self._restart:
             if found is None:
-                raise AdedError(f"{self.folder / MANIFEST} is damaged; add --restart to drop what the build there has left")
+                raise AdedError(f"{self.folder / MANIFEST} is damaged; add --restart to delete the files of that build")
             same = found["identity"] == self._identity
             if same and found.get("inputs") == self._inputs:
                 self.settings = found["settings"]
                 return
             if not same and not found.get("failed"):
                 raise AdedError(
-                    f"{self.folder} holds another build that was stopped; add --restart to drop it, or choose another --out"
+                    f"{self.folder} holds a different interrupted build; add --restart to delete it, or choose another --out"
                 )
-        self._drop()
+        self._clear()
 
-    def _drop(self) -> None:
+    def _clear(self) -> None:
         for path in self.folder.iterdir():
             if path.name != LOCK:
                 path.unlink(missing_ok=True)
 
-    def _leave(self) -> None:
-        """Unlock; where there is nothing but the lock, nothing is left."""
+    def _release(self) -> None:
+        """Release the lock; delete the folder if it holds nothing else."""
         files = self._files()
         if MANIFEST not in files:
             (self.folder / LOCK).unlink(missing_ok=True)
@@ -140,14 +143,14 @@ class WorkFolder:
         self._lock.release()
 
     def _files(self) -> set[str]:
-        """Names of the files there, but for the lock and what a stopped write has left."""
+        """Names of the files, without the lock and temporary files of interrupted writes."""
         try:
             return {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
         except OSError:
             return set()
 
     def _manifest(self) -> dict[str, Any] | None:
-        """None: there is none, or a damaged one."""
+        """The manifest; None if it is missing or damaged."""
         try:
             body = json.loads((self.folder / MANIFEST).read_bytes())
             return body if body["format"] == FORMAT and isinstance(body["settings"], dict) and "identity" in body else None
@@ -160,25 +163,25 @@ class WorkFolder:
 
 
 def work_folder(out: str) -> Path:
-    """Where a job that writes ``out`` keeps what it has done."""
+    """The work folder of a job that writes ``out``."""
     return Path(f"{Path(out).resolve()}.part")
 
 
 def store(path: Path, data: bytes) -> None:
-    """Write a file of a work folder: whole or not at all.
+    """Write a file of a work folder atomically.
 
     Raises:
-        Halted: the disk is full or cannot be written.
+        InterruptedJobError: the disk is full or cannot be written.
     """
     try:
         write_atomically(path, data)
     except AdedError as error:
         reason = str(error).rpartition("; ")[0]
-        raise Halted(f"{reason}; make room and {GOES_ON}") from None
+        raise InterruptedJobError(f"{reason}; free disk space and {RESUME_HINT}") from None
 
 
 def npy_bytes(array: np.ndarray) -> bytes:
-    """The array as a ``.npy`` file."""
+    """The array in ``.npy`` format."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()

@@ -1,9 +1,9 @@
-"""Counting the tri-grams of a text of any length in bounded memory: sorted runs on disk, merged at the end.
+"""External-memory counting of bigrams and tri-grams: sorted runs on disk, merged at the end.
 
-A text comes in pieces. Each is counted by itself, in any process, into a *run*: its grams and how often each was seen, in
-order. What crosses the border of two pieces is counted from their outermost tokens. The merge cuts the range of grams so
-that each part of all runs together fits in memory. Sums do not depend on how a text was cut or by whom it was counted:
-the matrix is that of `TrigramMatrix.build` over the whole text, to the byte.
+A text is split into pieces. Each piece is counted on its own, in any process, into a *run*: its n-grams in ascending order with
+their counts. N-grams that cross the boundary of two pieces are counted from the tokens at their ends. The merge splits the range
+of n-grams into slices that fit in memory. The sums do not depend on the split: the matrix is byte-identical to that of
+`TrigramMatrix.build` over the whole text.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from aded.engine.weights import Progress, quiet
 from aded.ngram.trigram import ENTRY_BYTES, MAX_VOCAB, ROW_BYTES, TrigramMatrix
 
 BYTES_PER_TOKEN = 128
-"""Memory that counting takes a token of a piece: two grams of it, as codes, sorted and summed, and its text before that."""
+"""Peak memory of counting, per token of a piece: the text, and two n-gram codes per token with their sorting and summing."""
 BORDER = 2
-"""Tokens at each end of a piece that grams across a border are made of."""
+"""Number of tokens at each end of a piece that are needed for the n-grams across its boundaries."""
 FIELDS = 1 + 2 * BORDER
-"""Numbers of a run's file before its grams."""
-MERGED = 1 << 22
-"""Grams that a merge holds at once, about."""
+"""Number of columns of a run file before its n-grams."""
+MERGE_SIZE = 1 << 22
+"""Approximate number of n-grams that a merge keeps in memory."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """The grams of one piece.
+    """The n-grams of one piece.
 
     Attributes:
-        codes: each gram once, ascending, int64 ``[grams]`` (see `TrigramMatrix.from_grams`).
-        counts: how often each was seen, int64 ``[grams]``.
-        tokens: of the piece.
-        head, tail: its first and last `BORDER` tokens, int64, fewer if it has no more.
+        codes: distinct n-gram codes, ascending, int64 ``[grams]`` (see `TrigramMatrix.from_grams`).
+        counts: their counts, int64 ``[grams]``.
+        tokens: number of tokens of the piece.
+        head, tail: first and last `BORDER` token ids of the piece, int64; fewer if the piece is shorter.
     """
 
     codes: np.ndarray
@@ -52,7 +52,7 @@ class Run:
         """Count a piece, any integer type ``[tokens]``.
 
         Raises:
-            AdedError: an id is outside the vocabulary, or that is too large.
+            AdedError: an id is outside the vocabulary, or the vocabulary is too large.
         """
         if not 0 < vocab_size <= MAX_VOCAB:
             raise AdedError(f"a vocabulary of {vocab_size} cannot be counted; at most {MAX_VOCAB} ids are supported")
@@ -60,61 +60,61 @@ class Run:
             wrong = tokens.max() if tokens.max() >= vocab_size else tokens.min()
             raise AdedError(f"the text holds token id {wrong}, the model has 0 to {vocab_size - 1}; give the model that wrote it")
         ids = tokens.astype(np.int64)
-        grams = np.concatenate([_singles(ids, separator, vocab_size), _pairs(ids, separator, vocab_size)])
+        grams = np.concatenate([_bigrams(ids, separator, vocab_size), _trigrams(ids, separator, vocab_size)])
         return cls(*np.unique(grams, return_counts=True), len(ids), ids[:BORDER], ids[-BORDER:])
 
     def to_bytes(self) -> bytes:
-        """A ``.npy`` file, int64 ``[2, FIELDS + grams]``: a row of codes and one of counts.
+        """The run as a ``.npy`` file, int64 ``[2, FIELDS + grams]``.
 
-        Before the codes stand the number of tokens and those at the borders, -1 for what is not there; above them a checksum.
+        Row 0: number of tokens, head, tail (padded with -1), codes. Row 1: checksum, -1 up to `FIELDS`, counts.
         """
-        whole = np.full((2, FIELDS + len(self.codes)), -1, dtype=np.int64)
-        whole[0, 0] = self.tokens
-        whole[0, 1 : 1 + len(self.head)] = self.head
-        whole[0, 1 + BORDER : 1 + BORDER + len(self.tail)] = self.tail
-        whole[0, FIELDS:], whole[1, FIELDS:] = self.codes, self.counts
-        whole[1, 0] = _checksum(whole)
-        return npy_bytes(whole)
+        array = np.full((2, FIELDS + len(self.codes)), -1, dtype=np.int64)
+        array[0, 0] = self.tokens
+        array[0, 1 : 1 + len(self.head)] = self.head
+        array[0, 1 + BORDER : 1 + BORDER + len(self.tail)] = self.tail
+        array[0, FIELDS:], array[1, FIELDS:] = self.codes, self.counts
+        array[1, 0] = _checksum(array)
+        return npy_bytes(array)
 
     @classmethod
     def verified(cls, path: Path) -> Run:
-        """Read a run through once, so that damage anywhere in it is found, then as `open`.
+        """Like `open`, but verifies the checksum first, which reads the whole file.
 
         Raises:
             AdedError: the file is missing or damaged.
         """
-        whole = cls._mapped(path)
-        if whole[1, 0] != _checksum(whole):
+        array = cls._mapped(path)
+        if array[1, 0] != _checksum(array):
             raise _damaged(path)
         return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> Run:
-        """Read a run; its grams stay on disk until they are asked for.
+        """Open a run file; its n-grams are memory-mapped.
 
         Raises:
             AdedError: the file is missing or damaged.
         """
-        whole = cls._mapped(path)
-        head, tail = (part[part >= 0] for part in np.split(np.array(whole[0, 1:FIELDS]), 2))
-        return cls(whole[0, FIELDS:], whole[1, FIELDS:], int(whole[0, 0]), head, tail)
+        array = cls._mapped(path)
+        head, tail = (ids[ids >= 0] for ids in np.split(np.array(array[0, 1:FIELDS]), 2))
+        return cls(array[0, FIELDS:], array[1, FIELDS:], int(array[0, 0]), head, tail)
 
     @staticmethod
     def _mapped(path: Path) -> np.ndarray:
         try:
-            whole = np.load(path, mmap_mode="r", allow_pickle=False)
-        except Exception:  # the head of the file is parsed as Python, which has many ways to fail
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception:  # NumPy evaluates the header as Python and may raise many exceptions
             raise _damaged(path) from None
-        if not isinstance(whole, np.ndarray) or whole.dtype != np.int64 or whole.ndim != 2:
+        if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.ndim != 2:
             raise _damaged(path)
-        if len(whole) != 2 or whole.shape[1] < FIELDS:
+        if len(array) != 2 or array.shape[1] < FIELDS:
             raise _damaged(path)
-        return whole
+        return array
 
 
 @dataclass
-class Borders:
-    """The grams across the borders of pieces, taken in one by one in the text's order."""
+class BoundaryGrams:
+    """The n-grams that cross the boundaries of pieces; the pieces are added one by one in text order."""
 
     separator: int
     vocab_size: int
@@ -123,16 +123,16 @@ class Borders:
     _grams: list[np.ndarray] = field(default_factory=list)
 
     def add(self, run: Run) -> None:
-        """Join a piece to those before it."""
-        known = self.separator, self.vocab_size
+        """Add the next piece."""
+        options = self.separator, self.vocab_size
         joined, at = np.concatenate([self._tail, run.head]), len(self._tail)
-        self._grams += [_singles(joined[max(at - 1, 0) : at + 1], *known)] if at else []
-        self._grams += [_pairs(joined, *known)] if at else []
+        self._grams += [_bigrams(joined[max(at - 1, 0) : at + 1], *options)] if at else []
+        self._grams += [_trigrams(joined, *options)] if at else []
         self._tail = np.concatenate([self._tail, run.tail])[-BORDER:] if run.tokens < BORDER else run.tail
         self.tokens += run.tokens
 
     def grams(self) -> tuple[np.ndarray, np.ndarray]:
-        """Codes and counts, as of a run."""
+        """Distinct codes, ascending, and their counts, int64 ``[grams]`` each."""
         return np.unique(np.concatenate([np.zeros(0, np.int64), *self._grams]), return_counts=True)
 
 
@@ -145,107 +145,108 @@ def merge(
     max_successors: int,
     rows: int | None = None,
     size: int | None = None,
-    held: int = MERGED,
+    held: int = MERGE_SIZE,
     progress: Progress = quiet,
 ) -> TrigramMatrix:
-    """The matrix of a whole text from the runs of its pieces.
+    """The matrix of a text from the runs of its pieces.
 
     Args:
-        paths: files of runs, in the text's order.
-        separator, vocab_size, fingerprint, max_successors: as of `TrigramMatrix.build`.
-        rows, size: see `TrigramMatrix.prune`; rows that cannot be among those kept are then dropped on the way.
-        held: grams held at once, about; one context's are never parted.
-        progress: called with what is going on.
+        paths: run files, in text order.
+        separator, vocab_size, fingerprint, max_successors: see `TrigramMatrix.build`.
+        rows, size: see `TrigramMatrix.prune`; rows that pruning would drop may already be dropped during the merge.
+        held: approximate number of n-grams in memory; the n-grams of one context always stay together.
+        progress: called with a message and the share of the merge that is done, 0 to 1.
 
     Raises:
-        AdedError: no token stands after another, a file is damaged, or a bound is out of range.
+        AdedError: the text has no bigram, a file is damaged, or a bound is out of range.
     """
-    borders = Borders(separator, vocab_size)
+    boundary = BoundaryGrams(separator, vocab_size)
     for path in paths:
-        borders.add(Run.open(path))
-    if not len(borders.grams()[0]) and not any(len(Run.open(path).codes) for path in paths):
-        raise AdedError("there is no text to count; give one of at least two tokens, not separators alone")
+        boundary.add(Run.open(path))
+    if not len(boundary.grams()[0]) and not any(len(Run.open(path).codes) for path in paths):
+        raise AdedError("there is no text to count; give a text of at least two tokens besides separators")
     cuts = _cuts(paths, vocab_size, held)
 
-    def parts() -> Iterator[TrigramMatrix]:
-        for part, grams in enumerate(merged(paths, borders.grams(), cuts)):
-            progress("merging the counts", part / (len(cuts) + 1))
+    def slices() -> Iterator[TrigramMatrix]:
+        for number, grams in enumerate(_merged_slices(paths, boundary.grams(), cuts)):
+            progress("merging the counts", number / (len(cuts) + 1))
             yield TrigramMatrix.from_grams(
                 *grams,
                 vocab_size=vocab_size,
                 fingerprint=fingerprint,
                 max_successors=max_successors,
-                corpus_tokens=borders.tokens,
+                corpus_tokens=boundary.tokens,
             )
 
-    most = min(rows if rows is not None else 1 << 31, size // (ROW_BYTES + ENTRY_BYTES) if size is not None else 1 << 31)
-    matrix = _kept(parts(), most)
+    max_rows = min(rows if rows is not None else 1 << 31, size // (ROW_BYTES + ENTRY_BYTES) if size is not None else 1 << 31)
+    matrix = _joined(slices(), max_rows)
     return matrix if rows is size is None else matrix.prune(rows=rows, size=size)
 
 
-def merged(
+def _merged_slices(
     paths: Sequence[Path], others: tuple[np.ndarray, np.ndarray], cuts: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The sums of runs and of ``others``, ascending, in parts that end before each of the codes ``cuts``."""
-    places = [_places(Run.open(path).codes, cuts) for path in paths]
-    rest = _places(others[0], cuts)
-    for part in range(len(cuts) + 1):
-        slices = [(others[0][rest[part] : rest[part + 1]], others[1][rest[part] : rest[part + 1]])]
-        for path, place in zip(paths, places):
+    """Codes and summed counts of all runs and of ``others``, ascending, in slices that end before each code of ``cuts``."""
+    bounds = [_slice_bounds(Run.open(path).codes, cuts) for path in paths]
+    other = _slice_bounds(others[0], cuts)
+    for i in range(len(cuts) + 1):
+        slices = [(others[0][other[i] : other[i + 1]], others[1][other[i] : other[i + 1]])]
+        for path, bound in zip(paths, bounds):
             run = Run.open(path)
-            slices.append((run.codes[place[part] : place[part + 1]], run.counts[place[part] : place[part + 1]]))
+            slices.append((run.codes[bound[i] : bound[i + 1]], run.counts[bound[i] : bound[i + 1]]))
         yield _summed(np.concatenate([s[0] for s in slices]), np.concatenate([s[1] for s in slices]))
 
 
 def _cuts(paths: Sequence[Path], vocab_size: int, held: int) -> np.ndarray:
-    """Where to cut the range of codes: first codes of contexts, so that about ``held`` grams of all runs lie between two.
+    """Codes at which the merge splits the range, int64: about ``held`` n-grams of all runs lie between two of them.
 
-    Every ``step``-th code of each run is looked at. Between cuts lie as many of these as there are runs, and at most a step of
-    each run besides.
+    Each is the first code of a context. They are chosen among every ``step``-th code of each run: between two cuts lie as many
+    of these samples as there are runs, plus less than ``step`` codes of each run.
     """
     step = max(1, held // (2 * max(1, len(paths))))
-    looked_at = np.sort(np.concatenate([np.zeros(0, np.int64), *(np.array(Run.open(path).codes[step::step]) for path in paths)]))
-    cuts = looked_at[len(paths) :: max(1, len(paths))]
+    samples = np.sort(np.concatenate([np.zeros(0, np.int64), *(np.array(Run.open(path).codes[step::step]) for path in paths)]))
+    cuts = samples[len(paths) :: max(1, len(paths))]
     return np.unique(cuts // vocab_size * vocab_size)
 
 
-def _places(codes: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+def _slice_bounds(codes: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """Start index of each slice in ``codes``, and the end of the last, int64 ``[cuts + 2]``."""
     return np.concatenate([[0], np.searchsorted(codes, cuts), [len(codes)]])
 
 
 def _summed(codes: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each code once, ascending, with its counts added up."""
+    """Distinct codes, ascending, with their counts added up."""
     order = np.argsort(codes, kind="stable")
     codes, counts = codes[order], counts[order]
     first = np.flatnonzero(np.diff(codes, prepend=-1))
     return codes[first], np.add.reduceat(counts, first) if len(first) else counts
 
 
-def _kept(parts: Iterable[TrigramMatrix], most: int) -> TrigramMatrix:
-    """The parts joined; where there is a bound, rows that cannot be among the ``most`` kept ones are dropped on the way."""
-    held: list[TrigramMatrix] = []
-    for part in parts:
-        held.append(part)
-        if sum(map(len, held)) > 2 * most + MERGED:
-            held = [TrigramMatrix.joined(held).prune(rows=most)]
-    return TrigramMatrix.joined(held)
+def _joined(slices: Iterable[TrigramMatrix], max_rows: int) -> TrigramMatrix:
+    """The slices joined; prunes to ``max_rows`` rows in between to bound memory."""
+    joined: list[TrigramMatrix] = []
+    for matrix in slices:
+        joined.append(matrix)
+        if sum(map(len, joined)) > 2 * max_rows + MERGE_SIZE:
+            joined = [TrigramMatrix.joined(joined).prune(rows=max_rows)]
+    return TrigramMatrix.joined(joined)
 
 
-def _checksum(whole: np.ndarray) -> int:
-    """CRC-32 of a run's numbers but for the checksum itself."""
-    return zlib.crc32(whole[1, 1:].data, zlib.crc32(whole[0].data))
+def _checksum(array: np.ndarray) -> int:
+    """CRC-32 of all numbers of a run file except the checksum."""
+    return zlib.crc32(array[1, 1:].data, zlib.crc32(array[0].data))
 
 
 def _damaged(path: Path) -> AdedError:
-    return AdedError(f"{path} is damaged; start the build anew with --restart")
+    return AdedError(f"{path} is damaged; add --restart to build from scratch")
 
 
-def _singles(ids: np.ndarray, separator: int, vocab_size: int) -> np.ndarray:
-    """Codes of every token with the one before it."""
+def _bigrams(ids: np.ndarray, separator: int, vocab_size: int) -> np.ndarray:
+    """Codes of all bigrams whose first token is not the separator, int64."""
     return (ids[:-1] * vocab_size + ids[1:])[ids[:-1] != separator]
 
 
-def _pairs(ids: np.ndarray, separator: int, vocab_size: int) -> np.ndarray:
-    """Codes of every token with the two before it."""
+def _trigrams(ids: np.ndarray, separator: int, vocab_size: int) -> np.ndarray:
+    """Codes of all tri-grams whose first two tokens are not the separator, int64."""
     inside = (ids[:-2] != separator) & (ids[1:-1] != separator)
     return (((ids[:-2] + 1) * vocab_size + ids[1:-1]) * vocab_size + ids[2:])[inside]

@@ -1,7 +1,7 @@
-"""Where texts to count come from, piece by piece: files of token ids, text files, data sets.
+"""Sources of texts to count, read piece by piece: files of token ids, text files, data sets.
 
-A source cuts itself the same way every time, so that a build that was stopped finds its pieces again; a piece becomes
-tokens in whatever process counts it.
+A source is split the same way every time, so that an interrupted build can resume. A piece is tokenized in the process that
+counts it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from aded.data import corpus
 
 
 class Piece(Protocol):
-    """A part of a source."""
+    """A section of a source; can be pickled."""
 
     @property
     def share(self) -> float | None:
-        """Of the source, up to the end of this piece, 0 to 1; None where that is not known."""
+        """Share of the source up to the end of this piece, 0 to 1; None if unknown."""
 
     def tokens(self, tokenizer: Any, separator: int) -> np.ndarray:
-        """Its token ids, any integer type ``[length]``."""
+        """The token ids of the piece, any integer type ``[length]``."""
 
 
 class Source(Protocol):
-    """Pieces in order.
+    """A text that is read in pieces.
 
     Attributes:
-        identity: what was asked for, JSON values.
+        identity: the parameters that select the source, JSON values.
         inputs: the state of the files that the pieces are read from, JSON values.
     """
 
@@ -41,7 +41,7 @@ class Source(Protocol):
     inputs: list[Any]
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """Pieces of about ``size`` tokens, or fewer."""
+        """The pieces in order, of about ``size`` tokens or fewer."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TokenPiece:
 
 
 class TokenFile:
-    """A flat array of token ids in a ``.npy`` file; ``AdedError`` where it is missing or damaged."""
+    """A flat array of token ids in a ``.npy`` file; raises ``AdedError`` if the file is missing or damaged."""
 
     def __init__(self, path: str) -> None:
         self.path, self.length = str(Path(path).resolve()), len(corpus.open_tokens(path))
@@ -72,7 +72,7 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class TextPiece:
-    """Texts, or parts of them: the separator follows one that ``ends``."""
+    """Texts or blocks of texts, each with whether the text ends there; the separator follows each end of a text."""
 
     texts: list[tuple[str, bool]]
     share: float | None
@@ -86,7 +86,7 @@ class TextPiece:
 
 
 class TextFiles:
-    """Text files and files of JSON lines; ``AdedError`` where one is missing."""
+    """Plain text and JSON Lines files; raises ``AdedError`` if one is missing."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
@@ -103,7 +103,7 @@ class TextFiles:
 
 
 class DatasetStream:
-    """A split of a data set, read by the library ``datasets`` row by row."""
+    """A split of a data set, streamed row by row with the ``datasets`` library."""
 
     def __init__(self, name: str, config: str | None, split: str, field: str) -> None:
         self.name, self.config, self.split, self.field = name, config, split, field
@@ -132,7 +132,7 @@ class DatasetStream:
             raise AdedError("--dataset needs the library datasets; install it with `pip install datasets`") from None
         try:
             yield from load_dataset(self.name, self.config, split=self.split, streaming=True)
-        except Exception as error:  # every host and file format raises kinds of its own
+        except Exception as error:  # hosts and file formats raise different exceptions
             raise AdedError(
                 f"cannot read the data set {self.name} ({first_line(error)[:200]}); check its id, --dataset-config and "
                 "--dataset-split"
@@ -140,35 +140,40 @@ class DatasetStream:
 
 
 def stamp(path: str) -> list[Any]:
-    """What tells a file from another or from itself before a change: path, bytes, time.
+    """Path, size in bytes and modification time in ns of a file, to detect that it changed.
 
     Raises:
-        AdedError: it is missing.
+        AdedError: the file is missing.
     """
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror}; give the path of a file") from None
-    return [str(Path(path).resolve()), found.st_size, found.st_mtime_ns]
+    return [str(Path(path).resolve()), status.st_size, status.st_mtime_ns]
 
 
 def stamps(name: str) -> list[Any]:
-    """Those of a file, or of all files below a folder; none of what is neither, such as a name on the hub."""
+    """The `stamp` of a file, or of all files below a folder; empty for any other name, such as one on the Hugging Face Hub."""
     path = Path(os.path.expanduser(name))
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return [stamp(str(file)) for file in files]
 
 
 def _grouped(texts: Iterable[tuple[str, bool]], size: int, done: float = 0.0, share: float | None = None) -> Iterator[TextPiece]:
-    """Pieces of about ``size`` characters; done: the source's share before them; share: that of a byte."""
-    held: list[tuple[str, bool]] = []
+    """Pieces of about ``size`` characters.
+
+    Args:
+        done: share of the source before these texts.
+        share: share of one byte of the source; None if unknown.
+    """
+    buffer: list[tuple[str, bool]] = []
     characters = 0
     for text, ends in texts:
-        held.append((text, ends))
+        buffer.append((text, ends))
         characters += len(text)
         if characters >= size:
             done += (share or 0) * characters
-            yield TextPiece(held, min(done, 1.0) if share else None)
-            held, characters = [], 0
-    if held:
-        yield TextPiece(held, min(done + share * characters, 1.0) if share else None)
+            yield TextPiece(buffer, min(done, 1.0) if share else None)
+            buffer, characters = [], 0
+    if buffer:
+        yield TextPiece(buffer, min(done + share * characters, 1.0) if share else None)

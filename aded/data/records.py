@@ -1,4 +1,4 @@
-"""Recorded decodes: token ids of prompts and of greedy outputs, in files of JSON lines."""
+"""Recorded decodes: token ids of prompts and greedy outputs, in JSON Lines files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aded.core.lines import numbered_lines
 class Record:
     """One recorded decode: token ids of a prompt and of the greedy output."""
 
-    prompt: np.ndarray  # int32 [prompt_length], at least one
+    prompt: np.ndarray  # int32 [prompt_length], at least one token
     output: np.ndarray  # int32 [length]
     category: str = ""
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Record]:
-    """Records from a file of JSON lines with the fields ``prompt_ids``, ``output_ids`` and, if known, ``category``.
+    """Records from a JSON Lines file with the fields ``prompt_ids``, ``output_ids`` and, optionally, ``category``.
 
     Raises:
         AdedError: the file is missing, or a line is not a record.

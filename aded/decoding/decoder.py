@@ -1,4 +1,4 @@
-"""The one loop that every method runs on: draft, verify, commit, learn, record."""
+"""The decoding loop that all methods share: draft, verify, compact the KV cache, learn, record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aded.core.limits import MOST_NODES
 from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.core.tree import DraftTree, warm_up
 from aded.decoding.recorder import Recorder, recorded_cost
-from aded.decoding.stopping import Ending
+from aded.decoding.stopping import StopChecker
 from aded.drafters import tree_budget as budgets
 from aded.drafters.base import Context, Drafter, Outcome, draft
 from aded.drafters.plain import PlainDrafter
@@ -34,17 +34,21 @@ from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification
 
 SHARED_NODES = 32
+"""Node budget with ``auto`` where several processes share the model, so that costs cannot be measured."""
 
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """What to generate and how to sample it; see ``SamplingSettings`` for the sampling part.
+    """Length, node budget, sampling and stop strings of a decode; see ``SamplingSettings`` for the sampling fields.
 
     Attributes:
-        max_new_tokens: most tokens to write.
-        budget: most nodes of a draft tree, its root included, or ``auto``.
-        stop: strings that end the text; they are not part of it.
-        raw: take the prompt as bare text, without the chat template.
+        max_new_tokens: maximum number of new tokens.
+        budget: maximum number of nodes of a draft tree, root included, or ``auto`` (from measured costs).
+        stop: strings that end the text; the text does not include them.
+        raw: use the prompt as plain text, without the chat template.
+
+    Raises:
+        AdedError: a field is out of range.
     """
 
     max_new_tokens: int = 128
@@ -78,13 +82,13 @@ class GenerationSettings:
 class Decoder:
     """Decodes one prompt with one method.
 
-    ``stream`` runs it; ``begin``, ``step`` and ``close`` are its parts, for a caller that interleaves several. Decodes of several
-    threads on one model take turns, a step each.
+    ``stream`` runs the whole decode. A caller that interleaves several decodes calls ``begin``, ``step`` and ``close`` itself.
+    Threads that decode on the same model alternate step by step, because each step holds the model's lock.
 
     Attributes:
-        clock: seconds that this decode's own steps have taken, prefill and recording apart.
-        prefill_seconds: what reading the prompt took, by the target and by the drafter with its draft models.
-        finish_reason: None while it runs.
+        clock: decode time in seconds: the sum over this decode's steps, without prefill and recording.
+        prefill_seconds: time of the prefill of the target, the drafter and its draft models.
+        finish_reason: None while the decode runs.
     """
 
     def __init__(
@@ -98,24 +102,27 @@ class Decoder:
     ) -> None:
         """
         Args:
-            model: the target.
-            method: a name of ``METHODS``, or a drafter of one's own.
-            settings: see ``GenerationSettings``.
-            options: the method's own settings.
-            processors: logits processors of Transformers' form; each sees the prefix of the node it is asked about.
-            record: fill every field of the steps; False leaves out what costs time to find, for measuring.
+            model: the target model.
+            method: a key of ``METHODS``, or a custom drafter.
+            settings: see ``GenerationSettings``; None for the defaults.
+            options: options of the method.
+            processors: logits processors with the signature of Transformers; each is called with the prefix of one tree node.
+            record: fill every field of the steps; False omits the fields that are slow to compute, for benchmarks.
+
+        Raises:
+            AdedError: the method or one of its options is unknown, or an option is out of range.
         """
         self.model = model
         self.settings = settings or GenerationSettings()
         self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
-        with model.lock:  # costs may be measured now
+        with model.lock:  # making a drafter may measure costs
             self.drafter: Drafter = (
                 method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
             )
             self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
             self.drafter.follow(self.rule.settings)
-            chosen = "greedy" if self.rule.settings.greedy else "sampled"
-            self._curve = f"{self.method.name} {self.drafter.settings()} {chosen}"
+            sampling = "greedy" if self.rule.settings.greedy else "sampled"
+            self._curve_key = f"{self.method.name} {self.drafter.settings()} {sampling}"
             self.budget = self._new_budget()
         warm_up()
         budgets.warm_up()
@@ -127,10 +134,10 @@ class Decoder:
         self.finish_reason: FinishReason | None = None
 
     def stream(self, prompt: str | Sequence[int]) -> Iterator[Step]:
-        """Decode ``prompt`` (text, or token ids) and yield each step as it is made; closing the iterator stops the decode.
+        """Decode ``prompt`` (text or token ids) and yield each step when it is done; closing the iterator stops the decode.
 
         Raises:
-            AdedError: the prompt is empty or does not fit the context.
+            AdedError: the prompt is empty or exceeds the context length.
         """
         self.begin(prompt)
         try:
@@ -140,19 +147,19 @@ class Decoder:
             self.close()
 
     def run(self, prompt: str | Sequence[int]) -> Trace:
-        """Decode to the end and return the record."""
+        """Decode until the text ends and return the trace."""
         for _ in self.stream(prompt):
             pass
         return self.trace
 
     def begin(self, prompt: str | Sequence[int]) -> None:
-        """Read the prompt: token ids, keys and values of all but the last, the drafter's start.
+        """Tokenize the prompt, start the drafter, and prefill the KV cache with all prompt tokens but the last.
 
         Raises:
-            AdedError: the prompt is empty or does not fit the context, or the drafter serves another decode.
+            AdedError: the prompt is empty or exceeds the context length, or another running decode uses the drafter.
         """
-        with self._turn():
-            self._take_drafter()
+        with self._locked():
+            self._attach_drafter()
             try:
                 self._begin(prompt)
             except BaseException:
@@ -160,30 +167,30 @@ class Decoder:
                 raise
 
     def step(self) -> Step:
-        """One round of the algorithm."""
-        with self._turn():
+        """One decoding step: draft, verify, compact the KV cache, learn, record."""
+        with self._locked():
             return self._step()
 
-    def _take_drafter(self) -> None:
+    def _attach_drafter(self) -> None:
         other = None if self.drafter.decode is None else self.drafter.decode()
         if other is not None and other is not self and other.running:
-            raise AdedError("this drafter serves another decode; close that one first, or give each decode a drafter of its own")
+            raise AdedError("this drafter serves another decode; close that one first, or make a new drafter for each decode")
         self.drafter.decode = ref(self)
 
     def _begin(self, prompt: str | Sequence[int]) -> None:
         ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else [int(i) for i in prompt]
         self.model.check_prompt(ids)
-        room = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
-        self._tokens = np.zeros(len(ids) + room + 1, dtype=np.int32)
+        max_new = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
+        self._tokens = np.zeros(len(ids) + max_new + 1, dtype=np.int32)
         self._tokens[: len(ids)] = ids
         self._length = self._prompt_length = len(ids)
-        reason: FinishReason = "length" if room == self.settings.max_new_tokens else "context"
+        limit_reason: FinishReason = "length" if max_new == self.settings.max_new_tokens else "context"
         detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
-        self._ending = Ending(detokenizer, self.model.eos_ids, self.settings.stop, room, reason)
+        self._stopping = StopChecker(detokenizer, self.model.eos_ids, self.settings.stop, max_new, limit_reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule)
         self._steps = []
         self.budget = self._new_budget()
-        capacity = len(ids) + room + self.model.padded(self.budget.cap)
+        capacity = len(ids) + max_new + self.model.padded(self.budget.cap)
         self._session = self.model.session(capacity)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
@@ -204,31 +211,33 @@ class Decoder:
         budget = self.budget.explain()
         session.prepare(tree, self.rule, self.drafter.needs)
         with self._timed(seconds, "verify"):
-            tree, verdict, output = self._verify(session, tree, context)
-        self._check_finite(tree, verdict, session.length)
-        pieces = self._ending.take(verdict.chosen(tree))
-        emitted = np.array(verdict.chosen(tree)[: len(pieces)], dtype=np.int32)
+            tree, verification, output = self._verify(session, tree, context)
+        self._check_finite(tree, verification, session.length)
+        pieces = self._stopping.push(verification.chosen(tree))
+        emitted = np.array(verification.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
-            session.commit(verdict.path[: len(emitted)])
-        outcome = self._outcome(tree, verdict, context, emitted, output)
-        before = self._recorder.before(outcome, cap) if self.record else None
+            session.commit(verification.path[: len(emitted)])
+        outcome = self._outcome(tree, verification, context, emitted, output)
+        snapshot = self._recorder.snapshot(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(outcome)
-            self.budget.observe(tree, verdict.path, len(emitted), sum(seconds.values()))
+            self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
-        step = self._recorder.step(len(self._steps), outcome, verdict, pieces, budget, Seconds(**seconds), output.logits, before)
+        step = self._recorder.step(
+            len(self._steps), outcome, verification, pieces, budget, Seconds(**seconds), output.logits, snapshot
+        )
         self.clock += step.seconds.total
         self._steps.append(step)
-        self.finish_reason = self._ending.reason
+        self.finish_reason = self._stopping.reason
         return step
 
     def cancel(self) -> None:
-        """End the decode where it stands."""
+        """End the decode after the last complete step."""
         if self.finish_reason is None:
             self.finish_reason = "cancelled"
 
     def close(self) -> None:
-        """End the decode if it still runs, and free its cache."""
+        """End the decode if it is still running, and free its KV cache."""
         with self.model.lock:
             self.cancel()
             session, self._session = self._session, None
@@ -238,24 +247,24 @@ class Decoder:
 
     @property
     def running(self) -> bool:
-        """Whether it has begun and was not closed."""
+        """Whether the decode has begun and has not been closed."""
         return self._session is not None
 
     @property
     def began(self) -> bool:
-        """Whether the prompt has been read, so that there is a record."""
+        """Whether the prefill is done, so that ``trace`` exists."""
         return bool(self._steps) or self.prefill_seconds > 0
 
     @property
     def trace(self) -> Trace:
-        """The record so far."""
+        """The trace of all steps so far."""
         ids = self._tokens[self._prompt_length : self._length].tolist()
         text = "".join(piece for step in self._steps for piece in step.texts)
         return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason, self.model.footprint)
 
     @property
     def header(self) -> Header:
-        """What runs, on what, how."""
+        """Method, model, device, versions, settings and prompt of the decode."""
         ids = self._tokens[: self._prompt_length].tolist()
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
         return Header(
@@ -278,36 +287,37 @@ class Decoder:
         )
 
     def _new_budget(self) -> FixedBudget | AutomaticBudget:
-        return choose_budget(self.settings.budget, self.model, self.drafter, self._curve)
+        return choose_budget(self.settings.budget, self.model, self.drafter, self._curve_key)
 
     def _context(self) -> Context:
         return Context(self._tokens[: self._length], self._prompt_length)
 
     def _draft(self, context: Context) -> DraftTree:
-        """A draft no larger than what pays and no deeper than what may still be written."""
+        """A draft tree within the node budget and no deeper than the number of tokens that may still be generated."""
         cap = self.budget.cap
         if cap > 1:
             tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.judges_by_distribution)
         else:
             tree = DraftTree.root_only(context.root)
-        tree = self.budget.trim(self.model.fit(tree).within(self._ending.room - 1), len(context.tokens))
+        tree = self.budget.trim(self.model.fit(tree).within(self._stopping.remaining - 1), len(context.tokens))
         return self.model.agree(tree)
 
     def _verify(self, session: TargetSession, tree: DraftTree, context: Context) -> tuple[DraftTree, Verification, TreeOutput]:
-        """The verdict on a draft, and the draft that it is on: the root alone where logits are not finite with more.
+        """Verify a draft tree; returns the verified tree, its verification and the target's output.
 
-        NaN in one node's keys reaches all nodes of its forward pass; without it the text is that of plain decoding up to the
-        token at fault. A draft that is judged by what it was drawn from is not dropped for what it holds.
+        If logits are not finite, the root is verified alone: NaN in the keys of one node spreads to all nodes of the forward
+        pass, and without the drafted nodes the text equals plain decoding up to the token that causes NaN. A sampled
+        draft tree is kept: discarding it because of its tokens would change the output distribution.
         """
-        verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
-        if verdict.non_finite is not None and len(tree) > 1 and tree.drawn is None:
+        verification, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        if verification.non_finite is not None and len(tree) > 1 and tree.drawn is None:
             session.wipe()
             tree = DraftTree.root_only(context.root)
-            verdict, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
-        return tree, verdict, output
+            verification, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        return tree, verification, output
 
-    def _check_finite(self, tree: DraftTree, verdict: Verification, length: int) -> None:
-        if (node := verdict.non_finite) is not None:
+    def _check_finite(self, tree: DraftTree, verification: Verification, length: int) -> None:
+        if (node := verification.non_finite) is not None:
             self.close()
             raise AdedError(
                 f"{self.model.label}: the logits after position {length + int(tree.depths[node])} of the text, token id "
@@ -316,9 +326,9 @@ class Decoder:
             )
 
     def _outcome(
-        self, tree: DraftTree, verdict: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
+        self, tree: DraftTree, verification: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
     ) -> Outcome:
-        path = np.array(verdict.path[: len(emitted)], dtype=np.int32)
+        path = np.array(verification.path[: len(emitted)], dtype=np.int32)
         return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.hidden, output.read)
 
     def _append(self, emitted: np.ndarray) -> None:
@@ -326,8 +336,8 @@ class Decoder:
         self._length += len(emitted)
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """This decode's turn on the model; where the device's memory is used up, its last."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the model's lock; close the decode if the device runs out of memory."""
         try:
             with self.model.lock:
                 yield
@@ -342,13 +352,13 @@ class Decoder:
     def _timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        if name == "verify" or not self.model.captures:  # a captured step leaves nothing running
+        if name == "verify" or not self.model.captures:  # a captured step is already synchronized
             self.model.synchronize()
         seconds[name] = time.perf_counter() - started
 
 
-def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, method: str) -> FixedBudget | AutomaticBudget:
-    """Who decides how many nodes a draft has."""
+def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, curve_key: str) -> FixedBudget | AutomaticBudget:
+    """The budget that sets the number of nodes of each draft; ``curve_key`` names the acceptance curve that it learns."""
     if isinstance(drafter, PlainDrafter):
         return FixedBudget(1, "plain decoding drafts nothing")
     if model.mode == "plain":
@@ -357,11 +367,11 @@ def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, metho
         return FixedBudget(int(budget), "as set")
     if model.shared:
         return FixedBudget(SHARED_NODES, "fixed: processes that share a model have no clock in common to measure costs by")
-    return AutomaticBudget(model.cost, model.shared_by_decodes(method, AcceptanceCurve))
+    return AutomaticBudget(model.cost, model.shared_by_decodes(curve_key, AcceptanceCurve))
 
 
 def versions() -> dict[str, str]:
-    """Versions of what makes the numbers."""
+    """Versions of the libraries that a trace depends on."""
     import transformers
 
     return {

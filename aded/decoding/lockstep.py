@@ -1,7 +1,7 @@
-"""Several decodes on one prompt, side by side in virtual time.
+"""A race: several decodes of one prompt, interleaved by their decode times.
 
-The lane whose own clock is furthest behind takes the next step, and a clock counts its own lane's steps alone: the
-lanes appear to run at once, and neither takes time from the other.
+The decode with the smallest decode time runs the next step. The decode time of each run counts only its own steps, so the runs
+appear simultaneous and do not slow each other down.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from aded.decoding.decoder import Decoder
 
 
 def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[tuple[int, Step]]:
-    """Decode ``prompt`` with every decoder; yields (lane, step) as steps are made. Closing the iterator stops all lanes.
+    """Decode ``prompt`` with every decoder; yields (index of the decoder, step). Closing the iterator stops all runs.
 
     Raises:
-        AdedError: the prompt is empty or does not fit the context.
+        AdedError: the prompt is empty or exceeds the context length.
     """
-    with closing(turns(decoders, prompt)) as made:
-        for turn in made:
-            if turn is not None:
-                yield turn
+    with closing(turns(decoders, prompt)) as steps:
+        for step in steps:
+            if step is not None:
+                yield step
 
 
 def turns(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
-    """As ``race``, but hands control over whenever something can be stopped: None after each lane that has read the prompt."""
+    """Like ``race``, but also yields None after the prefill of each run, so that the caller can stop in between."""
     try:
         for decoder in decoders:
             decoder.begin(prompt)
             yield None
-        while running := [lane for lane, decoder in enumerate(decoders) if decoder.finish_reason is None]:
-            lane = min(running, key=lambda i: (decoders[i].clock, i))
-            yield lane, decoders[lane].step()
+        while running := [run for run, decoder in enumerate(decoders) if decoder.finish_reason is None]:
+            run = min(running, key=lambda i: (decoders[i].clock, i))
+            yield run, decoders[run].step()
     finally:
         for decoder in decoders:
             decoder.close()
 
 
 def record_of(decoders: Sequence[Decoder]) -> Race:
-    """The record of all lanes so far."""
+    """The traces of all runs so far."""
     return Race([decoder.trace for decoder in decoders])

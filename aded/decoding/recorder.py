@@ -1,4 +1,7 @@
-"""Makes the record of a step: texts, the target's view of every node, the matrix before and after. Outside all timing."""
+"""Records a step for the trace: token texts, the target's probability of every node, the matrix rows before and after.
+
+Recording is not timed.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,12 @@ from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, verdicts
 
 TOP_SHOWN = 6
-"""Most probable tokens of the target shown at each node of the accepted path."""
+"""How many of the target's most probable tokens are recorded at each node of the accepted path."""
 
 
 @dataclass(frozen=True)
-class Before:
-    """What must be read before the drafter learns."""
+class Snapshot:
+    """State of the drafter before it learns from the step."""
 
     explanation: Explanation
     rows: list[MatrixRow]
@@ -48,7 +51,7 @@ class Before:
 
 
 class Recorder:
-    """One decode's recorder."""
+    """Records the steps of one decode."""
 
     def __init__(self, model: TargetModel, drafter: Drafter, rule: Rule) -> None:
         self.drafter = drafter
@@ -56,34 +59,41 @@ class Recorder:
         self.texts = TokenTexts(model.tokenizer)
 
     def text(self, ids: Sequence[int]) -> str:
-        """Token ids as one text."""
+        """The text of token ids."""
         return "".join(self.texts.all(ids))
 
-    def before(self, outcome: Outcome, budget: int) -> Before:
-        """How the draft came about, the matrix rows that are about to change, and what stands in for the model said."""
+    def snapshot(self, outcome: Outcome, budget: int) -> Snapshot:
+        """How the draft was made, the matrix rows that will change, and the predictions of the LLM representatives."""
         context = outcome.context
-        return Before(self.drafter.explain(context, budget), self.drafter.rows(outcome), self.drafter.represent(context))
+        return Snapshot(self.drafter.explain(context, budget), self.drafter.rows(outcome), self.drafter.represent(context))
 
     def step(
         self,
         index: int,
         outcome: Outcome,
-        verdict: Verification,
+        verification: Verification,
         pieces: list[str],
         budget: Budget,
         seconds: Seconds,
         logits: torch.Tensor,
-        before: Before | None,
+        snapshot: Snapshot | None,
     ) -> Step:
-        """The record of a step; without ``before`` the costly parts stay empty."""
+        """The record of a step; without ``snapshot`` the fields that are slow to compute stay empty.
+
+        Args:
+            index: number of the step in the decode.
+            pieces: text of each emitted token.
+            logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.
+            snapshot: taken before the drafter learned.
+        """
         tree, kept = outcome.tree, len(outcome.emitted)
-        n, full = len(tree), before is not None
+        n, full = len(tree), snapshot is not None
         probability: list[float | None] = [None] * n
         rank: list[int | None] = [None] * n
         choices: list[Choice] = []
         if full:
-            self._judge(outcome, verdict, logits, probability, rank, choices)
-        verdict_of, reason_of = verdicts(tree, verdict.path, kept)
+            self._score_nodes(outcome, verification, logits, probability, rank, choices)
+        node_verdicts, reasons = verdicts(tree, verification.path, kept)
         record = TreeRecord(
             tokens=tree.tokens.tolist(),
             parents=tree.parents.tolist(),
@@ -91,58 +101,59 @@ class Recorder:
             columns={name: finite(column) for name, column in tree.columns.items()} if full else {},
             probability=probability,
             rank=rank,
-            verdict=verdict_of,  # type: ignore[arg-type]
-            reason=reason_of,  # type: ignore[arg-type]
+            verdict=node_verdicts,  # type: ignore[arg-type]
+            reason=reasons,  # type: ignore[arg-type]
         )
-        drafted = len(verdict.path) - 1
-        origins: list[Origin] = ["draft" if i < drafted else "target" for i in range(kept)]
+        accepted = len(verification.path) - 1
+        origins: list[Origin] = ["draft" if i < accepted else "target" for i in range(kept)]
         return Step(
             index=index,
             position=len(outcome.context.tokens) - 1,
             tree=record,
-            path=[node for i, node in enumerate(verdict.path) if i <= kept],
+            path=[node for i, node in enumerate(verification.path) if i <= kept],
             choices=choices,
             emitted=outcome.emitted.tolist(),
             texts=pieces,
             origins=origins,
             budget=budget,
             seconds=seconds,
-            rows=self._row_changes(before.rows, self.drafter.rows(outcome)) if before else [],
-            simulations=_simulations(before.explanation, tree) if before else [],
-            agreement=_agreement(before.answers, logits[0]) if before and before.answers else [],
-            size=_size(self.drafter.size()) if before else None,
-            note=before.explanation.note if before else None,
+            rows=self._row_changes(snapshot.rows, self.drafter.rows(outcome)) if snapshot else [],
+            simulations=_simulations(snapshot.explanation, tree) if snapshot else [],
+            agreement=_agreement(snapshot.answers, logits[0]) if snapshot and snapshot.answers else [],
+            size=_size(self.drafter.size()) if snapshot else None,
+            note=snapshot.explanation.note if snapshot else None,
         )
 
-    def _judge(
+    def _score_nodes(
         self,
         outcome: Outcome,
-        verdict: Verification,
+        verification: Verification,
         logits: torch.Tensor,
         probability: list[float | None],
         rank: list[int | None],
         choices: list[Choice],
     ) -> None:
-        """Fill in the target's probability and rank of every node, and its choice at each node of the path.
+        """Fill in the target's probability and rank of every node, and its choice at each node of the accepted path.
 
-        The softmax is over the whole vocabulary, after all sampling settings (at temperature 0: after the penalties).
+        The softmax is over the full vocabulary, after all sampling settings (at temperature 0: after the penalties).
         """
-        tree, chosen = outcome.tree, verdict.chosen(outcome.tree)
+        tree, chosen = outcome.tree, verification.chosen(outcome.tree)
         prefix = outcome.context.tokens.tolist()
         children: dict[int, list[int]] = {}
         for node in range(1, len(tree)):
             children.setdefault(int(tree.parents[node]), []).append(node)
-        walked = {node: i for i, node in enumerate(verdict.path[: len(outcome.emitted)])}
-        for parent in sorted(children.keys() | walked.keys()):
+        on_path = {node: i for i, node in enumerate(verification.path[: len(outcome.emitted)])}
+        for parent in sorted(children.keys() | on_path.keys()):
             ids = prefix + tree.tokens[tree.path_to(parent)[1:]].tolist()
             row = self.rule.probabilities(logits[parent], ids).cpu()
             for node in children.get(parent, []):
                 p = float(row[tree.tokens[node]])
                 if math.isfinite(p):
                     probability[node], rank[node] = rounded(p), 1 + int((row > p).sum())
-            if parent in walked:
-                drafted = tree.child(parent, chosen[walked[parent]]) is not None
-                choices.append(self._choice(parent, chosen[walked[parent]], verdict.draws[walked[parent]], drafted, row))
+            if parent in on_path:
+                i = on_path[parent]
+                drafted = tree.child(parent, chosen[i]) is not None
+                choices.append(self._choice(parent, chosen[i], verification.draws[i], drafted, row))
 
     def _choice(self, node: int, token: int, draw: float | None, drafted: bool, row: torch.Tensor) -> Choice:
         top = row.topk(min(TOP_SHOWN, len(row)))
@@ -160,39 +171,42 @@ class Recorder:
         )
 
     def _row_changes(self, before: Sequence[MatrixRow], after: Sequence[MatrixRow]) -> list[RowChange]:
-        old = {row.key: _as_dict(row) for row in before}
+        rows_before = {row.key: _as_dict(row) for row in before}
         changes = []
         for row in after:
-            was, now, taught = old.get(row.key, {}), _as_dict(row), dict(zip(row.tokens, row.learned))
-            tokens = sorted(was.keys() | now.keys(), key=lambda t: (-now.get(t, 0.0), -was.get(t, 0.0), t))
+            old, new, learned = rows_before.get(row.key, {}), _as_dict(row), dict(zip(row.tokens, row.learned))
+            tokens = sorted(old.keys() | new.keys(), key=lambda t: (-new.get(t, 0.0), -old.get(t, 0.0), t))
             changes.append(
                 RowChange(
                     key=list(row.key),
                     key_texts=self.texts.all(row.key),
                     tokens=tokens,
                     texts=self.texts.all(tokens),
-                    before=[rounded(was.get(t, 0.0)) for t in tokens],
-                    after=[rounded(now.get(t, 0.0)) for t in tokens],
-                    learned=[p or 0.0 for p in finite(taught.get(t, 0.0) for t in tokens)],
+                    before=[rounded(old.get(t, 0.0)) for t in tokens],
+                    after=[rounded(new.get(t, 0.0)) for t in tokens],
+                    learned=[p or 0.0 for p in finite(learned.get(t, 0.0) for t in tokens)],
                 )
             )
         return changes
 
 
 def recorded_cost(cost: StepCost | None) -> Cost | None:
-    """What a step costs, for the record."""
+    """The measured costs of a step, in the trace's form."""
     if cost is None:
         return None
     return Cost(list(cost.sizes), list(cost.contexts), [[rounded(s) for s in row] for row in cost.seconds], cost.padded)
 
 
 def _agreement(answers: Sequence[Answer], logits: torch.Tensor) -> list[Agreement]:
-    """How near the answers are to the target's own distribution after the root, before any sampling setting."""
+    """Agreement of the representatives' predictions with the target's distribution after the root, before sampling settings.
+
+    logits: ``[vocabulary]``.
+    """
     target = logits.float().softmax(-1).cpu().numpy()
-    found = [(answer, *agreement(answer.tokens, answer.probabilities, target)) for answer in answers]
+    measured = [(answer, *agreement(answer.tokens, answer.probabilities, target)) for answer in answers]
     return [
         Agreement(a.who, a.unseen, rounded(distance), *map(rounded, shared))
-        for a, distance, shared in found
+        for a, distance, shared in measured
         if np.isfinite([distance, *shared]).all()
     ]
 
@@ -202,11 +216,11 @@ def _size(size: MatrixSize | None) -> Size | None:
 
 
 def _simulations(explanation: Explanation, tree: DraftTree) -> list[SimulationRecord]:
-    """The search's simulations, their nodes renamed to those of the part of its draft that was verified."""
+    """The simulations of the tree search, with the node numbers of the verified tree; -1 for nodes that were trimmed."""
     origin = range(len(tree)) if tree.origin is None else tree.origin.tolist()
-    place = {old: new for new, old in enumerate(origin)}
+    new_index = {old: new for new, old in enumerate(origin)}
     return [
-        SimulationRecord([place.get(node, -1) for node in s.selected], place.get(s.expanded, -1), rounded(s.reward))
+        SimulationRecord([new_index.get(node, -1) for node in s.selected], new_index.get(s.expanded, -1), rounded(s.reward))
         for s in explanation.simulations
         if math.isfinite(s.reward)
     ]

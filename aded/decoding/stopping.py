@@ -1,6 +1,6 @@
-"""Where a text ends: token by token, in order, so that ids, text, cache and counts are cut at one place.
+"""Stopping criteria, checked token by token, so that token ids, text, KV cache and counts end at the same token.
 
-The earliest end wins: an end-of-text id, the completion of a stop string, the new-token limit, the context limit.
+The text ends at the first of these: an end-of-text id, a complete stop string, the new-token limit, the context limit.
 """
 
 from __future__ import annotations
@@ -12,75 +12,80 @@ from aded.engine.tokenizer import IncrementalDetokenizer
 
 
 class StopStrings:
-    """Text that may hold a stop string's beginning is held back until it is clear that it is none.
+    """Finds stop strings in streamed text. Text that may be the start of a stop string is buffered until that is decided.
 
-    The stop string itself is not part of the text. Of several stop strings the one completed first counts.
+    The stop string itself is not part of the text. With several stop strings, the one that is completed first ends the text.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
-        self._held = ""
+        self._buffer = ""
 
     def push(self, piece: str) -> tuple[str, bool]:
-        """Add text; return what of the text is now certain, and whether a stop string is complete."""
+        """Add text; returns the text that can be released, and whether a stop string is complete."""
         if not self._stops:
             return piece, False
-        self._held += piece
-        found = [(i + len(stop), i) for stop in self._stops if (i := self._held.find(stop)) >= 0]
+        self._buffer += piece
+        found = [(i + len(stop), i) for stop in self._stops if (i := self._buffer.find(stop)) >= 0]
         if found:
-            text, self._held = self._held[: min(found)[1]], ""
+            text, self._buffer = self._buffer[: min(found)[1]], ""
             return text, True
-        keep = max((self._overlap(stop) for stop in self._stops), default=0)
-        cut = len(self._held) - keep
-        text, self._held = self._held[:cut], self._held[cut:]
+        overlap = max((self._overlap(stop) for stop in self._stops), default=0)
+        cut = len(self._buffer) - overlap
+        text, self._buffer = self._buffer[:cut], self._buffer[cut:]
         return text, False
 
     def flush(self) -> str:
-        """The text still held, when the decode ended otherwise."""
-        text, self._held = self._held, ""
+        """Release the buffered text when the decode ends without a stop string."""
+        text, self._buffer = self._buffer, ""
         return text
 
     def _overlap(self, stop: str) -> int:
-        """Length of the longest end of the held text that begins ``stop``."""
-        longest = min(len(stop) - 1, len(self._held))
-        return next((n for n in range(longest, 0, -1) if self._held.endswith(stop[:n])), 0)
+        """Length of the longest suffix of the buffer that is a proper prefix of ``stop``."""
+        longest = min(len(stop) - 1, len(self._buffer))
+        return next((n for n in range(longest, 0, -1) if self._buffer.endswith(stop[:n])), 0)
 
 
-class Ending:
-    """Reads a decode's tokens one by one, makes their text, and says when it is over and why."""
+class StopChecker:
+    """Detokenizes the tokens of a decode one by one and decides when and why the decode ends.
+
+    Attributes:
+        remaining: how many more tokens may be generated.
+        reason: why the text ended; None while it continues.
+    """
 
     def __init__(
         self,
         detokenizer: IncrementalDetokenizer,
         eos_ids: Collection[int],
         stops: Sequence[str],
-        room: int,
-        room_reason: FinishReason,
+        max_new_tokens: int,
+        limit_reason: FinishReason,
     ) -> None:
-        """``room``: most new tokens; ``room_reason``: what it means to use them up, ``length`` or ``context``."""
+        """``limit_reason``: the finish reason when ``max_new_tokens`` is reached, ``length`` or ``context``."""
         self._detokenizer = detokenizer
         self._eos_ids = eos_ids
         self._stops = StopStrings(stops)
-        self._room_reason = room_reason
-        self.room = room
+        self._limit_reason = limit_reason
+        self.remaining = max_new_tokens
         self.reason: FinishReason | None = None
 
-    def take(self, tokens: Sequence[int]) -> list[str]:
-        """Read tokens up to the end of the text; returns one piece of text for each token that is kept.
+    def push(self, tokens: Sequence[int]) -> list[str]:
+        """Add tokens until the text ends; returns one piece of text for each token that is kept.
 
-        A piece is what the token makes certain: an unfinished character, or a possible beginning of a stop string,
-        stands with the token that settles it. ``reason`` is set when the text has ended.
+        An incomplete character, or a possible start of a stop string, is returned with the later token that completes or
+        excludes it. Sets ``reason`` when the text ends.
         """
         pieces: list[str] = []
         for token in tokens:
             piece, stopped = self._stops.push(self._detokenizer.push(token))
-            self.room -= 1
+            self.remaining -= 1
             if token in self._eos_ids:
                 self.reason = "eos"
             elif stopped:
                 self.reason = "stop"
-            elif self.room == 0:
-                self.reason = self._room_reason
+            elif self.remaining == 0:
+                self.reason = self._limit_reason
             if self.reason and not stopped:
                 piece += self._stops.flush()
             pieces.append(piece)

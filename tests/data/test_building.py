@@ -20,7 +20,7 @@ from waiting import HANG
 from aded.cli import main
 from aded.core.errors import AdedError, check_text
 from aded.data import build_matrix, corpus, self_generation
-from aded.data.build_matrix import Pace, mapped
+from aded.data.build_matrix import ProgressReporter, ordered_map
 from aded.data.job_folder import MANIFEST, WorkFolder, store
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import tokenizer_fingerprint
@@ -96,11 +96,11 @@ def test_processes_change_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
-def test_errors_and_deaths_of_processes_are_told() -> None:
+def test_errors_and_deaths_of_processes_are_reported() -> None:
     with pytest.raises(AdedError, match="it holds characters"):
-        list(mapped(partial(check_text, what="it"), iter(["a", "\ud800", "b"]), 2))
+        list(ordered_map(partial(check_text, what="it"), iter(["a", "\ud800", "b"]), 2))
     with pytest.raises(AdedError, match="fewer --processes"):
-        list(mapped(os._exit, iter([1, 1, 1]), 2))
+        list(ordered_map(os._exit, iter([1, 1, 1]), 2))
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
@@ -120,7 +120,7 @@ def test_an_interrupted_count_goes_on_to_the_same_bytes(tmp_path: Path, ids, mon
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What the uninterrupted command makes."""
+    """The output of the uninterrupted command."""
     return {}
 
 
@@ -142,7 +142,7 @@ def test_interrupted_writing_goes_on_to_the_same_bytes(tmp_path, monkeypatch, st
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "text.npy"]
 
 
-def test_what_the_model_writes_is_counted_kept_and_told(tmp_path: Path, capsys) -> None:
+def test_self_generated_text_is_counted_kept_and_reported(tmp_path: Path, capsys) -> None:
     assert run(*WRITTEN, "--keep-text", tmp_path / "text.npy", "--out", tmp_path / "m") == 0
     sentence = capsys.readouterr().out
     text = np.load(tmp_path / "text.npy")
@@ -176,7 +176,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, ids: np.ndarra
 
 
 def test_a_full_disk_is_one_line_and_the_build_goes_on_after(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
-    """A limit on file size stands in for a disk that is full."""
+    """A limit on file size simulates a full disk."""
     import resource
 
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
@@ -190,12 +190,12 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_after(tmp_path: Path, ids
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: cannot write") and "goes on where it stopped" in error
+    assert error.startswith("error: cannot write") and "resumes where it stopped" in error
     assert run(*command) == 0
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
 
 
-def test_another_command_is_refused_until_told_to_start_anew(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+def test_another_command_is_refused_without_restart(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, 4, late=True)
@@ -241,17 +241,20 @@ def test_two_builds_never_write_to_one_folder(tmp_path: Path, ids: np.ndarray, c
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
 
 
-def test_processes_end_with_the_one_that_leads_them() -> None:
-    """Whoever still lives holds the pipe open."""
+def test_worker_processes_end_with_their_parent() -> None:
+    """A process that is still alive keeps the pipe open."""
     work = f"import time; print('works', flush=True); time.sleep({10 * HANG})"
-    program = f"from aded.data.build_matrix import mapped\nif __name__ == '__main__': list(mapped(exec, iter([{work!r}] * 2), 2))"
-    leader = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert [leader.stdout.readline() for _ in range(2)] == ["works\n"] * 2
-    leader.send_signal(signal.SIGKILL)
-    assert leader.communicate(timeout=HANG) == ("", None)
+    program = (
+        "from aded.data.build_matrix import ordered_map\n"
+        f"if __name__ == '__main__': list(ordered_map(exec, iter([{work!r}] * 2), 2))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert [parent.stdout.readline() for _ in range(2)] == ["works\n"] * 2
+    parent.send_signal(signal.SIGKILL)
+    assert parent.communicate(timeout=HANG) == ("", None)
 
 
-def test_a_damaged_run_is_told_and_counted_again(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+def test_a_damaged_run_is_reported_and_counted_again(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, 4, late=True)
@@ -261,11 +264,11 @@ def test_a_damaged_run_is_told_and_counted_again(tmp_path: Path, ids: np.ndarray
     data[-3] ^= 1  # a count
     path.write_bytes(data)
     assert run(*command) == 0
-    assert "damaged files made again: run-00001.npy" in capsys.readouterr().out
+    assert "damaged files rebuilt: run-00001.npy" in capsys.readouterr().out
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
 
 
-def test_a_damaged_wave_is_told_and_written_again(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_damaged_batch_is_reported_and_generated_again(tmp_path: Path, monkeypatch, capsys) -> None:
     assert run(*WRITTEN, "--out", tmp_path / "straight") == 0
     with monkeypatch.context() as patch:
         interrupted_at(patch, 2, late=True)
@@ -273,7 +276,7 @@ def test_a_damaged_wave_is_told_and_written_again(tmp_path: Path, monkeypatch, c
     path = tmp_path / "m.part" / "wave-00000.npz"
     path.write_bytes(path.read_bytes()[:-30])
     assert run(*WRITTEN, "--out", tmp_path / "m") == 0
-    assert "damaged files made again: wave-00000.npz" in capsys.readouterr().out
+    assert "damaged files rebuilt: wave-00000.npz" in capsys.readouterr().out
     assert (tmp_path / "m").read_bytes() == (tmp_path / "straight").read_bytes()
 
 
@@ -286,14 +289,14 @@ def test_what_was_written_serves_any_number_of_tokens(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patch:
         interrupted_at(patch, number, late=True)
         assert run(*WRITTEN, "--out", tmp_path / "m") == 130
-    waves = {path.name for path in (tmp_path / "m.part").glob("wave-*")}
+    batches = {path.name for path in (tmp_path / "m.part").glob("wave-*")}
     names = interrupted_at(monkeypatch, 10**6, late=True)
     assert run(*command, "--out", tmp_path / "m") == 0
-    assert waves and not waves & set(names)
+    assert batches and not batches & set(names)
     assert (tmp_path / "m").read_bytes() == (tmp_path / "straight").read_bytes()
 
 
-def test_a_build_that_failed_by_its_input_is_in_nobody_s_way(tmp_path: Path, capsys) -> None:
+def test_a_build_that_failed_because_of_its_input_does_not_block_another(tmp_path: Path, capsys) -> None:
     lines = [json.dumps({"text": "one two three four " * 10}) for _ in range(20)]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]))
     command = ("matrix", "build", "--text", tmp_path / "a.jsonl", "--out", tmp_path / "m")
@@ -303,7 +306,7 @@ def test_a_build_that_failed_by_its_input_is_in_nobody_s_way(tmp_path: Path, cap
     assert run("matrix", "build", "--text", tmp_path / "b.jsonl", "--separator", 5, "--out", tmp_path / "m") == 0
 
 
-def test_a_changed_input_is_counted_anew(tmp_path: Path, ids: np.ndarray, monkeypatch) -> None:
+def test_a_changed_input_is_counted_from_scratch(tmp_path: Path, ids: np.ndarray, monkeypatch) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, 4, late=True)
@@ -313,7 +316,7 @@ def test_a_changed_input_is_counted_anew(tmp_path: Path, ids: np.ndarray, monkey
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids[::-1], separator=0, **KNOWN).to_bytes()
 
 
-def test_a_damaged_manifest_is_dropped_when_told_to_start_anew(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+def test_a_damaged_manifest_is_deleted_with_restart(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, 4, late=True)
@@ -384,16 +387,16 @@ def test_models_without_a_chat_template_cannot_write(tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-def test_the_pace_tells_speed_and_time_left() -> None:
-    now, told = [0.0], []
-    pace = Pace(lambda message, share: told.append((message, share)), "counting", lambda: now[0])
-    pace.start(0.5)  # half was done before
+def test_progress_reports_speed_and_time_left() -> None:
+    now, reports = [0.0], []
+    reporter = ProgressReporter(lambda message, share: reports.append((message, share)), "counting", lambda: now[0])
+    reporter.start(0.5)  # half was done before
     now[0] = 10.0
-    pace.tell(2000, 0.6)
-    assert told[-1] == ("counting: 2,000 tokens, 200 a second, 40 s left", 0.6)
+    reporter.report(2000, 0.6)
+    assert reports[-1] == ("counting: 2,000 tokens, 200 a second, 40 s left", 0.6)
     now[0] = 20.0
-    pace.part(0.6, 0.0001)(1000)
-    assert told[-1][0].startswith("counting: 3,000 tokens, 150 a second")
-    assert told[-1][1] == pytest.approx(0.7)
-    pace.tell(3000, None)
-    assert told[-1] == ("counting: 3,000 tokens, 150 a second", None)
+    reporter.subtask(0.6, 0.0001)(1000)
+    assert reports[-1][0].startswith("counting: 3,000 tokens, 150 a second")
+    assert reports[-1][1] == pytest.approx(0.7)
+    reporter.report(3000, None)
+    assert reports[-1] == ("counting: 3,000 tokens, 150 a second", None)

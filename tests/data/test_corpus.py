@@ -1,4 +1,4 @@
-"""Matrices as files: made, merged, pruned and shown from the command line."""
+"""Matrix files: built, merged, pruned and described from the command line."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ KNOWN = {"separator": 2, "vocab_size": VOCAB, "fingerprint": FINGERPRINT}
 
 @pytest.fixture(autouse=True)
 def word_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every model has the small tokenizer, none is looked for elsewhere."""
+    """Every model has the small tokenizer, and no other is searched for."""
     monkeypatch.setattr(corpus, "load_tokenizer", lambda model: (WordTokenizer(), VOCAB))
-    monkeypatch.setattr(corpus, "tokenizer_at_hand", lambda fingerprint: WordTokenizer() if fingerprint == FINGERPRINT else None)
+    monkeypatch.setattr(corpus, "cached_tokenizer", lambda fingerprint: WordTokenizer() if fingerprint == FINGERPRINT else None)
 
 
 def run(*arguments: object) -> int:
@@ -88,13 +88,13 @@ def test_the_same_input_makes_the_same_bytes(tmp_path: Path, files: list[Path]) 
         assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
 
 
-def test_show_names_the_most_certain_and_the_most_uncertain_pairs(tmp_path: Path, capsys) -> None:
+def test_show_lists_the_most_certain_and_the_most_uncertain_bigrams(tmp_path: Path, capsys) -> None:
     ids = [*([10, 11, 12] * 30), 2, *(t for s in range(40, 60) for t in (20, 21, s, 2))]
     TrigramMatrix.build(np.array(ids), **KNOWN).save(tmp_path / "m")
     assert run("matrix", "show", tmp_path / "m", "--json") == 0
     body = json.loads(capsys.readouterr().out)
     assert body["bytes"] == (tmp_path / "m").stat().st_size
-    assert [pair["pair"] for pair in body["certain"][:2]] == [[10, 11], [12, 10]]
+    assert [bigram["pair"] for bigram in body["certain"][:2]] == [[10, 11], [12, 10]]
     assert body["certain"][0]["texts"] == ["w10 ", "w11 "]
     assert body["certain"][0]["successor_texts"] == ["w12 "]
     assert body["uncertain"][0]["pair"] == [20, 21]
@@ -103,7 +103,7 @@ def test_show_names_the_most_certain_and_the_most_uncertain_pairs(tmp_path: Path
     assert "'w10 ' 'w11 ' (30): 'w12 ' 30" in capsys.readouterr().out
 
 
-def test_without_the_tokenizer_show_tells_ids(tmp_path: Path, capsys) -> None:
+def test_without_the_tokenizer_show_gives_ids(tmp_path: Path, capsys) -> None:
     some_matrix(fingerprint="another").save(tmp_path / "m")
     assert run("matrix", "show", tmp_path / "m", "--json") == 0
     assert "texts" not in json.loads(capsys.readouterr().out)["certain"][0]
@@ -115,7 +115,7 @@ def test_entropy_is_that_of_the_counted_successors() -> None:
     for row, bits in enumerate(found.tolist()):
         shares = whole.counts[whole.starts[row] : whole.starts[row + 1]] / whole.totals[row]
         assert bits == pytest.approx(-sum(p * math.log2(p) for p in shares.tolist()), abs=1e-9)
-    assert (corpus.entropies(pruned) >= found - 1e-9).all()  # what is pruned counts as spread as far as can be
+    assert (corpus.entropies(pruned) >= found - 1e-9).all()  # pruned occurrences count as distinct successors
     assert not len(corpus.entropies(TrigramMatrix.empty(VOCAB)))
 
 
@@ -193,7 +193,7 @@ def test_pruning_needs_a_bound_in_range(tmp_path: Path, files: list[Path], bound
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_old_file(tmp_path: Path, files: list[Path]) -> None:
-    """A limit on file size stands in for a disk that is full."""
+    """A limit on file size simulates a full disk."""
     before = files[1].read_bytes()
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); from aded import cli; "

@@ -1,4 +1,4 @@
-"""Counts of pieces, merged: to the byte those of the whole text, however it was cut."""
+"""Merged counts of pieces are byte-identical to those of the whole text, however it was split."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def test_counts_saturate_as_those_of_the_whole_text(tmp_path: Path) -> None:
     "bounds", [{"rows": 0}, {"rows": 40}, {"rows": 10**6}, {"size": 3000}, {"rows": 100, "size": 2500}], ids=str
 )
 def test_bounds_keep_what_pruning_keeps(tmp_path: Path, bounds: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram_counting, "MERGED", 1)  # rows are dropped on the way
+    monkeypatch.setattr(ngram_counting, "MERGE_SIZE", 1)  # rows are dropped during the merge
     ids = corpus()
     expected = TrigramMatrix.build(ids, **KNOWN).prune(**bounds).to_bytes()
     assert merged(runs(tmp_path, np.split(ids, 5)), held=30, **bounds) == expected
 
 
 def test_a_merge_holds_no_more_than_it_may(tmp_path: Path) -> None:
-    """What is held is bounded by ``held`` and the grams of one context, at most a vocabulary of each run."""
+    """Memory is bounded by ``held`` plus the n-grams of one context, at most the vocabulary size per run."""
     paths, held = runs(tmp_path, np.split(corpus(length=30_000), 6)), 600
     cuts = ngram_counting._cuts(paths, VOCAB, held)
     sizes = [
-        sum(np.diff(ngram_counting._places(Run.open(path).codes, cuts))[part] for path in paths) for part in range(len(cuts) + 1)
+        sum(np.diff(ngram_counting._slice_bounds(Run.open(path).codes, cuts))[i] for path in paths) for i in range(len(cuts) + 1)
     ]
     assert len(sizes) > 10
     assert max(sizes) <= held + VOCAB * len(paths)
@@ -121,4 +121,4 @@ def test_damage_anywhere_in_a_run_is_found(tmp_path: Path) -> None:
             found = Run.verified(path)
         except AdedError:
             continue
-        assert at < len(whole) - 2 * 8 * (5 + len(found.codes))  # in the words of the file's head that say nothing
+        assert at < len(whole) - 2 * 8 * (5 + len(found.codes))  # in unused bytes of the file header

@@ -1,4 +1,4 @@
-"""Text that a model writes itself: its chat template taken apart, waves that can be repeated, only what is of use kept."""
+"""Self-generated text: the parts of the chat template, reproducible batches, only useful conversations kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fakes import WordTokenizer, alone, tiny_target
 from aded.core.errors import AdedError
 from aded.data import conversations
 from aded.data.conversations import Collection, Conversation, pack, unpack
-from aded.data.self_generation import SENTINEL, Script, SelfWriter, beginnings_in, script_of, separator_of
+from aded.data.self_generation import PLACEHOLDER, Script, SelfWriter, read_beginnings, script_of, separator_of
 from aded.decoding.decoder import Decoder, GenerationSettings
 
 OPENING, CLOSING = (5, 17, 40), (7, 9, 11)
@@ -48,7 +48,7 @@ def conversation(question: list[int], answer: list[int]) -> Conversation:
     return Conversation(ids, len(OPENING), len(ids) - len(answer))
 
 
-def test_the_template_is_what_stands_around_a_question() -> None:
+def test_the_script_is_the_chat_template_around_a_question() -> None:
     script = script_of(ChatTokenizer())
     assert (script.opening, script.closing) == (OPENING, CLOSING)
 
@@ -64,7 +64,7 @@ def test_models_that_cannot_write_conversations_are_refused_with_the_remedy() ->
 
     class Twice(ChatTokenizer):
         def apply_chat_template(self, turns, add_generation_prompt, tokenize):
-            return f"[5] {SENTINEL} [6] {SENTINEL} [7]"
+            return f"[5] {PLACEHOLDER} [6] {PLACEHOLDER} [7]"
 
     for tokenizer in (WordTokenizer(), Deaf(), Broken(), Twice()):
         with pytest.raises(AdedError, match="--text"):
@@ -80,9 +80,9 @@ def test_settings_out_of_range_are_refused(options: dict) -> None:
 
 
 def test_conversations_hold_a_plain_question_and_an_answer() -> None:
-    wave = writer().wave(0)
-    assert len(wave) >= 5
-    for one in wave:
+    batch = writer().write_batch(0)
+    assert len(batch) >= 5
+    for one in batch:
         ids = one.tokens.tolist()
         question = ids[one.question : one.answer - len(CLOSING)]
         assert question and not set(question) & {0, 1, 2, 7}
@@ -92,31 +92,31 @@ def test_conversations_hold_a_plain_question_and_an_answer() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_greedy_share_of_a_wave_is_greedy(share: float) -> None:
-    """Random models are sure of few tokens: no sampled answer of twenty tokens is the greedy one but by a rare chance."""
+def test_the_greedy_share_of_a_batch_is_greedy(share: float) -> None:
+    """Random models have flat distributions: a sampled answer of twenty tokens hardly ever equals the greedy one."""
     made = writer(greedy_share=share)
-    wave = [one for one in made.wave(0) if len(one.tokens) - one.answer >= 20]
-    greedy = [alone(made.target, one.tokens[: one.answer].tolist(), 25) == one.tokens[one.answer :].tolist() for one in wave]
-    assert len(wave) >= 4
-    assert all(greedy) if share == 1 else not any(greedy) if share == 0 else 0 < sum(greedy) < len(wave)
+    batch = [one for one in made.write_batch(0) if len(one.tokens) - one.answer >= 20]
+    greedy = [alone(made.target, one.tokens[: one.answer].tolist(), 25) == one.tokens[one.answer :].tolist() for one in batch]
+    assert len(batch) >= 4
+    assert all(greedy) if share == 1 else not any(greedy) if share == 0 else 0 < sum(greedy) < len(batch)
 
 
-def test_a_wave_depends_on_seed_and_number_alone() -> None:
+def test_a_batch_depends_on_seed_and_index_alone() -> None:
     first, other = writer(), writer()
-    in_turn = [first.wave(i) for i in range(3)]
+    in_turn = [first.write_batch(i) for i in range(3)]
     for index in (2, 0):
-        assert [one.tokens.tolist() for one in other.wave(index)] == [one.tokens.tolist() for one in in_turn[index]]
+        assert [one.tokens.tolist() for one in other.write_batch(index)] == [one.tokens.tolist() for one in in_turn[index]]
     assert in_turn[0][0].tokens.tolist() != in_turn[1][0].tokens.tolist()
-    assert writer(seed=2).wave(0)[0].tokens.tolist() != in_turn[0][0].tokens.tolist()
+    assert writer(seed=2).write_batch(0)[0].tokens.tolist() != in_turn[0][0].tokens.tolist()
 
 
 def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
     file = tmp_path / "b.jsonl"
     file.write_text('"[20] [21]"\n""\n{"text": "[30]"}\n')
-    beginnings = beginnings_in(str(file), ChatTokenizer())
+    beginnings = read_beginnings(str(file), ChatTokenizer())
     assert beginnings == [[20, 21], [], [30]]
-    wave = writer(beginnings=beginnings).wave(0)
-    starts = {tuple(one.tokens[one.question : one.question + 1]) for one in wave}
+    batch = writer(beginnings=beginnings).write_batch(0)
+    starts = {tuple(one.tokens[one.question : one.question + 1]) for one in batch}
     assert {(20,), (30,)} < starts
     for text, remedy in (
         ('""', "JSON lines"),
@@ -125,30 +125,30 @@ def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
     ):
         file.write_text(text + "\n")
         with pytest.raises(AdedError, match=remedy):
-            beginnings_in(str(file), ChatTokenizer())
+            read_beginnings(str(file), ChatTokenizer())
 
 
-def test_iterating_brings_no_question_twice_and_ends_where_nothing_new_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterating_yields_no_question_twice_and_ends_when_the_model_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     made = writer()
     found = list(islice(made, 40))
     assert len({one.question_key for one in found}) == 40
-    monkeypatch.setattr(made, "wave", lambda index: [conversation([20], [30]), conversation([20], [31])])
+    monkeypatch.setattr(made, "write_batch", lambda index: [conversation([20], [30]), conversation([20], [31])])
     with pytest.raises(AdedError, match="no new questions"):
         list(made)
 
 
-def test_progress_tells_tokens_as_they_come() -> None:
-    told: list[int] = []
-    writer().wave(0, told.append)
-    assert told == sorted(told) and told[0] == 16 * 48
+def test_progress_reports_tokens_while_they_are_generated() -> None:
+    reports: list[int] = []
+    writer().write_batch(0, reports.append)
+    assert reports == sorted(reports) and reports[0] == 16 * 48
 
 
 def test_conversations_survive_their_file(tmp_path: Path) -> None:
-    for wave in (writer().wave(0), []):
-        (tmp_path / "w").write_bytes(pack(wave))
+    for batch in (writer().write_batch(0), []):
+        (tmp_path / "w").write_bytes(pack(batch))
         found = unpack(tmp_path / "w")
         assert [(c.question, c.answer, c.tokens.tolist()) for c in found] == [
-            (c.question, c.answer, c.tokens.tolist()) for c in wave
+            (c.question, c.answer, c.tokens.tolist()) for c in batch
         ]
 
 
@@ -180,7 +180,7 @@ def test_distinct_grams_are_counted_over_all_answers(monkeypatch: pytest.MonkeyP
     wide = Collection(10**6, 0, 1 << 20)
     wide.add([conversation([i], rng.integers(0, 40, 3000).tolist()) for i in range(20)])
     whole = wide.distinct()
-    monkeypatch.setattr(conversations, "SAMPLED", 8000)  # one n-gram in eight is looked at
+    monkeypatch.setattr(conversations, "SAMPLED", 8000)  # one n-gram in eight is counted
     assert wide.distinct() == pytest.approx(whole, abs=0.01)  # five standard deviations
     assert Collection(1, 0, 97).distinct() == 0
 
@@ -199,8 +199,8 @@ def test_the_bundled_model_writes_what_it_would_answer(real_model) -> None:
     assert tokenizer.decode(made.script.opening).endswith("<|im_start|>user\n")
     assert tokenizer.decode(made.script.closing) == "<|im_end|>\n<|im_start|>assistant\n"
     assert separator_of(tokenizer, made.script) == 0
-    wave = made.wave(0)
-    settings = [GenerationSettings(max_new_tokens=len(one.tokens) - one.answer) for one in wave]
-    plain = [Decoder(real_model, "plain", s).run(one.tokens[: one.answer].tolist()) for one, s in zip(wave, settings)]
-    same = [record.token_ids == one.tokens[one.answer :].tolist() for one, record in zip(wave, plain)]
-    assert same == [False, True, False, True]  # greedy ones are spread over the wave
+    batch = made.write_batch(0)
+    settings = [GenerationSettings(max_new_tokens=len(one.tokens) - one.answer) for one in batch]
+    plain = [Decoder(real_model, "plain", s).run(one.tokens[: one.answer].tolist()) for one, s in zip(batch, settings)]
+    same = [record.token_ids == one.tokens[one.answer :].tolist() for one, record in zip(batch, plain)]
+    assert same == [False, True, False, True]  # greedy answers are evenly spaced in the batch

@@ -47,7 +47,7 @@ def test_pieces_of_text_files_are_their_texts(tmp_path: Path) -> None:
         assert tokens(source, size) == whole
 
 
-def test_long_texts_are_parted_between_words_or_lines(tmp_path: Path) -> None:
+def test_long_texts_are_split_between_words_or_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(WORDS * 30)
     parts = list(corpus.stream_texts(str(tmp_path / "a.txt"), 40))
     assert "".join(text for text, _ in parts) == WORDS * 30
@@ -60,7 +60,7 @@ def test_long_texts_are_parted_between_words_or_lines(tmp_path: Path) -> None:
     assert list(corpus.stream_texts(str(tmp_path / "b.txt"), 40)) == [("x" * 500, True)]
 
 
-def test_parting_a_text_changes_no_token_of_a_real_tokenizer(tmp_path: Path) -> None:
+def test_splitting_a_text_changes_no_token_of_a_real_tokenizer(tmp_path: Path) -> None:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     bpe = Tokenizer(models.BPE())
@@ -94,7 +94,7 @@ def test_data_sets_are_streamed_row_by_row(tmp_path: Path) -> None:
         tokens(DatasetStream(str(tmp_path), None, "none", "body"), 60)
 
 
-def test_inputs_tell_a_changed_file_of_every_source(tmp_path: Path) -> None:
+def test_inputs_detect_a_changed_file_of_every_source(tmp_path: Path) -> None:
     (tmp_path / "data" / "deep").mkdir(parents=True)
     file = tmp_path / "data" / "deep" / "train.jsonl"
     for make in (

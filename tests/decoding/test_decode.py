@@ -1,4 +1,4 @@
-"""The loop: every method writes what the target alone would, and stops where it should."""
+"""The decoding loop: every method writes what plain decoding writes, and stops where it should."""
 
 import gc
 from weakref import ref
@@ -70,7 +70,7 @@ def test_truths_are_varied_enough_to_tell_right_from_wrong():
 
 @pytest.mark.parametrize("family", ["llama", "gemma2_sliding", "qwen3"])
 def test_keeping_the_first_slots_instead_of_the_accepted_ones_is_noticed(family, monkeypatch):
-    """Negative control: with a wrong commit the equality must fail."""
+    """Negative control: with a wrong KV-cache compaction the equality must fail."""
     target = tiny_target(family)
     truth = expected(target, repetition_penalty=1.3)
     honest = KVCache.commit
@@ -78,7 +78,7 @@ def test_keeping_the_first_slots_instead_of_the_accepted_ones_is_noticed(family,
     assert decode(target, OracleDrafter(truth), repetition_penalty=1.3).token_ids != truth
 
 
-def test_a_processor_of_ones_own_sees_every_nodes_prefix():
+def test_a_custom_processor_sees_every_nodes_prefix():
     target = tiny_target("llama")
 
     def no_repeats(ids, scores):
@@ -94,7 +94,7 @@ def test_a_processor_of_ones_own_sees_every_nodes_prefix():
 
 
 def with_eos(position: int, **settings):
-    """A target whose greedy text meets an end-of-text id at ``position``, and that text."""
+    """A target whose greedy text has an end-of-text id at ``position``, and that text."""
     truth = expected(tiny_target("llama"), repetition_penalty=1.3)
     model = tiny_model("llama")
     first = truth.index(truth[position])
@@ -177,7 +177,7 @@ def test_closing_the_stream_ends_the_decode_and_frees_its_cache():
 
 
 def test_what_a_decode_holds_is_freed_with_it_and_waits_for_no_garbage_collector():
-    """Which comes late in a process of many objects: finished decodes took 250 MB of a server meanwhile."""
+    """Garbage collection runs late in a process with many objects: without this, finished decodes held 250 MB of a server."""
     target = tiny_target("llama")
     gc.collect()
     gc.disable()
@@ -205,8 +205,8 @@ def test_the_record_survives_json_and_adds_up(record):
     assert "".join(t for s in made.steps for t in s.texts) == made.text
     assert made.tokens_per_step == len(made.token_ids) / len(made.steps)
     summary = made.summary()
-    parts = sum(summary[f"{p}_seconds"] for p in ("draft", "verify", "commit", "update"))
-    assert summary["decode_seconds"] == pytest.approx(parts) == pytest.approx(decoder.clock)
+    total = sum(summary[f"{p}_seconds"] for p in ("draft", "verify", "commit", "update"))
+    assert summary["decode_seconds"] == pytest.approx(total) == pytest.approx(decoder.clock)
 
 
 def test_the_record_shows_the_targets_probabilities_over_the_whole_vocabulary():
@@ -250,7 +250,7 @@ def test_unknown_methods_and_options_name_the_known_ones():
 
 
 class SlowStart(OracleDrafter):
-    """Reading the prompt takes it three seconds by a clock of its own."""
+    """Starting takes three seconds on a fake clock."""
 
     def __init__(self, truth, clock):
         super().__init__(truth)
@@ -282,7 +282,7 @@ def test_what_a_level_costs_is_measured_before_a_prompt_is_read(method):
     decoder.run(PROMPT)
 
 
-def test_a_decode_whose_beginning_fails_holds_nothing():
+def test_a_decode_whose_prefill_fails_holds_nothing():
     target, drafter = tiny_target("llama"), OracleDrafter([])
     drafter.start = lambda prompt: 1 / 0
     decoder = Decoder(target, drafter, GenerationSettings(max_new_tokens=6, budget=8))

@@ -1,7 +1,7 @@
-"""Methods that draw their drafts, from draft model to text: what is written follows the target, token by token and jointly.
+"""Methods with sampled drafts, end to end: the output follows the target's distribution, token by token and jointly.
 
-Every table of counts is held against exact probabilities by a chi-square test that gives one false alarm in 10^6. A run of this
-file makes 40 such tests that should pass.
+Every table of counts is compared with exact probabilities by a chi-square test with a false-alarm probability of 10^-6. A run
+of this file makes 40 such tests that should pass.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def drafts():
 
 
 def written(target, drafter, root, count):
-    """The first three tokens of ``count`` texts, each of a seed of its own, int ``[count, 3]``."""
+    """The first three tokens of ``count`` texts, each with a different seed, int ``[count, 3]``."""
     texts = []
     for seed in range(count):
         settings = GenerationSettings(max_new_tokens=3, budget=24, temperature=1.0, seed=seed)

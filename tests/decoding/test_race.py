@@ -1,4 +1,4 @@
-"""Lanes in virtual time."""
+"""Races: several decodes interleaved by their decode times."""
 
 from fakes import tiny_target
 
@@ -9,7 +9,7 @@ from aded.decoding.lockstep import race, record_of, turns
 PROMPT = [5, 17, 40, 8]
 
 
-def lanes(count=2):
+def make_decoders(count=2):
     target = tiny_target("llama")
     return [
         Decoder(target, method, GenerationSettings(max_new_tokens=12)) for method in ("plain", "aded", "prompt-lookup")[:count]
@@ -17,17 +17,17 @@ def lanes(count=2):
 
 
 def test_the_lane_that_is_behind_takes_the_next_step():
-    decoders = lanes(3)
+    decoders = make_decoders(3)
     clocks = [0.0] * 3
-    for lane, step in race(decoders, PROMPT):
-        running = [i for i, d in enumerate(decoders) if d.finish_reason is None or i == lane]
-        assert clocks[lane] == min(clocks[i] for i in running)
-        clocks[lane] += step.seconds.total
-        assert decoders[lane].clock == clocks[lane]
+    for run, step in race(decoders, PROMPT):
+        running = [i for i, d in enumerate(decoders) if d.finish_reason is None or i == run]
+        assert clocks[run] == min(clocks[i] for i in running)
+        clocks[run] += step.seconds.total
+        assert decoders[run].clock == clocks[run]
 
 
-def test_all_lanes_end_and_agree():
-    decoders = lanes(3)
+def test_all_runs_end_and_agree():
+    decoders = make_decoders(3)
     for _ in race(decoders, PROMPT):
         pass
     record = record_of(decoders)
@@ -36,29 +36,29 @@ def test_all_lanes_end_and_agree():
     assert loads(dumps(record)) == record
 
 
-def test_closing_a_race_stops_every_lane():
-    decoders = lanes()
-    run = race(decoders, PROMPT)
-    next(run)
-    run.close()
+def test_closing_a_race_stops_every_run():
+    decoders = make_decoders()
+    steps = race(decoders, PROMPT)
+    next(steps)
+    steps.close()
     assert all(d.finish_reason == "cancelled" and d._session is None for d in decoders)
 
 
 def test_control_is_handed_over_after_each_prompt_that_was_read_so_that_a_stop_waits_for_one_at_most():
-    decoders = lanes(3)
-    run = turns(decoders, PROMPT)
-    for read in (1, 2):
-        assert next(run) is None
-        assert [d.began for d in decoders] == [i < read for i in range(3)]
-    run.close()
+    decoders = make_decoders(3)
+    steps = turns(decoders, PROMPT)
+    for prefilled in (1, 2):
+        assert next(steps) is None
+        assert [d.began for d in decoders] == [i < prefilled for i in range(3)]
+    steps.close()
     assert not decoders[2].began
     assert all(d.finish_reason == "cancelled" and getattr(d, "_session", None) is None for d in decoders)
 
 
 def test_a_race_is_the_same_with_and_without_its_pauses():
     def texts(make):
-        decoders = lanes(3)
-        made = [turn for turn in make(decoders, PROMPT) if turn is not None]
-        return [[step.emitted for who, step in made if who == lane] for lane in range(3)]
+        decoders = make_decoders(3)
+        made = [item for item in make(decoders, PROMPT) if item is not None]
+        return [[step.emitted for index, step in made if index == run] for run in range(3)]
 
     assert texts(race) == texts(turns)

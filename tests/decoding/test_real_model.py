@@ -1,7 +1,7 @@
 """The bundled model: every method writes what plain decoding writes, in float32, greedy and sampled.
 
-``ADED_QUESTIONS`` and ``ADED_NEW_TOKENS`` widen the test (20 and 128 for the full one). One prompt more asks for its own words
-again, for a method that drafts from the text alone finds nothing in the first sentences of an answer.
+``ADED_QUESTIONS`` and ``ADED_NEW_TOKENS`` widen the test (20 and 128 for the full one). One more prompt asks
+the model to repeat a sentence, because methods that draft from the text alone find nothing in the first sentences of an answer.
 """
 
 import os
@@ -33,7 +33,7 @@ def test_some_methods_write_what_plain_writes(real_model):
 def test_every_lossless_method_writes_what_plain_writes(real_model, questions, kind):
     """Draft models are coupled when sampling: judged by rejection, they keep the distribution and not the draws.
 
-    Drafts of models have a size of their own here: the one that pays on a slow processor is often none.
+    Draft-model methods get a fixed draft size here: on a slow CPU the throughput-optimal size is often zero.
     """
     settings = GenerationSettings(max_new_tokens=NEW_TOKENS, budget=12, **SETTINGS[kind])
     coupled = {"verification": "coupled"} if kind == "sampled" else {}
