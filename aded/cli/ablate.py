@@ -1,4 +1,4 @@
-"""The command ``ablate``."""
+"""The command ``ablate``: ADED with one setting changed at a time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SAMPLING = ("max_new_tokens", "temperature", "top_p", "seed")
 
 
 def run(options: Any, progress: Any) -> dict[str, Any]:
-    """The command: what was asked for, measured.
+    """Run the ablation and return its results (see ``aded.evaluation.bench.results``).
 
     Raises:
-        AdedError: whatever the user can cause: a bad file, name or limit.
+        AdedError: a file, name or limit is invalid.
     """
     from aded.cli.model_options import MODEL_OPTIONS
 
     if options.recorded:
-        refuse_ignored(options, (*MODEL_OPTIONS, *SAMPLING), "is for a model, and --recorded asks none")
+        refuse_ignored(options, (*MODEL_OPTIONS, *SAMPLING), "needs a model, and --recorded replays without one")
     axes = [axis.strip() for axis in options.settings.split(",")] if options.settings else None
-    variants((), axes, model=True)  # a bad name is found before a long run
+    variants((), axes, model=True)  # check names before a long run
     return _run_recorded(options, axes, progress) if options.recorded else _run_questions(options, axes, progress)
 
 
@@ -64,16 +64,16 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
     questions = spread_out(read_questions(options.questions), options.limit)
     model = load_model(options, progress)
     for question in questions:
-        task_of(model, question)  # a prompt that does not fit is found before the first answer
+        task_of(model, question)  # check that all prompts fit before the first answer
     others = named_matrices(options.matrix, model.fingerprint, model.vocab_size)
     rows = variants(list(others), axes, model=True)
     matrices = {"full": matrix_for(model), **others}
     found = on_questions(rows, matrices, model, questions, settings, progress)
-    about = {
+    description = {
         "source": Path(options.questions).name,
         "texts": len(questions),
         "temperature": options.temperature,
         "top_p": options.top_p,
         "max_new_tokens": options.max_new_tokens,
     }
-    return results.assemble("ablation", model, about, found, results.background(model))
+    return results.assemble("ablation", model, description, found, results.background(model))

@@ -1,4 +1,4 @@
-"""The command ``bench``: its options, and which of the four kinds of run they ask for."""
+"""The command ``bench``: its options, their validation, and dispatch to the four kinds of run."""
 
 from __future__ import annotations
 
@@ -20,38 +20,46 @@ IGNORED = {
     "shape": (*COMPARING, "model", "device_map", "tp"),
     "recorded": (*SAMPLING, *MODEL_OPTIONS),
 }
-"""Options that mean nothing for one kind of run."""
+"""Options that have no effect in each kind of run."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All options but those that say which model runs where, and the budget."""
+    """All options except the model options and the budget."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--questions", metavar="FILE", help="measure on these questions (JSON lines in the form of Spec-Bench)")
     what.add_argument("--recorded", metavar="FILE", help="replay drafts on recorded greedy outputs, with no model")
-    what.add_argument("--shape", metavar="NAME", help="time steps of a random model: llama-7b, llama-1b or smollm2-135m")
+    what.add_argument(
+        "--shape", metavar="NAME", help="time decoding steps of a randomly initialised model: llama-7b, llama-1b or smollm2-135m"
+    )
     what.add_argument("--table", metavar="FILE", help="print a results.json as Markdown")
     parser.add_argument(
         "--methods",
         metavar="A,B",
-        help="see `methods`; METHOD:OPTION=VALUE sets an option, specinfer:branching=4+2 (default: all that can run, and plain)",
+        help="see `methods`; METHOD:OPTION=VALUE sets an option, as in specinfer:branching=4+2 (default: all that can run)",
     )
-    parser.add_argument("--peers", metavar="A,B", help=f"any of {', '.join(PEERS)}")
-    parser.add_argument("--limit", type=int, metavar="N", help="this many questions, spread evenly over the file")
+    parser.add_argument("--peers", metavar="A,B", help=f"other implementations to compare with: {', '.join(PEERS)}")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N questions, spread evenly over the file")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--repeat", type=int, default=1, metavar="R", help="measure everything this often (default: 1)")
-    parser.add_argument("--layers", type=int, metavar="N", help="with --shape: cut the model down to N layers")
-    parser.add_argument("--out", metavar="DIR", help="write results here; the same command continues an interrupted run")
-    parser.add_argument("--no-html", action="store_true", help="leave out results.html (5 MB)")
-    parser.add_argument("--json", action="store_true", help="print the results as one JSON object and nothing else")
-    parser.add_argument("--embed", metavar="FILE", help="with --table: write it into this file, between its markers")
-    parser.add_argument("--name", metavar="NAME", help="with --embed: of the markers, <!-- bench:NAME --> and <!-- /bench -->")
+    parser.add_argument("--repeat", type=int, default=1, metavar="R", help="number of measurements of each question (default: 1)")
+    parser.add_argument("--layers", type=int, metavar="N", help="with --shape: use only N layers")
+    parser.add_argument("--out", metavar="DIR", help="folder for the results; the same command resumes an interrupted run")
+    parser.add_argument("--no-html", action="store_true", help="do not write results.html (5 MB)")
+    parser.add_argument("--json", action="store_true", help="print only the results, as one JSON object")
+    parser.add_argument("--embed", metavar="FILE", help="with --table: write the table into this file, between markers")
+    parser.add_argument(
+        "--name", metavar="NAME", help="with --embed: the name in the markers, <!-- bench:NAME --> and <!-- /bench -->"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what was asked for; returns the exit status."""
+    """Run the command; returns the exit status.
+
+    Raises:
+        AdedError: an option, file, method or peer is invalid.
+    """
     _check(options)
     if options.table:
         return _table(options)
@@ -63,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             found = _measure(options, progress)
     except KeyboardInterrupt:
         if options.out and not options.shape:
-            print(f"what is measured is kept in {options.out}; the same command continues there", file=sys.stderr)
+            print(f"finished measurements are saved in {options.out}; the same command resumes the run", file=sys.stderr)
         raise
     print(results.dumps(found) if options.json else tables.markdown(found), end="\n" if options.json else "")
     notes = output.write(found, Path(options.out), not options.no_html) if options.out else []
@@ -84,9 +92,9 @@ def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
         return bench_live.run(options, methods, peers, progress)
     from aded.evaluation.bench import recorded
 
-    foreign = [peer for peer in peers if peer not in WITHOUT_MODEL]
-    if foreign:
-        raise AdedError(f"{foreign[0]} needs a model; measure it with --questions")
+    unusable = [peer for peer in peers if peer not in WITHOUT_MODEL]
+    if unusable:
+        raise AdedError(f"{unusable[0]} needs a model; measure it with --questions")
     return recorded.run(options, methods, peers, progress)
 
 
@@ -101,17 +109,17 @@ def _table(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """What the parser cannot say."""
-    for name, goes_with in (("layers", "shape"), ("embed", "table"), ("name", "embed")):
-        if getattr(options, name) is not None and not getattr(options, goes_with):
-            raise AdedError(f"--{name} goes with --{goes_with}; leave it out or add that")
+    """Validate what the argument parser cannot."""
+    for name, required in (("layers", "shape"), ("embed", "table"), ("name", "embed")):
+        if getattr(options, name) is not None and not getattr(options, required):
+            raise AdedError(f"--{name} requires --{required}; leave it out or add --{required}")
     if options.embed and not options.name:
         raise AdedError("--embed needs --name, the name in the markers <!-- bench:NAME --> and <!-- /bench -->")
     if options.repeat < 1:
         raise AdedError(f"repeat is {options.repeat}; give 1 or more")
     for kind, names in IGNORED.items():
         if getattr(options, kind):
-            refuse_ignored(options, names, f"means nothing with --{kind}")
+            refuse_ignored(options, names, f"has no effect with --{kind}")
     check_results(options.out, [options.questions, options.recorded])
     check_apart("--embed", options.embed, [options.table])
 
@@ -137,5 +145,5 @@ def _peers(text: str | None) -> list[str]:
 def _list(text: str, what: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names) or len(set(names)) < len(names):
-        raise AdedError(f"--{what} is '{text}'; give different names with commas between them")
+        raise AdedError(f"--{what} is '{text}'; give distinct names, separated by commas")
     return names

@@ -1,4 +1,4 @@
-"""Methods and peers on a model, question by question."""
+"""Benchmark of methods and peers on a model, question by question."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ WARM_UP_TOKENS = 24
 
 
 def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
-    """Measure and return the results.
+    """Measure and return the results (see ``aded.evaluation.bench.results``).
 
     Raises:
-        AdedError: whatever the user can cause: a bad file, setting or method, a prompt that does not fit.
+        AdedError: a file, setting or method is invalid, or a prompt does not fit the model's context.
     """
     from aded.cli.model_options import load_model
     from aded.decoding.decoder import GenerationSettings
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     tasks = [task_of(target, question) for question in questions]
     names = [PLAIN, *(name for name in methods if name != PLAIN)]
     contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]
-    said = _settings(options, settings, len(tasks), contenders)
+    description = _settings(options, settings, len(tasks), contenders)
     background = results.background(target)
-    file = CellFile(Path(options.out) if options.out else None, {**said, **background})
+    file = CellFile(Path(options.out) if options.out else None, {**description, **background})
     warm_up = dataclasses.replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
 
     def settings_of(task: int, repeat: int) -> GenerationSettings:
@@ -59,14 +59,14 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     cells = measure(tasks, contenders, options.repeat, settings_of, warm_up, file, progress)
     compared = compare(cells, contenders, settings.sampling.greedy, judge_of(target, tasks), PLAIN)
     texts = {cell.question: cell.token_ids for cell in cells if cell.method == PLAIN and cell.repeat == 0}
-    return results.assemble("live", target, said, rows_of(cells, contenders, texts, compared), background)
+    return results.assemble("live", target, description, rows_of(cells, contenders, texts, compared), background)
 
 
 def task_of(target: TargetModel, question: Question) -> Task:
-    """The question's prompt as the model reads it.
+    """The question as a benchmark task: its prompt as token ids, with the chat template.
 
     Raises:
-        AdedError: it does not fit the model's context.
+        AdedError: the prompt does not fit the model's context.
     """
     try:
         return Task(question.id, question.category, target.encode(question.text))

@@ -1,4 +1,4 @@
-"""The command ``matrix compare``."""
+"""The command ``matrix compare``: how close a tri-gram matrix is to its model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aded.ngram.trigram import TrigramMatrix
 
 
 def run(options: Any, progress: Any) -> dict[str, Any]:
-    """The command ``matrix compare``: its results as one object (see ``aded.evaluation.bench.results``).
+    """Compare and return the results (see ``aded.evaluation.bench.results``).
 
     Raises:
-        AdedError: whatever the user can cause: a bad file, a foreign tokenizer, a limit out of range.
+        AdedError: a file is invalid, the matrix has another tokenizer, or a limit is out of range.
     """
     from aded.cli.bench_live import task_of
     from aded.cli.model_options import load_model
@@ -23,18 +23,18 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
     from aded.evaluation.bench import results
     from aded.evaluation.bench.questions import read_questions, spread_out
 
-    GenerationSettings(max_new_tokens=options.max_new_tokens)  # what is out of range is found before a model is loaded
+    GenerationSettings(max_new_tokens=options.max_new_tokens)  # check the range before loading a model
     if options.questions:
         questions = spread_out(read_questions(options.questions), options.limit)
     else:
-        refuse_ignored(options, ["max_new_tokens"], "goes with --questions")
+        refuse_ignored(options, ["max_new_tokens"], "requires --questions")
         records = spread_out(read_records(options.recorded), options.limit)
-    TrigramMatrix.load(options.file)  # damage is found before a model is loaded
+    TrigramMatrix.load(options.file)  # check the file before loading a model
     model = load_model(options, progress)
     matrix = TrigramMatrix.load(options.file, fingerprint=model.fingerprint, vocab_size=model.vocab_size)
     if options.questions:
         for question in questions:
-            task_of(model, question)  # a prompt that does not fit is found before the first answer
+            task_of(model, question)  # check that all prompts fit before the first answer
         records = [answer(model, question.text, options.max_new_tokens, question.category) for question in questions]
     rows = compare(model, matrix, records, progress, options.keep)
     settings = {"matrix": Path(options.file).name, "texts": len(records), "keep": options.keep}

@@ -1,4 +1,4 @@
-"""The command line: all commands and their options. Errors that a user can cause are one line and exit status 2."""
+"""The command line: all commands and their options. A user's error prints one line and exits with status 2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aded.core.paths import FOUND, prepare
 from aded.core.validation import check_apart, check_file, check_not_empty, check_readable, check_results, flag
 
 PROGRAM = "python -m aded"
-"""How messages name the program: this works in a checkout as well as where it is installed."""
+"""The program's name in messages, valid in a checkout and in an installation."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,22 +29,22 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None, more: Sequence[Callable[[Any], None]] = ()) -> int:
-    """Run a command; returns the exit status (0, 2 for a user's error, 130 when interrupted).
+    """Run a command; returns the exit status (0; 2 after a user's error; 130 if interrupted).
 
     Args:
-        arguments: as typed; None: those of the process.
-        more: add further commands to the parser's.
+        arguments: the arguments; None: those of the process.
+        more: functions that add further commands to the parser.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to stop
+            stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
     prepare()
     options = build_parser(more).parse_args(arguments)
     try:
         check_not_empty(options)
         return options.run(options) or 0
     except AdedError as error:
-        print(f"error: {_naming_model(str(error), options)}", file=sys.stderr)
+        print(f"error: {_insert_model(str(error), options)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None, more: Sequence[Callable[[Any], 
         return 0
 
 
-def _naming_model(message: str, options: argparse.Namespace) -> str:
-    """A message whose remedy, where it is a command, names the model that was asked for."""
+def _insert_model(message: str, options: argparse.Namespace) -> str:
+    """The message, with the requested model in any command that it suggests."""
     model = getattr(options, "model", None)
     return message.replace(f" --model {ANY_MODEL}", f" --model {shlex.quote(model)}" if model else "")
 
@@ -80,10 +80,10 @@ def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
 
 
 def _add_generate(commands: Any) -> None:
-    parser = commands.add_parser("generate", help="write a text, drafted tokens coloured, then a short table")
+    parser = commands.add_parser("generate", help="generate text, with accepted draft tokens coloured, and print a summary")
     prompt = parser.add_mutually_exclusive_group()
     prompt.add_argument("--prompt", help="the prompt")
-    prompt.add_argument("--prompt-file", metavar="F", help="a file that holds it; - is the standard input")
+    prompt.add_argument("--prompt-file", metavar="F", help="file with the prompt; - is the standard input")
     parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
     add_model_options(parser)
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
@@ -93,36 +93,39 @@ def _add_generate(commands: Any) -> None:
     parser.add_argument("--min-p", type=float, default=0.0, metavar="P", help="0 keeps all tokens (default)")
     parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="R", help="1 is none (default)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument(
-        "--stop", action="append", default=[], metavar="S", help="a string that ends the text; may be given again"
-    )
-    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
-    parser.add_argument("--raw", action="store_true", help="take the prompt as bare text, without the chat template")
+    parser.add_argument("--stop", action="append", default=[], metavar="S", help="a string that ends the text; may be repeated")
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="maximum nodes of a draft tree")
+    parser.add_argument("--raw", action="store_true", help="do not apply the chat template to the prompt")
     _add_method_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--trace", metavar="FILE", help="write the record of every step")
+    parser.add_argument("--json", action="store_true", help="print only one JSON object")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace of every step to this file")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.set_defaults(run=_generate)
 
 
 def _add_method_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the method's own settings")
+    group = parser.add_argument_group("method settings")
     group.add_argument("--preset", help="aded: tuned (default) or paper")
     group.add_argument("--search", help="aded: mcts, best-first, greedy or full")
-    group.add_argument("--simulations", type=int, metavar="N", help="aded: of the Monte Carlo tree search")
+    group.add_argument("--simulations", type=int, metavar="N", help="aded: simulations of the Monte Carlo tree search")
     group.add_argument("--c1", type=float, help="aded: weight of exploration in PUCT")
     group.add_argument("--c2", type=float, help="aded: how slowly exploration grows with visits")
-    group.add_argument("--depth", type=int, metavar="N", help="aded: most drafted tokens in a row")
-    group.add_argument("--successors", type=int, metavar="N", help="aded: most successors of a pair that are tried")
-    group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix made with `matrix build`")
-    group.add_argument("--corpus", help="aded: full (default: what the base matrix was counted from) or none")
-    group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest match tried")
+    group.add_argument("--depth", type=int, metavar="N", help="aded: maximum depth of the draft tree")
     group.add_argument(
-        "--most-recent", action=argparse.BooleanOptionalAction, default=None, help="prompt-lookup: copy the latest match"
+        "--successors", type=int, metavar="N", help="aded: maximum successors of a bigram that the search considers"
     )
-    group.add_argument("--draft-length", type=int, metavar="N", help="most tokens copied; speculative: drafted")
+    group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix built with `matrix build`")
+    group.add_argument("--corpus", help="aded: full (default: the base matrix) or none")
+    group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest n-gram to match")
     group.add_argument(
-        "--feedback", action=argparse.BooleanOptionalAction, default=None, help="aded: learn the target's likeliest tokens too"
+        "--most-recent",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="prompt-lookup: copy from the most recent match",
+    )
+    group.add_argument("--draft-length", type=int, metavar="N", help="maximum draft tokens per step")
+    group.add_argument(
+        "--feedback", action=argparse.BooleanOptionalAction, default=None, help="aded: also learn the target's top-k tokens"
     )
     _add_training_free_options(group)
     _add_trained_options(group)
@@ -130,119 +133,134 @@ def _add_method_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_training_free_options(group: Any) -> None:
     either = argparse.BooleanOptionalAction
-    group.add_argument("--ngram", type=int, metavar="N", help="lookahead: tokens of an n-gram")
-    group.add_argument("--window", type=int, metavar="W", help="lookahead: columns of the window")
-    group.add_argument("--guesses", type=int, metavar="G", help="lookahead: most n-grams verified in a pass")
-    group.add_argument("--pool-from-prompt", action=either, default=None, help="lookahead: begin with the prompt's n-grams")
-    group.add_argument("--datastore", metavar="FILE", help="rest, suffix: a datastore made with `datastore build`")
-    group.add_argument("--longest", type=int, metavar="N", help="rest, suffix: longest end of the text that is looked up")
-    group.add_argument("--hits", type=int, metavar="N", help="rest: most places of an end that are counted")
-    group.add_argument("--backoff", action=either, default=None, help="rest: fill a draft from shorter ends too")
-    group.add_argument("--factor", type=float, metavar="X", help="suffix: most nodes by tokens of the end that was found")
-    group.add_argument("--least", type=float, metavar="P", help="suffix: smallest probability of a node")
-    group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: begin with a corpus of the model's")
-    group.add_argument("--keep", action=either, default=None, help="aded, token-recycling, suffix: remember earlier texts")
+    group.add_argument("--ngram", type=int, metavar="N", help="lookahead: n-gram size")
+    group.add_argument("--window", type=int, metavar="W", help="lookahead: window size")
+    group.add_argument("--guesses", type=int, metavar="G", help="lookahead: maximum n-grams verified per step")
+    group.add_argument(
+        "--pool-from-prompt", action=either, default=None, help="lookahead: initialise the pool with the prompt's n-grams"
+    )
+    group.add_argument("--datastore", metavar="FILE", help="rest, suffix: a datastore built with `datastore build`")
+    group.add_argument("--longest", type=int, metavar="N", help="rest, suffix: longest suffix to match")
+    group.add_argument("--hits", type=int, metavar="N", help="rest: maximum matches of a suffix to count")
+    group.add_argument("--backoff", action=either, default=None, help="rest: fill the draft with matches of shorter suffixes")
+    group.add_argument("--factor", type=float, metavar="X", help="suffix: maximum draft nodes per token of the matched suffix")
+    group.add_argument("--least", type=float, metavar="P", help="suffix: minimum probability of a node")
+    group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: start from a corpus of model output")
+    group.add_argument(
+        "--keep", action=either, default=None, help="aded, token-recycling, suffix: keep what was learned from earlier prompts"
+    )
 
 
 def _add_trained_options(group: Any) -> None:
-    group.add_argument("--heads", metavar="FILE", help="medusa, medusa-typical, aded-medusa: heads made with `train medusa`")
+    group.add_argument("--heads", metavar="FILE", help="medusa, medusa-typical, aded-medusa: heads trained with `train medusa`")
     group.add_argument("--tree", help="medusa, medusa-typical: adaptive (default) or static")
-    group.add_argument("--epsilon", type=float, metavar="X", help="medusa-typical: probability that is always typical (0.09)")
-    group.add_argument("--delta", type=float, metavar="X", help="medusa-typical: scale of the threshold by entropy (0.3)")
-    group.add_argument("--draft", metavar="FILE", help="speculative, specinfer: a draft model made with `train draft`")
+    group.add_argument("--epsilon", type=float, metavar="X", help="medusa-typical: probability threshold (0.09)")
+    group.add_argument("--delta", type=float, metavar="X", help="medusa-typical: scale of the entropy-dependent threshold (0.3)")
+    group.add_argument("--draft", metavar="FILE", help="speculative, specinfer: a draft model trained with `train draft`")
     group.add_argument(
-        "--draft-model", action="append", metavar="SPEC", help="speculative, specinfer: a model with the same tokenizer; again"
+        "--draft-model",
+        action="append",
+        metavar="SPEC",
+        help="speculative, specinfer: a draft model with the same tokenizer; may be repeated",
     )
-    group.add_argument("--verification", help="speculative, specinfer: rejection (default) or coupled (equal to plain by seed)")
-    group.add_argument("--branching", metavar="K,K,...", help="specinfer: children of a node by level (default: what pays)")
     group.add_argument(
-        "--replacement", action="store_true", default=None, help="specinfer: draw children independently, with replacement"
+        "--verification", help="speculative, specinfer: rejection (default) or coupled (same text as plain for a seed)"
+    )
+    group.add_argument("--branching", metavar="K,K,...", help="specinfer: children per node at each depth (default: automatic)")
+    group.add_argument(
+        "--replacement", action="store_true", default=None, help="specinfer: sample children independently, with replacement"
     )
 
 
 def _add_methods(commands: Any) -> None:
-    parser = commands.add_parser("methods", help="list the methods, and what is missing for those that cannot run")
-    parser.add_argument("--model", metavar="SPEC", help="the model that they shall run on (default: the bundled one, not loaded)")
+    parser = commands.add_parser("methods", help="list the methods, and the missing prerequisites of those that cannot run")
+    parser.add_argument("--model", metavar="SPEC", help="check the methods for this model (default: the bundled one, not loaded)")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=_methods)
 
 
 def _add_replay(commands: Any) -> None:
-    parser = commands.add_parser("replay", help="walk through a recorded trace")
+    parser = commands.add_parser("replay", help="print a recorded trace step by step")
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--step", type=int, metavar="N", help="this step alone, with its whole tree")
-    parser.add_argument("--lane", type=int, default=None, metavar="N", help="of a file with several, this lane alone (from 0)")
+    parser.add_argument("--step", type=int, metavar="N", help="only step N, with its full draft tree")
+    parser.add_argument("--lane", type=int, default=None, metavar="N", help="only run N (from 0) of a file with several")
     parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.set_defaults(run=_replay)
 
 
 def _add_matrix(commands: Any) -> None:
-    parser = commands.add_parser("matrix", help="make, change, show or judge a base matrix for ADED")
+    parser = commands.add_parser("matrix", help="build, change, show or evaluate a base matrix for ADED")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
     _add_matrix_making(actions)
-    show = actions.add_parser("show", help="print what a matrix holds")
+    show = actions.add_parser("show", help="print a summary of a matrix")
     show.add_argument("file", metavar="FILE")
-    show.add_argument("--model", metavar="SPEC", help="whose tokenizer tells the tokens' texts (default: one that is at hand)")
+    show.add_argument("--model", metavar="SPEC", help="the model whose tokenizer decodes the tokens (default: any local one)")
     show.add_argument("--json", action="store_true")
     show.set_defaults(run=_matrix_show)
-    compare = actions.add_parser("compare", help="how well a matrix represents its model, on the model's own outputs")
+    compare = actions.add_parser("compare", help="measure how close a matrix is to its model, on the model's outputs")
     compare.add_argument("file", metavar="FILE")
     outputs = compare.add_mutually_exclusive_group(required=True)
-    outputs.add_argument("--questions", metavar="FILE", help="JSON lines; the model answers them greedily first")
+    outputs.add_argument("--questions", metavar="FILE", help="JSON lines of questions; the model first answers them greedily")
     outputs.add_argument("--recorded", metavar="FILE", help="recorded outputs, JSON lines of token ids")
-    compare.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
-    compare.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
-    compare.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, a chart")
-    compare.add_argument("--keep", action="store_true", help="one session: what a text taught is kept for the next")
+    compare.add_argument("--limit", type=int, metavar="N", help="at most N texts, spread evenly over the file")
+    compare.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="per answer (default: 128)")
+    compare.add_argument("--out", metavar="DIR", help="folder for the results: JSON, Markdown, a chart")
+    compare.add_argument("--keep", action="store_true", help="one session: keep what was learned from one text for the next")
     compare.add_argument("--json", action="store_true")
     add_model_options(compare)
     compare.set_defaults(run=_matrix_compare, parser=compare)
 
 
 def _add_matrix_build(actions: Any) -> None:
-    parser = actions.add_parser("build", help="count texts, token ids, a data set, or what the model writes itself")
+    parser = actions.add_parser("build", help="count tri-grams of texts, token ids, a data set, or text that the model writes")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
     source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
-    source.add_argument("--dataset", metavar="ID", help="a data set, streamed by the library datasets")
-    source.add_argument("--self-written", type=int, metavar="N", help="let the model write questions and answers, N tokens")
-    data = parser.add_argument_group("of --dataset")
-    data.add_argument("--dataset-config", metavar="C", help="its configuration")
-    data.add_argument("--dataset-split", default="train", metavar="S", help="default: train")
-    data.add_argument("--dataset-field", default="text", metavar="F", help="the field that holds the text (default: text)")
-    writing = parser.add_argument_group("of --self-written")
-    writing.add_argument("--batch", type=int, metavar="B", help="conversations at once (default: what memory holds)")
+    source.add_argument("--dataset", metavar="ID", help="a data set of the hub, streamed with the package datasets")
+    source.add_argument("--self-written", type=int, metavar="N", help="N tokens of questions and answers that the model writes")
+    data = parser.add_argument_group("options of --dataset")
+    data.add_argument("--dataset-config", metavar="C", help="configuration of the data set")
+    data.add_argument("--dataset-split", default="train", metavar="S", help="its split (default: train)")
+    data.add_argument("--dataset-field", default="text", metavar="F", help="field that holds the text (default: text)")
+    writing = parser.add_argument_group("options of --self-written")
+    writing.add_argument("--batch", type=int, metavar="B", help="conversations per batch (default: as many as fit in memory)")
     writing.add_argument("--seed", type=int, default=0, metavar="S")
-    writing.add_argument("--greedy-share", type=float, default=0.6, metavar="X", help="of the answers (default: 0.6)")
-    writing.add_argument("--beginnings", metavar="FILE.jsonl", help="texts that questions begin with, in turn, one a line")
-    writing.add_argument("--keep-text", metavar="FILE.npy", help="save the token ids too, each conversation with a separator")
+    writing.add_argument(
+        "--greedy-share", type=float, default=0.6, metavar="X", help="fraction of answers decoded greedily (default: 0.6)"
+    )
+    writing.add_argument("--beginnings", metavar="FILE.jsonl", help="beginnings of the questions, used in turn, one per line")
+    writing.add_argument(
+        "--keep-text", metavar="FILE.npy", help="also save the token ids, with a separator after each conversation"
+    )
     writing.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
     writing.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
     parser.add_argument(
         "--separator",
         type=int,
         metavar="ID",
-        help="the token id that ends each text (default: of --tokens 0, else a special token of the model's)",
+        help="token id that ends each text (default: 0 with --tokens, otherwise a special token of the model)",
     )
-    parser.add_argument("--max-memory", type=int, default=1024, metavar="MB", help="for counting, about (default: 1024)")
-    parser.add_argument("--processes", type=int, default=1, metavar="P", help="that tokenize and count (default: 1)")
+    parser.add_argument(
+        "--max-memory", type=int, default=1024, metavar="MB", help="approximate memory for counting (default: 1024)"
+    )
+    parser.add_argument("--processes", type=int, default=1, metavar="P", help="processes that tokenize and count (default: 1)")
     _add_bounds(parser)
-    parser.add_argument("--restart", action="store_true", help="drop what a stopped build has left, instead of going on")
-    parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
+    parser.add_argument("--restart", action="store_true", help="start again instead of resuming an interrupted build")
+    parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")
     parser.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
     parser.set_defaults(run=_matrix_build, parser=parser)
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=int, metavar="N", help="at most so many rows")
-    parser.add_argument("--bytes", type=int, metavar="N", help="a file of at most so many bytes")
-    parser.add_argument("--successors", type=int, metavar="K", help="at most so many successors a row")
+    parser.add_argument("--rows", type=int, metavar="N", help="maximum number of rows")
+    parser.add_argument("--bytes", type=int, metavar="N", help="maximum file size in bytes")
+    parser.add_argument("--successors", type=int, metavar="K", help="maximum successors per row")
 
 
 def _add_matrix_making(actions: Any) -> None:
     _add_matrix_build(actions)
-    merge = actions.add_parser("merge", help="add up the counts of matrices of one tokenizer")
+    merge = actions.add_parser("merge", help="add the counts of matrices with the same tokenizer")
     merge.add_argument("files", nargs="+", metavar="FILE")
     merge.add_argument("--out", required=True, metavar="FILE")
     merge.set_defaults(run=_matrix_merge)
@@ -254,9 +272,9 @@ def _add_matrix_making(actions: Any) -> None:
 
 
 def _add_datastore(commands: Any) -> None:
-    parser = commands.add_parser("datastore", help="make or show a datastore for REST and suffix decoding")
+    parser = commands.add_parser("datastore", help="build or show a datastore for REST and suffix decoding")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
-    build = actions.add_parser("build", help="sort the suffixes of texts or of token ids")
+    build = actions.add_parser("build", help="build a suffix array of texts or token ids")
     source = build.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", nargs="+", metavar="FILE", help="text files, or JSON lines (.jsonl) with 'text' or 'turns'")
     source.add_argument("--tokens", metavar="FILE.npy", help="a flat array of token ids")
@@ -264,21 +282,21 @@ def _add_datastore(commands: Any) -> None:
         "--separator",
         type=int,
         metavar="ID",
-        help="the token id that ends each text (default: of --tokens 0, else the tokenizer's end of text)",
+        help="token id that ends each text (default: 0 with --tokens, otherwise the tokenizer's end of text)",
     )
-    build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer makes or made the ids")
+    build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")
     build.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
-    build.add_argument("--most", type=int, metavar="N", help="at most so many tokens, from the beginning on")
-    build.add_argument("--compact", action="store_true", help="leave the suffix array out, which who loads it makes again")
+    build.add_argument("--most", type=int, metavar="N", help="use only the first N tokens")
+    build.add_argument("--compact", action="store_true", help="omit the suffix array, which is then rebuilt on loading")
     build.set_defaults(run=_datastore_build)
-    show = actions.add_parser("show", help="print what a datastore holds")
+    show = actions.add_parser("show", help="print a summary of a datastore")
     show.add_argument("file", metavar="FILE")
     show.add_argument("--json", action="store_true")
     show.set_defaults(run=_datastore_show)
 
 
 def _add_fetch(commands: Any) -> None:
-    parser = commands.add_parser("fetch", help="bring a model's files here, so that later starts are quick")
+    parser = commands.add_parser("fetch", help="download a model's files in advance")
     parser.add_argument(
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id or a .gguf file"
     )
@@ -288,34 +306,36 @@ def _add_fetch(commands: Any) -> None:
 def _add_train(commands: Any) -> None:
     from aded.cli import train as train_command
 
-    parser = commands.add_parser("train", help="make Medusa heads or a draft model for any causal model")
+    parser = commands.add_parser("train", help="train Medusa heads or a draft model for any causal model")
     train_command.add_options(parser.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser))
 
 
 def _add_bench(commands: Any) -> None:
     from aded.cli import bench
 
-    parser = commands.add_parser("bench", help="measure methods against plain decoding and against peers")
+    parser = commands.add_parser("bench", help="benchmark methods against plain decoding and other implementations")
     add_model_options(parser)
-    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="most nodes of a draft tree")
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="maximum nodes of a draft tree")
     bench.add_options(parser)
     parser.set_defaults(run=bench.run, parser=parser)
 
 
 def _add_ablate(commands: Any) -> None:
-    parser = commands.add_parser("ablate", help="what each part of ADED is worth: one setting changed at a time")
+    parser = commands.add_parser("ablate", help="ablation of ADED: change one setting at a time")
     texts = parser.add_mutually_exclusive_group(required=True)
-    texts.add_argument("--recorded", metavar="FILE", help="replay recorded outputs, no model needed")
-    texts.add_argument("--questions", metavar="FILE", help="put these questions to the model")
+    texts.add_argument("--recorded", metavar="FILE", help="replay recorded outputs, without a model")
+    texts.add_argument("--questions", metavar="FILE", help="let the model answer these questions")
     parser.add_argument("--settings", metavar="A,B", help="change only these (default: all)")
-    parser.add_argument("--matrix", action="append", default=[], metavar="NAME=FILE", help="one more corpus; may be given again")
-    parser.add_argument("--limit", type=int, metavar="N", help="so many texts, spread over the file")
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    parser.add_argument(
+        "--matrix", action="append", default=[], metavar="NAME=FILE", help="a further base matrix; may be repeated"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N texts, spread evenly over the file")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="per answer (default: 128)")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--out", metavar="DIR", help="write the results here: JSON, Markdown, charts")
-    parser.add_argument("--json", action="store_true", help="print the results as one JSON object and nothing else")
+    parser.add_argument("--out", metavar="DIR", help="folder for the results: JSON, Markdown, charts")
+    parser.add_argument("--json", action="store_true", help="print only the results, as one JSON object")
     add_model_options(parser)
     parser.set_defaults(run=_ablate, parser=parser)
 
@@ -373,7 +393,7 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _run(decoder: Any, prompt: str, stream: Any) -> bool:
-    """Decode to the end or to Ctrl-C; whether it was interrupted. What was written so far is kept."""
+    """Decode until the end or Ctrl-C; returns whether it was interrupted. The text up to there remains in the trace."""
     steps = decoder.stream(prompt)
     try:
         for step in steps:
@@ -382,7 +402,7 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
         steps.close()
         decoder.close()
         if not decoder.began:
-            raise  # the prompt was still being read: there is nothing to show
+            raise  # interrupted in prefill: there is no text to show
         return True
     return False
 
@@ -392,21 +412,21 @@ def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
 
     names = {name for row in METHODS.values() for name in row.options}
     given = {name: value for name in sorted(names) if (value := getattr(options, name, None)) is not None}
-    foreign = sorted(set(given) - set(method.options))
-    if foreign:
-        raise AdedError(f"{flag(foreign[0])} is no setting of {method.name}; leave it out or choose another --method")
+    unknown = sorted(set(given) - set(method.options))
+    if unknown:
+        raise AdedError(f"{flag(unknown[0])} is not a setting of {method.name}; leave it out or choose another --method")
     return given
 
 
 def _files_of_method(options: argparse.Namespace) -> list[str | None]:
-    """The files that a method's options name; they must be there."""
+    """The files named by method options, checked for existence."""
     files = [options.matrix, options.datastore, options.heads, options.draft]
     check_readable(files)
     return files
 
 
 def _model_files(options: argparse.Namespace) -> list[str]:
-    """Those of the models that are asked for which are files."""
+    """The requested models that are files."""
     return [spec for spec in (options.model, *(getattr(options, "draft_model", None) or ())) if os.path.isfile(spec)]
 
 
@@ -426,7 +446,7 @@ def _prompt_of_file(options: argparse.Namespace) -> str:
     except OSError as error:
         raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
     except UnicodeDecodeError:
-        raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as such") from None
+        raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as UTF-8") from None
 
 
 def _methods(options: argparse.Namespace) -> None:
@@ -455,11 +475,11 @@ def _replay(options: argparse.Namespace) -> None:
     from aded.core import trace
 
     race = trace.load(options.file)
-    lanes = range(len(race.lanes)) if options.lane is None else [options.lane]
-    for lane in lanes:
-        if not 0 <= lane < len(race.lanes):
-            raise AdedError(f"there is no lane {lane}; {options.file} has {len(race.lanes)}, counted from 0")
-        terminal.replay(race.lanes[lane], options.step, options.pause, terminal.use_color(options.color))
+    indices = range(len(race.lanes)) if options.lane is None else [options.lane]
+    for index in indices:
+        if not 0 <= index < len(race.lanes):
+            raise AdedError(f"there is no run {index}; {options.file} has {len(race.lanes)}, counted from 0")
+        terminal.replay(race.lanes[index], options.step, options.pause, terminal.use_color(options.color))
 
 
 def _fetch(options: argparse.Namespace) -> None:
@@ -528,7 +548,7 @@ def _matrix_compare(options: argparse.Namespace) -> None:
     check_results(options.out, [options.file, options.questions, options.recorded])
     with terminal.Progress() as progress:
         found = compare_matrix.run(options, progress)
-    _tell(found, options)
+    _output_results(found, options)
 
 
 def _ablate(options: argparse.Namespace) -> None:
@@ -539,11 +559,11 @@ def _ablate(options: argparse.Namespace) -> None:
     check_results(options.out, [options.questions, options.recorded, *matrices])
     with terminal.Progress() as progress:
         found = ablate.run(options, progress)
-    _tell(found, options)
+    _output_results(found, options)
 
 
-def _tell(found: dict[str, Any], options: argparse.Namespace) -> None:
-    """Write results where they are wanted, and print them."""
+def _output_results(found: dict[str, Any], options: argparse.Namespace) -> None:
+    """Write the results to ``--out``, if given, and print them."""
     from aded.evaluation.bench import output, results, tables
 
     if options.out:

@@ -1,4 +1,4 @@
-"""The options that say which model runs where, and the model that they ask for."""
+"""Command-line options that select the model and its device, and loading that model."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """The options that say which model runs where."""
+    """Add the options that select the model, its device and its dtype."""
     parser.add_argument(
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id, a folder or a .gguf file"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
-    parser.add_argument("--device-map", choices=("auto",), help="place the model's layers over all CUDA cards")
-    parser.add_argument("--tp", action="store_true", help="shard every layer over the processes of torchrun (tensor parallelism)")
+    parser.add_argument("--device-map", choices=("auto",), help="distribute the model's layers over all GPUs")
+    parser.add_argument("--tp", action="store_true", help="tensor parallelism: shard every layer over the processes of torchrun")
     parser.add_argument(
-        "--compile", action="store_true", help="on CUDA: compile steps before capturing them (slow start, fast steps)"
+        "--compile", action="store_true", help="on a GPU: compile steps before graph capture (slower start, faster steps)"
     )
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
 
 
 MODEL_OPTIONS = ("model", "device", "device_map", "tp", "compile", "dtype")
-"""Those of `add_model_options`."""
+"""Names of the options that `add_model_options` adds."""
 
 
 def load_model(options: argparse.Namespace, progress: Any) -> Any:
-    """The model that ``add_model_options`` describes; of several processes that share it, all but the first fall silent."""
+    """Load the model selected by the options. With tensor parallelism, only the first process keeps its output."""
     from aded.engine import distributed
     from aded.engine.target_model import TargetModel
 

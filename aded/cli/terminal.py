@@ -1,4 +1,4 @@
-"""Decodes in a terminal: streamed text with drafted tokens coloured, tables, and the walk through a record."""
+"""Terminal output: streamed text with accepted draft tokens coloured, progress, summaries, and printed traces."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from aded.core.errors import AdedError
 from aded.core.trace import Step, Trace
 
 DRAFT, TARGET, FAINT, BOLD, OFF = "\033[34;4m", "\033[32m", "\033[2m", "\033[1m", "\033[0m"
-MOST_SHOWN = 256
-"""Nodes of a tree, and tokens of a step, that a walk through a record prints; the rest is counted."""
-DEEPEST_INDENT = 16
-"""Levels of a tree that are indented; deeper nodes say their depth."""
-LONGEST_TEXT = 80
-"""Characters of a token's text."""
+MAX_SHOWN = 256
+"""Maximum nodes of a tree, and tokens of a step, that are printed; the rest is only counted."""
+MAX_INDENT = 16
+"""Maximum depth that is shown by indentation; deeper nodes print their depth."""
+MAX_TOKEN_LENGTH = 80
+"""Maximum characters of a token's text."""
 VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\x1b": "␛"})
 
 
 def use_color(choice: str) -> bool:
-    """``always``, ``never``, or ``auto``: a terminal that has not asked for none (NO_COLOR)."""
+    """Whether to print in colour: ``always``, ``never``, or ``auto`` (in a terminal, unless NO_COLOR is set)."""
     if choice == "auto":
         return sys.stdout.isatty() and "NO_COLOR" not in os.environ
     return choice == "always"
 
 
 def visible(text: str) -> str:
-    """Text of a token with its blanks and control characters shown."""
+    """A token's text with whitespace and control characters made visible."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.translate(VISIBLE))
 
 
 def harmless(text: str) -> str:
-    """Text for a terminal: control characters but line breaks and tabs are shown, not obeyed."""
+    """Text with control characters escaped, except line breaks and tabs, so that a terminal does not interpret them."""
     return "".join(c if c in "\n\t" or (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") else visible(c) for c in text)
 
 
 def one_line(text: str) -> str:
-    """Text of a record's header or note as one harmless line."""
+    """Text of a trace's header or note as one line, with control characters escaped."""
     return harmless(text).replace("\n", " ")
 
 
 class Progress:
-    """One line on the standard error that says what is going on; a bar where the fraction is known."""
+    """A status line on the standard error, with a progress bar if the fraction done is known."""
 
     def __enter__(self) -> Progress:
         self._shown = False
@@ -66,7 +66,7 @@ class Progress:
 
 
 class TokenStream:
-    """Prints steps as they come: accepted drafts blue and underlined, the target's own tokens plain."""
+    """Prints steps as they come: accepted draft tokens blue and underlined, bonus and correction tokens plain."""
 
     def __init__(self, out: TextIO, color: bool, silent: bool = False) -> None:
         self.out, self.color, self.silent = out, color, silent
@@ -85,35 +85,44 @@ class TokenStream:
 
 
 def summary_table(trace: Trace) -> str:
-    """A decode's figures in a few lines."""
+    """A summary of a run, one line per figure."""
     n = max(len(trace.steps), 1)
     seconds = [step.seconds for step in trace.steps]
-    ms = {part: 1000 * sum(getattr(s, part) for s in seconds) / n for part in ("draft", "verify", "commit", "update")}
+    ms = {phase: 1000 * sum(getattr(s, phase) for s in seconds) / n for phase in ("draft", "verify", "commit", "update")}
     rows = [
         ("method", f"{trace.header.label} on {trace.header.model}, {trace.header.device}, {trace.header.dtype}"),
         ("tokens", f"{len(trace.token_ids)} in {len(trace.steps)} steps, ended by {trace.finish_reason}"),
-        ("tokens a second", f"{trace.tokens_per_second:.1f} (prefill apart: {trace.prefill_seconds:.2f} s)"),
-        ("tokens a step", f"{trace.tokens_per_step:.2f}, of them accepted drafts {trace.accepted_per_step:.2f}"),
-        ("ms a step", ", ".join(f"{part} {value:.2f}" for part, value in ms.items())),
+        ("tokens per second", f"{trace.tokens_per_second:.1f} (prefill, not included: {trace.prefill_seconds:.2f} s)"),
+        ("tokens per step", f"{trace.tokens_per_step:.2f}, of which accepted draft tokens: {trace.accepted_per_step:.2f}"),
+        ("ms per step", ", ".join(f"{phase} {value:.2f}" for phase, value in ms.items())),
     ]
     if trace.steps:
         rows.append(("draft budget", f"{trace.steps[-1].budget.nodes} nodes, {trace.steps[-1].budget.why}"))
-    if held := trace.footprint:
+    if footprint := trace.footprint:
         rows.append(
-            ("on the card", f"{held.bytes / 1e6:.0f} MB; {held.captured_steps} steps captured in {held.capture_seconds:.1f} s")
+            (
+                "on the GPU",
+                f"{footprint.bytes / 1e6:.0f} MB; {footprint.captured_steps} steps captured in {footprint.capture_seconds:.1f} s",
+            )
         )
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {one_line(value)}" for name, value in rows)
 
 
 def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
-    """Walk through a record, step by step.
+    """Print a trace step by step.
+
+    Args:
+        trace: the trace.
+        only: index of the only step to print, with its whole tree; None: all steps.
+        pause: wait for Enter after each step.
+        color: print escape sequences for colour.
 
     Raises:
         AdedError: there is no step ``only``.
     """
     if only is not None and not 0 <= only < len(trace.steps):
-        raise AdedError(f"there is no step {only}; the record has {len(trace.steps)} steps, counted from 0")
+        raise AdedError(f"there is no step {only}; the trace has {len(trace.steps)} steps, counted from 0")
     head = trace.header
     print(_paint(one_line(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}"), BOLD, color))
     for step in trace.steps if only is None else [trace.steps[only]]:
@@ -129,17 +138,22 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
 def _step_line(step: Step, color: bool) -> str:
     drafted = len(step.tree.tokens) - 1
     emitted = [(text, DRAFT if origin == "draft" else TARGET) for text, origin in zip(step.texts, step.origins) if text]
-    texts = [_paint(_cut(visible(text)), style, color) for text, style in emitted[:MOST_SHOWN]]
-    texts += [f"… and {len(emitted) - MOST_SHOWN} more"] if len(emitted) > MOST_SHOWN else []
+    texts = [_paint(_cut(visible(text)), style, color) for text, style in emitted[:MAX_SHOWN]]
+    texts += [f"… and {len(emitted) - MAX_SHOWN} more"] if len(emitted) > MAX_SHOWN else []
     note = f" ({one_line(step.note)})" if step.note else ""
     figures = f"drafted {drafted}, accepted {step.accepted}, {1000 * step.seconds.total:.1f} ms"
     return f"step {step.index}: {figures}{note}: {' '.join(texts)}"
 
 
 def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:
-    """The draft tree, indented by depth; only the accepted path and what was rejected beside it unless ``whole``.
+    """The draft tree, one line per node, indented by depth.
 
-    At most ``MOST_SHOWN`` nodes and a line that counts the others: records of other programs may hold any tree.
+    At most ``MAX_SHOWN`` nodes, then a line with the number of the others: a trace file may hold a tree of any size.
+
+    Args:
+        step: the step.
+        color: print escape sequences for colour.
+        whole: all nodes; otherwise only accepted and rejected ones.
     """
     tree = step.tree
     depth = [0] * len(tree.tokens)
@@ -149,7 +163,7 @@ def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:
         children[parent].append(node)
     lines: list[str] = []
     stack = list(reversed(children[0]))
-    while stack and len(lines) < MOST_SHOWN:
+    while stack and len(lines) < MAX_SHOWN:
         node = stack.pop()
         if whole or tree.verdict[node] != "unreached":
             lines.append(_indent(depth[node]) + _node_line(step, node, color))
@@ -159,7 +173,7 @@ def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:
 
 
 def _indent(depth: int) -> str:
-    return "  " * (depth - 1) if depth <= DEEPEST_INDENT else f"{'  ' * DEEPEST_INDENT}(depth {depth}) "
+    return "  " * (depth - 1) if depth <= MAX_INDENT else f"{'  ' * MAX_INDENT}(depth {depth}) "
 
 
 def _node_line(step: Step, node: int, color: bool) -> str:
@@ -178,7 +192,7 @@ def _node_line(step: Step, node: int, color: bool) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return text if len(text) <= MAX_TOKEN_LENGTH else f"{text[: MAX_TOKEN_LENGTH - 1]}…"
 
 
 def _paint(text: str, style: str, color: bool) -> str:

@@ -1,1 +1,1 @@
-"""Measuring: replayed drafts, ablations, how near the matrix is to its model, benchmarks."""
+"""Evaluation: replay of drafts on recorded text, ablations, fidelity of the tri-gram matrix, benchmarks."""

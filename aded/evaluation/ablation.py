@@ -1,7 +1,7 @@
-"""What each part of ADED is worth: one setting is changed at a time, everything else stays as tuned.
+"""Ablation of ADED: one setting is changed at a time, all others keep their tuned values.
 
-Recorded outputs are replayed with no model in the loop; questions are put to the model. Rows of one table can be compared
-with each other: same texts, same machine.
+Drafts are either replayed on recorded outputs, without a model, or verified by a model that answers questions. All rows of a
+table use the same texts and the same machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aded.evaluation.bench.questions import Question
 
 BUDGET = 64
-"""Nodes of a draft where the budget is not what changes."""
+"""Nodes of a draft tree, unless the budget is the setting that changes."""
 SWEEPS: Mapping[str, Sequence[Any]] = {
     "search": ("mcts", "best-first", "greedy", "full"),
     "adaptation": ("none", "text", "text and rejected nodes"),
@@ -34,21 +34,22 @@ SWEEPS: Mapping[str, Sequence[Any]] = {
     "depth": (2, 4, 8, 16, 24),
     "budget": (8, 16, 22, 32, 64, 128),
 }
-"""What is changed, and to what."""
+"""The settings and their values."""
 NEEDS_MODEL = "text and rejected nodes"
 COLUMNS = ("tokens_per_step", "drafted_per_step", "draft_ms", "update_ms")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row: ADED with one setting changed.
+    """One row of the table: ADED with one setting changed.
 
     Attributes:
-        axis, value: what is changed, and to what.
-        tuned: whether that is how it is tuned, so that the row is the one that others are held against.
-        options: of the drafter.
-        budget: nodes of a draft.
-        adapts: whether the session's text is learned at all.
+        axis: the setting.
+        value: its value.
+        tuned: whether this is the tuned value, the baseline of the setting's other rows.
+        options: options of the drafter.
+        budget: nodes of a draft tree.
+        adapts: whether the drafter learns from prompt and output.
         matrix: name of the base matrix; None for none.
     """
 
@@ -62,7 +63,7 @@ class Variant:
 
 
 class UnadaptedDrafter(AdedDrafter):
-    """ADED as the corpus made it: neither the prompt nor the output is learned."""
+    """ADED with its base matrix only: it learns from neither prompt nor output."""
 
     def start(self, prompt: Sequence[int]) -> None:
         self._read([])
@@ -75,25 +76,25 @@ def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, mode
     """The rows of the table.
 
     Args:
-        matrices: names of base matrices beside "full", the one that is tuned for.
-        axes: what to change; None is everything.
-        model: whether a model answers; without one there is nothing to learn of rejected nodes.
+        matrices: names of further base matrices; "full" is the tuned one.
+        axes: the settings to change; None: all.
+        model: whether a model verifies the drafts; without one, there is no target distribution at rejected nodes.
 
     Raises:
-        AdedError: an axis that there is not.
+        AdedError: an unknown setting.
     """
     unknown = [axis for axis in axes or () if axis not in SWEEPS]
     if unknown:
         raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(SWEEPS)}")
     tuned, rows = AdedOptions.tuned(), []
-    most = NEEDS_MODEL if model else "text"
+    tuned_adaptation = NEEDS_MODEL if model else "text"
     for axis in axes or SWEEPS:
         values = [*SWEEPS[axis], *(matrices if axis == "corpus" else ())]
         for value in values:
             if axis == "adaptation":
                 if value != NEEDS_MODEL or model:
                     options = replace(tuned, feedback=value == NEEDS_MODEL)
-                    rows.append(Variant(axis, value, value == most, options, adapts=value != "none"))
+                    rows.append(Variant(axis, value, value == tuned_adaptation, options, adapts=value != "none"))
             elif axis == "corpus":
                 rows.append(Variant(axis, value, value == "full", matrix=None if value == "none" else value))
             elif axis == "budget":
@@ -105,7 +106,7 @@ def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, mode
 
 
 def make_drafter(variant: Variant, matrices: Mapping[str, TrigramMatrix | None], vocab_size: int, seed: int = 0) -> AdedDrafter:
-    """The drafter of a row."""
+    """The drafter of a variant."""
     kind = AdedDrafter if variant.adapts else UnadaptedDrafter
     return kind(matrices[variant.matrix] if variant.matrix else None, vocab_size, variant.options, seed)
 
@@ -117,13 +118,13 @@ def on_records(
     records: Sequence[Record],
     progress: Any,
 ) -> list[dict[str, Any]]:
-    """Replay the records with every variant.
+    """Replay the records with every variant; returns the rows of the table.
 
     Raises:
-        AdedError: no record, or one with ids outside the vocabulary.
+        AdedError: there is no recorded output, or a token id is outside the vocabulary.
     """
     if not any(len(record.output) for record in records):
-        raise AdedError("there is no output to replay; give a file that holds some")
+        raise AdedError("there is no output to replay; give a file with recorded outputs")
     return _run(rows, progress, lambda row: replay(make_drafter(row, matrices, vocab_size), records, row.budget))
 
 
@@ -135,7 +136,7 @@ def on_questions(
     settings: GenerationSettings,
     progress: Any,
 ) -> list[dict[str, Any]]:
-    """Put the questions to the model with every variant."""
+    """Answer the questions with every variant; returns the rows of the table."""
     return _run(rows, progress, lambda row: _answer(row, matrices, model, questions, settings))
 
 
@@ -166,24 +167,26 @@ def _answer(
 
 def _run(rows: Sequence[Variant], progress: Any, measure: Callable[[Variant], Report]) -> list[dict[str, Any]]:
     found = []
-    for number, row in enumerate(rows):
-        progress(f"{row.axis} {row.value}", number / len(rows))
-        report = measure(row)
+    for number, variant in enumerate(rows):
+        progress(f"{variant.axis} {variant.value}", number / len(rows))
+        report = measure(variant)
         figures = {name: round(getattr(report.all, name), 4) for name in COLUMNS}
         by_category = {name: round(tally.tokens_per_step, 4) for name, tally in sorted(report.categories.items())}
-        found.append({"setting": row.axis, "value": row.value, "tuned": row.tuned, **figures, "categories": by_category})
+        found.append(
+            {"setting": variant.axis, "value": variant.value, "tuned": variant.tuned, **figures, "categories": by_category}
+        )
     tuned = {row["setting"]: row["tokens_per_step"] for row in found if row["tuned"]}
-    for line in found:
-        base = tuned.get(line["setting"])
-        line["change"] = line["tokens_per_step"] / base - 1 if base else None
+    for row in found:
+        baseline = tuned.get(row["setting"])
+        row["change"] = row["tokens_per_step"] / baseline - 1 if baseline else None
     return found
 
 
 def named_matrices(arguments: Sequence[str], fingerprint: str, vocab_size: int) -> dict[str, TrigramMatrix | None]:
-    """Matrices of ``NAME=FILE`` arguments.
+    """Load the matrices of ``NAME=FILE`` arguments.
 
     Raises:
-        AdedError: an argument of another form, a name taken, or a file that is damaged or of another tokenizer.
+        AdedError: an argument has another form, a name is used twice, or a file is damaged or has another tokenizer.
     """
     found: dict[str, TrigramMatrix | None] = {}
     for argument in arguments:

@@ -1,4 +1,4 @@
-"""Colours of the methods, in charts and on the page."""
+"""Colours of the methods in charts and on the page."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "specinfer": ("#781c5a", "#d44e9f"),
     "aded-medusa": ("#7e3d2b", "#ef9f8c"),
 }
-"""On light and on dark ground. Tests say how far apart they are, for colour-blind eyes too."""
+"""On a light and on a dark background. Tests check that they can be told apart, also with colour blindness."""

@@ -1,8 +1,8 @@
-"""How well a drafter drafts, told from recorded text: greedy outputs are replayed with no model in the loop.
+"""Evaluation of a drafter on recorded greedy outputs, replayed without a model.
 
-The recorded continuation stands in for the target: a drafted token is accepted where it is the recorded one, and the
-target's own token after it is the next recorded one. A step's tokens are the accepted ones plus the target's own; a
-record's last step may be cut at its end.
+The recorded continuation replaces the target: a draft token is accepted if it equals the recorded token, and the bonus or
+correction token of a step is the next recorded one. The tokens of a step are the accepted draft tokens and this token; the last
+step of a record may have only accepted ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aded.drafters.base import Context, Drafter, Outcome
 
 @dataclass
 class Tally:
-    """Counts of replayed steps; lists have one entry a step: seconds, and nodes of the draft with its root."""
+    """Counts over replayed steps. Lists have one entry per step: times in seconds, and nodes of the draft tree with the root."""
 
     tokens: int = 0
     steps: int = 0
@@ -42,22 +42,22 @@ class Tally:
 
     @property
     def draft_ms(self) -> float:
-        """Median milliseconds of a draft."""
+        """Median time of drafting, in milliseconds."""
         return 1e3 * statistics.median(self.draft_seconds) if self.draft_seconds else 0.0
 
     @property
     def update_ms(self) -> float:
-        """Median milliseconds of the update after a step."""
+        """Median time of the update after a step, in milliseconds."""
         return 1e3 * statistics.median(self.update_seconds) if self.update_seconds else 0.0
 
     @property
     def host_ms(self) -> float:
-        """Median milliseconds of draft and update together."""
-        together = [d + u for d, u in zip(self.draft_seconds, self.update_seconds)]
-        return 1e3 * statistics.median(together) if together else 0.0
+        """Median time of drafting and update together, in milliseconds."""
+        totals = [d + u for d, u in zip(self.draft_seconds, self.update_seconds)]
+        return 1e3 * statistics.median(totals) if totals else 0.0
 
     def add(self, other: Tally) -> None:
-        """Count the other's steps too."""
+        """Add the counts of another tally."""
         for name in ("tokens", "steps", "drafted", "accepted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.draft_seconds += other.draft_seconds
@@ -67,13 +67,13 @@ class Tally:
 
 @dataclass(frozen=True)
 class Report:
-    """All records together, and each category apart."""
+    """The tally of all records, and one per category."""
 
     all: Tally
     categories: dict[str, Tally]
 
     def part(self, *, without: Sequence[str] = ()) -> Tally:
-        """The categories but the named ones, together."""
+        """The tally of all categories except the named ones."""
         tally = Tally()
         for name, counted in self.categories.items():
             if name not in without:
@@ -82,7 +82,7 @@ class Report:
 
 
 def replay(drafter: Drafter, records: Iterable[Record], budget: int) -> Report:
-    """Replay every record from a fresh start of the drafter, ``budget`` nodes a draft."""
+    """Replay every record, restarting the drafter each time, with at most ``budget`` nodes per draft tree."""
     report = Report(Tally(), defaultdict(Tally))
     for record in records:
         tally = replay_one(drafter, record, budget)
@@ -92,7 +92,7 @@ def replay(drafter: Drafter, records: Iterable[Record], budget: int) -> Report:
 
 
 def replay_one(drafter: Drafter, record: Record, budget: int) -> Tally:
-    """The steps of one record."""
+    """Replay one record."""
     text = np.concatenate([record.prompt, record.output]).astype(np.int32)
     prompt_length = position = len(record.prompt)
     tally = Tally()
@@ -119,7 +119,7 @@ def replay_one(drafter: Drafter, record: Record, budget: int) -> Tally:
 
 
 def accepted_path(tree: DraftTree, continuation: np.ndarray) -> np.ndarray:
-    """The nodes from the root on whose tokens are the recorded ones, int32 ``[a + 1]``."""
+    """The accepted path: the nodes, from the root, whose tokens equal the continuation (int ``[n]``); int32 ``[a + 1]``."""
     path = [0]
     for token in continuation.tolist():
         child = tree.child(path[-1], token)

@@ -1,7 +1,7 @@
-"""How well a tri-gram matrix represents its model: both are asked what comes next, at every position of the model's outputs.
+"""Fidelity of a tri-gram matrix: its next-token distributions compared with the model's, at every position of model outputs.
 
-The representatives are those of `aded.ngram.representative`; the overlay has learned the text up to there, and the model's
-answers along it: since the prompt began, or over all prompts of a session.
+The representatives are those of `aded.ngram.representative`. At each position, the session counts have been learned from the
+preceding text and from the model's top-k tokens along it, of one prompt or of all prompts of a session.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 POSITIONS = (32, 64, 128, 256)
-"""Bounds of the classes of output positions."""
-CHUNK = 64  # tokens in one pass of the model
+"""Upper bounds of the classes of output positions."""
+CHUNK = 64  # tokens per forward pass
 ALL = "all"
 PROMPTS = (1, 4, 16)
-"""Bounds of the classes of successive prompts."""
+"""Upper bounds of the classes of successive prompts."""
 
 
 @dataclass
 class Agreement:
-    """Sums over positions; see `measures` for their means."""
+    """Sums over positions; `measures` gives the means."""
 
     positions: int = 0
     unseen: int = 0
@@ -42,14 +42,14 @@ class Agreement:
     shared: tuple[float, ...] = (0.0,) * len(TOPS)
 
     def add(self, unseen: bool, distance: float, shared: Iterable[float]) -> None:
-        """Count one position."""
+        """Add one position."""
         self.positions += 1
         self.unseen += unseen
         self.distance += distance
         self.shared = tuple(a + b for a, b in zip(self.shared, shared))
 
     def measures(self) -> dict[str, float | int]:
-        """Positions, share of unseen pairs, mean total variation, mean overlap of the most probable 1, 4 and 12."""
+        """Number of positions, fraction of unseen bigrams, mean total variation, mean overlap of the top 1, 4 and 12."""
         n = max(self.positions, 1)
         tops = {f"top_{k}": shared / n for k, shared in zip(TOPS, self.shared)}
         return {"positions": self.positions, "unseen": self.unseen / n, "total_variation": self.distance / n, **tops}
@@ -61,17 +61,17 @@ def compare(
     """One row for each representative and class of output positions (and of successive prompts), all positions first.
 
     Args:
-        model: the target that wrote the records.
-        matrix: of its tokenizer.
+        model: the target model, which generated the records.
+        matrix: a matrix for its tokenizer.
         records: prompts and outputs.
         progress: called with a message and the fraction done.
-        keep: the overlay keeps what it learned from one record to the next.
+        keep: keep the session counts from one record to the next.
 
     Raises:
-        AdedError: no record, or one with ids outside the vocabulary or too long for the model.
+        AdedError: there is no output, or a record has ids outside the vocabulary or is too long for the model.
     """
     if not any(len(record.output) for record in records):
-        raise AdedError("there is no output to compare on; give a file that holds some")
+        raise AdedError("there is no output to compare on; give a file with recorded outputs")
     for number, record in enumerate(records, 1):
         _check_record(model, record, number)
     found: dict[tuple[str, str], Agreement] = {}
@@ -82,7 +82,7 @@ def compare(
             overlay.clear()
         classes = [_class_of(number, PROMPTS, "prompt")] if keep else []
         _compare_one(model, matrix, record, overlay, classes, found)
-    where = list(dict.fromkeys(where for _, where in sorted(found, key=lambda key: _place_of(key[1]))))
+    where = list(dict.fromkeys(where for _, where in sorted(found, key=lambda key: _sort_key(key[1]))))
     return [
         {"representative": who, "where": place, **found[who, place].measures()}
         for who in dict.fromkeys(who for who, _ in found)
@@ -108,11 +108,11 @@ def _compare_one(
             for where in (ALL, _class_of(at - start, POSITIONS, "token"), *classes):
                 found.setdefault((answer.who, where), Agreement()).add(answer.unseen, *measured)
         overlay.learn(matrix, text[max(0, at - NEWEST) : at + 1], len(newest))
-        overlay.tell(newest, DraftTree.root_only(int(text[at - 1])), *_answer(target))
+        overlay.tell(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
 
 
 def _check_record(model: TargetModel, record: Record, number: int) -> None:
-    """Refuse a text that the model cannot have written; one that fills the context has a last token that is never read."""
+    """Check that the model can have generated the record; its last token needs no forward pass, so it may fill the context."""
     length = len(record.prompt) + len(record.output)
     if length > model.context_limit:
         raise AdedError(
@@ -121,17 +121,17 @@ def _check_record(model: TargetModel, record: Record, number: int) -> None:
     for ids in (record.prompt, record.output):
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= model.vocab_size:
             raise AdedError(
-                f"text {number} holds token ids that are none of {model.label}'s 0 to {model.vocab_size - 1}; record it again"
+                f"text {number} has token ids outside {model.label}'s range 0 to {model.vocab_size - 1}; record it again"
             )
 
 
-def _answer(target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _top_k(target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     best = most_probable(target, min(TOLD, len(target)))
     return best[None].astype(np.int32), target[best][None].astype(np.float32)
 
 
 def distributions(model: TargetModel, text: np.ndarray, start: int) -> Iterator[np.ndarray]:
-    """The model's distribution of each token from ``text[start]`` on, given those before it, float32 ``[vocab]``."""
+    """The model's distribution, float32 ``[vocab]``, of each token from ``text[start]`` on; ``text`` is int32 ``[n]``."""
     session = model.session(len(text) + CHUNK)
     try:
         session.prefill(text[: start - 1].tolist())
@@ -145,25 +145,24 @@ def distributions(model: TargetModel, text: np.ndarray, start: int) -> Iterator[
         session.close()
 
 
-def answer(model: TargetModel, question: str, most: int, category: str = "") -> Record:
-    """The model's greedy output."""
+def answer(model: TargetModel, question: str, max_new_tokens: int, category: str = "") -> Record:
+    """The model's greedy answer to a question."""
     from aded.decoding.decoder import Decoder, GenerationSettings
 
-    trace = Decoder(model, "aded", GenerationSettings(max_new_tokens=most), record=False).run(question)
+    trace = Decoder(model, "aded", GenerationSettings(max_new_tokens=max_new_tokens), record=False).run(question)
     prompt, output = (np.array(ids, dtype=np.int32) for ids in (trace.header.prompt_tokens, trace.token_ids))
     return Record(prompt, output, category)
 
 
-def _class_of(place: int, bounds: Sequence[int], unit: str) -> str:
-    """The class of a place, from 0, in words that count from 1."""
-    over = sum(place >= bound for bound in bounds)
+def _class_of(index: int, bounds: Sequence[int], unit: str) -> str:
+    """The label of the class of an index (from 0); labels count from 1."""
+    over = sum(index >= bound for bound in bounds)
     low = bounds[over - 1] + 1 if over else 1
     if over == len(bounds):
         return f"{unit}s from {low}"
     return f"{unit} {low}" if low == bounds[over] else f"{unit}s {low} to {bounds[over]}"
 
 
-def _place_of(where: str) -> tuple[bool, bool, int]:
-    """The order of classes: all, then tokens, then prompts, each from the first on."""
-    words = where.split()
-    return where != ALL, where.startswith("prompt"), next((int(word) for word in words if word.isdigit()), 0)
+def _sort_key(where: str) -> tuple[bool, bool, int]:
+    """Sort key of class labels: all, then tokens, then prompts, in ascending order."""
+    return where != ALL, where.startswith("prompt"), next((int(word) for word in where.split() if word.isdigit()), 0)

@@ -1,1 +1,1 @@
-"""Making of trained parts: Medusa heads and draft models for any Transformers causal model."""
+"""Training of Medusa heads and draft models for any Transformers causal model."""

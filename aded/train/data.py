@@ -1,6 +1,7 @@
-"""Text for training: token ids from files or from the model itself, packed into rows of one length, and what of it counts.
+"""Training text: token ids from files or written by the model, packed into rows of equal length, with a loss mask.
 
-Of a conversation, only the model's answer counts: drafts are made of that alone, and the template around it is always the same.
+In a conversation, only tokens of the model's answers enter the loss: only answers are ever drafted, and the chat template around
+them is constant.
 """
 
 from __future__ import annotations
@@ -22,89 +23,91 @@ if TYPE_CHECKING:
 
 SELF = "self"
 HELD_OUT = 0.02
-MOST_HELD_OUT = 64
-"""Rows that the held-out figures are measured on at most."""
-MOST_PLACES = 1024
-"""Positions of a recorded output that are measured at once."""
+"""Fraction of the rows that is held out."""
+MAX_HELD_OUT_ROWS = 64
+MAX_POSITIONS = 1024
+"""Positions of a recorded output in one evaluation batch."""
 CHUNK = 1024
-"""Rows that are looked through at once."""
-NO_LABEL = -100
-"""What stands for a token that does not count, as in PyTorch's losses."""
+"""Rows checked at a time."""
+IGNORE_INDEX = -100
+"""Label of a token that is not in the loss, as in PyTorch's losses."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """Token ids, int64, and which of them count as written by the model, bool; both ``[n]`` or ``[rows, length]``."""
+    """Token ids (int64) and their loss mask (bool; true where the model wrote the token); both ``[n]`` or ``[rows, length]``."""
 
     ids: np.ndarray
-    counts: np.ndarray
+    loss_mask: np.ndarray
 
     @classmethod
     def plain(cls, ids: np.ndarray) -> Text:
-        """Text in which every token counts."""
+        """Text whose tokens are all in the loss."""
         return cls(ids.astype(np.int64), np.ones(ids.shape, dtype=bool))
 
-    def __getitem__(self, places: slice | np.ndarray) -> Text:
-        return Text(self.ids[places], self.counts[places])
+    def __getitem__(self, index: slice | np.ndarray) -> Text:
+        return Text(self.ids[index], self.loss_mask[index])
 
     def reshape(self, *shape: int) -> Text:
-        return Text(self.ids.reshape(shape), self.counts.reshape(shape))
+        return Text(self.ids.reshape(shape), self.loss_mask.reshape(shape))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of text, and the positions to learn from: those whose next token counts, or a share of them.
+    """Rows of text and the positions to train on: those whose next token is in the loss, or a random sample of them.
 
     Attributes:
-        ids: int64 ``[rows, length]``; counts: as in ``Text``, bool ``[rows, length]``.
-        places: indices into the flattened rows, int64 ``[m]``; none is at a row's end.
-        rows: which rows of the training text these are, int64 ``[rows]``; None for other text.
+        ids: int64 ``[rows, length]``.
+        loss_mask: as in ``Text``, bool ``[rows, length]``.
+        positions: indices into the flattened rows, int64 ``[m]``; never the last position of a row.
+        rows: row indices in the training text, int64 ``[rows]``; None for other text.
     """
 
     ids: torch.Tensor
-    counts: torch.Tensor
-    places: torch.Tensor
+    loss_mask: torch.Tensor
+    positions: torch.Tensor
     rows: np.ndarray | None = None
 
     @classmethod
     def of(cls, text: Text) -> Batch:
         """All positions of rows ``[rows, length]``."""
-        next_counts = text.counts & (np.arange(text.ids.shape[1]) > 0)
-        places = torch.from_numpy(np.flatnonzero(next_counts) - 1)
-        return cls(torch.from_numpy(text.ids), torch.from_numpy(text.counts), places)
+        is_label = text.loss_mask & (np.arange(text.ids.shape[1]) > 0)
+        positions = torch.from_numpy(np.flatnonzero(is_label) - 1)
+        return cls(torch.from_numpy(text.ids), torch.from_numpy(text.loss_mask), positions)
 
     def sample(self, share: float, rng: np.random.Generator) -> Batch:
-        """This share of the positions, at random; one at least if there are any."""
-        wanted = min(max(1, round(share * len(self.places))), len(self.places))
-        chosen = np.sort(rng.permutation(len(self.places))[:wanted])
-        return replace(self, places=self.places[torch.from_numpy(chosen)])
+        """The batch with a random fraction ``share`` of its positions, at least one if it has any."""
+        count = min(max(1, round(share * len(self.positions))), len(self.positions))
+        chosen = np.sort(rng.permutation(len(self.positions))[:count])
+        return replace(self, positions=self.positions[torch.from_numpy(chosen)])
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.ids.to(device), self.counts.to(device), self.places.to(device), self.rows)
+        return Batch(self.ids.to(device), self.loss_mask.to(device), self.positions.to(device), self.rows)
 
     def labels(self, ahead: int) -> torch.Tensor:
-        """The tokens that follow each position, int64 ``[ahead, m]``: the nearest first, ``NO_LABEL`` behind the answer's end."""
-        ids, counts, length = self.ids.flatten(), self.counts.flatten(), self.ids.shape[1]
-        column, known, rows = self.places % length, torch.ones_like(self.places, dtype=torch.bool), []
-        for step in range(1, ahead + 1):
-            at = (self.places + step).clamp_max(len(ids) - 1)
-            known = known & (column + step < length) & counts[at]
-            rows.append(torch.where(known, ids[at], NO_LABEL))
-        return torch.stack(rows)
+        """The next tokens of each position, int64 ``[ahead, m]``, nearest first; ``IGNORE_INDEX`` after the answer's end."""
+        ids, loss_mask, length = self.ids.flatten(), self.loss_mask.flatten(), self.ids.shape[1]
+        column, valid, labels = self.positions % length, torch.ones_like(self.positions, dtype=torch.bool), []
+        for offset in range(1, ahead + 1):
+            index = (self.positions + offset).clamp_max(len(ids) - 1)
+            valid = valid & (column + offset < length) & loss_mask[index]
+            labels.append(torch.where(valid, ids[index], IGNORE_INDEX))
+        return torch.stack(labels)
 
-    def reach(self, ahead: int) -> int:
-        """The most tokens, up to ``ahead``, that count and follow one of the positions without a gap."""
-        return int((self.labels(ahead) != NO_LABEL).any(1).sum())
+    def max_labels(self, ahead: int) -> int:
+        """The largest number of labels, at most ``ahead``, that any position has in a row."""
+        return int((self.labels(ahead) != IGNORE_INDEX).any(1).sum())
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Packed text.
+    """Packed text, split into training and held-out rows.
 
     Attributes:
-        training: ``[rows, length]``; held_out: ``[rows', length]``, never trained on.
-        seed: of the order in which rows are taken, and of the positions.
-        share: of the positions of a step that are learned from.
+        training: ``[rows, length]``.
+        held_out: ``[rows', length]``, never trained on.
+        seed: determines the order of the rows and the sampled positions.
+        share: fraction of a step's positions that is trained on.
     """
 
     training: Text
@@ -113,17 +116,16 @@ class Rows:
     share: float = 1.0
 
     def batch(self, step: int, size: int) -> Batch:
-        """What a step learns from: every row once an epoch, in an order that step and seed decide, as they do the positions."""
-        places = np.arange(step * size, (step + 1) * size)
+        """The batch of a training step. Each epoch visits every row once; ``seed`` and ``step`` determine rows and positions."""
         count = len(self.training.ids)
-        epochs, within = np.divmod(places, count)
+        epochs, within = np.divmod(np.arange(step * size, (step + 1) * size), count)
         orders = {e: np.random.default_rng([self.seed, e]).permutation(count) for e in set(epochs.tolist())}
         chosen = np.array([orders[e][i] for e, i in zip(epochs.tolist(), within.tolist())])
-        whole = replace(Batch.of(self.training[chosen]), rows=chosen)
-        return whole.sample(self.share, np.random.default_rng([self.seed, step, size]))
+        batch = replace(Batch.of(self.training[chosen]), rows=chosen)
+        return batch.sample(self.share, np.random.default_rng([self.seed, step, size]))
 
     def unseen(self) -> list[Batch]:
-        """The held-out rows, one a batch, with all positions that count."""
+        """The held-out rows, one per batch, with all their positions."""
         return [Batch.of(self.held_out[row : row + 1]) for row in range(len(self.held_out.ids))]
 
 
@@ -131,102 +133,108 @@ def pack(text: Text, length: int, seed: int = 0, share: float = 1.0) -> Rows:
     """Cut flat text into rows and hold some of them out.
 
     Raises:
-        AdedError: there is less than two rows of text.
+        AdedError: the text is shorter than two rows.
     """
     count = len(text.ids) // length
     if count < 2:
         raise AdedError(f"the corpus has {len(text.ids)} tokens; give at least {2 * length}, or a smaller --length")
     rows = text[: count * length].reshape(count, length)
-    held_out = min(max(1, int(HELD_OUT * count)), MOST_HELD_OUT)
+    held_out = min(max(1, int(HELD_OUT * count)), MAX_HELD_OUT_ROWS)
     chosen = np.zeros(count, dtype=bool)
     chosen[np.random.default_rng(seed).permutation(count)[:held_out]] = True
     return Rows(rows[~chosen], rows[chosen], seed, share)
 
 
 def check_learnable(rows: Rows, ahead: int, special: Collection[int]) -> None:
-    """Refuse text that nothing can be learned from, or that leaves nothing to measure on.
+    """Check that the text can be trained and evaluated on.
 
     Args:
-        ahead: how many tokens after a position are predicted.
-        special: token ids that are no text, such as separators.
+        rows: the packed text.
+        ahead: number of tokens predicted after a position.
+        special: ids of special tokens, such as separators.
 
     Raises:
-        AdedError: tokens that count are all special or all the same one, or no position has ``ahead`` of them behind it.
+        AdedError: the tokens in the loss are all special or all the same, or no position has ``ahead`` labels.
     """
-    counted = np.unique(rows.training.ids[rows.training.counts])
-    if len(counted) < 2 or np.isin(counted, sorted(special)).all():
+    distinct = np.unique(rows.training.ids[rows.training.loss_mask])
+    if len(distinct) < 2 or np.isin(distinct, sorted(special)).all():
         raise AdedError("the corpus holds only separators or a single repeated token; give --corpus texts with words in them")
-    _check_reach(_chunks(rows.training), ahead, "the corpus")
-    _check_reach(rows.unseen(), ahead, "the held-out part of the corpus")
+    _check_label_count(_chunks(rows.training), ahead, "the corpus")
+    _check_label_count(rows.unseen(), ahead, "the held-out part of the corpus")
 
 
 def _chunks(text: Text) -> Iterator[Batch]:
     return (Batch.of(text[start : start + CHUNK]) for start in range(0, len(text.ids), CHUNK))
 
 
-def _check_reach(batches: Iterable[Batch], ahead: int, what: str) -> None:
-    most = 0
+def _check_label_count(batches: Iterable[Batch], ahead: int, source: str) -> None:
+    longest = 0
     for batch in batches:
-        most = max(most, batch.reach(ahead))
-        if most == ahead:
+        longest = max(longest, batch.max_labels(ahead))
+        if longest == ahead:
             return
     fewer = " or fewer --heads" if ahead > 2 else ""
     raise AdedError(
-        f"{what} has at most {most} tokens of an answer in a row, and training needs {ahead}; give longer texts, a larger "
+        f"{source} has at most {longest} tokens of an answer in a row, and training needs {ahead}; give longer texts, a larger "
         f"--length{fewer}"
     )
 
 
 def recorded(path: str, target: TargetModel, ahead: int = 1) -> list[Batch]:
-    """Recorded decodes (see ``aded.evaluation.replay``) to measure on: of each, the positions of its output.
+    """Recorded outputs (see ``aded.data.records``) as evaluation batches: the positions of each record's output.
 
     Args:
-        ahead: how many tokens after a position are predicted.
+        path: JSON lines of prompt and output token ids.
+        target: the target model.
+        ahead: number of tokens predicted after a position.
 
     Raises:
-        AdedError: the file cannot be read, holds no output so long, or ids that are not of this model's tokenizer.
+        AdedError: the file cannot be read, no output has ``ahead`` tokens, or an id is outside the model's vocabulary.
     """
     batches = []
     for record in read_records(path):
         ids = np.concatenate([record.prompt, record.output]).astype(np.int64)[: target.context_limit]
-        _check(ids, target)
-        whole = Batch.of(Text(ids, np.arange(len(ids)) >= len(record.prompt)).reshape(1, -1))
-        batches += [replace(whole, places=places) for places in whole.places.split(MOST_PLACES) if len(places)]
+        _check_ids(ids, target)
+        batch = Batch.of(Text(ids, np.arange(len(ids)) >= len(record.prompt)).reshape(1, -1))
+        batches += [replace(batch, positions=part) for part in batch.positions.split(MAX_POSITIONS) if len(part)]
     if not batches:
         raise AdedError(f"{path} holds no recorded output; give --held-out a file with some")
-    _check_reach(batches, ahead, path)
+    _check_label_count(batches, ahead, path)
     return batches
 
 
 def read(sources: Sequence[str], target: TargetModel, tokens: int, seed: int, progress: Progress) -> Text:
-    """The text of all sources, in turn, ``[n]``.
+    """The text of all sources, concatenated, ``[n]``.
 
     Args:
-        sources: ``.npy`` files of token ids, text files, or ``self`` for text that the model writes itself.
-        tokens: how many the model shall write itself.
+        sources: ``.npy`` files of token ids, text files, or ``self`` for text that the model writes.
+        target: the target model.
+        tokens: number of tokens that the model writes for ``self``.
+        seed: for sampling the model's text.
+        progress: called with a message and the fraction done.
 
     Raises:
-        AdedError: a file cannot be read, or holds ids that are not of this model's tokenizer.
+        AdedError: a file cannot be read, or an id is outside the model's vocabulary.
     """
     files = {source: _read(source, target) for source in sources if source != SELF}
     for ids in files.values():
-        _check(ids, target)  # before the model writes, which is the long work
-    parts = [files[source] if source in files else _self_written(target, tokens, seed, progress) for source in sources]
-    marked = [answers(part, target) for part in parts]
-    return Text(np.concatenate([text.ids for text in marked]), np.concatenate([text.counts for text in marked]))
+        _check_ids(ids, target)  # before the model writes its text, which takes long
+    ids_of = [files[source] if source in files else _self_written(target, tokens, seed, progress) for source in sources]
+    texts = [answers(ids, target) for ids in ids_of]
+    return Text(np.concatenate([text.ids for text in texts]), np.concatenate([text.loss_mask for text in texts]))
 
 
 def answers(ids: np.ndarray, target: TargetModel) -> Text:
-    """Flat text in which the answers of conversations count; all of it where it holds none of this model's chat template."""
+    """Flat text whose loss mask covers the answers of conversations; all of it if it has no chat template of this model."""
     from aded.data.self_generation import answers_in
 
     return Text(ids.astype(np.int64), answers_in(ids, target.tokenizer))
 
 
-def _check(ids: np.ndarray, target: TargetModel) -> None:
+def _check_ids(ids: np.ndarray, target: TargetModel) -> None:
     if ids.max(initial=0) >= target.vocab_size:
         raise AdedError(
-            f"the corpus holds token id {ids.max()}, the model has {target.vocab_size}; give text of this model's tokenizer"
+            f"the corpus has token id {ids.max()}, but the model has {target.vocab_size} tokens; use the model's tokenizer"
         )
 
 
@@ -234,8 +242,8 @@ def _read(source: str, target: TargetModel) -> np.ndarray:
     if source.endswith(".npy"):
         return corpus.read_tokens(source)
     texts = corpus.read_texts(source)
-    end = target.tokenizer.eos_token_id
-    ids = [[*target.tokenizer(text, add_special_tokens=False)["input_ids"], *([] if end is None else [end])] for text in texts]
+    eos = target.tokenizer.eos_token_id
+    ids = [[*target.tokenizer(text, add_special_tokens=False)["input_ids"], *([] if eos is None else [eos])] for text in texts]
     return np.array([i for text in ids for i in text], dtype=np.int64)
 
 

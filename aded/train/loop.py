@@ -1,4 +1,4 @@
-"""The training loop: AdamW, cosine schedule with warm-up, clipped gradients, checkpoints that resume to the same result."""
+"""The training loop: AdamW, cosine schedule with warm-up, gradient clipping, and checkpoints for deterministic resumption."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ from aded.train.objective import Objective
 
 CHECKPOINT = "checkpoint.pt"
 BETAS = (0.9, 0.95)
-LARGEST_GRADIENT = 1.0
-"""Norm that gradients are clipped to."""
+MAX_GRADIENT_NORM = 1.0
 WARM_UP = 0.03
-"""Share of the run in which the learning rate rises."""
+"""Fraction of the run over which the learning rate rises."""
 LOG_EVERY = 10
-DIVERGED = 2.0
-"""A loss so many times that of the start, and of a uniform guess, ends the run."""
-WORSE = 1.01
-"""A loss on held-out text so many times that before training is no success; rounding alone changes it by less."""
+"""Steps between recorded losses."""
+DIVERGENCE_FACTOR = 2.0
+"""Training stops if the loss exceeds both the initial loss and a uniform guess's loss by this factor."""
+MAX_LOSS_RATIO = 1.01
+"""Largest accepted ratio of held-out loss after and before training; rounding alone changes it by less."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long, how fast.
+    """Length and learning rate of a run.
 
     Attributes:
-        steps: optimiser steps; batch: rows a step.
-        rate: highest learning rate.
+        steps: optimiser steps.
+        batch: rows per step.
+        rate: peak learning rate.
         save_every: steps between checkpoints.
-        seconds: stop the schedule early so that the run takes no longer; None for no limit. (Such a run depends on the clock.)
+        seconds: time limit, within which the schedule completes; None for no limit. With a limit, the result depends on the
+            speed of the machine.
+
+    Raises:
+        AdedError: a value is out of range.
     """
 
     steps: int
@@ -55,24 +60,25 @@ class Schedule:
             raise AdedError(f"the learning rate is {self.rate}; give a number between 0 and 1, such as 1e-3")
 
     def done(self, step: int, seconds: float) -> float:
-        """How much of the run lies behind before this step, 0 to 1."""
+        """The fraction of the run completed before this step, 0 to 1."""
         return min(1.0, max(step / self.steps, seconds / self.seconds if self.seconds else 0.0))
 
 
-def learning_rate(highest: float, done: float) -> float:
-    """The rate when ``done`` (0 to 1) of a run lies behind: rising in a line, then falling as a cosine to zero."""
+def learning_rate(peak: float, done: float) -> float:
+    """The learning rate after the fraction ``done`` (0 to 1) of a run: linear warm-up, then cosine decay to zero."""
     if done < WARM_UP:
-        return highest * (done / WARM_UP * 0.99 + 0.01)
-    return highest * 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
+        return peak * (done / WARM_UP * 0.99 + 0.01)
+    return peak * 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
 
 
 @dataclass
 class Run:
-    """What a training run has come to.
+    """The state of a training run.
 
     Attributes:
-        step: optimiser steps taken; seconds: that they took.
-        losses: of every tenth step, and of the last.
+        step: optimiser steps taken.
+        seconds: their duration.
+        losses: the loss of every tenth step and of the last one.
     """
 
     step: int = 0
@@ -93,31 +99,36 @@ def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, id
     run = _resume(objective, optimizer, folder, identity)
     device = next(objective.trained.parameters()).device
     started = time.perf_counter() - run.seconds
-    first, since = run.step, time.perf_counter()
+    first_step, resumed = run.step, time.perf_counter()
     while (done := schedule.done(run.step, run.seconds)) < 1.0:
         loss = _step(objective, optimizer, rows.batch(run.step, schedule.batch).to(device), learning_rate(schedule.rate, done))
         logged = run.step % LOG_EVERY == 0
         run.step += 1
         run.seconds = time.perf_counter() - started
         if logged or schedule.done(run.step, run.seconds) == 1.0:
-            run.losses.append(float(loss))  # waits for the device, hence not at every step
-            _refuse_divergence(run, objective.uniform, folder)
-        speed = (run.step - first) * schedule.batch * rows.training.ids.shape[1] / max(time.perf_counter() - since, 1e-6)
+            run.losses.append(float(loss))  # synchronises with the device, so not at every step
+            _check_divergence(run, objective.uniform, folder)
+        tokens = (run.step - first_step) * schedule.batch * rows.training.ids.shape[1]
+        speed = tokens / max(time.perf_counter() - resumed, 1e-6)
         progress(_message(run, schedule, speed), schedule.done(run.step, run.seconds))
         if run.step % schedule.save_every == 0:
             _save(run, objective, optimizer, folder, identity)
     return run
 
 
-def forget(folder: Path) -> None:
-    """Remove the checkpoint of a run that is finished."""
+def remove_checkpoint(folder: Path) -> None:
+    """Remove the checkpoint of a finished run."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def refuse_worse(before: float, after: float, folder: Path) -> None:
-    """End a run that learned nothing: its loss on held-out text is higher than before training, or is no number."""
-    if not after <= WORSE * before:
-        forget(folder)
+def check_improved(before: float, after: float, folder: Path) -> None:
+    """Check that training did not raise the loss on held-out text; otherwise remove the checkpoint.
+
+    Raises:
+        AdedError: the loss is higher than before training, or not finite.
+    """
+    if not after <= MAX_LOSS_RATIO * before:
+        remove_checkpoint(folder)
         raise AdedError(
             f"nothing was learned: the loss on held-out text is {after:.4g}, and was {before:.4g} before training; "
             "give a lower --learning-rate, or more --tokens"
@@ -129,16 +140,16 @@ def _step(objective: Objective, optimizer: torch.optim.Optimizer, batch: Batch, 
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
     loss = objective.backward(batch)
-    torch.nn.utils.clip_grad_norm_(objective.trained.parameters(), LARGEST_GRADIENT)
+    torch.nn.utils.clip_grad_norm_(objective.trained.parameters(), MAX_GRADIENT_NORM)
     optimizer.step()
     return loss
 
 
-def _refuse_divergence(run: Run, uniform: float, folder: Path) -> None:
-    """End a run whose loss is no number, or far above both the start's and a uniform guess's; its checkpoint is of no use."""
-    loss, most = run.losses[-1], DIVERGED * max(run.losses[0], uniform)
-    if not loss <= most:
-        forget(folder)
+def _check_divergence(run: Run, uniform: float, folder: Path) -> None:
+    """Stop a run whose loss is NaN or far above both the initial and a uniform guess's loss, and remove its checkpoint."""
+    loss, limit = run.losses[-1], DIVERGENCE_FACTOR * max(run.losses[0], uniform)
+    if not loss <= limit:
+        remove_checkpoint(folder)
         raise AdedError(
             f"training diverged: the loss is {loss:.4g} after {run.step} steps, and was {run.losses[0]:.4g} at the start; "
             "give a lower --learning-rate"
@@ -170,7 +181,7 @@ def _resume(objective: Objective, optimizer: torch.optim.Optimizer, folder: Path
             raise AdedError(f"{path} is of a run with other settings; delete it, or give another --out")
         run = Run(int(body["step"]), float(body["seconds"]), [float(loss) for loss in body["losses"]])
         if run.step < 1 or not math.isfinite(run.seconds) or run.seconds < 0:
-            raise ValueError("it counts steps or seconds that no run has taken")
+            raise ValueError("steps or seconds out of range")
         objective.trained.load_state_dict(body["trained"])
         optimizer.load_state_dict(body["optimizer"])
         return run

@@ -1,4 +1,4 @@
-"""Medusa-1: heads learn the tokens that follow, on a frozen target (arXiv 2401.10774, section 2.2.1)."""
+"""Medusa-1: training of heads that predict later tokens, on a frozen target (arXiv 2401.10774, section 2.2.1)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from aded.draft_models import checkpoints
 from aded.draft_models.medusa_heads import RANKS, MedusaHeads
-from aded.train.data import NO_LABEL, Batch
-from aded.train.objective import backward_in_pieces, precision, ranks_of
+from aded.train.data import IGNORE_INDEX, Batch
+from aded.train.objective import backward_in_chunks, precision, ranks_of
 from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 
 class HeadObjective:
-    """The heads' cross-entropies, added up.
+    """The weighted sum of the heads' cross-entropies.
 
     Args:
-        target: frozen; its vocabulary projection is shared.
-        heads: how many; head k (from 1) is shown the state that wrote a token and asked for the k-th token after that one.
-        blocks: residual blocks a head.
-        decay: head k counts decay^(k-1); the paper has 0.8, its code 1.
-        states: of the target; None to keep none.
+        target: the target model, frozen; the heads share its vocabulary projection.
+        heads: number of heads; from the hidden state that predicts the next token, head k (from 1) predicts the k-th token after
+            that one.
+        blocks: residual blocks per head.
+        decay: head k has weight decay^(k-1); 0.8 in the paper, 1 in its code.
+        states: cached hidden states of the target; None for no cache.
     """
 
     FILE = "heads.safetensors"
@@ -38,55 +39,55 @@ class HeadObjective:
     ) -> None:
         self.target, self.decay, self._states = target, decay, states or TargetStates(target)
         self.trained = MedusaHeads(heads, blocks, target.config.hidden_size).to(target.device)
-        self.ahead = heads + 1  # the state's own next token is the target's to tell
+        self.ahead = heads + 1  # the target itself predicts the first token
         self.uniform = self.loss({"loss": [math.log(target.vocab_size)] * heads})
         self._project = target.model.requires_grad_(False).get_output_embeddings()
 
     def backward(self, batch: Batch) -> torch.Tensor:
-        """The gradients of ``sum_k decay^(k-1) CE_k``, each CE_k a mean over a batch's positions that have such a token."""
+        """Backpropagate ``sum_k decay^(k-1) CE_k``, each CE_k a mean over positions with a label; returns the loss."""
         with precision(self.target):
-            states, labels = self._guesses(batch)
-            known = (labels != NO_LABEL).sum(1, keepdim=True).clamp_min(1)
-            weight = self.decay ** torch.arange(len(labels), device=labels.device)[:, None] / known
-            weights, wanted = weight.expand_as(labels).flatten(), labels.flatten()
+            states, labels = self._states_and_labels(batch)
+            counts = (labels != IGNORE_INDEX).sum(1, keepdim=True).clamp_min(1)
+            head_weights = self.decay ** torch.arange(len(labels), device=labels.device)[:, None] / counts
+            weights, flat_labels = head_weights.expand_as(labels).flatten(), labels.flatten()
 
-            def loss_of(piece: torch.Tensor, rows: slice) -> torch.Tensor:
-                logits = self._project(piece).float()
-                losses = functional.cross_entropy(logits, wanted[rows], reduction="none", ignore_index=NO_LABEL)
+            def loss_of(chunk: torch.Tensor, rows: slice) -> torch.Tensor:
+                logits = self._project(chunk).float()
+                losses = functional.cross_entropy(logits, flat_labels[rows], reduction="none", ignore_index=IGNORE_INDEX)
                 return (losses * weights[rows]).sum()
 
-            return backward_in_pieces(states.flatten(0, 1), loss_of)
+            return backward_in_chunks(states.flatten(0, 1), loss_of)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
-        """``loss`` of each head, and ``accuracy`` ``[heads, ranks]``: how often the guess of a rank was right."""
+        """Mean ``loss`` of each head, and ``accuracy`` ``[heads, ranks]``: how often the label has each rank."""
         heads = len(self.trained.weight)
-        loss, hits, seen = torch.zeros(heads), torch.zeros(heads, RANKS), torch.zeros(heads)
+        loss, hits, count = torch.zeros(heads), torch.zeros(heads, RANKS), torch.zeros(heads)
         for batch in batches:
             with precision(self.target):
-                states, labels = self._guesses(batch.to(self.target.device))
+                states, labels = self._states_and_labels(batch.to(self.target.device))
                 for head in range(heads):
-                    known = labels[head] != NO_LABEL
-                    logits, wanted = self._project(states[head][known]).float(), labels[head][known]
+                    valid = labels[head] != IGNORE_INDEX
+                    logits, wanted = self._project(states[head][valid]).float(), labels[head][valid]
                     loss[head] += functional.cross_entropy(logits, wanted, reduction="sum").cpu()
                     hits[head] += torch.bincount(ranks_of(logits, wanted).clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
-                    seen[head] += len(wanted)
-        seen = seen.clamp_min(1)
-        return {"loss": (loss / seen).tolist(), "accuracy": (hits / seen[:, None]).tolist()}
+                    count[head] += len(wanted)
+        count = count.clamp_min(1)
+        return {"loss": (loss / count).tolist(), "accuracy": (hits / count[:, None]).tolist()}
 
     def loss(self, figures: dict[str, Any]) -> float:
         """``sum_k decay^(k-1) CE_k``."""
         return sum(self.decay**k * loss for k, loss in enumerate(figures["loss"]))
 
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
-        """Write the heads in bfloat16, with their accuracy, which static trees are made from."""
+        """Write the heads in bfloat16, with their accuracy, from which static trees are built; returns the path."""
         tensors = {name: tensor.to(torch.bfloat16) for name, tensor in self.trained.state_dict().items()}
         tensors["accuracy"] = torch.tensor(figures["accuracy"])
         checkpoints.write(folder / self.FILE, "medusa", self.target, tensors, figures=figures, **more)
         return folder / self.FILE
 
-    def _guesses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """At a batch's positions: the heads' states ``[heads, m, hidden]`` and the tokens wanted of them ``[heads, m]``."""
+    def _states_and_labels(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The heads' hidden states ``[heads, m, hidden]`` and their labels, int64 ``[heads, m]``, at a batch's positions."""
         hidden = self._states.of(batch)
         labels = batch.labels(self.ahead)[1:]
         return self.trained(hidden), labels

@@ -100,7 +100,7 @@ def test_text_and_table_are_printed_and_colour_follows_the_option(tiny, capsys):
     coloured = capsys.readouterr().out
     run("generate", "--prompt", "a b c a b c", "--max-new-tokens", "30")
     bare = capsys.readouterr().out
-    assert "tokens a second" in bare
+    assert "tokens per second" in bare
     assert "\033[" in coloured
     assert "\033[" not in bare
 

@@ -37,21 +37,21 @@ STAR = [-1, *[0] * 5000]
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_tree_of_any_size_is_printed_in_bounded_room_and_the_rest_is_counted(parents: list[int], whole: bool):
     lines = terminal.tree_lines(step_of(parents), color=False, whole=whole)
-    assert len(lines) == terminal.MOST_SHOWN + 1
-    assert lines[-1] == f"… and {5000 - terminal.MOST_SHOWN} more nodes"
+    assert len(lines) == terminal.MAX_SHOWN + 1
+    assert lines[-1] == f"… and {5000 - terminal.MAX_SHOWN} more nodes"
     assert max(map(len, lines)) < 100
 
 
 def test_the_nodes_not_reached_are_neither_printed_nor_counted():
     assert terminal.tree_lines(step_of(CHAIN, "unreached"), color=False, whole=False) == []
-    assert len(terminal.tree_lines(step_of(CHAIN, "unreached"), color=False, whole=True)) == terminal.MOST_SHOWN + 1
+    assert len(terminal.tree_lines(step_of(CHAIN, "unreached"), color=False, whole=True)) == terminal.MAX_SHOWN + 1
 
 
 def test_deep_nodes_say_their_depth_and_shallow_ones_are_indented():
     lines = terminal.tree_lines(step_of([-1, *range(20)]), color=False, whole=True)
     assert len(lines) == 20
     assert lines[2].startswith("    ✓")
-    assert lines[19].startswith(f"{'  ' * terminal.DEEPEST_INDENT}(depth 20) ✓")
+    assert lines[19].startswith(f"{'  ' * terminal.MAX_INDENT}(depth 20) ✓")
 
 
 def test_replaying_a_record_of_long_texts_and_chains_prints_little(tmp_path, capsys):
@@ -63,5 +63,5 @@ def test_replaying_a_record_of_long_texts_and_chains_prints_little(tmp_path, cap
         assert main.main(["replay", str(tmp_path / "t.json"), *more]) == 0
         out = capsys.readouterr().out
         assert len(out) < 100_000
-        assert f"… and {5001 - terminal.MOST_SHOWN} more" in out
-        assert f"… and {5000 - terminal.MOST_SHOWN} more nodes" in out
+        assert f"… and {5001 - terminal.MAX_SHOWN} more" in out
+        assert f"… and {5000 - terminal.MAX_SHOWN} more nodes" in out

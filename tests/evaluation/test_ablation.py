@@ -130,7 +130,7 @@ def test_the_command_prints_a_table_and_writes_results(tmp_path: Path, capsys) -
     body = json.loads((out / "results.json").read_text())
     assert len(body["rows"]) == 3 + len(SWEEPS["search"])
     if (out / "results.html").exists():
-        assert "tokens a step" in (out / "results.html").read_text()
+        assert "tokens per step" in (out / "results.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -339,11 +339,11 @@ def test_methods_that_need_the_model_are_named(recorded_file, capsys) -> None:
 
 def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
     from aded.drafters.registry import METHODS
-    from aded.evaluation.bench.contenders import _as_typed
+    from aded.evaluation.bench.contenders import _in_bench_syntax
 
     said = "make it with `train medusa --model SPEC`, or give --heads FILE; use --draft-model with another model"
-    assert _as_typed(said, METHODS["medusa"]) == said.replace("--heads FILE", "medusa:heads=FILE")
-    assert _as_typed(said, METHODS["specinfer"]) == said.replace("--draft-model", "specinfer:draft_model")
+    assert _in_bench_syntax(said, METHODS["medusa"]) == said.replace("--heads FILE", "medusa:heads=FILE")
+    assert _in_bench_syntax(said, METHODS["specinfer"]) == said.replace("--draft-model", "specinfer:draft_model")
     with pytest.raises(AdedError, match="give medusa:heads=FILE"):
         method_contender("medusa", tiny_target())
 

@@ -97,7 +97,7 @@ def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_f
     tiny_model("llama").save_pretrained(real_tokenizer_folder)
     arguments = ["train", kind, "--model", str(real_tokenizer_folder), "--corpus", text, "--out", str(tmp_path / "out")]
     assert main.main([*arguments, "--length", "16", "--batch", "4", "--tokens", "128", "--device", "cpu"]) == 0
-    assert "MB; its card is" in capsys.readouterr().out
+    assert "MB; its model card is" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -117,7 +117,7 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
     target, ids = tiny_target(), torch.randint(3, VOCAB, (3, 12), generator=torch.Generator().manual_seed(0))
     objective = HeadObjective(target, heads=2, blocks=2, decay=0.8)
     torch.nn.init.normal_(objective.trained.weight, std=0.1)
-    monkeypatch.setattr("aded.train.objective.PIECE", 7)
+    monkeypatch.setattr("aded.train.objective.CHUNK_ROWS", 7)
     loss = objective.backward(data.Batch.of(data.Text.plain(ids.numpy())))
     found = objective.trained.weight.grad.clone()
     objective.trained.zero_grad()
@@ -144,7 +144,7 @@ def test_every_row_goes_through_the_target_once_where_there_is_memory(room, monk
     found = [states.of(batch) for batch in batches]
     assert sum(passed) == (len(rows.training.ids) if room else 4 * 7)
     for batch, some in zip(batches, found):
-        assert torch.allclose(some, last_hidden(target.model, batch.ids).flatten(0, 1)[batch.places], atol=1e-6)
+        assert torch.allclose(some, last_hidden(target.model, batch.ids).flatten(0, 1)[batch.positions], atol=1e-6)
 
 
 def test_ranks_count_the_tokens_before():
@@ -160,7 +160,7 @@ def test_every_row_comes_once_an_epoch_and_held_out_rows_never():
     assert not set(rows.held_out.ids[:, 0].tolist()) & set(seen[:, 0].tolist())
     again = data.pack(text, 16, share=0.3).batch(3, 7)
     assert again.ids.tolist() == rows.batch(3, 7).ids.tolist()
-    assert again.places.tolist() == rows.batch(3, 7).places.tolist()
+    assert again.positions.tolist() == rows.batch(3, 7).positions.tolist()
 
 
 OPENING, CLOSING, SEPARATOR = (7, 8, 9), (10, 11), 0
@@ -184,7 +184,7 @@ def test_only_answers_of_conversations_count():
     assert answered(np.array(ids), OPENING, CLOSING, SEPARATOR).tolist() == counts
     assert answered(np.array(ids[4:]), OPENING, CLOSING, SEPARATOR).tolist() == counts[4:]
     assert not answered(np.array([20, 21, 8, 9, 11]), OPENING, CLOSING, SEPARATOR).any()
-    assert data.answers(np.array([5, 6]), tiny_target()).counts.tolist() == [True, True]
+    assert data.answers(np.array([5, 6]), tiny_target()).loss_mask.tolist() == [True, True]
 
 
 def test_labels_are_the_tokens_that_follow_within_the_answer_and_the_row():
@@ -196,19 +196,19 @@ def test_labels_are_the_tokens_that_follow_within_the_answer_and_the_row():
     for row, column in itertools.product(range(4), range(19)):
         if counts[row, column + 1]:
             run = list(itertools.takewhile(counts[row].__getitem__, range(column + 1, min(column + 4, 20))))
-            expected[20 * row + column] = [*ids[row, run].tolist(), *[data.NO_LABEL] * (3 - len(run))]
-    assert dict(zip(batch.places.tolist(), batch.labels(3).T.tolist())) == expected
+            expected[20 * row + column] = [*ids[row, run].tolist(), *[data.IGNORE_INDEX] * (3 - len(run))]
+    assert dict(zip(batch.positions.tolist(), batch.labels(3).T.tolist())) == expected
 
 
 def test_a_share_of_the_positions_is_taken_at_random_and_on_average_all_alike():
     rows = data.pack(data.Text.plain(np.arange(16 * 60)), 16, share=0.25)
-    taken = [rows.batch(step, 8).places for step in range(200)]
+    taken = [rows.batch(step, 8).positions for step in range(200)]
     assert {len(places) for places in taken} == {30}
     counts = torch.bincount(torch.cat(taken), minlength=128).view(8, 16)
     assert (counts[:, -1] == 0).all()  # a row's end has no next token
     assert (counts[:, :-1] > 20).all()  # of 50 expected: a false alarm in 10^6
     one = data.Batch.of(data.Text.plain(np.arange(8).reshape(1, 8)))
-    assert len(one.sample(0.01, np.random.default_rng(0)).places) == 1
+    assert len(one.sample(0.01, np.random.default_rng(0)).positions) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

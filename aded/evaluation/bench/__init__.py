@@ -1,1 +1,1 @@
-"""The benchmark: systems side by side on questions, and its tables."""
+"""The benchmark: methods and peers compared on the same questions, and its tables."""

@@ -1,4 +1,4 @@
-"""One measured run of one method on one question, and the file that keeps such runs across interruptions."""
+"""A cell, the measurement of one method on one question in one repeat, and the file from which a benchmark resumes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run of one method on one question took and wrote.
+    """The measurement of one method on one question in one repeat.
 
-    Lists hold one entry a timed step, milliseconds; they are empty where a peer's inside cannot be seen.
+    Lists hold one entry per timed step, times in milliseconds; they are empty for peers that do not expose them.
 
     Attributes:
-        tokens: tokens written by the timed steps; ``seconds``: the time of these steps, or None where no model ran.
-        token_ids: all that was written.
-        accepted: drafted tokens that were kept in the timed steps.
-        step_ms: whole steps.
-        budget_nodes: nodes that a draft was allowed; ``tree_nodes``: nodes that it had, both with the root.
-        memory_mb: peak of the card's memory during the run, or the process's memory after it.
+        tokens: tokens generated in the timed steps.
+        accepted: draft tokens accepted in the timed steps.
+        token_ids: the whole output.
+        seconds: duration of the timed steps; None if no model ran.
+        step_ms: duration of whole steps.
+        budget_nodes: maximum nodes of the draft tree, with the root.
+        tree_nodes: nodes of the draft tree, with the root.
+        memory_mb: peak GPU memory during the run; on a CPU, the process's memory after it.
     """
 
     question: str
@@ -56,15 +58,15 @@ class Cell:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """A hash of all that must be equal for runs to be compared (hex, 16 characters)."""
+    """A hash (hex, 16 characters) of everything that must be equal for measurements to be comparable."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class CellFile:
-    """Finished cells, in memory and, if a folder is given, in its ``cells.jsonl``, one line each as soon as it is measured.
+    """Finished cells, in memory and, if a folder is given, in its ``cells.jsonl``, to which each is appended once measured.
 
     Raises:
-        AdedError: the folder cannot be written, or it holds cells of other settings or a damaged file.
+        AdedError: the folder cannot be written, or its file is damaged or has cells of other settings.
     """
 
     def __init__(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
@@ -76,19 +78,23 @@ class CellFile:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             old = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-            whole = old[: old.rfind("\n") + 1]  # a line cut short by an interruption is measured again
-            self._read(whole.split("\n")[:-1], head)
-            if not whole:
+            complete = old[: old.rfind("\n") + 1]  # drop a line truncated by an interruption
+            self._read(complete.split("\n")[:-1], head)
+            if not complete:
                 self._path.write_text(_line(head), encoding="utf-8")
-            elif whole != old:
-                self._path.write_text(whole, encoding="utf-8")
+            elif complete != old:
+                self._path.write_text(complete, encoding="utf-8")
         except OSError as error:
             raise AdedError(f"cannot write {self._path}: {error.strerror}; choose another --out") from None
         except UnicodeDecodeError:
             raise self._damaged() from None
 
     def add(self, cell: Cell) -> None:
-        """Keep a finished cell."""
+        """Add a finished cell.
+
+        Raises:
+            AdedError: the file cannot be written.
+        """
         self.cells[cell.key] = cell
         if self._path is not None:
             try:

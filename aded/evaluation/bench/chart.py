@@ -1,4 +1,4 @@
-"""Results as one page with charts that needs no network; Plotly is imported only here."""
+"""Results as one self-contained HTML page with charts; only this module imports Plotly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OTHER = "#8a8f98"
 
 
 def page(results: Results) -> str | None:
-    """The page, or None where Plotly is not installed."""
+    """The page as HTML, or None if Plotly is not installed."""
     try:
         import plotly.graph_objects as go
         from plotly.io import to_html
     except ImportError:
         return None
-    figures = {"shape": _curve, "fidelity": _distances, "ablation": _sweeps}.get(results["kind"], _bars)(go, results)
+    figures = {"shape": _step_cost, "fidelity": _fidelity, "ablation": _ablation}.get(results["kind"], _bars)(go, results)
     charts = [to_html(figure, full_html=False, include_plotlyjs=i == 0) for i, figure in enumerate(figures)]
     title = escape(f"{results['model'] or 'recorded text'}, {results['device']}")
     head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
@@ -29,10 +29,10 @@ def page(results: Results) -> str | None:
 
 
 def _bars(go: Any, results: Results) -> list[Any]:
-    """Throughput (where a model ran), tokens a step, and both by category."""
-    names = [("tokens_per_step", "Tokens a step"), ("host_ms", "Host, ms a step")]
+    """Throughput and speed-up (if a model ran), tokens per step and host time by method, and one chart by category."""
+    names = [("tokens_per_step", "Tokens per step"), ("host_ms", "Host time, ms per step")]
     if results["kind"] == "live":
-        names = [("tokens_per_second", "Tokens a second"), ("speedup", "Speedup over plain decoding"), *names]
+        names = [("tokens_per_second", "Tokens per second"), ("speedup", "Wall-clock speed-up over plain decoding"), *names]
     total = [row for row in results["rows"] if row["category"] == ALL]
     figures = []
     for name, title in names:
@@ -49,7 +49,7 @@ def _bars(go: Any, results: Results) -> list[Any]:
 
 
 def _categories(go: Any, results: Results) -> Any:
-    name, title = ("speedup", "Speedup") if results["kind"] == "live" else ("tokens_per_step", "Tokens a step")
+    name, title = ("speedup", "Speed-up") if results["kind"] == "live" else ("tokens_per_step", "Tokens per step")
     figure = go.Figure(layout={"title": {"text": f"{title} by category"}, "template": "plotly_white", "height": 420})
     for method in dict.fromkeys(row["method"] for row in results["rows"]):
         rows = [row for row in results["rows"] if row["method"] == method and row[name] is not None]
@@ -59,21 +59,23 @@ def _categories(go: Any, results: Results) -> Any:
     return figure
 
 
-def _curve(go: Any, results: Results) -> list[Any]:
+def _step_cost(go: Any, results: Results) -> list[Any]:
     rows, floor = results["rows"], results["floor_ms"]["measured"]
     line = go.Scatter(x=[r["nodes"] for r in rows], y=[r["step_ms"] for r in rows], mode="lines+markers", name="step")
-    title = "Milliseconds a step by nodes (cost, not acceptance)"
+    title = "Milliseconds per step by nodes (cost, not acceptance)"
     figure = go.Figure(line, layout={"title": {"text": title}, "template": "plotly_white", "height": 420})
     figure.update_xaxes(type="log", tickvals=[r["nodes"] for r in rows], title="nodes")
-    figure.add_hline(y=floor, line_dash="dot", annotation_text="weights read once, at the measured bandwidth")
+    figure.add_hline(y=floor, line_dash="dot", annotation_text="one read of the weights at the measured bandwidth")
     return [figure]
 
 
-def _distances(go: Any, results: Results) -> list[Any]:
-    """How far each representative is from the model, over the output and over successive prompts."""
+def _fidelity(go: Any, results: Results) -> list[Any]:
+    """Total variation distance of each representative from the model, by output position and by prompt."""
     figures = []
     for unit in ("token", "prompt"):
-        figure = go.Figure(layout={"title": {"text": f"Total variation from the model, by {unit}"}, "template": "plotly_white"})
+        figure = go.Figure(
+            layout={"title": {"text": f"Total variation distance from the model, by {unit}"}, "template": "plotly_white"}
+        )
         for who in dict.fromkeys(row["representative"] for row in results["rows"]):
             rows = [r for r in results["rows"] if r["representative"] == who and r["where"].startswith(unit)]
             x, y = [r["where"] for r in rows], [r["total_variation"] for r in rows]
@@ -82,8 +84,8 @@ def _distances(go: Any, results: Results) -> list[Any]:
     return figures
 
 
-def _sweeps(go: Any, results: Results) -> list[Any]:
-    """A chart a setting: tokens a step by its value."""
+def _ablation(go: Any, results: Results) -> list[Any]:
+    """One chart per setting: tokens per step by value."""
     figures = []
     for setting in dict.fromkeys(row["setting"] for row in results["rows"]):
         rows = [row for row in results["rows"] if row["setting"] == setting]
@@ -93,10 +95,10 @@ def _sweeps(go: Any, results: Results) -> list[Any]:
             marker_color=[METHOD_COLOURS["aded"][0 if row["tuned"] else 1] for row in rows],
             text=[f"{row['tokens_per_step']:.2f}" for row in rows],
             customdata=[row["draft_ms"] for row in rows],
-            hovertemplate="%{x}: %{y:.3f} tokens a step, draft %{customdata:.3f} ms<extra></extra>",
+            hovertemplate="%{x}: %{y:.3f} tokens per step, draft %{customdata:.3f} ms<extra></extra>",
         )
         figure = go.Figure(
-            bar, layout={"title": {"text": f"{setting}: tokens a step"}, "template": "plotly_white", "height": 340}
+            bar, layout={"title": {"text": f"{setting}: tokens per step"}, "template": "plotly_white", "height": 340}
         )
         figures.append(figure.update_xaxes(type="category"))
     return figures

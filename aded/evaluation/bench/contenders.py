@@ -1,4 +1,4 @@
-"""What is measured: a method or a peer, as something that runs one prompt and hands back its figures."""
+"""What the benchmark compares: methods and peers, each a function from a prompt to measured figures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 Figures = dict[str, Any]
-"""One run's figures: the fields of a ``Cell`` that do not say which run it was."""
+"""Measured figures: the fields of a ``Cell`` except question, category, method and repeat."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a contender runs on: a question's prompt as token ids, or a recorded decode."""
+    """An input: the token ids of a question's prompt, or of a recorded prompt and its output."""
 
     id: str
     category: str
@@ -35,14 +35,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Contender:
-    """A row of the comparison.
+    """A method or peer in the comparison.
 
     Attributes:
-        name: as asked for; ``label``: as shown.
-        lossless: whether its output is meant to be plain decoding's.
-        coupled: whether it also draws with the same random numbers, so that sampled outputs can be compared token by token.
-        run: (task, settings) to figures.
-        drafter: makes a drafter, where the contender is one; recorded text is replayed with it.
+        name: as on the command line.
+        label: as displayed.
+        lossless: whether its output has the distribution of plain decoding's.
+        coupled: whether it uses plain decoding's random numbers, so that sampled outputs can be compared token by token.
+        run: maps (task, settings) to figures.
+        drafter: makes its drafter, for replay on recorded text; None for a peer without one.
     """
 
     name: str
@@ -57,18 +58,18 @@ def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
     """A method of the registry; ``name:option=value:option=value`` sets its options.
 
     Args:
-        spec: what was typed.
-        target: a ``TargetModel``, or for recorded text whatever has its ``fingerprint`` and ``vocab_size``.
-        seed: of the method itself, the same for all questions, as where one user asks them.
+        spec: as on the command line.
+        target: a ``TargetModel``; for recorded text, an object with its ``fingerprint`` and ``vocab_size``.
+        seed: seed of the drafter, the same for all questions.
 
     Raises:
         AdedError: an unknown method or option.
     """
     method, options = method_of(spec)
     try:
-        method.make(target, options, 0)  # what does not fit the target is found before a long run
+        method.make(target, options, 0)  # check the options against the target before a long run
     except AdedError as error:
-        raise AdedError(_as_typed(str(error), method)) from None
+        raise AdedError(_in_bench_syntax(str(error), method)) from None
     label = f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
 
     def make() -> Drafter:
@@ -81,24 +82,24 @@ def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
     """The method and the options of ``name:option=value:option=value``.
 
     Raises:
-        AdedError: an unknown method or option, or a value that no target could take.
+        AdedError: an unknown method or option, or a value that is invalid for every target.
     """
-    name, *pairs = spec.split(":")
-    method, options = find_method(name), dict(map(_option, pairs))
+    name, *assignments = spec.split(":")
+    method, options = find_method(name), dict(map(_option, assignments))
     try:
         method.check(options)
     except AdedError as error:
-        raise AdedError(_as_typed(str(error), method)) from None
+        raise AdedError(_in_bench_syntax(str(error), method)) from None
     return method, options
 
 
 def drafter_contender(name: str, label: str, target: Any, make: Callable[[], Drafter]) -> Contender:
-    """A drafter from outside the registry, in the same loop."""
+    """A custom drafter, run by the same decoding loop as the methods."""
     return Contender(name, label, True, True, lambda task, s: decode(target, make(), task, s), make)
 
 
 def decode(target: TargetModel, drafter: Drafter, task: Task, settings: GenerationSettings) -> Figures:
-    """Decode a task's prompt in the project's own loop, nothing recorded but times."""
+    """Decode a task's prompt with the project's decoding loop; returns times and counts, without a trace."""
     from aded.decoding.decoder import Decoder
 
     watch = MemoryWatch(target)
@@ -110,8 +111,8 @@ def decode(target: TargetModel, drafter: Drafter, task: Task, settings: Generati
 
 
 def _figures(steps: Sequence[Step]) -> Figures:
-    parts = ("draft", "verify", "commit", "update")
-    body: Figures = {f"{part}_ms": [_ms(getattr(step.seconds, part)) for step in steps] for part in parts}
+    phases = ("draft", "verify", "commit", "update")
+    body: Figures = {f"{phase}_ms": [_ms(getattr(step.seconds, phase)) for step in steps] for phase in phases}
     return body | {
         "tokens": sum(len(step.emitted) for step in steps),
         "steps": len(steps),
@@ -127,8 +128,8 @@ def _ms(seconds: float) -> float:
     return round(1e3 * seconds, 4)
 
 
-def _as_typed(message: str, method: Method) -> str:
-    """A message with the method's options in the form that the benchmark takes them, ``METHOD:OPTION=VALUE``."""
+def _in_bench_syntax(message: str, method: Method) -> str:
+    """The message with options of the method in the benchmark's syntax, ``METHOD:OPTION=VALUE``."""
 
     def typed(found: re.Match[str]) -> str:
         name, file = found[1].replace("-", "_"), found[2]
@@ -140,7 +141,7 @@ def _as_typed(message: str, method: Method) -> str:
 def _option(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not (name and sign):
-        raise AdedError(f"'{text}' is no option of a method; write METHOD:OPTION=VALUE, for example aded:preset=paper")
+        raise AdedError(f"'{text}' is not a method option; write METHOD:OPTION=VALUE, for example aded:preset=paper")
     for kind in (int, float):
         try:
             return name, kind(value)
@@ -150,7 +151,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 class MemoryWatch:
-    """Megabytes that a run needed: the peak on a card, the process's resident memory elsewhere."""
+    """Memory use of a run in megabytes: the peak of a GPU's memory, or the process's resident memory on a CPU."""
 
     def __init__(self, target: Any) -> None:
         self._device = target.device
@@ -160,7 +161,7 @@ class MemoryWatch:
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def megabytes(self) -> float:
-        """The figure so far."""
+        """Memory use since the object was created."""
         if self._device.type == "cuda":
             import torch
 
@@ -169,7 +170,7 @@ class MemoryWatch:
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds now; its peak where the system does not tell."""
+    """Resident memory of this process; its peak if the system does not report the current value."""
     import resource
 
     try:

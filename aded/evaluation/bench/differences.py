@@ -1,4 +1,4 @@
-"""Is a method's output plain decoding's, and where not: is it a tie that half precision cannot tell apart?"""
+"""Comparison of outputs with plain decoding's, and whether a first difference is a numerical tie of two logits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     from aded.evaluation.bench.contenders import Task
 
 TIES = {"float32": 2.0**-17, "bfloat16": 2.0**-6, "float16": 2.0**-9}
-"""Largest gap of a tie as a share of the largest logit: about two of the dtype's steps (some tens for float32)."""
+"""Maximum gap of a tie relative to the largest logit: about two units in the last place (some tens for float32)."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first token of an output that is not plain decoding's.
+    """The first token at which an output differs from plain decoding's.
 
     Attributes:
-        position: counted in output tokens from 0.
-        gap: the target's largest logit there less the smaller of the two chosen tokens' ones; None where only lengths differ.
-        tie: the gap is too small for the dtype to tell.
+        position: index in the output, from 0.
+        gap: the target's largest logit there minus the smaller logit of the two chosen tokens; None for sampled outputs, and if
+            one output is a prefix of the other.
+        tie: whether the gap is within the rounding error of the dtype.
     """
 
     question: str
@@ -38,19 +39,19 @@ class Difference:
 
 
 Judge = Callable[[str, Sequence[int], int, int], "tuple[float, bool]"]
-"""(question, output before, plain's token, the other's token) to (gap, tie)."""
+"""Maps (question, output before, plain decoding's token, the other token) to (gap, tie)."""
 
 
 def compare(
     cells: Sequence[Cell], contenders: Sequence[Contender], greedy: bool, judge: Judge, plain: str = "plain"
 ) -> dict[Key, Difference | None]:
-    """Each output against plain decoding's of the same question and repeat.
+    """Compare each output with plain decoding's for the same question and repeat; None where they are equal.
 
-    Sampled outputs are compared only where the contender draws with plain decoding's random numbers.
+    Sampled outputs are compared only for coupled contenders, which use plain decoding's random numbers.
     """
-    wanted = {cell.key[::2]: cell.token_ids for cell in cells if cell.method == plain}
+    plain_ids = {cell.key[::2]: cell.token_ids for cell in cells if cell.method == plain}
     comparable = {c.name for c in contenders if c.name != plain and (greedy or c.coupled)}
-    return {cell.key: _difference(cell, wanted[cell.key[::2]], judge, greedy) for cell in cells if cell.method in comparable}
+    return {cell.key: _difference(cell, plain_ids[cell.key[::2]], judge, greedy) for cell in cells if cell.method in comparable}
 
 
 def _difference(cell: Cell, plain: Sequence[int], judge: Judge, greedy: bool) -> Difference | None:
@@ -64,7 +65,7 @@ def _difference(cell: Cell, plain: Sequence[int], judge: Judge, greedy: bool) ->
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """Where two lists of tokens part, None if they are equal."""
+    """The first index at which two token lists differ; None if they are equal."""
     for position, (a, b) in enumerate(zip(one, other)):
         if a != b:
             return position
@@ -72,7 +73,7 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def judge_of(target: TargetModel, tasks: Iterable[Task]) -> Judge:
-    """Ask the target once more, in one pass over prompt and output."""
+    """A judge that computes the target's logits again, with one forward pass over prompt and output."""
     prompts: Mapping[str, Sequence[int]] = {task.id: task.prompt for task in tasks}
 
     def judge(question: str, before: Sequence[int], one: int, other: int) -> tuple[float, bool]:

@@ -1,4 +1,4 @@
-"""From measured cells to the rows of a table: pure arithmetic, medians and spreads over repeats."""
+"""Rows of the results table from measured cells: medians, and ranges over repeats."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ def rows_of(
     texts: Mapping[str, Sequence[int]],
     compared: Mapping[Key, Difference | None],
 ) -> list[Row]:
-    """One row a method over all questions, then one a method and category.
+    """One row per method over all questions, then one per method and category.
 
     Args:
         cells: all finished cells.
-        contenders: in the order to show.
-        texts: by question, the greedy or sampled output whose share of distinct 4-grams is told.
-        compared: by cell, how its output differs from plain decoding's; None where it does not, absent where nobody compared.
+        contenders: in display order.
+        texts: by question, the output of which the fraction of distinct 4-grams is reported.
+        compared: by cell, the difference of its output from plain decoding's; None if equal, absent if not compared.
     """
     categories = list(dict.fromkeys(cell.category for cell in cells if cell.category))
     rows = []
     for category in [ALL, *categories]:
-        part = [cell for cell in cells if category in (ALL, cell.category)]
-        plain = [cell for cell in part if cell.method == PLAIN]
-        share = distinct_ngrams([texts[q] for q in dict.fromkeys(cell.question for cell in part) if q in texts])
+        selected = [cell for cell in cells if category in (ALL, cell.category)]
+        plain = [cell for cell in selected if cell.method == PLAIN]
+        distinct = distinct_ngrams([texts[q] for q in dict.fromkeys(cell.question for cell in selected) if q in texts])
         for contender in contenders:
-            own = [cell for cell in part if cell.method == contender.name]
-            if not own:
+            measured = [cell for cell in selected if cell.method == contender.name]
+            if not measured:
                 continue
             head = {"method": contender.name, "label": contender.label, "lossless": contender.lossless, "category": category}
             rows.append(
                 {
                     **head,
-                    **row_of(own, plain),
-                    "distinct_4grams": share,
-                    **_identity([compared[c.key] for c in own if c.key in compared]),
+                    **row_of(measured, plain),
+                    "distinct_4grams": distinct,
+                    **_identity([compared[c.key] for c in measured if c.key in compared]),
                 }
             )
     return rows
 
 
 def row_of(cells: Sequence[Cell], plain: Sequence[Cell]) -> Row:
-    """A method's figures on some questions; ``plain``: plain decoding's cells on the same ones."""
+    """A method's figures over its cells; ``plain``: plain decoding's cells for the same questions."""
     rates, ratios = throughputs(cells), speedups(cells, plain)
     steps = sum(cell.steps for cell in cells)
     row: Row = {"questions": len({cell.question for cell in cells}), "repeats": len({cell.repeat for cell in cells})}
@@ -75,7 +75,7 @@ def row_of(cells: Sequence[Cell], plain: Sequence[Cell]) -> Row:
 
 
 def throughputs(cells: Iterable[Cell]) -> list[float]:
-    """Tokens a second of each repeat: all its tokens over all its time."""
+    """Tokens per second of each repeat: total tokens over total time."""
     tokens: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for cell in cells:
@@ -86,13 +86,13 @@ def throughputs(cells: Iterable[Cell]) -> list[float]:
 
 
 def speedups(cells: Sequence[Cell], plain: Sequence[Cell]) -> list[float]:
-    """Throughput over plain decoding's in the same repeat, one a repeat."""
-    own, base = throughputs(cells), throughputs(plain)
-    return [a / b for a, b in zip(own, base) if b > 0] if len(own) == len(base) else []
+    """Throughput relative to plain decoding's in the same repeat, one value per repeat."""
+    rates, baseline = throughputs(cells), throughputs(plain)
+    return [a / b for a, b in zip(rates, baseline) if b > 0] if len(rates) == len(baseline) else []
 
 
 def verdict(ratios: Sequence[float]) -> str | None:
-    """What speedups say in words."""
+    """The speed-ups of all repeats in words; None if there are none."""
     if not ratios:
         return None
     if max(ratios) <= 1:
@@ -101,13 +101,13 @@ def verdict(ratios: Sequence[float]) -> str | None:
 
 
 def host_ms(cell: Cell) -> list[float]:
-    """Everything of each step that is outside the target's pass; empty where a peer's inside cannot be seen."""
-    commits = cell.commit_ms or [0.0] * len(cell.draft_ms)  # replayed text has no cache to keep
-    return [sum(parts) for parts in zip(cell.draft_ms, commits, cell.update_ms)]
+    """Time of each step outside the target's forward pass, in milliseconds; empty for peers that do not expose it."""
+    commits = cell.commit_ms or [0.0] * len(cell.draft_ms)  # replay has no KV cache to compact
+    return [sum(times) for times in zip(cell.draft_ms, commits, cell.update_ms)]
 
 
 def distinct_ngrams(texts: Iterable[Sequence[int]], n: int = 4) -> float | None:
-    """Share of distinct n-grams within each text, weighted by length: 1 is a text that never repeats itself."""
+    """Fraction of n-grams that are distinct within their text, over all texts; 1 means no repetition, None no n-grams."""
     distinct = total = 0
     for ids in texts:
         grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
@@ -116,7 +116,7 @@ def distinct_ngrams(texts: Iterable[Sequence[int]], n: int = 4) -> float | None:
 
 
 def spread(values: Sequence[float]) -> list[float] | None:
-    """Smallest and largest of several repeats, None of a single one."""
+    """Minimum and maximum over repeats; None for a single repeat."""
     return [min(values), max(values)] if len(values) > 1 else None
 
 
@@ -125,7 +125,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _identity(found: Sequence[Difference | None]) -> Row:
-    """How many outputs equal plain decoding's, and the first that does not."""
+    """Number of outputs equal to plain decoding's, and the first difference, preferably one that is not a tie."""
     if not found:
         return {"identical": None, "compared": None, "ties": None, "first_difference": None}
     different = [d for d in found if d is not None]

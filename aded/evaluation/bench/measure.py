@@ -1,4 +1,4 @@
-"""The order of measuring: question by question, every method on each, one repeat after the other, resumable."""
+"""The measuring loop, resumable: for each repeat and each question, all methods in turn."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from aded.evaluation.bench.contenders import Contender, Task
 
 Progress = Callable[[str, "float | None"], None]
 SettingsOf = Callable[[int, int], Any]
-"""(question's place in the list, repeat) to the settings of its runs; all methods get the same ones."""
+"""Maps (task index, repeat) to the generation settings, the same for all methods."""
 
 
 def schedule(tasks: int, contenders: int, repeats: int) -> Iterator[tuple[int, int, int]]:
-    """(repeat, task, contender): who goes first moves on from task to task, so that no method always follows the same one."""
+    """Indices (repeat, task, contender) in measuring order; the contender that goes first rotates, to balance order effects."""
     for repeat in range(repeats):
         for task in range(tasks):
-            for place in range(contenders):
-                yield repeat, task, (place + task + repeat) % contenders
+            for offset in range(contenders):
+                yield repeat, task, (offset + task + repeat) % contenders
 
 
 def measure(
@@ -31,28 +31,37 @@ def measure(
     file: CellFile,
     progress: Progress,
 ) -> list[Cell]:
-    """Measure every cell that is not there yet; returns all of them in the order of the schedule.
+    """Measure every cell that the file lacks; returns all cells in the order of the schedule.
 
     Args:
-        warm_up: settings of the run, on the first task, that each contender makes beforehand and that is thrown away.
+        tasks: the inputs.
+        contenders: the methods and peers.
+        repeats: number of measurements of each task.
+        settings_of: the settings of a run.
+        warm_up: settings of one discarded run per contender, on the first task.
+        file: finished cells.
+        progress: called with a message and the fraction done.
+
+    Raises:
+        AdedError: the file cannot be written, or a contender cannot run.
     """
     order = list(schedule(len(tasks), len(contenders), repeats))
     keys = [(tasks[task].id, contenders[contender].name, repeat) for repeat, task, contender in order]
-    left = [at for at, key in enumerate(keys) if key not in file.cells]
-    for name in dict.fromkeys(keys[at][1] for at in left):
+    missing = [at for at, key in enumerate(keys) if key not in file.cells]
+    for name in dict.fromkeys(keys[at][1] for at in missing):
         progress(f"warming up: {name}", None)
         next(c for c in contenders if c.name == name).run(tasks[0], warm_up)
     started = time.perf_counter()
-    for done, at in enumerate(left):
+    for done, at in enumerate(missing):
         repeat, task, contender = order[at]
-        progress(_where(len(order) - len(left) + done, len(order), done, len(left), started), at / len(order))
+        progress(_status(len(order) - len(missing) + done, len(order), done, len(missing), started), at / len(order))
         figures = contenders[contender].run(tasks[task], settings_of(task, repeat))
         file.add(Cell(tasks[task].id, tasks[task].category, contenders[contender].name, repeat, **figures))
     return [file.cells[key] for key in keys]
 
 
-def _where(finished: int, total: int, done: int, left: int, started: float) -> str:
-    """``measured 40% (128 of 320): 3 min left``; what stands before the colon changes every tenth."""
-    rest = (time.perf_counter() - started) / done * (left - done) if done else None
-    wait = "" if rest is None else f"{rest / 60:.0f} min left" if rest >= 90 else f"{rest:.0f} s left"
-    return f"measured {10 * (10 * finished // total)}%: {finished} of {total} runs, {wait or 'no estimate yet'}"
+def _status(finished: int, total: int, done: int, missing: int, started: float) -> str:
+    """``measured 40% (128 of 320): 3 min left``; the text before the colon changes every 10 %."""
+    left = (time.perf_counter() - started) / done * (missing - done) if done else None
+    estimate = "" if left is None else f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left"
+    return f"measured {10 * (10 * finished // total)}%: {finished} of {total} runs, {estimate or 'no estimate yet'}"

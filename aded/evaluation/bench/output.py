@@ -1,4 +1,4 @@
-"""Results as files: JSON, Markdown tables, and a page with charts."""
+"""Writes results to files: JSON, Markdown tables, and an HTML page with charts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aded.evaluation.bench.results import dumps
 
 
 def write(results: Mapping[str, Any], folder: Path, html: bool) -> list[str]:
-    """Write ``results.json``, ``table.md`` and, if wanted and Plotly is installed, ``results.html``; returns notes for the user.
+    """Write ``results.json``, ``table.md`` and, if ``html`` and Plotly is installed, ``results.html``; returns notes.
 
     Raises:
         AdedError: the folder cannot be written.
@@ -28,6 +28,6 @@ def write(results: Mapping[str, Any], folder: Path, html: bool) -> list[str]:
         return []
     page = chart.page(results)
     if page is None:
-        return ["results.html is left out: Plotly is not installed"]
+        return ["results.html was not written: Plotly is not installed"]
     write_atomically(folder / "results.html", page.encode())
     return []

@@ -1,4 +1,4 @@
-"""Peers: Transformers' own ``generate`` on the same loaded weights, with its stock cache."""
+"""Peers: Transformers' ``generate`` on the same loaded weights, with its default KV cache."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from aded.decoding.decoder import GenerationSettings
     from aded.engine.target_model import TargetModel
 
-COPIED = 10
-"""Tokens that ``generate`` copies at most in a draft by prompt lookup: the number its own documentation uses."""
+PROMPT_LOOKUP_TOKENS = 10
+"""Maximum draft tokens of prompt lookup, as in the documentation of Transformers."""
 
 
 def generate_contender(target: TargetModel) -> Contender:
-    """``model.generate``: one token a forward pass."""
+    """``model.generate``: one token per forward pass."""
     return _contender(target, "hf-generate", "Transformers generate", {})
 
 
 def prompt_lookup_contender(target: TargetModel) -> Contender:
     """``model.generate(prompt_lookup_num_tokens=10)``."""
-    options = {"prompt_lookup_num_tokens": COPIED}
+    options = {"prompt_lookup_num_tokens": PROMPT_LOOKUP_TOKENS}
     return _contender(target, "hf-prompt-lookup", "Transformers prompt lookup", options)
 
 
@@ -35,8 +35,8 @@ def _contender(target: TargetModel, name: str, label: str, options: dict[str, An
     return Contender(name, label, True, False, lambda task, s: _generate(target, task.prompt, s, options))
 
 
-class _Rounds:
-    """A stopping criterion that never stops: ``generate`` calls it once a forward pass, which is where rounds end."""
+class _StepTimer:
+    """A stopping criterion that never stops; ``generate`` calls it at the end of each step, and it records time and length."""
 
     def __init__(self, target: TargetModel) -> None:
         self._target = target
@@ -52,30 +52,30 @@ class _Rounds:
 
 @torch.inference_mode()
 def _generate(target: TargetModel, prompt: Sequence[int], settings: GenerationSettings, options: dict[str, Any]) -> Figures:
-    """The first pass reads the prompt and writes the first tokens: all of it counts as prefill and as nothing else."""
+    """Run ``generate``. Its first forward pass, with the tokens that it yields, is prefill and not part of the timed steps."""
     from transformers import StoppingCriteriaList
 
-    watch, rounds = MemoryWatch(target), _Rounds(target)
+    watch, timer = MemoryWatch(target), _StepTimer(target)
     ids = torch.tensor([list(prompt)], device=target.device)
     torch.manual_seed(settings.seed % 2**32)
     target.synchronize()
     started = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of settings that a model's own defaults bring
+        warnings.simplefilter("ignore")  # about generation settings in the model's files
         output = target.model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             generation_config=_config(target, settings, len(prompt), options),
-            stopping_criteria=StoppingCriteriaList([rounds]),
+            stopping_criteria=StoppingCriteriaList([timer]),
         )
-    written = output[0, len(prompt) :].tolist()
-    times = rounds.times
-    steps, timed = len(times) - 1, rounds.lengths[-1] - rounds.lengths[0]
+    generated = output[0, len(prompt) :].tolist()
+    times = timer.times
+    steps, timed = len(times) - 1, timer.lengths[-1] - timer.lengths[0]
     return {
         "tokens": timed,
         "steps": steps,
         "accepted": timed - steps,
-        "token_ids": written,
+        "token_ids": generated,
         "seconds": times[-1] - times[0],
         "prefill_ms": round(1e3 * (times[0] - started), 3),
         "step_ms": [round(1e3 * (b - a), 4) for a, b in pairwise(times)],
@@ -84,12 +84,12 @@ def _generate(target: TargetModel, prompt: Sequence[int], settings: GenerationSe
 
 
 def _config(target: TargetModel, settings: GenerationSettings, prompt_length: int, options: dict[str, Any]) -> Any:
-    """Everything that changes the output is set here, nothing left to a model's own defaults."""
+    """Generation settings with every value that affects the output, so that the model's defaults have no effect."""
     from transformers import GenerationConfig
 
-    room = min(settings.max_new_tokens, target.context_limit - prompt_length)
+    max_new_tokens = min(settings.max_new_tokens, target.context_limit - prompt_length)
     eos = sorted(target.eos_ids)
-    body: dict[str, Any] = {"max_new_tokens": room, "num_beams": 1, "use_cache": True, **options}
+    body: dict[str, Any] = {"max_new_tokens": max_new_tokens, "num_beams": 1, "use_cache": True, **options}
     body |= {"repetition_penalty": settings.repetition_penalty}
     body |= {"eos_token_id": eos or None, "pad_token_id": eos[0] if eos else 0, "do_sample": not settings.sampling.greedy}
     if not settings.sampling.greedy:

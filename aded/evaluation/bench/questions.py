@@ -1,4 +1,4 @@
-"""Question files in the form of Spec-Bench: JSON lines with ``question_id``, ``category`` and ``turns``."""
+"""Question files in the format of Spec-Bench: JSON lines with ``question_id``, ``category`` and ``turns``."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Question:
 
 
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
-    """The questions of a file, in its order.
+    """The questions of a file, in file order.
 
     Raises:
-        AdedError: the file is missing or empty, or a line is not a question.
+        AdedError: the file is missing or empty, or a line is not a valid question.
     """
     questions: dict[str, Question] = {}
-    for number, line in numbered_lines(path, "give a file of questions, one JSON object a line"):
+    for number, line in numbered_lines(path, "give a file of questions, one JSON object per line"):
         try:
             question = _question(json.loads(line))
             if question.id in questions:
-                raise ValueError(f"question_id {question.id} stands in the file twice")
+                raise ValueError(f"question_id {question.id} occurs twice in the file")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
             raise AdedError(f"{path}, line {number} is not a question ({reason}); correct it or leave it out") from None
         questions[question.id] = question
     if not questions:
-        raise AdedError(f"{path} holds no question; give a file of questions, one JSON object a line")
+        raise AdedError(f"{path} holds no question; give a file of questions, one JSON object per line")
     return list(questions.values())
 
 
@@ -51,12 +51,12 @@ def _question(body: object) -> Question:
         raise ValueError("it is not a JSON object")
     turns = body["turns"]
     if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0].strip():
-        raise ValueError("'turns' must be a list of texts, the first not empty")
+        raise ValueError("'turns' must be a list of texts, the first of them not empty")
     return Question(str(body["question_id"]), str(body.get("category", "")), turns[0])
 
 
 def spread_out(items: Sequence[Item], limit: int | None) -> list[Item]:
-    """At most ``limit`` of the items, evenly over the list, so that every category keeps its share.
+    """At most ``limit`` items, spread evenly over the list, so that categories keep their proportions.
 
     Raises:
         AdedError: the limit is below 1.
@@ -70,5 +70,5 @@ def spread_out(items: Sequence[Item], limit: int | None) -> list[Item]:
 
 
 def digest(path: str | os.PathLike[str]) -> str:
-    """A hash of the file's content (hex, 16 characters)."""
+    """A hash (hex, 16 characters) of the file's content."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Drafts replayed on recorded greedy outputs, with no model: tokens a step and what the host spends on them."""
+"""Benchmark of drafts replayed on recorded greedy outputs, without a model: tokens per step and host time."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ from aded.evaluation.bench.questions import digest, spread_out
 from aded.evaluation.replay import replay_one
 from aded.ngram.trigram import TrigramMatrix
 
-LARGEST = 256
-AUTOMATIC = 64
-"""Nodes of a draft where none are set: what pays cannot be told without a model's measured cost."""
+MAX_BUDGET = 256
+DEFAULT_BUDGET = 64
+"""Nodes of a draft tree with ``--budget auto``, which otherwise needs the measured cost of a model."""
 
 
 @dataclass(frozen=True)
 class Absent:
-    """What stands for the model: as much of it as a drafter that works on tokens alone asks for.
+    """A stand-in for the target model, with what drafters need that use token ids only.
 
     Attributes:
-        method: that asks, by name; ``spec``: of the model.
+        fingerprint: hash of the tokenizer.
+        vocab_size: size of the vocabulary.
+        method: name of the method, for messages.
+        spec: name of the model.
+
+    Raises:
+        AdedError: on access to any other attribute.
     """
 
     fingerprint: str
@@ -46,22 +52,22 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AdedError(f"{self.method} needs the model itself, which recorded text does not hold; measure it with --questions")
+        raise AdedError(f"{self.method} needs the model itself, not only recorded text; measure it with --questions")
 
 
 def run(options: argparse.Namespace, methods: list[str], peers: list[str], progress: Any) -> dict[str, Any]:
-    """Replay and return the results.
+    """Replay and return the results (see ``aded.evaluation.bench.results``).
 
     Raises:
-        AdedError: a file that is no record, a method that needs a model, a budget out of range.
+        AdedError: a file is invalid, a method needs a model, or the budget is out of range.
     """
-    budget = AUTOMATIC if options.budget == "auto" else int(options.budget)
-    if not 2 <= budget <= LARGEST:
-        raise AdedError(f"budget is {budget}; give from 2 to {LARGEST} nodes, the root included")
+    budget = DEFAULT_BUDGET if options.budget == "auto" else int(options.budget)
+    if not 2 <= budget <= MAX_BUDGET:
+        raise AdedError(f"budget is {budget}; give 2 to {MAX_BUDGET} nodes, including the root")
     tasks, matrix = _tasks(options.recorded, options.limit), _bundled_matrix()
     _check_ids(tasks, matrix, options.recorded)
     if options.methods is None:
-        methods = [name for name in methods if _works_on_tokens(name, default_target())]
+        methods = [name for name in methods if _needs_only_tokens(name, default_target())]
     contenders = _contenders(methods, peers, matrix, options.seed)
     settings = {
         "kind": "recorded",
@@ -87,7 +93,7 @@ def _tasks(path: str, limit: int | None) -> list[Task]:
         if len(record.output)
     ]
     if not tasks:
-        raise AdedError(f"{path} holds no recorded output; give a file of recorded outputs")
+        raise AdedError(f"{path} has no recorded output; give a file of recorded outputs")
     return spread_out(tasks, limit)
 
 
@@ -99,15 +105,15 @@ def _bundled_matrix() -> TrigramMatrix:
 
 
 def default_target() -> Absent:
-    """The bundled model's tokenizer, told from the bundled matrix: nothing is loaded or fetched."""
+    """A stand-in for the default model, made from the bundled matrix without loading the model."""
     matrix = _bundled_matrix()
     return Absent(matrix.fingerprint, matrix.vocab_size)
 
 
-def _works_on_tokens(name: str, target: Any) -> bool:
+def _needs_only_tokens(name: str, target: Any) -> bool:
     try:
         return not _needs_model(find_method(name).make(target, {}, 0))
-    except AdedError:  # it asks for more of the model, or lacks a part
+    except AdedError:  # it uses the model, or a prerequisite is missing
         return False
 
 
@@ -121,7 +127,7 @@ def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
         ids = [*task.prompt, *task.output]
         if min(ids) < 0 or max(ids) >= matrix.vocab_size:
             raise AdedError(
-                f"{path}: record {task.id} holds token ids outside the bundled matrix's 0 to {matrix.vocab_size - 1}; "
+                f"{path}: record {task.id} has token ids outside the bundled matrix's range 0 to {matrix.vocab_size - 1}; "
                 "record it with the default model"
             )
 
@@ -132,7 +138,9 @@ def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, see
     for contender in contenders:
         assert contender.drafter is not None
         if _needs_model(contender.drafter()):
-            raise AdedError(f"{contender.name} needs the model's own outputs, which no record holds; measure it with --questions")
+            raise AdedError(
+                f"{contender.name} needs the model's hidden states or logits, which are not recorded; measure it with --questions"
+            )
     if peers:
         from aded.evaluation.bench.reference import reference_contender
 
@@ -147,7 +155,7 @@ def _replaying(contender: Contender) -> Contender:
 
 
 def replay_figures(drafter: Drafter, task: Task, budget: int) -> Figures:
-    """Replay one record."""
+    """Replay a task's recorded output with a draft budget in nodes; returns its figures."""
     tally = replay_one(drafter, _record(task), budget)
     return {
         "tokens": tally.tokens,

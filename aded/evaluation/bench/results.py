@@ -1,4 +1,4 @@
-"""The results of a run as one JSON object, and the files written beside it."""
+"""The results of a benchmark as one JSON object, and the environment in which it ran."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "aded-bench", 1
 FILE_OPTIONS = ("--questions", "--recorded", "--out", "--model")
-"""Options whose values may be paths: of these, results tell the last part."""
+"""Options whose values may be paths, of which results contain only the file name."""
 
 
 def background(target: TargetModel | None = None) -> dict[str, Any]:
-    """What a run's numbers depend on beside its settings: hardware, model, versions, code."""
+    """What figures depend on besides the settings: hardware, model, versions, commit."""
     body: dict[str, Any] = {"device": processor_name(), "dtype": None, "model": None, "tokenizer": None}
     versions = {"aded": aded.__version__, "python": platform.python_version(), "numpy": np.__version__}
     if target is not None:
@@ -47,11 +47,20 @@ def assemble(
     measured_on: Mapping[str, Any],
     **more: Any,
 ) -> dict[str, Any]:
-    """One object with everything that is told of a run."""
+    """The results as one JSON object.
+
+    Args:
+        kind: "live", "recorded", "shape", "ablation" or "fidelity".
+        target: the model, if one ran.
+        settings: what was requested.
+        rows: the rows of the table.
+        measured_on: the result of `background`.
+        more: further fields.
+    """
     body = {"format": FORMAT, "version": VERSION, "kind": kind, **measured_on, "command": command()}
-    notice, held = getattr(target, "notice", None), getattr(target, "footprint", None)
-    if held is not None:
-        body["footprint"] = asdict(held)
+    notice, footprint = getattr(target, "notice", None), getattr(target, "footprint", None)
+    if footprint is not None:
+        body["footprint"] = asdict(footprint)
     return {**body, "notice": notice, "settings": dict(settings), **more, "rows": [_rounded(row) for row in rows]}
 
 
@@ -64,7 +73,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a ``results.json``.
 
     Raises:
-        AdedError: it is missing, or something else.
+        AdedError: the file is missing or not a results file.
     """
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -72,15 +81,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise ValueError
     except OSError as error:
         raise AdedError(
-            f"cannot read {path}: {error.strerror}; give a results.json of `python -m aded bench --out DIR`"
+            f"cannot read {path}: {error.strerror}; give a results.json from `python -m aded bench --out DIR`"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise AdedError(f"{path} holds no results; give a results.json of `python -m aded bench --out DIR`") from None
+        raise AdedError(f"{path} is not a results file; give a results.json from `python -m aded bench --out DIR`") from None
     return body
 
 
 def command(arguments: Sequence[str] | None = None) -> str:
-    """The command line as it can be repeated, without the folders of this machine."""
+    """The command line that repeats the run, with paths reduced to file names."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for i, word in enumerate(words):
         option, sign, value = word.partition("=")
@@ -92,10 +101,10 @@ def command(arguments: Sequence[str] | None = None) -> str:
 
 
 def commit() -> str | None:
-    """The revision of this code, with a mark where files were changed since; what ``ADED_COMMIT`` says goes before."""
+    """The commit of this code, marked if files have changed since; ``ADED_COMMIT`` overrides it. None if unknown."""
     root = Path(aded.__file__).resolve().parents[1]
-    if said := os.environ.get("ADED_COMMIT"):
-        return said
+    if override := os.environ.get("ADED_COMMIT"):
+        return override
     if not (root / ".git").exists():
         return None
     revision = _git(root, "rev-parse", "--short=12", "HEAD")
@@ -112,7 +121,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def processor_name() -> str:
-    """The processor's own name where the system tells it."""
+    """The processor's model name, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
@@ -122,7 +131,7 @@ def processor_name() -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Six digits are more than any of these measurements holds."""
+    """The value with floats rounded to six significant digits, recursively."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, Mapping):

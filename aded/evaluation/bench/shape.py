@@ -1,7 +1,7 @@
-"""What a step costs by its number of nodes, on a randomly initialised model of a given shape.
+"""The time of a decoding step by its number of draft nodes, on a randomly initialised model of a given shape.
 
-It measures cost and not acceptance: random weights write no text worth drafting. The floor is the time that the card's
-memory takes to hand over the weights once, which every step must read.
+This measures cost, not acceptance: a model with random weights generates no meaningful text. The floor is the time to read the
+weights once from the device's memory, which every step must do.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 NODES = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXT = 512
 ROUNDS, SECONDS = 50, 30.0
-"""Rounds over all sizes, and seconds after which no further round of at least three begins."""
+"""Maximum rounds over all sizes, and the time limit after which no new round starts (but there are at least three)."""
 COPY_BYTES = {"cuda": 2 << 30, "cpu": 256 << 20}
 DATASHEET = {"H200": 4.8e12, "H100 80GB HBM3": 3.35e12, "H100 NVL": 3.9e12, "H100 PCIe": 2.0e12}
-"""Bytes a second of memory, by what the card's name holds (NVIDIA's data sheets)."""
-NOTE = "random weights: this measures what steps cost and says nothing of how many drafted tokens are accepted"
+"""Memory bandwidth in bytes per second, by a part of the GPU's name (NVIDIA's data sheets)."""
+NOTE = "random weights: this measures the cost of steps and says nothing about the acceptance rate"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a Llama; ``tied``: input and output embeddings are one matrix."""
+    """Dimensions of a Llama model; ``tied``: input and output embeddings are one matrix."""
 
     vocab: int
     hidden: int
-    inner: int
+    intermediate: int
     layers: int
     heads: int
-    key_heads: int
+    key_value_heads: int
     tied: bool
 
 
@@ -50,15 +50,14 @@ SHAPES = {
     "llama-1b": Shape(128256, 2048, 8192, 16, 32, 8, True),
     "smollm2-135m": Shape(49152, 576, 1536, 30, 9, 3, True),
 }
-HIDDEN_SHAPES = {"tiny": Shape(97, 32, 64, 2, 4, 2, True)}
-"""For tests."""
+TEST_SHAPES = {"tiny": Shape(97, 32, 64, 2, 4, 2, True)}
 
 
 def run(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
-    """Build, time and return the results.
+    """Build the model, time its steps and return the results (see ``aded.evaluation.bench.results``).
 
     Raises:
-        AdedError: an unknown shape, or a device whose memory it does not fit.
+        AdedError: the shape is unknown, or does not fit the device's memory.
     """
     import torch
 
@@ -71,16 +70,16 @@ def run(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
 def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     target = build(options.shape, options.layers, options.device, options.dtype, progress)
     if target.mode != "tree":
-        raise AdedError(f"{target.label} verifies no trees in {target.dtype}; choose another --dtype")
+        raise AdedError(f"{target.label} does not support tree attention in {target.dtype}; choose another --dtype")
     if options.compile:
         target.compile()
     progress("timing steps", None)
     times = time_steps(target)
     progress("timing a large copy", None)
     measured = copy_bandwidth(target.device)
-    read, held = weight_bytes(target.model)
-    known = next((rate for name, rate in DATASHEET.items() if name in target.device_name), None)
-    floors = {"measured": read / measured, "datasheet": read / known if known else None}
+    bytes_read, bytes_held = weight_bytes(target.model)
+    datasheet = next((rate for name, rate in DATASHEET.items() if name in target.device_name), None)
+    floors = {"measured": bytes_read / measured, "datasheet": bytes_read / datasheet if datasheet else None}
     settings = {
         "kind": "shape",
         "shape": options.shape,
@@ -96,14 +95,18 @@ def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
         shape_rows(times, floors),
         results.background(target),
         note=NOTE,
-        weights={"bytes_held": held, "bytes_read_a_step": read},
-        bandwidth={"copy_measured": measured, "datasheet": known},
+        weights={"bytes_held": bytes_held, "bytes_read_a_step": bytes_read},
+        bandwidth={"copy_measured": measured, "datasheet": datasheet},
         floor_ms={name: 1e3 * s if s else None for name, s in floors.items()},
     )
 
 
 def build(name: str, layers: int | None, device: str, dtype: str, progress: Any) -> TargetModel:
-    """A target of a shape, its weights drawn on the device itself."""
+    """A target model of a shape, with random weights initialised on the device.
+
+    Raises:
+        AdedError: the shape is unknown, the number of layers is out of range, or the weights do not fit the memory.
+    """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -111,19 +114,19 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
     from aded.engine.loader import choose_device, choose_dtype
     from aded.engine.target_model import TargetModel
 
-    shape = {**SHAPES, **HIDDEN_SHAPES}.get(name)
+    shape = {**SHAPES, **TEST_SHAPES}.get(name)
     if shape is None:
         raise AdedError(f"unknown shape '{name}'; known are {', '.join(SHAPES)}")
     if layers is not None and not 1 <= layers <= shape.layers:
-        raise AdedError(f"layers is {layers}; {name} has {shape.layers}, give from 1 to that")
+        raise AdedError(f"layers is {layers}; give 1 to {shape.layers}, the layers of {name}")
     where = choose_device(device)
     config = LlamaConfig(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
-        intermediate_size=shape.inner,
+        intermediate_size=shape.intermediate,
         num_hidden_layers=layers or shape.layers,
         num_attention_heads=shape.heads,
-        num_key_value_heads=shape.key_heads,
+        num_key_value_heads=shape.key_value_heads,
         tie_word_embeddings=shape.tied,
         max_position_embeddings=4096,
     )
@@ -132,11 +135,11 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
         raise AdedError(
             f"{name} takes {size / 1e9:.1f} GB and {where} has {free / 1e9:.1f} GB free; give --layers N or a smaller --shape"
         )
-    progress("drawing random weights", None)
+    progress("initialising random weights", None)
     with torch.device(where):
         model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
-    progress("checking that the model verifies trees", None)
-    label = f"{name}, random weights" if layers is None else f"{name} cut to {layers} layers, random weights"
+    progress("checking tree attention", None)
+    label = f"{name}, random weights" if layers is None else f"{name} with {layers} layers, random weights"
     return TargetModel(model, None, name, label)
 
 
@@ -148,7 +151,7 @@ def _parameters(config: Any) -> int:
 
 
 def time_steps(target: TargetModel) -> dict[int, list[float]]:
-    """Seconds of steps of each number of ``NODES``, in rounds over all sizes so that a drift of the clock hits all alike."""
+    """Step times in seconds by number of nodes, in rounds over all sizes, so that clock drift affects all sizes equally."""
     from aded.sampling.logits_pipeline import Rule
     from aded.sampling.settings import SamplingSettings
 
@@ -158,12 +161,12 @@ def time_steps(target: TargetModel) -> dict[int, list[float]]:
     sizes = target.step_sizes if target.compiled else NODES
     trees = {n: _binary_tree(n, target.vocab_size) for n in sizes}
     taken: dict[int, list[float]] = {n: [] for n in sizes}
-    for tree in trees.values():  # warm-up, and on a card the capture
+    for tree in trees.values():  # warm-up, and graph capture on a GPU
         session.prepare(tree, rule)
         session.verify(tree, [0], rule)
-    until = time.perf_counter() + SECONDS
-    for done in range(ROUNDS):
-        if done >= 3 and time.perf_counter() > until:
+    deadline = time.perf_counter() + SECONDS
+    for completed in range(ROUNDS):
+        if completed >= 3 and time.perf_counter() > deadline:
             break
         for n, tree in trees.items():
             target.synchronize()
@@ -176,7 +179,7 @@ def time_steps(target: TargetModel) -> dict[int, list[float]]:
 
 
 def shape_rows(times: dict[int, list[float]], floors: dict[str, float | None]) -> list[dict[str, Any]]:
-    """One row a size: median and quartiles in milliseconds, over a step of one node, over the floor."""
+    """One row per size: median and quartiles in ms, and the median relative to one node and to the floors (seconds)."""
     single = float(np.median(times[min(times)]))
     rows = []
     for nodes, taken in times.items():
@@ -190,7 +193,7 @@ def shape_rows(times: dict[int, list[float]], floors: dict[str, float | None]) -
 
 
 def copy_bandwidth(device: torch.device, runs: int = 15) -> float:
-    """Bytes a second that a large copy reads and writes together: the median of ``runs``, after two more."""
+    """Bytes per second, read and written together, of a large copy: the median of ``runs`` after two warm-up runs."""
     import torch
 
     size = COPY_BYTES[device.type]
@@ -207,11 +210,11 @@ def copy_bandwidth(device: torch.device, runs: int = 15) -> float:
 
 
 def weight_bytes(model: Any) -> tuple[int, int]:
-    """(bytes that every step reads, bytes held): of input embeddings that are not the output's too, a step reads single rows."""
+    """(bytes read by every step, bytes held): of untied input embeddings, a step reads only single rows."""
     held = sum(p.numel() * p.element_size() for p in model.parameters())
     embeddings, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    apart = embeddings.data_ptr() != output.data_ptr()
-    return held - (embeddings.numel() * embeddings.element_size() if apart else 0), held
+    untied = embeddings.data_ptr() != output.data_ptr()
+    return held - (embeddings.numel() * embeddings.element_size() if untied else 0), held
 
 
 def _binary_tree(nodes: int, vocab: int) -> DraftTree:

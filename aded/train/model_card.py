@@ -1,0 +1,74 @@
+"""The model card of trained Medusa heads or a trained draft model, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aded.train.loop import Run
+
+SHOWN_RANKS = 5
+"""Columns of the accuracy table."""
+
+
+def model_card(
+    title: str, model: str, command: str, rows: Sequence[tuple[str, object]], figures: dict[str, Any], run: Run
+) -> str:
+    """The model card as Markdown.
+
+    Args:
+        title: what was trained.
+        model: label of the target model.
+        command: the command that trains it again.
+        rows: facts, name and value.
+        figures: result of ``Objective.evaluate`` on held-out text; ``recorded``, if present, holds the same for recorded outputs.
+        run: the finished run.
+    """
+    facts = [*rows, ("training time", f"{run.seconds:.0f} s, {run.step} steps"), ("training loss", _loss_summary(run.losses))]
+    return "\n".join(
+        [
+            f"# {title}",
+            "",
+            f"For `{model}`. Trained with",
+            "",
+            "```",
+            command,
+            "```",
+            "",
+            *_table(("", ""), facts),
+            "",
+            "On held-out text:",
+            "",
+            *_figures(figures),
+            "",
+            *(["On recorded outputs:", "", *_figures(figures["recorded"]), ""] if "recorded" in figures else []),
+        ]
+    )
+
+
+def _loss_summary(losses: Sequence[float]) -> str:
+    return f"{losses[0]:.3f} at the start, {losses[-1]:.3f} at the end" if losses else "not measured"
+
+
+def _figures(figures: dict[str, Any]) -> list[str]:
+    accuracy = figures["accuracy"]
+    names = [f"rank {rank + 1}" for rank in range(SHOWN_RANKS)]
+    if isinstance(accuracy[0], list):
+        lines = [
+            (f"head {i + 1}", f"{loss:.3f}", *_percentages(row)) for i, (loss, row) in enumerate(zip(figures["loss"], accuracy))
+        ]
+        return _table(("", "loss", *names), lines)
+    scalars = [(name, f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]
+    return [*_table(("", ""), scalars), "", *_table(("accuracy at", *names), [("", *_percentages(accuracy))])]
+
+
+def _percentages(row: Sequence[float]) -> list[str]:
+    return [f"{100 * accuracy:.1f} %" for accuracy in row[:SHOWN_RANKS]]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    return [_line(header), _line(["---"] * len(header)), *map(_line, rows)]
+
+
+def _line(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
