@@ -1,4 +1,4 @@
-"""ADED: adaptive draft-verification decoding, and every method it is compared with, on one loop."""
+"""Adaptive draft-verification decoding (ADED) and the methods it is compared with, in one decoding loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names above, imported when they are first used: the command line's help needs none of them."""
+    """Import a public name on first use, so that ``aded --help`` does not load PyTorch."""
     if name not in _MODULES:
         raise AttributeError(f"module 'aded' has no attribute '{name}'")
     return getattr(import_module(_MODULES[name]), name)

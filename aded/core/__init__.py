@@ -1,1 +1,1 @@
-"""Ground of everything: trees, traces, errors, files. Knows no model and no method."""
+"""Draft trees, traces, errors and files. Independent of models and methods."""

@@ -1,4 +1,4 @@
-"""Tensor code that is run over and over on the same buffers: one CUDA graph on a card, as it is elsewhere."""
+"""Capture and replay of tensor code that runs repeatedly on fixed buffers: a CUDA graph on a GPU, a plain call on the CPU."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import torch
 
 WARM_UP_RUNS = 2
-_ONE_CAPTURE = threading.Lock()
+_CAPTURE_LOCK = threading.Lock()
 
 
 class Replay:
-    """A body of tensor code, ready to be run again and again.
+    """Tensor code that can be run repeatedly.
 
-    On a card the body is captured at once: it must work on buffers that stay where they are, read nothing back (a copy
-    to pinned memory may be its last act) and have no shape that depends on a value.
+    On a GPU the body is captured as a CUDA graph at construction. It must use fixed buffers, must not synchronize with the host
+    (a copy to pinned memory may come last) and must have no shape that depends on a value.
 
     Args:
-        body: takes and returns nothing.
-        device: where its buffers are.
-        memory: a CUDA graph memory pool to share with other graphs, whose intermediate results it may overwrite.
+        body: function without arguments and result.
+        device: device of its buffers.
+        memory: CUDA graph memory pool shared with other graphs; the graphs may overwrite each other's intermediate results.
     """
 
     def __init__(self, body: Callable[[], None], device: torch.device, memory: Any = None) -> None:
@@ -36,7 +36,7 @@ class Replay:
 
     @torch.inference_mode()
     def __call__(self) -> None:
-        """Run the body and wait until it is done."""
+        """Run the body and wait until it has finished."""
         if self._graph is None:
             self._body()
         else:
@@ -45,16 +45,17 @@ class Replay:
 
 
 def capture_graph(body: Callable[[], object], device: torch.device, memory: Any = None) -> torch.cuda.CUDAGraph:
-    """What a body does on a card, recorded as a CUDA graph; run it before, on a stream of its own (``warm_up``).
+    """Capture a body as a CUDA graph; call ``warm_up`` first.
 
-    Captures of several threads come one after the other, and Python's cycle collector rests meanwhile: a graph that it freed
-    inside of a capture would end the process.
+    Only one thread captures at a time. Python's cyclic garbage collector is off during capture, because freeing another
+    graph then would abort the process.
 
     Args:
-        body: as ``Replay`` wants it.
-        memory: as in ``Replay``.
+        body: see ``Replay``.
+        device: a CUDA device.
+        memory: see ``Replay``.
     """
-    with torch.inference_mode(), torch.cuda.device(device), _ONE_CAPTURE, _no_collection():
+    with torch.inference_mode(), torch.cuda.device(device), _CAPTURE_LOCK, _garbage_collection_off():
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=memory, capture_error_mode="thread_local"):
             body()
@@ -63,7 +64,7 @@ def capture_graph(body: Callable[[], object], device: torch.device, memory: Any 
 
 @torch.inference_mode()
 def warm_up(body: Callable[[], object], device: torch.device, runs: int = WARM_UP_RUNS) -> None:
-    """Run a body on a stream of its own: what it sets up at its first run must not happen inside of a capture."""
+    """Run a body on a side stream, so that its first-run initialization does not happen during capture."""
     current, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)
     stream.wait_stream(current)
     with torch.cuda.stream(stream):
@@ -73,28 +74,27 @@ def warm_up(body: Callable[[], object], device: torch.device, runs: int = WARM_U
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    collects = gc.isenabled()
+def _garbage_collection_off() -> Iterator[None]:
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
 def host_buffer(like: torch.Tensor) -> torch.Tensor:
-    """A buffer on the host for results of a tensor's shape and dtype, pinned where the tensor is on a card."""
+    """A host buffer with the shape and dtype of ``like``; pinned if ``like`` is on a GPU."""
     return torch.zeros(like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda")
 
 
 NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-
+"""Tree sizes, in nodes, for which steps are captured; a smaller tree is padded to the next size."""
 COMPILED_BUCKETS = (1, 16, 64, 256)
-"""Fewer shapes where each is compiled first, which takes half a minute."""
+"""The same for ``torch.compile``: fewer sizes, because each takes half a minute to compile."""
 
 
 def node_bucket(nodes: int, compiled: bool = False) -> int:
-    """The smallest bucket that holds a tree of this many nodes."""
+    """The smallest bucket size of at least ``nodes``."""
     return next(b for b in (COMPILED_BUCKETS if compiled else NODE_BUCKETS) if b >= nodes)

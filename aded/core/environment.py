@@ -1,19 +1,19 @@
-"""The process's environment, as it has to be before the libraries that read it are loaded. Imports nothing that is large."""
+"""Environment variables that must be set before PyTorch is loaded. Imports the standard library only."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
 
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-"""Variables that say how OpenMP's threads wait for work."""
+WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+"""Variables that set how idle OpenMP threads wait for work."""
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let OpenMP's threads sleep while they wait, unless the user has said how they wait.
+    """Make idle OpenMP threads sleep, unless the user has set one of ``WAIT_VARIABLES``.
 
-    By default each thread of PyTorch spins on its core for milliseconds after every operation, which takes the core from
-    other processes. The variables are read once, when PyTorch loads OpenMP: after that a call changes nothing.
+    By default each thread of PyTorch spins for milliseconds after every operation, which keeps its core from other
+    processes. OpenMP reads the variables once, when PyTorch loads it; a later call has no effect.
     """
-    if not any(name in environment for name in WAITING):
+    if not any(name in environment for name in WAIT_VARIABLES):
         environment["OMP_WAIT_POLICY"] = "passive"

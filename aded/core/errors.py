@@ -1,30 +1,34 @@
-"""The one kind of error that a user of the engine can cause."""
+"""Errors that a caller can cause and fix."""
 
 from __future__ import annotations
 
 ANY_MODEL = "SPEC"
-"""Stands for the model in a command that a message names as its remedy."""
+"""Placeholder for the model in commands that an error message suggests."""
 
 
 class AdedError(ValueError):
-    """Something the caller asked for cannot be done; the message is one line and says the remedy."""
+    """A request that cannot be fulfilled. The message is one line and names the remedy."""
 
 
 class ForeignError(AdedError):
-    """A file is whole, and was made for another model: where one that fits is looked for, it is passed over."""
+    """A valid file that was made for another model. A search for a file that fits skips it."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of a library says, in one line: its first that is not blank, or its type where it says nothing."""
+    """The first non-blank line of an error's message, or the name of its type if the message is empty."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class DraftError(AdedError):
-    """A draft cannot be verified; the message says what is wrong with it."""
+    """A draft that cannot be verified."""
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse text that is no Unicode: half surrogate pairs, as from stray bytes on a command line or ``\\ud800`` in JSON."""
+    """Raise ``AdedError`` for lone surrogates, as from undecodable command-line bytes or ``\\ud800`` in JSON.
+
+    Args:
+        what: name of the text in the message.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

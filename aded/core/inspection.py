@@ -1,4 +1,4 @@
-"""What a drafter can show of itself: how a draft came about, what its matrix holds, what it would answer."""
+"""What a drafter reports for display: the search behind a draft, matrix rows, predicted next-token distributions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Who = Literal["base", "overlay", "session"]
 
 @dataclass(frozen=True)
 class Answer:
-    """One representative's successors of a context.
+    """The next-token distribution that one LLM representative gives for a context.
 
     Attributes:
-        who: ``base``, ``overlay`` or ``session``.
+        who: ``base`` (base counts), ``overlay`` (session counts) or ``session`` (both).
         tokens: token ids, most probable first, int32 ``[k]``.
-        probabilities: theirs, float64 ``[k]``; what they lack to 1 lies on no token.
-        unseen: the pair of newest tokens has no row there.
+        probabilities: float64 ``[k]``; the sum may be below 1.
+        unseen: whether the matrix has no row for the last bigram of the context.
     """
 
     who: Who
@@ -29,10 +29,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One row of a drafter's matrix, for the record: the successors of a pair and their probabilities.
+    """One row of the tri-gram matrix: the successors of a bigram and their probabilities.
 
     Attributes:
-        learned: the part of each probability that the session taught; the rest is the base matrix's.
+        key: the bigram.
+        tokens: successors.
+        probabilities: one per successor.
+        learned: share of each probability that comes from session counts; the rest comes from base counts.
     """
 
     key: tuple[int, int]
@@ -43,7 +46,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class MatrixSize:
-    """Rows and bytes of memory of the base matrix and of the overlay; bytes of the overlay's free rows are not counted."""
+    """Rows and bytes of the base counts and of the session counts (overlay). Unused capacity of the overlay is not counted."""
 
     base_rows: int
     base_bytes: int
@@ -53,19 +56,19 @@ class MatrixSize:
 
 @dataclass(frozen=True)
 class Simulation:
-    """One simulation of a tree search, for the page to replay.
+    """One simulation of the tree search (MCTS), for replay on the page.
 
-    Nodes are those of the tree that the search returns; -1 stands for a node that did not get into the draft.
+    Node indices refer to the returned draft tree; -1 is a node that is not in the draft.
     """
 
-    selected: tuple[int, ...]  # the path that selection took, from the root
-    expanded: int  # the node that was evaluated (its children exist from here on)
-    reward: float
+    selected: tuple[int, ...]  # path of the selection, from the root
+    expanded: int  # the node that was expanded and evaluated
+    reward: float  # the value that was backed up
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How the last draft came about: made on request, outside all timing."""
+    """How the last draft was made. Built on request, outside the timed parts of a step."""
 
-    note: str | None = None  # why a draft is empty or smaller than asked for
+    note: str | None = None  # why the draft is empty or smaller than its budget
     simulations: tuple[Simulation, ...] = field(default_factory=tuple)

@@ -1,8 +1,8 @@
-"""Numba's ``njit``, with compiled code kept so that an update of the program never runs the old one.
+"""Numba's ``njit`` with an on-disk cache that is invalidated when any compiled source changes.
 
-Numba compiles a function again when its own file has changed, but not when a function inlined into it or a constant frozen into
-it has changed in another file. So the code is kept in a folder that is named by a hash of all sources that are compiled: the
-files that name ``njit``. Whatever such a function takes from another module has to be in one of them too.
+Numba recompiles a function when its own file has changed, but not when a function inlined into it or a global constant has
+changed in another file. The cache folder is therefore named after a hash of all files that contain ``njit``. A compiled function
+may use names from these files only.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from numba.core.caching import FunctionCache, NullCache
 
 from aded.core.paths import PACKAGE, cache_folder, writable
 
-NEWEST = 4
-"""Folders of compiled code that are kept: this version's, and those used last before it."""
+MAX_FOLDERS = 4
+"""Cache folders to keep: the current one and the most recently used others."""
 
 
 def njit(cache: bool = False, **options: Any) -> Callable[[Any], Any]:
-    """As Numba's; ``cache`` keeps the compiled code in the folder of this version's, where there is one."""
+    """Like ``numba.njit``; ``cache`` stores compiled code in ``FOLDER``."""
 
     def compiled(function: Any) -> Any:
         dispatcher = numba.njit(**options)(function)
@@ -38,8 +38,8 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Any], Any]:
     return compiled
 
 
-class KeptCode(FunctionCache):
-    """Numba's cache, whose faults (a full disk, a damaged file) cost a compilation and nothing else."""
+class CodeCache(FunctionCache):
+    """Numba's cache, in which a full disk or a damaged file leads to recompilation instead of an error."""
 
     def load_overload(self, *arguments: Any) -> Any:
         try:
@@ -55,7 +55,7 @@ class KeptCode(FunctionCache):
 
 
 def sources_key() -> str:
-    """A hash of all that compiled code depends on beside the processor, of which Numba takes care itself (hex)."""
+    """Hash (16 hex digits) of Numba's version, Python's version and all compiled sources. Numba itself checks the CPU."""
     digest = hashlib.sha256(f"numba {numba.__version__}, {sys.implementation.cache_tag}".encode())
     for file in sorted(PACKAGE.rglob("*.py")):
         text = file.read_bytes()
@@ -64,13 +64,13 @@ def sources_key() -> str:
     return digest.hexdigest()[:16]
 
 
-def kept_folder() -> Path | None:
-    """This version's folder, made and with those of the oldest versions removed; None where nothing can be kept.
+def code_folder() -> Path | None:
+    """Create the folder for compiled code and remove the least recently used ones; None if no folder is writable.
 
-    It is below ``$NUMBA_CACHE_DIR`` if that is set, else below the cache folder.
+    It is below ``$NUMBA_CACHE_DIR`` if that is set, else below the cache folder of the program.
     """
-    asked = os.environ.get("NUMBA_CACHE_DIR")
-    base = (writable(Path(asked), "NUMBA_CACHE_DIR") if asked else None) or cache_folder() / "numba"
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    base = (writable(Path(given), "NUMBA_CACHE_DIR") if given else None) or cache_folder() / "numba"
     folder = base / f"aded-{sources_key()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,22 +78,22 @@ def kept_folder() -> Path | None:
         return None
     with suppress(OSError):  # another process may remove them too
         os.utime(folder)
-        for old in sorted(base.glob("aded-*"), key=os.path.getmtime, reverse=True)[NEWEST:]:
+        for old in sorted(base.glob("aded-*"), key=os.path.getmtime, reverse=True)[MAX_FOLDERS:]:
             shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
-FOLDER = kept_folder()
+FOLDER = code_folder()
 
 
 def _cache_of(function: Any) -> Any:
-    """A function's cache in this version's folder; other programs' functions are kept where Numba keeps them."""
+    """Cache of a function in ``FOLDER``. Functions of other programs still use Numba's default folder."""
     if FOLDER is None:
         return NullCache()
     before, config.CACHE_DIR = config.CACHE_DIR, str(FOLDER)
     try:
-        return KeptCode(function)
-    except RuntimeError:  # Numba's word for no place to write to
+        return CodeCache(function)
+    except RuntimeError:  # raised by Numba if it finds no writable folder
         return NullCache()
     finally:
         config.CACHE_DIR = before

@@ -1,9 +1,9 @@
-"""Least and greatest values of settings, both included: what the engine refuses is what a page's field may say."""
+"""Minimum and maximum of settings (inclusive), shared by the engine's checks and the page's fields."""
 
 from __future__ import annotations
 
 MOST_NODES = 256
-"""Nodes of a draft tree, its root included."""
+"""Maximum number of nodes of a draft tree, including the root."""
 
 ADED: dict[str, tuple[float, float]] = {
     "c1": (0, 1e6),
@@ -12,4 +12,4 @@ ADED: dict[str, tuple[float, float]] = {
     "simulations": (0, 10_000),
     "successors": (1, 64),
 }
-"""Numbers of ``aded.drafters.aded.AdedOptions``."""
+"""(minimum, maximum) of the numeric fields of ``aded.drafters.aded.AdedOptions``."""

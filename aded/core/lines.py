@@ -1,6 +1,6 @@
-"""Files of lines, such as JSON lines: a line ends at a newline and nowhere else.
+"""Reading of line-based files such as JSON Lines. Only a newline character ends a line.
 
-``str.splitlines`` also ends a line at U+2028, U+2029 and U+0085, among others, which a text in JSON may hold as they are.
+``str.splitlines`` also splits at U+2028, U+2029, U+0085 and others, which may occur unescaped in JSON strings.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from aded.core.errors import AdedError
 
 
 def numbered_lines(path: str | os.PathLike[str], remedy: str) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file that are not blank, each with its number, from 1.
+    """Yield the number (from 1) and the text of each non-blank line of a UTF-8 file.
 
     Args:
-        remedy: what the message ends with, such as "give a text file".
+        remedy: end of the error message, such as "give a text file".
 
     Raises:
         AdedError: the file cannot be read or is not UTF-8 text.

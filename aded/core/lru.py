@@ -1,4 +1,4 @@
-"""Things that are costly to make, kept for those who ask again: the ones that were asked for last."""
+"""Least-recently-used caching in a plain dictionary."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def recent(kept: dict[K, V], key: K, make: Callable[[], V], most: int) -> V:
-    """What is kept under ``key``, made if nothing is; of more than ``most`` the one asked for longest ago goes."""
-    value = kept.pop(key) if key in kept else make()
-    kept[key] = value
-    if len(kept) > most:
-        del kept[next(iter(kept))]
+def recent(cache: dict[K, V], key: K, make: Callable[[], V], capacity: int) -> V:
+    """The cached value of ``key``, made if missing. Beyond ``capacity`` entries the least recently used one is removed."""
+    value = cache.pop(key) if key in cache else make()
+    cache[key] = value
+    if len(cache) > capacity:
+        del cache[next(iter(cache))]
     return value

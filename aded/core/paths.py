@@ -1,7 +1,7 @@
-"""Where the files of the program are: those that come with it, and those that it makes.
+"""Paths of bundled files, cached files and artifacts.
 
-The program starts wherever it can read its own files: what it would keep in a folder that cannot be written to goes to a folder
-of the user's among the temporary files, or is not kept where there is none. That is said once, in one line.
+The program also runs without a writable cache folder: files then go to a temporary folder of the user, or are not kept
+if there is none. One note on stderr says so.
 """
 
 from __future__ import annotations
@@ -22,90 +22,90 @@ from aded.core.validation import can_be_made
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ASSETS = next((folder for folder in (PACKAGE / "assets", PACKAGE.parent / "assets") if folder.is_dir()), PACKAGE / "assets")
-"""The bundled files: within the package where it is installed, beside it in a checkout."""
-NOWHERE = Path(os.devnull)
-"""Below it nothing is and nothing can be made."""
+"""Bundled files: inside an installed package, next to the package in a checkout."""
+UNUSABLE = Path(os.devnull)
+"""A path below which no file can exist."""
 FOUND = "in the cache folder, where methods find it"
-"""Where artifacts are kept, as help texts say it."""
+"""Location of artifacts, for help texts."""
 SHARED_MEMORY = Path("/dev/shm")
-"""Can be written to in a container whose disks cannot."""
-OF_LIBRARIES = ("GRADIO_TEMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "MPLCONFIGDIR", "HF_HOME")
-"""Variables that name folders in which libraries keep files, by default in the user's home or among the temporary files."""
+"""Often writable in containers with a read-only file system."""
+LIBRARY_FOLDERS = ("GRADIO_TEMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "MPLCONFIGDIR", "HF_HOME")
+"""Variables for the folders of libraries; the default folders are in the user's home or the temporary folder."""
 
 
 def cache_folder() -> Path:
-    """Where the program keeps files: ``$ADED_CACHE``, else ``aded`` in the user's cache folder, else a temporary one.
+    """The cache folder: ``$ADED_CACHE``, or ``aded`` in the user's cache folder; a temporary folder if it is not writable.
 
-    Where none of them can be written to, it is the first of them, and what is written there fails.
+    If the temporary folder is not writable either, the first is returned, and writing to it fails.
     """
-    return writable(_asked(), "ADED_CACHE") or _asked()
+    return writable(_preferred_cache(), "ADED_CACHE") or _preferred_cache()
 
 
 def in_cache(name: str) -> Path:
-    """A path in the cache: where it is already, be it only to be read, else where it can be made."""
-    kept = _asked() / name
-    return kept if os.path.exists(kept) else cache_folder() / name
+    """Path of a cached file: the existing one, which may be read-only, or a path where it can be written."""
+    existing = _preferred_cache() / name
+    return existing if os.path.exists(existing) else cache_folder() / name
 
 
 def cached(pattern: str) -> list[Path]:
-    """What is in the cache already, be it only to be read, by a pattern as `glob.glob` takes them."""
-    folders = dict.fromkeys((_asked(), cache_folder()))
+    """Existing files in the cache, including read-only ones, that match a ``glob.glob`` pattern."""
+    folders = dict.fromkeys((_preferred_cache(), cache_folder()))
     return [folder / name for folder in folders for name in sorted(glob(pattern, root_dir=folder, recursive=True))]
 
 
 def artifacts(kind: str, model: Any) -> list[Path]:
-    """Files of a kind in the order in which they are looked through for a model.
+    """Artifact files of a kind, in the order in which they are tried for a model.
 
-    First the user's own that were made for it, then the bundled ones, then those that the user made for other models: whether a
-    file fits, its header tells.
+    First the user's artifacts for this model, then the bundled ones, then the user's artifacts for other models. The file
+    header says whether an artifact fits.
 
     Args:
         kind: trigram, datastore, medusa or draft.
-        model: its ``fingerprint`` and, where it is known, its ``label``.
+        model: object with a ``fingerprint`` and optionally a ``label``.
     """
-    folder, own = _folder_of(vars(model).get("label", ""), model.fingerprint), cached(f"artifacts/*/{kind}/*.safetensors")
-    made_for_it = [file for file in own if file.parts[-3] == folder]
-    return [*made_for_it, *sorted(ASSETS.glob(f"*.{kind}.safetensors")), *(file for file in own if file not in made_for_it)]
+    folder, own = _model_folder(vars(model).get("label", ""), model.fingerprint), cached(f"artifacts/*/{kind}/*.safetensors")
+    matching = [file for file in own if file.parts[-3] == folder]
+    return [*matching, *sorted(ASSETS.glob(f"*.{kind}.safetensors")), *(file for file in own if file not in matching)]
 
 
 def artifact_folder(kind: str, label: str, fingerprint: str) -> Path:
-    """Where what is made for a model is kept if no other place is named: `artifacts` finds it there."""
-    folder = cache_folder() / "artifacts" / _folder_of(label, fingerprint) / kind
-    with suppress(OSError):  # whoever writes to it says what is wrong
+    """Create the default folder for a model's artifacts of a kind, in which ``artifacts`` finds them."""
+    folder = cache_folder() / "artifacts" / _model_folder(label, fingerprint) / kind
+    with suppress(OSError):  # writing to it reports the error
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _folder_of(label: str, fingerprint: str) -> str:
+def _model_folder(label: str, fingerprint: str) -> str:
     return f"{re.sub('[^A-Za-z0-9._-]', '-', label)}-{fingerprint[:12]}"
 
 
-def _asked() -> Path:
+def _preferred_cache() -> Path:
     if os.environ.get("ADED_CACHE"):
         return Path(os.path.expanduser(os.environ["ADED_CACHE"]))
     folder = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    return (NOWHERE if folder.startswith("~") else Path(folder)) / "aded"
+    return (UNUSABLE if folder.startswith("~") else Path(folder)) / "aded"
 
 
 @cache
 def writable(folder: Path, variable: str) -> Path | None:
-    """A folder if it can be made and written to, else the user's temporary one, else None; what is not the first is said.
+    """The folder if it is writable, else the user's temporary folder, else None. A note on stderr reports a fallback.
 
     Args:
-        variable: of the environment, which sets the folder.
+        variable: environment variable that sets the folder.
     """
     if can_be_made(folder):
         return folder
-    instead = temporary_folder()
-    why = "there is no home folder" if NOWHERE in folder.parents else f"{folder} cannot be written to"
-    what = "nothing is kept" if instead is None else f"files are kept in {instead}"
+    fallback = temporary_folder()
+    why = "there is no home folder" if UNUSABLE in folder.parents else f"{folder} cannot be written to"
+    effect = "nothing is kept" if fallback is None else f"files are kept in {fallback}"
     if multiprocessing.parent_process() is None and sys.stderr is not None:
-        print(f"note: {why}, so {what}; set {variable} to a folder that can be written to", file=sys.stderr)
-    return instead
+        print(f"note: {why}, so {effect}; set {variable} to a folder that can be written to", file=sys.stderr)
+    return fallback
 
 
 def temporary_folder() -> Path | None:
-    """The user's own folder among the temporary files, made; None where there is no such place, or it is another user's."""
+    """Create the user's folder in the temporary folder; None if impossible, or if other users could write to it."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     try:
         folder = Path(tempfile.gettempdir()) / f"aded-{user}"
@@ -118,30 +118,30 @@ def temporary_folder() -> Path | None:
 
 
 def prepare() -> None:
-    """Where home cannot be written to, or nothing among the temporary files, have other libraries keep files in the cache folder.
+    """Redirect other libraries to the cache folder if the home or temporary folder is not writable.
 
-    For programs, before they import those libraries: some of them fail at import for a folder that they cannot make.
+    Call it before these libraries are imported: some of them fail at import if they cannot create a folder.
     """
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
-        place = SHARED_MEMORY if can_be_made(SHARED_MEMORY) else writable(_asked(), "ADED_CACHE")
+        place = SHARED_MEMORY if can_be_made(SHARED_MEMORY) else writable(_preferred_cache(), "ADED_CACHE")
         if place is None:
-            tempfile.tempdir = os.sep  # it is there, which suffices for those that only want to know a name
+            tempfile.tempdir = os.sep  # exists, which is enough for libraries that only need a path
         else:
             place.mkdir(parents=True, exist_ok=True)
             os.environ["TMPDIR"] = str(place)
-    for variable in OF_LIBRARIES:
+    for variable in LIBRARY_FOLDERS:
         _prepare(variable)
 
 
 def _prepare(variable: str) -> None:
-    """Set a variable of a library's if the folder that it would take cannot be written to."""
+    """Set a library's variable if the folder it would use is not writable."""
     given, home = os.environ.get(variable), os.path.expanduser("~")
     if variable == "HF_HOME" and os.path.exists(given or f"{home}/.cache/huggingface"):
-        return  # the models in it can be read
-    usual = f"{tempfile.gettempdir()}/gradio" if variable == "GRADIO_TEMP_DIR" else home
-    if can_be_made(Path(given or usual)) and (given or os.path.isabs(usual)):
+        return  # models in it can be read
+    default = f"{tempfile.gettempdir()}/gradio" if variable == "GRADIO_TEMP_DIR" else home
+    if can_be_made(Path(given or default)) and (given or os.path.isabs(default)):
         return
     place = (writable(Path(given), variable) if given else None) or cache_folder()
     os.environ[variable] = str(place / variable.lower()) if can_be_made(place) else os.sep

@@ -1,6 +1,6 @@
-"""The record of a decode: typed, versioned JSON that the page draws and the terminal replays.
+"""Record of a decode: typed, versioned JSON that the page displays and ``aded replay`` prints.
 
-Knows nothing of the engine: numbers and texts only. Every number is finite; what does not apply is null.
+Independent of the engine: it holds only numbers and text. Every number is finite; a value that does not apply is null.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from aded.core.errors import AdedError, check_text, first_line
 
 VERSION = 3
 READABLE = (1, 2, 3)
-"""Versions that can be read: the first has neither ``RowChange.learned`` nor ``Step.size``, the second no ``Header.cost`` yet."""
-DEEPEST = 8
+"""Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``."""
+MAX_NESTING = 8
 REMEDY = "record one with `python -m aded generate --trace FILE`"
-LONGEST_SECONDS = 1e6
+MAX_SECONDS = 1e6
 
 Problem = Literal["missing", "syntax", "foreign", "version", "damaged"]
-"""Of a file: it cannot be read, is no JSON, is no trace, is one of another version, or is damaged."""
+"""Why a file is refused: it cannot be read, is not JSON, is not a trace, has an unknown version, or is damaged."""
 Verdict = Literal["root", "accepted", "rejected", "unreached"]
-"""``rejected``: the target stood at its parent and chose another token; ``unreached``: it never stood there."""
+"""``rejected``: the target chose another token after its accepted parent. ``unreached``: its parent was not accepted, or the text
+ended before it."""
 Reason = Literal[
     "root",
     "target chose it",
@@ -39,30 +40,32 @@ Reason = Literal[
     "parent not accepted",
     "cut at the end",
 ]
-"""Why a node got its verdict; ``cut at the end``: verified, but the text ended before it."""
+"""Why a node got its verdict; ``cut at the end``: the text ended before it."""
 Origin = Literal["draft", "target"]
-"""Who wrote a token: an accepted draft, or the target itself."""
+"""Source of a token: an accepted draft token, or the target's bonus or correction token."""
 FinishReason = Literal["eos", "stop", "length", "context", "cancelled"]
-"""End-of-text token, stop string, new-token limit, context limit, stopped by the user."""
+"""End-of-text token, stop string, max new tokens, context length, cancelled by the user."""
 
 
 @dataclass(frozen=True)
 class TreeRecord:
-    """A draft tree after verification; every list has one entry a node, in topological order."""
+    """A draft tree after verification; every list has one entry per node, in topological order."""
 
     tokens: list[int]
     parents: list[int]  # -1 for the root
     texts: list[str]
-    columns: dict[str, list[float | None]]  # any of prior, visits, value, exploration, score
-    probability: list[float | None]  # the target's probability of this token at its parent, after all sampling settings
-    rank: list[int | None]  # its rank there, 1 = most probable
+    columns: dict[str, list[float | None]]  # by name: prior P, visits N, value Q, exploration U, score of PUCT
+    probability: list[
+        float | None
+    ]  # the target's probability of this token given its parent's prefix, after all sampling settings
+    rank: list[int | None]  # its rank in the target's distribution, 1 = most probable
     verdict: list[Verdict]
     reason: list[Reason]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the target said at one node of the accepted path: a row of the verification walk."""
+    """The target's choice at one node of the accepted path."""
 
     node: int
     token: int
@@ -73,37 +76,37 @@ class Choice:
     top_tokens: list[int]
     top_texts: list[str]
     top_probabilities: list[float]
-    draw: float | None = None  # the token's uniform random number at this position; null when greedy
+    draw: float | None = None  # uniform random number of the choice; None if greedy
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """A matrix row that the step changed: successors of a pair of tokens, before and after."""
+    """A row of the tri-gram matrix that the step changed: the successors of a bigram, before and after."""
 
     key: list[int]
     key_texts: list[str]
-    tokens: list[int]  # union of the successors before and after, most probable after first
+    tokens: list[int]  # union of the successors before and after, by descending probability after
     texts: list[str]
     before: list[float]
     after: list[float]
-    learned: list[float] = field(default_factory=list)  # the session's part of ``after``, the rest is the base's; empty: unknown
+    learned: list[float] = field(default_factory=list)  # share of ``after`` from session counts; empty if unknown
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near one representative of the model was to it at the step's root; see ``aded.ngram.representative``."""
+    """Agreement of an LLM representative with the target at the root of a step; see ``aded.ngram.representative``."""
 
     who: Literal["base", "overlay", "session"]
-    unseen: bool  # the pair of newest tokens had no row there
-    total_variation: float
-    top_1: float  # the share of the target's most probable 1, 4 and 12 tokens that were also the representative's
+    unseen: bool  # whether the matrix has no row for the last bigram
+    total_variation: float  # distance
+    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also the representative's
     top_4: float
     top_12: float
 
 
 @dataclass(frozen=True)
 class Size:
-    """The matrix after the step: rows and bytes of memory of the base, and of what the overlay uses."""
+    """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (overlay)."""
 
     base_rows: int
     base_bytes: int
@@ -113,7 +116,7 @@ class Size:
 
 @dataclass(frozen=True)
 class SimulationRecord:
-    """One simulation of the search; nodes are those of the tree, -1 one that did not get into the draft."""
+    """One simulation of the tree search. Node indices refer to the draft tree; -1 is a node that is not in the draft."""
 
     selected: list[int]
     expanded: int
@@ -122,7 +125,7 @@ class SimulationRecord:
 
 @dataclass(frozen=True)
 class Budget:
-    """How many nodes the draft was allowed, and why."""
+    """Maximum number of nodes of the draft, and the reason for it."""
 
     nodes: int
     why: str
@@ -130,7 +133,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Time of one step on the lane's own clock, in seconds; drawing and recording are in none of them."""
+    """Decode time of one step by phase, in seconds, without recording and display. ``commit`` is KV-cache compaction."""
 
     draft: float = 0.0
     verify: float = 0.0
@@ -144,15 +147,15 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Step:
-    """One round: a draft, its verification, what was kept."""
+    """One step: a draft, its verification and the emitted tokens."""
 
     index: int
     position: int  # absolute position of the root
     tree: TreeRecord
-    path: list[int]  # accepted nodes, the root first
-    choices: list[Choice]  # one a node of the path
+    path: list[int]  # accepted nodes, starting with the root
+    choices: list[Choice]  # one per node of the path
     emitted: list[int]
-    texts: list[str]  # one an emitted token; a character of several tokens stands with the last of them
+    texts: list[str]  # one per emitted token; a character of several tokens belongs to the last of them
     origins: list[Origin]
     budget: Budget
     seconds: Seconds
@@ -164,23 +167,23 @@ class Step:
 
     @property
     def accepted(self) -> int:
-        """Drafted tokens that were kept."""
+        """Number of accepted draft tokens."""
         return self.origins.count("draft")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step was measured to cost where the record was made; see ``aded.engine.cost_model.StepCost``."""
+    """Measured time of a step on the recording machine; see ``aded.engine.cost_model.StepCost``."""
 
-    sizes: list[int]  # of trees, ascending
-    contexts: list[int]  # tokens, ascending
+    sizes: list[int]  # tree sizes in nodes, ascending
+    contexts: list[int]  # context lengths in tokens, ascending
     seconds: list[list[float]]  # [contexts][sizes]
-    padded: bool  # whether a tree costs what the next measured size costs
+    padded: bool  # whether trees are padded to the next measured size
 
 
 @dataclass(frozen=True)
 class Header:
-    """What was run, on what, how."""
+    """Method, model, device and settings of a decode."""
 
     method: str
     label: str
@@ -196,22 +199,22 @@ class Header:
     prompt: str
     prompt_tokens: list[int]
     prompt_texts: list[str]
-    notice: str | None = None  # what the model cannot do, for example verify trees, and why a draft model stopped drafting
-    cost: Cost | None = None  # None where it was not measured
+    notice: str | None = None  # a limitation, such as no tree attention, or why a draft model stopped drafting
+    cost: Cost | None = None  # None if not measured
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What the engine held on a card when the record was made: weights, caches, graphs, of all decodes together."""
+    """GPU memory of the engine at recording: weights, KV caches and CUDA graphs of all decodes."""
 
     bytes: int
-    captured_steps: int  # step shapes recorded as CUDA graphs so far
-    capture_seconds: float  # what that took, outside of all timing
+    captured_steps: int  # step shapes captured as CUDA graphs so far
+    capture_seconds: float  # time of these captures, not part of the decode time
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A whole decode."""
+    """A complete decode."""
 
     header: Header
     steps: list[Step] = field(default_factory=list)
@@ -219,28 +222,30 @@ class Trace:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
-    footprint: Footprint | None = None  # None where the model is not on a card
+    footprint: Footprint | None = None  # None if the model is not on a GPU
 
     @property
     def decode_seconds(self) -> float:
-        """Seconds of all steps: the prompt's prefill and all recording are not in it."""
+        """Seconds of all steps, without prefill and recording."""
         return sum(step.seconds.total for step in self.steps)
 
     @property
     def tokens_per_step(self) -> float:
-        """New tokens per forward pass of the target."""
+        """New tokens per step, including bonus and correction tokens (block efficiency)."""
         return len(self.token_ids) / len(self.steps) if self.steps else 0.0
 
     @property
     def accepted_per_step(self) -> float:
+        """Accepted draft tokens per step."""
         return sum(step.accepted for step in self.steps) / len(self.steps) if self.steps else 0.0
 
     @property
     def tokens_per_second(self) -> float:
+        """New tokens per second of decode time."""
         return len(self.token_ids) / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The decode in one flat object, as ``generate --json`` prints it."""
+        """The decode as one flat object, as printed by ``generate --json``."""
         seconds = [step.seconds for step in self.steps]
         head = self.header
         return {
@@ -270,7 +275,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Race:
-    """Several methods on one prompt: what the page shows and saves."""
+    """Runs of several methods on one prompt."""
 
     lanes: list[Trace]
 
@@ -279,10 +284,11 @@ _FORMATS: dict[type, str] = {Trace: "aded-trace", Race: "aded-race"}
 
 
 class TraceError(AdedError):
-    """A file that is no trace, or none that can be read.
+    """A trace that cannot be read.
 
     Attributes:
-        kind: what is wrong with it; ``where``: the field that is damaged, as ``race.lanes[0].steps[3]``, where that is known.
+        kind: what is wrong.
+        where: the damaged field, such as ``race.lanes[0].steps[3]``; empty if unknown.
     """
 
     def __init__(self, kind: Problem, message: str, where: str = "") -> None:
@@ -290,8 +296,8 @@ class TraceError(AdedError):
         super().__init__(message)
 
 
-class _Fault(ValueError):
-    """What is wrong in a record, and where."""
+class _FieldError(ValueError):
+    """An invalid field of a record."""
 
     def __init__(self, where: str, what: str) -> None:
         self.where = where
@@ -299,8 +305,8 @@ class _Fault(ValueError):
 
 
 def to_json(record: Any) -> Any:
-    """Any record of this module as plain lists and dictionaries (``Trace`` and ``Race`` with format and version)."""
-    body = _plain(record)
+    """A record of this module as lists and dictionaries; ``Trace`` and ``Race`` get a format and a version."""
+    body = _to_plain(record)
     name = _FORMATS.get(type(record))
     return {"format": name, "version": VERSION, **body} if name else body
 
@@ -309,7 +315,7 @@ def dumps(record: Any) -> str:
     """``record`` as compact JSON text.
 
     Raises:
-        AdedError: a number in it is not finite, or a value is none of JSON's.
+        AdedError: a number is not finite, or a value has no JSON form.
     """
     try:
         return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -318,14 +324,14 @@ def dumps(record: Any) -> str:
 
 
 def loads(text: str | bytes) -> Race:
-    """Read a trace or a race; a single trace becomes a race of one lane.
+    """Parse a trace or a race; a trace becomes a race with one run.
 
     Raises:
-        TraceError: not JSON, another format or version, a missing or wrong field, or a number that is not finite.
+        TraceError: not JSON, unknown format or version, a missing or invalid field, or a number that is not finite.
     """
     try:
-        body = json.loads(text, parse_constant=_no_constant)
-    except _Fault as fault:
+        body = json.loads(text, parse_constant=_refuse_constant)
+    except _FieldError as fault:
         raise TraceError("damaged", f"damaged trace: {fault}; record it again") from None
     except (ValueError, RecursionError):
         raise TraceError("syntax", f"not a trace: it is not JSON; {REMEDY}") from None
@@ -333,22 +339,22 @@ def loads(text: str | bytes) -> Race:
 
 
 def from_json(body: Any) -> Race:
-    """As ``loads``, from parsed JSON."""
+    """Like ``loads``, for parsed JSON."""
     name = body.get("format") if isinstance(body, dict) else None
     if name not in _FORMATS.values():
         raise TraceError("foreign", f"not a trace: the field 'format' is missing; {REMEDY}")
     if body.get("version") not in READABLE:
-        known = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
-        raise TraceError("version", f"trace version {body.get('version')!r} cannot be read, {known}; record it again")
+        readable = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
+        raise TraceError("version", f"trace version {body.get('version')!r} cannot be read, {readable}; record it again")
     fields = {k: v for k, v in body.items() if k not in ("format", "version")}
     try:
         if name == _FORMATS[Race]:
-            lanes = [{k: v for k, v in lane.items() if k not in ("format", "version")} for lane in fields.pop("lanes")]
-            race = _typed(Race, {"lanes": lanes, **fields}, "race")
+            runs = [{k: v for k, v in run.items() if k not in ("format", "version")} for run in fields.pop("lanes")]
+            race = _parse(Race, {"lanes": runs, **fields}, "race")
         else:
-            race = Race([_typed(Trace, fields, "trace")])
-        for number, lane in enumerate(race.lanes):
-            _check(lane, f"race.lanes[{number}]" if name == _FORMATS[Race] else "trace")
+            race = Race([_parse(Trace, fields, "trace")])
+        for number, run in enumerate(race.lanes):
+            _check_trace(run, f"race.lanes[{number}]" if name == _FORMATS[Race] else "trace")
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         where = getattr(error, "where", "")
         raise TraceError("damaged", f"damaged trace: {first_line(error)}; record it again", where) from None
@@ -356,7 +362,7 @@ def from_json(body: Any) -> Race:
 
 
 def save(record: Trace | Race, path: str | os.PathLike[str]) -> None:
-    """Write atomically: the file is whole or not there."""
+    """Write a record atomically."""
     write_atomically(Path(path), dumps(record).encode())
 
 
@@ -373,10 +379,10 @@ def load(path: str | os.PathLike[str]) -> Race:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` beside ``path`` and rename it into place; a link is followed.
+    """Write ``data`` to a temporary file in the same folder and rename it to ``path``; links are followed.
 
     Raises:
-        AdedError: the folder is missing or not writable, the disk is full, or ``path`` is no ordinary file.
+        AdedError: the folder is missing or not writable, the disk is full, or ``path`` is not an ordinary file.
     """
     temporary = None
     try:
@@ -395,12 +401,12 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def finite(values: Iterable[float]) -> list[float | None]:
-    """Numbers as the record takes them: six digits, NaN and infinities become None."""
+    """Numbers rounded to six significant digits; NaN and infinities become None."""
     return [rounded(v) if math.isfinite(v) else None for v in values]
 
 
 def writable(value: Any) -> Any:
-    """Settings of any kind as JSON can hold them: NaN and infinities become None, what JSON does not know becomes text."""
+    """Settings as JSON values: NaN and infinities become None, values of other types become text."""
     if isinstance(value, dict):
         return {str(key): writable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -411,97 +417,101 @@ def writable(value: Any) -> Any:
 
 
 def rounded(value: float) -> float:
-    """Six digits: more than anyone reads, and a third of the file."""
+    """A number rounded to six significant digits, which keeps files small."""
     return float(f"{value:.6g}")
 
 
-def _no_constant(name: str) -> float:
-    raise _Fault(name, "is not a finite number")
+def _refuse_constant(name: str) -> float:
+    raise _FieldError(name, "is not a finite number")
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: _to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_to_plain(v) for v in value]
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _to_plain(v) for k, v in value.items()}
     return value
 
 
-def _typed(kind: Any, value: Any, where: str) -> Any:
-    """``value`` as ``kind``: dataclasses, lists, dictionaries, unions with None, literals and scalars."""
+def _parse(kind: Any, value: Any, where: str) -> Any:
+    """Convert a JSON value to ``kind``: a dataclass, list, dictionary, optional, literal or scalar."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
-        _check_any(value, where)
+        _check_json(value, where)
         return value
     if dataclasses.is_dataclass(kind):
-        return _typed_record(kind, value, where)
+        return _parse_record(kind, value, where)
     if origin is list:
         if not isinstance(value, list):
-            raise _Fault(where, "is not a list")
-        return [_typed(args[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
+            raise _FieldError(where, "is not a list")
+        return [_parse(args[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
     if origin is dict:
         if not isinstance(value, dict):
-            raise _Fault(where, "is not an object")
-        return {k: _typed(args[1], v, f"{where}.{k}") for k, v in value.items()}
+            raise _FieldError(where, "is not an object")
+        return {k: _parse(args[1], v, f"{where}.{k}") for k, v in value.items()}
     if origin in (typing.Union, types.UnionType):
         inner = [a for a in args if a is not type(None)]
-        return None if value is None and len(inner) < len(args) else _typed(inner[0], value, where)
+        return None if value is None and len(inner) < len(args) else _parse(inner[0], value, where)
     if origin is Literal:
         if value not in args:
-            raise _Fault(where, f"is {value!r}, not one of {', '.join(map(repr, args))}")
+            raise _FieldError(where, f"is {value!r}, not one of {', '.join(map(repr, args))}")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)  # OverflowError where it is none
+        value = float(value)  # OverflowError if too large
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _Fault(where, f"is not of type {kind.__name__}")
+        raise _FieldError(where, f"is not of type {kind.__name__}")
     if kind is float and not math.isfinite(value):
-        raise _Fault(where, "is not a finite number")
+        raise _FieldError(where, "is not a finite number")
     if kind is str:
         check_text(value, where)
     return value
 
 
-def _check_any(value: Any, where: str, depth: int = 0) -> None:
-    """Settings may be any JSON that can be written again: finite numbers, valid text, a few levels."""
-    if depth > DEEPEST:
-        raise _Fault(where, "is nested too deeply")
+def _check_json(value: Any, where: str, depth: int = 0) -> None:
+    """Check a field of any JSON value: finite numbers, valid Unicode, limited nesting."""
+    if depth > MAX_NESTING:
+        raise _FieldError(where, "is nested too deeply")
     if isinstance(value, str):
         check_text(value, where)
     elif isinstance(value, (int, float)) and not math.isfinite(value):
-        raise _Fault(where, "is not a finite number")
+        raise _FieldError(where, "is not a finite number")
     elif isinstance(value, list):
         for item in value:
-            _check_any(item, where, depth + 1)
+            _check_json(item, where, depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             check_text(key, where)
-            _check_any(item, f"{where}.{key}", depth + 1)
+            _check_json(item, f"{where}.{key}", depth + 1)
 
 
-_hints = functools.cache(typing.get_type_hints)
+_type_hints = functools.cache(typing.get_type_hints)
 
 
-def _typed_record(kind: Any, value: Any, where: str) -> Any:
+def _parse_record(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise _Fault(where, "is not an object")
-    hints = _hints(kind)
+        raise _FieldError(where, "is not an object")
+    hints = _type_hints(kind)
     for f in dataclasses.fields(kind):
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if f.name not in value and required:
-            raise _Fault(f"{where}.{f.name}", "is missing")
+            raise _FieldError(f"{where}.{f.name}", "is missing")
     unknown = sorted(set(value) - set(hints))
     if unknown:
-        raise _Fault(f"{where}.{unknown[0]}", "is not a known field")
-    return kind(**{name: _typed(hints[name], v, f"{where}.{name}") for name, v in value.items()})
+        raise _FieldError(f"{where}.{unknown[0]}", "is not a known field")
+    return kind(**{name: _parse(hints[name], v, f"{where}.{name}") for name, v in value.items()})
 
 
-def _check(trace: Trace, lane: str) -> None:
-    """What types cannot say: lists of one length, indices in range, ids that add up; ``lane`` says which it is."""
-    _check_cost(trace.header.cost, f"{lane}.header.cost")
+def _check_trace(trace: Trace, name: str) -> None:
+    """Check what types cannot express: equal lengths, indices in range, tokens that match the steps.
+
+    Args:
+        name: of the trace in messages.
+    """
+    _check_cost(trace.header.cost, f"{name}.header.cost")
     for number, step in enumerate(trace.steps):
-        tree, where = step.tree, f"{lane}.steps[{number}]"
+        tree, where = step.tree, f"{name}.steps[{number}]"
         n = len(tree.tokens)
         columns: list[list[Any]] = [
             tree.parents,
@@ -513,22 +523,22 @@ def _check(trace: Trace, lane: str) -> None:
             *tree.columns.values(),
         ]
         if n < 1 or any(len(c) != n for c in columns):
-            raise _Fault(where, "has lists of the tree that differ in length")
+            raise _FieldError(where, "has tree lists of different lengths")
         if tree.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(tree.parents[1:], 1)):
-            raise _Fault(where, "has parents of the tree out of order")
-        parts = (step.seconds.draft, step.seconds.verify, step.seconds.commit, step.seconds.update)
-        if any(not 0 <= s <= LONGEST_SECONDS for s in parts):
-            raise _Fault(where, "has seconds that are no durations")
+            raise _FieldError(where, "has tree parents out of order")
+        durations = (step.seconds.draft, step.seconds.verify, step.seconds.commit, step.seconds.update)
+        if any(not 0 <= s <= MAX_SECONDS for s in durations):
+            raise _FieldError(where, "has invalid durations")
         if any(not 0 <= node < n for node in step.path):
-            raise _Fault(where, "has a path that leaves the tree")
+            raise _FieldError(where, "has a path with nodes outside the tree")
         if not len(step.emitted) == len(step.texts) == len(step.origins):
-            raise _Fault(where, "has emitted tokens, texts and origins that differ in length")
+            raise _FieldError(where, "has emitted tokens, texts and origins of different lengths")
         if any(row.learned and len(row.learned) != len(row.tokens) for row in step.rows):
-            raise _Fault(where, "has a row whose tokens and what was learned of them differ in length")
-    if not 0 <= trace.prefill_seconds <= LONGEST_SECONDS:
-        raise _Fault(f"{lane}.prefill_seconds", "is no duration")
+            raise _FieldError(where, "has a matrix row with tokens and learned shares of different lengths")
+    if not 0 <= trace.prefill_seconds <= MAX_SECONDS:
+        raise _FieldError(f"{name}.prefill_seconds", "is not a valid duration")
     if trace.finish_reason and [t for step in trace.steps for t in step.emitted] != trace.token_ids:
-        raise _Fault(f"{lane}.token_ids", "are not the steps' tokens")
+        raise _FieldError(f"{name}.token_ids", "are not the tokens of the steps")
 
 
 def _check_cost(cost: Cost | None, where: str) -> None:
@@ -536,8 +546,8 @@ def _check_cost(cost: Cost | None, where: str) -> None:
         return
     rows = cost.seconds
     if len(rows) != len(cost.contexts) or any(len(row) != len(cost.sizes) for row in rows) or not (rows and cost.sizes):
-        raise _Fault(where, "has sizes, contexts and seconds that do not fit each other")
+        raise _FieldError(where, "has sizes, contexts and seconds whose dimensions do not match")
     if any(numbers != sorted(set(numbers)) or numbers[0] < 0 for numbers in (cost.sizes, cost.contexts)):
-        raise _Fault(where, "has sizes or contexts that do not ascend")
-    if any(not 0 < seconds <= LONGEST_SECONDS for row in rows for seconds in row):
-        raise _Fault(where, "has seconds that are no durations")
+        raise _FieldError(where, "has sizes or contexts that are not ascending")
+    if any(not 0 < seconds <= MAX_SECONDS for row in rows for seconds in row):
+        raise _FieldError(where, "has invalid durations")

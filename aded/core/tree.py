@@ -1,6 +1,6 @@
-"""A draft as flat arrays: the shape that every method hands over and that the target verifies in one pass.
+"""A draft tree as flat arrays: the output of every drafter, verified by the target model in one forward pass.
 
-Knows nothing of language models: tokens are integers.
+Independent of language models: tokens are integers.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from aded.core.errors import DraftError
 from aded.core.jit import njit
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
-"""What a drafter may say of each node (float64 ``[n]``, NaN where it does not apply)."""
+"""Values that a drafter may give per node, float64 ``[n]``, NaN if not applicable."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What the nodes of a sampled draft were drawn from, which their verdict has to know.
+    """The draft distributions q that the nodes of a sampled draft were drawn from, for rejection sampling.
 
     Attributes:
-        distributions: exactly as drawn from, a float64 tensor ``[m, vocab]`` on any device; tokens beyond ``vocab`` have none.
-        rows: which of them each node was drawn from, int32 ``[n]``, -1 for the root.
-        replacement: whether siblings were drawn independently; else each was drawn from what its elder siblings left.
+        distributions: exactly the distributions used, float64 tensor ``[m, vocab]`` on any device; tokens outside ``vocab``
+            have probability 0.
+        rows: row of ``distributions`` that each node was drawn from, int32 ``[n]``, -1 for the root.
+        replacement: whether siblings were drawn with replacement.
     """
 
     distributions: Any
@@ -34,38 +35,42 @@ class Drawn:
     replacement: bool = True
 
     def check(self, parents: np.ndarray, vocab_size: int) -> None:
-        """Refuse what nodes with these parents, int32 ``[n]``, cannot have been drawn from.
+        """Check that nodes with these parents can have been drawn from the distributions.
+
+        Args:
+            parents: int32 ``[n]``.
+            vocab_size: of the target.
 
         Raises:
-            DraftError: it says what is wrong.
+            DraftError: a row is missing or out of range, or children of different nodes share a row.
         """
         rows = np.asarray(self.rows)[1:].astype(np.int64)
         count, width = self.distributions.shape if self.distributions.ndim == 2 else (0, 0)
         if len(rows) != len(parents) - 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < count) or width > vocab_size:
-            raise DraftError("its nodes were not each drawn from one of its distributions over the target's vocabulary")
+            raise DraftError("each node of a sampled draft needs one of its distributions, over at most the target's vocabulary")
         if len(np.unique(rows)) < len(np.unique((rows << 32) + parents[1:])):
-            raise DraftError("children of different nodes were drawn from one distribution; give each node a row of its own")
+            raise DraftError("children of different nodes share a row of the distributions; give each parent a separate row")
 
 
 @dataclass(frozen=True)
 class DraftTree:
-    """Drafted continuations in topological order (every parent stands before its children).
+    """A draft tree in topological order (parents before children).
 
-    Node 0 is the *root*: the newest committed token, whose keys and values are not computed yet. A draft of
-    nothing is the root alone, a chain is a tree of width one.
+    Node 0 is the *root*: the last committed token, whose keys and values are not in the KV cache yet. An empty draft is the
+    root alone; a chain is a tree of width one.
 
     Attributes:
         tokens: token ids, int32 ``[n]``, ``n >= 1``.
         parents: index of each node's parent, int32 ``[n]``; ``parents[0] == -1``.
-        columns: what the drafter knows of each node, by name (see ``COLUMNS``), float64 ``[n]``.
-        origin: for a part of a larger draft, each node's index there, int32 ``[n]``; by default its own.
-        required: so many nodes right behind the root are there to be learned from, not to be accepted: a draft is not to be
-            cut for want of what they bring.
-        drawn: of a draft that was sampled and is to be judged by what it was drawn from. Siblings, in the order in which they
-            were drawn, may then hold one token twice; nodes may be left out only for reasons that do not look at what was drawn.
+        columns: values per node by name (see ``COLUMNS``), float64 ``[n]``.
+        origin: in a subtree made by ``select``, the index of each node in the full draft, int32 ``[n]``; None for a full draft.
+        required: number of nodes directly after the root that the drafter needs to learn from. They are verified even if they
+            are unlikely to be accepted.
+        drawn: draft distributions of a sampled draft, for rejection sampling. Siblings are in the order in which they were
+            drawn and may repeat a token. Nodes may be dropped only for reasons that do not depend on the drawn tokens.
 
     Raises:
-        DraftError: the arrays are no such tree.
+        DraftError: the arrays are not such a tree.
     """
 
     tokens: np.ndarray
@@ -80,28 +85,28 @@ class DraftTree:
         object.__setattr__(self, "parents", _int32(self.parents, "parents"))
         n = self.tokens.size
         if n < 1 or not self.tokens.shape == self.parents.shape == (n,):
-            raise DraftError("tokens and parents are not two flat arrays of one length, 1 or more")
-        if not _ordered(self.parents):
-            raise DraftError("parents are out of order: the root's is -1, and every other parent stands before its children")
+            raise DraftError("tokens and parents are not one-dimensional arrays of equal length, 1 or more")
+        if not _is_topological(self.parents):
+            raise DraftError("parents are out of order: the root has parent -1, and every other parent comes before its children")
         if not 0 <= self.required < n:
-            raise DraftError(f"{self.required} required nodes are more than the draft holds beside its root")
+            raise DraftError(f"{self.required} required nodes are too many for a draft of {n - 1} nodes without its root")
         for name, column in self.columns.items():
             if name not in COLUMNS or len(column) != n:
-                raise DraftError(f"column {name!r} is not one of {', '.join(COLUMNS)} with one value a node")
+                raise DraftError(f"column {name!r} is not one of {', '.join(COLUMNS)} with one value per node")
 
     @classmethod
     def root_only(cls, token: int) -> DraftTree:
-        """The empty draft: its step is a plain one."""
+        """The empty draft: its step is a plain decoding step."""
         return cls(np.array([token]), np.array([-1]))
 
     @classmethod
     def chain(cls, root: int, tokens: Sequence[int]) -> DraftTree:
-        """The root followed by ``tokens`` in a row."""
+        """A chain of ``tokens`` below the root."""
         return cls(np.array([root, *tokens]), np.arange(-1, len(tokens)))
 
     @classmethod
     def from_paths(cls, root: int, paths: Iterable[Sequence[int]], limit: int | None = None) -> DraftTree:
-        """Merge token paths that start below the root; equal prefixes are stored once, ``limit`` bounds the nodes."""
+        """Merge token paths that start below the root. Common prefixes share nodes; ``limit`` is the maximum number of nodes."""
         tokens, parents = [root], [-1]
         index: dict[tuple[int, int], int] = {}
         for path in paths:
@@ -118,28 +123,28 @@ class DraftTree:
         return cls(np.array(tokens), np.array(parents))
 
     def check(self, root: int, budget: int, vocab_size: int, repeats: bool) -> None:
-        """Refuse what must not reach the target.
+        """Check a draft before verification.
 
         Args:
-            root: the newest committed token.
-            budget: most nodes, the root included.
-            vocab_size: token ids are below it.
-            repeats: whether siblings may hold one token twice: they are judged by what they were drawn from.
+            root: the last committed token.
+            budget: maximum number of nodes, including the root.
+            vocab_size: token ids must be below it.
+            repeats: whether siblings may repeat a token, as in rejection sampling.
 
         Raises:
-            DraftError: it says what is wrong.
+            DraftError: the draft violates one of these limits.
         """
         if len(self) > budget:
-            raise DraftError(f"it has {len(self)} nodes, its root included, and {budget} were asked for")
+            raise DraftError(f"it has {len(self)} nodes including the root, but at most {budget} were asked for")
         if self.tokens[0] != root:
-            raise DraftError(f"its root is token {self.tokens[0]}, and the text ends with token {root}")
-        if not _ordered(self.parents):
+            raise DraftError(f"its root is token {self.tokens[0]}, but the text ends with token {root}")
+        if not _is_topological(self.parents):
             raise DraftError("parents are out of order")
-        foreign, repeated = _misplaced(self.tokens, self.parents, vocab_size)
-        if foreign >= 0:
-            raise DraftError(f"node {foreign} holds token id {self.tokens[foreign]}, and ids are from 0 to {vocab_size - 1}")
+        outside, repeated = _invalid_nodes(self.tokens, self.parents, vocab_size)
+        if outside >= 0:
+            raise DraftError(f"node {outside} holds token id {self.tokens[outside]}, but ids range from 0 to {vocab_size - 1}")
         if repeated >= 0 and not repeats:
-            raise DraftError(f"node {repeated} holds token {self.tokens[repeated]}, which an elder sibling holds already")
+            raise DraftError(f"node {repeated} repeats token {self.tokens[repeated]} of an earlier sibling")
         if self.drawn is not None:
             self.drawn.check(self.parents, vocab_size)
 
@@ -148,7 +153,7 @@ class DraftTree:
 
     @property
     def drafted(self) -> int:
-        """Number of drafted tokens: every node but the root."""
+        """Number of drafted tokens: all nodes except the root."""
         return len(self) - 1
 
     @cached_property
@@ -158,22 +163,22 @@ class DraftTree:
 
     @cached_property
     def ancestors(self) -> np.ndarray:
-        """Ancestor-or-self mask, bool ``[n, n]``: row i is True at every node that node i may attend to."""
+        """Tree attention mask, bool ``[n, n]``: node i attends to node j if j is i or an ancestor of i."""
         return _ancestors(self.parents)
 
     @cached_property
     def _child_by_token(self) -> dict[tuple[int, int], int]:
-        pairs: dict[tuple[int, int], int] = {}
+        children: dict[tuple[int, int], int] = {}
         for node in range(1, len(self)):
-            pairs.setdefault((int(self.parents[node]), int(self.tokens[node])), node)
-        return pairs
+            children.setdefault((int(self.parents[node]), int(self.tokens[node])), node)
+        return children
 
     def child(self, node: int, token: int) -> int | None:
         """The child of ``node`` that holds ``token``, or None."""
         return self._child_by_token.get((node, token))
 
     def path_to(self, node: int) -> list[int]:
-        """Node indices from the root to ``node``, both included."""
+        """Node indices from the root to ``node`` (inclusive)."""
         path = []
         while node >= 0:
             path.append(node)
@@ -187,48 +192,48 @@ class DraftTree:
 
     @property
     def is_chain(self) -> bool:
-        """True where no node has two children."""
+        """Whether no node has two children."""
         return bool((self.parents == np.arange(-1, len(self) - 1)).all())
 
     def select(self, nodes: Sequence[int] | np.ndarray) -> DraftTree:
-        """The part made of ``nodes`` (ascending, closed under parents, starting with the root)."""
+        """The subtree of ``nodes``, which are ascending and contain the root and the parent of every node."""
         keep = np.asarray(nodes, dtype=np.int64)
-        place = np.full(len(self) + 1, -1, dtype=np.int32)  # the last entry stands for "no parent"
-        place[keep] = np.arange(len(keep), dtype=np.int32)
+        index = np.full(len(self) + 1, -1, dtype=np.int32)  # the last entry is for parent -1
+        index[keep] = np.arange(len(keep), dtype=np.int32)
         origin = keep.astype(np.int32) if self.origin is None else self.origin[keep]
         columns = {name: column[keep] for name, column in self.columns.items()}
         required = int(np.searchsorted(keep, self.required, "right")) - 1
         drawn = self.drawn and replace(self.drawn, rows=self.drawn.rows[keep])
-        return DraftTree(self.tokens[keep], place[self.parents[keep]], columns, origin, required, drawn)
+        return DraftTree(self.tokens[keep], index[self.parents[keep]], columns, origin, required, drawn)
 
     def within(self, depth: int) -> DraftTree:
-        """The part at most ``depth`` below the root."""
+        """The subtree of nodes at most ``depth`` below the root."""
         return self if len(self) == 1 or self.depths.max() <= depth else self.select(np.flatnonzero(self.depths <= depth))
 
     def first_chain(self) -> DraftTree:
-        """The path along each node's first child: what is left of the tree for a model that can verify chains only."""
-        first = {int(p): i for i, p in reversed(list(enumerate(self.parents.tolist())))}
+        """The path of first children, for a target model that can verify chains only."""
+        first_child = {parent: node for node, parent in reversed(list(enumerate(self.parents.tolist())))}
         path = [0]
-        while path[-1] in first:
-            path.append(first[path[-1]])
+        while path[-1] in first_child:
+            path.append(first_child[path[-1]])
         return self.select(path)
 
 
 def _int32(values: Any, what: str) -> np.ndarray:
-    """Integers as a contiguous int32 array; the very same numbers, or ``DraftError``."""
+    """Integers as a contiguous int32 array; ``DraftError`` if a value does not fit."""
     given = np.asarray(values)
     if given.dtype == np.int32:
         return np.ascontiguousarray(given)
     if given.dtype.kind not in "iu":
-        raise DraftError(f"{what} are no integers")
-    made = np.ascontiguousarray(given, dtype=np.int32)
-    if (made != given).any():
-        raise DraftError(f"{what} hold {given[made != given][0]}, which is no 32-bit integer")
-    return made
+        raise DraftError(f"{what} are not integers")
+    converted = np.ascontiguousarray(given, dtype=np.int32)
+    if (converted != given).any():
+        raise DraftError(f"{what} hold {given[converted != given][0]}, which is no 32-bit integer")
+    return converted
 
 
 @njit(cache=True)
-def _ordered(parents):  # int32 [n] -> bool
+def _is_topological(parents):  # int32 [n] -> bool
     for node in range(1, len(parents)):
         if not 0 <= parents[node] < node:
             return False
@@ -236,14 +241,14 @@ def _ordered(parents):  # int32 [n] -> bool
 
 
 @njit(cache=True)
-def _misplaced(tokens, parents, vocab_size):
-    """The first node whose token is outside the vocabulary, and the first that repeats an elder sibling's; -1 for none."""
+def _invalid_nodes(tokens, parents, vocab_size):
+    """The first node with a token outside the vocabulary, and the first that repeats an earlier sibling's token; -1 for none."""
     repeated = -1
     for node in range(len(tokens)):
         if not 0 <= tokens[node] < vocab_size:
             return node, repeated
-        for elder in range(max(parents[node], 0) + 1, node if repeated < 0 else 0):
-            if parents[elder] == parents[node] and tokens[elder] == tokens[node]:
+        for sibling in range(max(parents[node], 0) + 1, node if repeated < 0 else 0):
+            if parents[sibling] == parents[node] and tokens[sibling] == tokens[node]:
                 repeated = node
     return -1, repeated
 
@@ -270,7 +275,7 @@ def _ancestors(parents):  # int32 [n] -> bool [n, n]
 
 
 def warm_up() -> None:
-    """Compile what is compiled here, so that it does not happen inside a timed step."""
+    """Compile the functions of this module, so that no timed step has to."""
     tree = DraftTree.chain(0, [1])
     tree.check(0, 2, 2, False)
     assert tree.depths[1] == 1

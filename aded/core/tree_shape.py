@@ -1,9 +1,8 @@
-"""Trees over a lattice: for each depth a list of ranked guesses, whatever stands above it.
+"""Sparse draft trees from acceptance rates that depend only on depth and rank, not on the parent node.
 
-Medusa's heads make such a lattice (a token k steps ahead is guessed from now, not from what comes between), and so does a
-table of how often the guess of each rank was right. The tree of ``n`` nodes that is expected to bring most accepted
-tokens holds the n nodes whose values, multiplied along their paths, are highest (Medusa, arXiv 2401.10774, appendix on
-sparse trees).
+Medusa's heads give such candidates: head k predicts the token k steps ahead without seeing the tokens in between. The
+tree of ``n`` nodes with the most expected accepted tokens holds the n nodes with the highest product of acceptance rates
+along their paths (Medusa, arXiv 2401.10774, appendix on sparse trees).
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from aded.core.jit import njit
 
 
 class Shape(NamedTuple):
-    """A tree of ranks in topological order, the likeliest node first.
+    """A tree without tokens, in topological order and by descending path product.
 
     Attributes:
-        ranks: of each node among its siblings, int32 ``[n]``, 0 is the best; the root's means nothing.
+        ranks: rank of each node among its siblings, int32 ``[n]``, 0 is the best; unused for the root.
         parents: int32 ``[n]``, -1 for the root.
         depths: int32 ``[n]``.
-        values: product of the values along each node's path, float64 ``[n]``, 1 for the root; never rising.
+        values: product along the path to each node, float64 ``[n]``, 1 for the root; non-increasing.
     """
 
     ranks: np.ndarray
@@ -32,11 +31,12 @@ class Shape(NamedTuple):
 
 
 def best_shape(values: np.ndarray, budget: int) -> Shape:
-    """The ``budget`` nodes (root included) of the highest products.
+    """The tree of at most ``budget`` nodes (including the root) with the highest path products.
 
     Args:
-        values: of the guess of each rank at each depth, float64 ``[depths, ranks]``, from 0 to 1. Where they rise with the rank,
-            they are taken to stay level: a guess is never drafted before a better-ranked sibling.
+        values: acceptance rate, or its estimate, of each rank at each depth, float64 ``[depths, ranks]``, from 0 to 1. A
+            value above that of a better rank is lowered to it, so that no node is drafted before a better-ranked sibling.
+        budget: maximum number of nodes.
     """
     return Shape(*_best_shape(np.minimum.accumulate(np.clip(values, 0.0, 1.0), axis=1), budget))
 
@@ -45,30 +45,30 @@ def best_shape(values: np.ndarray, budget: int) -> Shape:
 def _best_shape(values, budget):
     ranks, parents, depths = np.zeros(budget, np.int32), np.full(budget, -1, np.int32), np.zeros(budget, np.int32)
     joint = np.ones(budget)
-    # Two offers a node at most: its first child and its next sibling. They are few, so a plain search for the best is quick.
-    offer_parent, offer_rank, offer_value = np.empty(2 * budget, np.int32), np.empty(2 * budget, np.int32), np.empty(2 * budget)
-    offers, count = 0, 1
+    # Each node adds at most two candidates, its first child and its next sibling: few enough for a linear search.
+    queue_parent, queue_rank, queue_value = np.empty(2 * budget, np.int32), np.empty(2 * budget, np.int32), np.empty(2 * budget)
+    queued, count = 0, 1
     if values.shape[0] > 0:
-        offer_parent[0], offer_rank[0], offer_value[0] = 0, 0, values[0, 0]
-        offers = 1
-    while count < budget and offers > 0:
+        queue_parent[0], queue_rank[0], queue_value[0] = 0, 0, values[0, 0]
+        queued = 1
+    while count < budget and queued > 0:
         best = 0
-        for i in range(1, offers):
-            if offer_value[i] > offer_value[best]:
+        for i in range(1, queued):
+            if queue_value[i] > queue_value[best]:
                 best = i
-        parent, rank, value = offer_parent[best], offer_rank[best], offer_value[best]
-        offers -= 1
-        offer_parent[best], offer_rank[best], offer_value[best] = offer_parent[offers], offer_rank[offers], offer_value[offers]
+        parent, rank, value = queue_parent[best], queue_rank[best], queue_value[best]
+        queued -= 1
+        queue_parent[best], queue_rank[best], queue_value[best] = queue_parent[queued], queue_rank[queued], queue_value[queued]
         if value <= 0.0:
             break
         depth = depths[parent] + 1
         parents[count], ranks[count], depths[count], joint[count] = parent, rank, depth, value
         if rank + 1 < values.shape[1]:
-            offer_parent[offers], offer_rank[offers] = parent, rank + 1
-            offer_value[offers] = joint[parent] * values[depth - 1, rank + 1]
-            offers += 1
+            queue_parent[queued], queue_rank[queued] = parent, rank + 1
+            queue_value[queued] = joint[parent] * values[depth - 1, rank + 1]
+            queued += 1
         if depth < values.shape[0]:
-            offer_parent[offers], offer_rank[offers], offer_value[offers] = count, 0, value * values[depth, 0]
-            offers += 1
+            queue_parent[queued], queue_rank[queued], queue_value[queued] = count, 0, value * values[depth, 0]
+            queued += 1
         count += 1
     return ranks[:count], parents[:count], depths[:count], joint[:count]

@@ -1,4 +1,4 @@
-"""What a command finds out before a long run: whether its results can be written, and whether it heeds what was asked."""
+"""Checks before a long run: can the results be written, and are all given options used?"""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from aded.core.errors import AdedError
 
 
 def check_file(path: str | None) -> None:
-    """Refuse a file that cannot be written."""
-    where = Path(path).resolve() if path else None
-    if where and ((os.path.exists(where) and not where.is_file()) or not _takes_files(where.parent, f".{where.name}.")):
+    """Raise ``AdedError`` if a file cannot be written; None passes."""
+    file = Path(path).resolve() if path else None
+    if file and ((os.path.exists(file) and not file.is_file()) or not _is_writable(file.parent, f".{file.name}.")):
         raise AdedError(f"cannot write {path}; give a file in a folder that exists and can be written to")
 
 
 def check_folder(path: str | None) -> None:
-    """Refuse a folder that cannot be made or written to."""
+    """Raise ``AdedError`` if a folder cannot be created or written to; None passes."""
     if path is None:
         return
-    where = Path(path).resolve()
-    if _is_too_long(where):
+    folder = Path(path).resolve()
+    if _is_too_long(folder):
         raise AdedError(f"cannot write {path}: its name is too long; choose another --out")
-    if not can_be_made(where):
-        raise AdedError(f"cannot write {path}: {_nearest(where)} is no folder that can be written to; choose another --out")
+    if not can_be_made(folder):
+        raise AdedError(f"cannot write {path}: {_nearest_existing(folder)} is not a writable folder; choose another --out")
 
 
 RESULTS = ("results.json", "table.md", "results.html", "cells.jsonl")
-"""Files of a folder of results."""
+"""Files in a results folder."""
 
 
 def check_results(path: str | None, inputs: Iterable[str | None]) -> None:
-    """Refuse a folder for results that cannot be made or written to, or in which they would be written over an input."""
+    """Raise ``AdedError`` if a results folder cannot be written to, or if results would overwrite an input."""
     check_folder(path)
     check_outputs(path, RESULTS, inputs)
 
 
 def check_outputs(folder: str | None, names: Iterable[str], inputs: Iterable[str | None]) -> None:
-    """Refuse a folder in which files of these names would be written over an input."""
+    """Raise ``AdedError`` if files of these names in ``folder`` would overwrite an input."""
     inputs = list(inputs)
     for name in names if folder else ():
         check_apart("--out", os.path.join(str(folder), name), inputs)
 
 
 def can_be_made(folder: Path) -> bool:
-    """Whether a folder can be written to, or made where it is not there yet."""
-    return _takes_files(_nearest(folder))
+    """Whether a folder is writable or can be created."""
+    return _is_writable(_nearest_existing(folder))
 
 
-def _nearest(path: Path) -> Path:
-    """A path itself, or as much of it as is there."""
+def _nearest_existing(path: Path) -> Path:
+    """The path or its nearest existing parent."""
     while not os.path.lexists(path):
         path = path.parent
     return path
 
 
-def _takes_files(folder: Path, prefix: str = "") -> bool:
-    """Whether a file, of a name that begins so, can be made in a folder: tried, for permissions do not tell of everything."""
+def _is_writable(folder: Path, prefix: str = "") -> bool:
+    """Whether a file can be created in a folder. Permissions do not tell this reliably, so one is created."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=prefix):
             return True
@@ -77,7 +77,7 @@ def _is_too_long(path: Path) -> bool:
 
 
 def check_readable(paths: Iterable[str | None]) -> None:
-    """Refuse files that cannot be read."""
+    """Raise ``AdedError`` if a file cannot be read."""
     for path in paths:
         try:
             if path is not None:
@@ -87,7 +87,7 @@ def check_readable(paths: Iterable[str | None]) -> None:
 
 
 def check_apart(option: str, path: str | None, others: Iterable[str | None]) -> None:
-    """Refuse to write a file over another of the same command, links followed."""
+    """Raise ``AdedError`` if the output ``path`` of ``option`` is also another file of the command; links are followed."""
     for other in others:
         if path and other and (Path(path).resolve() == Path(other).resolve() or _is_same(path, other)):
             raise AdedError(f"{option} is {path}, which this command uses as {other} too; choose another path")
@@ -96,22 +96,24 @@ def check_apart(option: str, path: str | None, others: Iterable[str | None]) -> 
 def _is_same(path: str, other: str) -> bool:
     try:
         return os.path.samefile(path, other)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return False
 
 
 def check_not_empty(options: argparse.Namespace) -> None:
-    """Refuse values that are empty strings."""
+    """Raise ``AdedError`` for an option whose value is an empty string."""
     for name, value in vars(options).items():
         if "" in (value if isinstance(value, list) else [value]):
             raise AdedError(f"{name.replace('_', ' ')} is empty; give it a value")
 
 
 def refuse_ignored(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:
-    """Refuse options that have another value than by default; reason: why they would be ignored.
+    """Raise ``AdedError`` if one of the named options was changed from its default although it has no effect.
 
     Args:
-        options: with their ``parser``.
+        options: parsed options, with their ``parser``.
+        names: options without effect.
+        reason: why they have none, for the message.
     """
     for name in names:
         if getattr(options, name) != options.parser.get_default(name):
@@ -119,5 +121,5 @@ def refuse_ignored(options: argparse.Namespace, names: Iterable[str], reason: st
 
 
 def flag(name: str) -> str:
-    """An option as it is typed."""
+    """Command-line form of an option name."""
     return f"--{name.replace('_', '-')}"

@@ -1,1 +1,1 @@
-"""How tokens are chosen and drafts are verified: where losslessness is decided."""
+"""Sampling of tokens and verification of drafts: what makes decoding lossless."""

@@ -1,4 +1,4 @@
-"""From the target's logits to its choice of a token: processors, temperature, top-k, top-p, min-p, then the draw."""
+"""From the target's logits to a sampled token: logits processors, temperature, top-k, top-p, min-p, then the draw."""
 
 from __future__ import annotations
 
@@ -12,72 +12,84 @@ from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings, TypicalAcceptance
 
 Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""A logits processor of Transformers' form: (ids ``[1, length]``, scores ``[1, vocab]``) to scores ``[1, vocab]``."""
+"""A logits processor as in Transformers: (ids ``[1, length]``, scores ``[1, vocab]``) to scores ``[1, vocab]``."""
 
 
 class Rule:
-    """How the target chooses after a prefix: processors first, then temperature, top-k, top-p, min-p (Transformers' order)."""
+    """How the target chooses the next token: processors, then temperature, top-k, top-p, min-p (the order of Transformers)."""
 
     def __init__(
         self, settings: SamplingSettings, processors: Sequence[Processor] = (), typical: TypicalAcceptance | None = None
     ) -> None:
-        """typical: accept what is typical of the target when sampling, which changes its distribution."""
+        """Create a rule.
+
+        Args:
+            settings: sampling settings.
+            processors: applied to the logits first.
+            typical: thresholds of typical acceptance, which is not lossless; ignored if greedy.
+        """
         from transformers import generation as g
 
         self.settings = settings
         self.typical = None if settings.greedy else typical
-        s, self._steps = settings, list(processors)
-        self._needs_prefix = bool(self._steps) or s.repetition_penalty != 1.0
+        s, self._processors = settings, list(processors)
+        self._needs_prefix = bool(self._processors) or s.repetition_penalty != 1.0
         if s.repetition_penalty != 1.0:
-            self._steps.insert(0, g.RepetitionPenaltyLogitsProcessor(penalty=float(s.repetition_penalty)))
+            self._processors.insert(0, g.RepetitionPenaltyLogitsProcessor(penalty=float(s.repetition_penalty)))
         if not s.greedy:
             if s.temperature != 1.0:
-                self._steps.append(g.TemperatureLogitsWarper(float(s.temperature)))
+                self._processors.append(g.TemperatureLogitsWarper(float(s.temperature)))
             if s.top_k:
-                self._steps.append(g.TopKLogitsWarper(top_k=int(s.top_k)))
+                self._processors.append(g.TopKLogitsWarper(top_k=int(s.top_k)))
             if s.top_p < 1.0:
-                self._steps.append(g.TopPLogitsWarper(top_p=float(s.top_p)))
+                self._processors.append(g.TopPLogitsWarper(top_p=float(s.top_p)))
             if s.min_p > 0.0:
-                self._steps.append(g.MinPLogitsWarper(min_p=float(s.min_p)))
+                self._processors.append(g.MinPLogitsWarper(min_p=float(s.min_p)))
 
     @property
     def changes_logits(self) -> bool:
-        return bool(self._steps)
+        """Whether any processor or sampling setting changes the logits."""
+        return bool(self._processors)
 
     @property
     def needs_prefix(self) -> bool:
-        """Whether the choice at a node depends on the tokens before it, beside its logits."""
+        """Whether the choice at a node depends on the token ids of its prefix in addition to its logits."""
         return self._needs_prefix
 
     @property
     def judges_by_distribution(self) -> bool:
-        """Whether a draft that says what it was drawn from is judged by that."""
+        """Whether a draft with draft distributions is verified by rejection sampling."""
         return not self.settings.greedy and self.typical is None
 
     def rejects_in_graph(self, tree: DraftTree) -> bool:
-        """Whether the verdict is rejection sampling that needs each node's logits alone, as a captured graph gives it."""
+        """Whether the tree is verified by rejection sampling that a CUDA graph can run, because it needs only the logits."""
         return self.judges_by_distribution and not self.needs_prefix and tree.drawn is not None
 
     def judges_in_step(self, tree: DraftTree) -> bool:
-        """Whether the verdict needs each node's logits alone and one draw a node, as a captured step gives it."""
+        """Whether the captured step can sample one token per node, which is then enough for verification."""
         return not self.needs_prefix and self.typical is None and (tree.drawn is None or self.settings.greedy)
 
     def process(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
-        """Logits ``[vocab]`` after ``prefix`` (all tokens, the node's own last) as processed scores, float32 ``[vocab]``."""
+        """Processed scores, float32 ``[vocab]``.
+
+        Args:
+            row: logits of a node, ``[vocab]``.
+            prefix: all token ids up to and including the node.
+        """
         scores = row.float()[None]
-        if self._steps:
+        if self._processors:
             ids: Any = torch.tensor([list(prefix)], device=row.device)
             scores = scores.clone()
-            for step in self._steps:
-                scores = step(ids, scores)
+            for processor in self._processors:
+                scores = processor(ids, scores)
         return scores[0]
 
     def probabilities(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
-        """The target's distribution after ``prefix``, float64 ``[vocab]`` on the row's device."""
+        """The target's next-token distribution, float64 ``[vocab]`` on the row's device; arguments as in ``process``."""
         return torch.softmax(self.process(row, prefix).double(), dim=-1)
 
     def choose(self, row: torch.Tensor, prefix: Sequence[int]) -> tuple[int, float | None]:
-        """The token at position ``len(prefix)``, and its random number there (None when greedy)."""
+        """The token at position ``len(prefix)`` and its uniform random number (None if greedy); arguments as in ``process``."""
         if self.settings.greedy:
             return int(self.process(row, prefix).argmax()), None
         key = key_of(self.settings.seed, len(prefix))
@@ -86,11 +98,11 @@ class Rule:
 
 
 def sample(probabilities: torch.Tensor, key: int) -> int:
-    """The token that the random numbers of ``key`` draw (see ``aded.sampling.rng``).
+    """Draw a token with the random numbers of ``key`` (see ``aded.sampling.rng``).
 
     Args:
-        probabilities: float64 ``[vocab]``; those of probability 0 never win.
-        key: of the position.
+        probabilities: float64 ``[vocab]``; a token of probability 0 is never drawn.
+        key: key of the position, from ``key_of``.
     """
     keys = torch.tensor([signed(key)], device=probabilities.device)
     return int((exponentials(keys, len(probabilities))[0] / probabilities).argmin())

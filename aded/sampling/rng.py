@@ -1,59 +1,59 @@
-"""The random numbers of sampling: one for every seed, absolute position and token, the same on every device.
+"""Counter-based random numbers for sampling: one per seed, absolute position and token, equal on every device.
 
-A token is drawn as the winner of an exponential race: token i, of probability p_i, arrives after E_i / p_i with E_i
-exponential, and the first to arrive is a draw from p (the Gumbel-max rule in another form; Maddison, Tarlow, Minka 2014,
-arXiv 1411.0030). Rounding can change the winner only where the two first arrive together. Inverting the distribution
-function instead would put every one of some ten thousand tokens at the mercy of the rounding of all before it.
+A token is drawn as argmin_i E_i / p_i, where p_i is the probability of token i and E_i an exponential random number. This is the
+Gumbel-max trick (Maddison, Tarlow, Minka 2014, arXiv 1411.0030) in another form; the result is distributed as p. Rounding
+errors of the logits change the draw only if the two smallest values nearly tie. With inversion of the cumulative distribution,
+the rounding errors of all preceding tokens would affect the draw.
 """
 
 from __future__ import annotations
 
 import torch
 
-GOLDEN = 0x9E3779B97F4A7C15
+GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
-_FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_MULTIPLIER_1, _MULTIPLIER_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def key_of(seed: int, position: int) -> int:
-    """The key of a position: 64 bits, by SplitMix64 (Steele, Lea, Flood 2014) of the seed and the position."""
+    """64-bit key of a position, a SplitMix64 hash (Steele, Lea, Flood 2014) of the seed and the position."""
     return _splitmix64((_splitmix64(seed) + position) & _MASK)
 
 
 def uniform(key: int, token: int) -> float:
-    """The uniform random number in (0, 1) of a token at a position, 53 bits."""
-    return ((_splitmix64((key + token * GOLDEN) & _MASK) >> 11) + 0.5) * 2.0**-53
+    """Uniform random number in (0, 1) with 53 bits, for a token and the key of its position."""
+    return ((_splitmix64((key + token * GOLDEN_GAMMA) & _MASK) >> 11) + 0.5) * 2.0**-53
 
 
 def signed(value: int) -> int:
-    """64 bits as a signed number, which is how tensors hold them."""
+    """An unsigned 64-bit integer as the int64 with the same bits."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def exponentials(keys: torch.Tensor, vocab: int) -> torch.Tensor:
-    """``-log(uniform(key, token))`` for every key and token: exponential random numbers.
+    """Exponential random numbers ``-log(uniform(key, token))`` for every key and token.
 
     Args:
-        keys: int64 ``[n]``, 64 bits each.
-        vocab: tokens.
+        keys: int64 ``[n]``, from ``signed(key_of(...))``.
+        vocab: vocabulary size.
 
     Returns:
         float64 ``[n, vocab]``.
     """
-    state = keys[:, None] + signed(GOLDEN) * torch.arange(1, vocab + 1, device=keys.device)  # wraps round, as it must
-    state = (state ^ _shifted(state, 30)) * signed(_FIRST)
-    state = (state ^ _shifted(state, 27)) * signed(_SECOND)
-    state = state ^ _shifted(state, 31)
-    return -((_shifted(state, 11).double() + 0.5) * 2.0**-53).log()
+    state = keys[:, None] + signed(GOLDEN_GAMMA) * torch.arange(1, vocab + 1, device=keys.device)  # modulo 2**64
+    state = (state ^ _shift_right(state, 30)) * signed(_MULTIPLIER_1)
+    state = (state ^ _shift_right(state, 27)) * signed(_MULTIPLIER_2)
+    state = state ^ _shift_right(state, 31)
+    return -((_shift_right(state, 11).double() + 0.5) * 2.0**-53).log()
 
 
-def _shifted(state: torch.Tensor, bits: int) -> torch.Tensor:
-    """Logical shift to the right: the sign bit is a bit like any other."""
+def _shift_right(state: torch.Tensor, bits: int) -> torch.Tensor:
+    """Logical (unsigned) right shift."""
     return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _splitmix64(x: int) -> int:
-    x = (x + GOLDEN) & _MASK
-    x = ((x ^ (x >> 30)) * _FIRST) & _MASK
-    x = ((x ^ (x >> 27)) * _SECOND) & _MASK
+    x = (x + GOLDEN_GAMMA) & _MASK
+    x = ((x ^ (x >> 30)) * _MULTIPLIER_1) & _MASK
+    x = ((x ^ (x >> 27)) * _MULTIPLIER_2) & _MASK
     return x ^ (x >> 31)

@@ -1,4 +1,4 @@
-"""How a text is sampled: the settings that every method shares."""
+"""Sampling settings, shared by all methods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aded.core.errors import AdedError
 
-COLDEST = 1e-5
-"""Temperatures up to this are greedy: nothing is ever divided by them."""
+MAX_GREEDY_TEMPERATURE = 1e-5
+"""Temperatures up to this one mean greedy decoding; logits are never divided by them."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,13 @@ class SamplingSettings:
     Attributes:
         temperature: 0 is greedy.
         top_k: keep the k most probable tokens; 0 keeps all.
-        top_p: keep the smallest set of most probable tokens with this mass; 1 keeps all.
-        min_p: keep tokens with at least this share of the most probable one's probability; 0 keeps all.
-        repetition_penalty: above 1 makes tokens of the prefix less probable (CTRL, arXiv 1909.05858); 1 is none.
-        seed: of the draws.
+        top_p: keep the smallest set of most probable tokens with at least this total probability; 1 keeps all.
+        min_p: keep tokens with at least this fraction of the highest probability; 0 keeps all.
+        repetition_penalty: above 1 makes tokens of the prefix less probable (CTRL, arXiv 1909.05858); 1 is no penalty.
+        seed: seed of the random numbers, from 0 to 2**63 - 1.
+
+    Raises:
+        AdedError: a value is out of range.
     """
 
     temperature: float = 0.0
@@ -46,7 +49,8 @@ class SamplingSettings:
 
     @property
     def greedy(self) -> bool:
-        return self.temperature <= COLDEST
+        """Whether the most probable token is always chosen."""
+        return self.temperature <= MAX_GREEDY_TEMPERATURE
 
 
 def _require(condition: bool, name: str, value: object, what: str) -> None:
@@ -56,13 +60,16 @@ def _require(condition: bool, name: str, value: object, what: str) -> None:
 
 @dataclass(frozen=True)
 class TypicalAcceptance:
-    """Which drafted tokens are typical enough (Medusa, arXiv 2401.10774, section 2.3.1).
+    """Thresholds of typical acceptance (Medusa, arXiv 2401.10774, section 2.3.1).
 
     A token of probability p, where the target's distribution has entropy H, is accepted if ``p > min(epsilon, delta exp(-H))``.
 
     Attributes:
-        epsilon: what is always enough (``posterior_threshold`` of the published code).
-        delta: scale of the threshold that falls with entropy (``posterior_alpha``).
+        epsilon: a probability above it is always accepted (``posterior_threshold`` in the published code).
+        delta: scale of the entropy-dependent threshold (``posterior_alpha`` in the published code).
+
+    Raises:
+        AdedError: a value is out of range.
     """
 
     epsilon: float = 0.09

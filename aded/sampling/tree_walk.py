@@ -1,4 +1,4 @@
-"""The walk through a draft tree along the target's choices, and what it says of every node."""
+"""Walk through a draft tree along the target's choices, and the verdict on every node."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aded.core.tree import DraftTree
 
 @dataclass(frozen=True)
 class Verification:
-    """Where the walk went.
+    """Result of the verification of a draft tree.
 
     Attributes:
-        path: accepted nodes, the root first.
-        next_token: the target's token at the end of the path, which no child held.
-        draws: the random number of the token chosen at each node of the path; None when greedy.
-        non_finite: the first node of the path whose logits hold NaN or infinity, where the choice means nothing; None if none.
+        path: accepted nodes, starting with the root.
+        next_token: the target's token after the path: a bonus token if the last node is a leaf, else a correction token.
+        draws: uniform random number of the token chosen at each node of the path; None if greedy.
+        non_finite: first node of the path with NaN or infinite logits, where the choice is meaningless; None if there is none.
     """
 
     path: list[int]
@@ -28,12 +28,16 @@ class Verification:
     non_finite: int | None = None
 
     def chosen(self, tree: DraftTree) -> list[int]:
-        """The target's choice at each node of the path: what the step writes."""
+        """The tokens that the step emits: one per node of the path."""
         return [int(tree.tokens[node]) for node in self.path[1:]] + [self.next_token]
 
 
 def walk(tree: DraftTree, choose: Callable[[int, list[int]], tuple[int, float | None]]) -> Verification:
-    """From the root on: one choice a node; descend while a child holds it."""
+    """Choose one token per node, starting at the root, and descend while a child holds the chosen token.
+
+    Args:
+        choose: (node, path to it) to the target's token and its uniform random number.
+    """
     path, draws = [0], []
     while True:
         token, draw = choose(path[-1], path)
@@ -45,24 +49,24 @@ def walk(tree: DraftTree, choose: Callable[[int, list[int]], tuple[int, float | 
 
 
 def first_non_finite(path: Sequence[int], logits: torch.Tensor) -> int | None:
-    """The first node of a path whose row of the logits ``[n, vocab]`` holds NaN or infinity (or only -infinity); None if none."""
-    sound = logits[list(path)].amax(-1).isfinite().tolist()
-    return None if all(sound) else path[sound.index(False)]
+    """The first node of a path whose logits (``[n, vocab]``) contain NaN or +infinity, or only -infinity; None if none."""
+    finite = logits[list(path)].amax(-1).isfinite().tolist()
+    return None if all(finite) else path[finite.index(False)]
 
 
 Verdict = Literal["root", "accepted", "rejected", "unreached"]
 
 
 def verdicts(tree: DraftTree, path: Sequence[int], kept: int) -> tuple[list[str], list[str]]:
-    """Each node's verdict and reason (see ``aded.core.trace``).
+    """Verdict and reason for each node (see ``aded.core.trace``).
 
     Args:
         tree: ``n`` nodes.
-        path: accepted nodes, the root first.
-        kept: how many of the step's tokens were kept; less than ``len(path)`` where the text ended inside the path.
+        path: accepted nodes, starting with the root.
+        kept: number of the step's tokens that were kept, below ``len(path)`` if the text ended inside the path.
 
     Returns:
-        Two lists of ``n``.
+        Two lists of length ``n``.
     """
     on_path = {node: i for i, node in enumerate(path)}
     verdict, reason = ["root"], ["root"]

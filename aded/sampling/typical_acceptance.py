@@ -1,4 +1,4 @@
-"""Typical acceptance (Medusa, arXiv 2401.10774, section 2.3.1): more accepted, and a distribution that is not the target's."""
+"""Typical acceptance (Medusa, arXiv 2401.10774, section 2.3.1): accepts more draft tokens, but is not lossless."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aded.sampling.tree_walk import Verification
 
 
 def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
-    """The longest path whose every token is typical of the target after its parent; of equals, the most probable one.
+    """Accept the longest path of typical tokens; among equally long paths the most probable one.
 
-    The token after it is drawn from the target. (The paper takes the arg max there and calls for one at the start of
-    every step; then a text in which nothing is accepted would not be sampled at all.)
+    The next token is drawn from the target's distribution. (The paper uses the argmax there and always accepts the first token
+    greedily; a text without any accepted draft token would then not be sampled at all.)
 
-    Args and returns as ``aded.sampling.verify.verify``; ``rule.typical`` holds the thresholds.
+    Arguments and result as in ``aded.sampling.verify.verify``; ``rule.typical`` holds the thresholds.
     """
     ids = [int(i) for i in prefix]
     score = _scores(tree, logits, ids, rule)
@@ -30,7 +30,7 @@ def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.nda
 
 
 def _scores(tree: DraftTree, logits: torch.Tensor, prefix: list[int], rule: Rule) -> np.ndarray:
-    """Log-probability of the path to each node, float64 ``[n]``; -inf where a token on it is not typical."""
+    """Log-probability of the path to each node, float64 ``[n]``; -inf if a token of the path is not typical."""
     assert rule.typical is not None
     score = np.full(len(tree), -np.inf)
     score[0] = 0.0
@@ -40,8 +40,8 @@ def _scores(tree: DraftTree, logits: torch.Tensor, prefix: list[int], rule: Rule
         children = np.flatnonzero(tree.parents == parent)
         row = rule.probabilities(logits[parent], prefix + tree.tokens[tree.path_to(parent)[1:]].tolist())
         entropy = -torch.special.xlogy(row, row).sum()
-        found = torch.cat([row[torch.from_numpy(tree.tokens[children]).long().to(row.device)], entropy[None]]).cpu().numpy()
-        threshold = min(rule.typical.epsilon, rule.typical.delta * np.exp(-found[-1]))
-        typical = found[:-1] > threshold
-        score[children[typical]] = score[parent] + np.log(found[:-1][typical])
+        values = torch.cat([row[torch.from_numpy(tree.tokens[children]).long().to(row.device)], entropy[None]]).cpu().numpy()
+        threshold = min(rule.typical.epsilon, rule.typical.delta * np.exp(-values[-1]))
+        typical = values[:-1] > threshold
+        score[children[typical]] = score[parent] + np.log(values[:-1][typical])
     return score

@@ -1,11 +1,10 @@
-"""The verdict on a draft: which of its nodes the target would have written itself.
+"""Verification of a draft: which nodes are accepted, and which token follows.
 
-Losslessness is decided here alone. One token is drawn at each *node* that the walk stands on, from the target's own
-distribution there, and the walk descends if a child holds it: the text is then the target's, whatever was drafted. (Drawing once
-for each drafted candidate instead would favour drafted tokens.) The draw at a position depends on the seed and
-that position only, so a sampled speculative run writes what the sampled plain run writes. A draft that was sampled itself and
-says what from is judged in ``aded.sampling.rejection_sampler``: just as lossless, but equal to plain in distribution only, not
-by seed.
+At each accepted *node* one token is drawn from the target's distribution, and the walk descends if a child holds this token. The
+text therefore follows the target's distribution for any draft. (A separate draw for each drafted candidate would favour
+drafted tokens.) The draw at a position depends only on the seed and the position, so speculative and plain decoding with the same
+seed emit the same tokens. A sampled draft with draft distributions is verified in ``aded.sampling.rejection_sampler``: this is
+also lossless, but equal to plain decoding only in distribution, not token by token.
 """
 
 from __future__ import annotations
@@ -29,14 +28,17 @@ def verify(
     rule: Rule,
     graphs: dict[tuple[Any, ...], Any] | None = None,
 ) -> Verification:
-    """Walk the tree along the target's own choices.
+    """Verify a draft tree.
 
     Args:
         tree: ``n`` nodes.
-        logits: the target's at every node, ``[n, vocab]``.
+        logits: the target's logits at every node, ``[n, vocab]``.
         prefix: all committed token ids; the last one is the root.
-        rule: how the target chooses.
-        graphs: where graphs of rejection sampling are kept; None: it runs without.
+        rule: how the target chooses tokens.
+        graphs: cache for CUDA graphs of rejection sampling; None to run without graphs.
+
+    Returns:
+        The accepted path and the bonus or correction token.
     """
     if not rule.settings.greedy and (tree.drawn is not None or rule.typical is not None):
         if rule.typical:

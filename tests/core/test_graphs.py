@@ -13,7 +13,7 @@ from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import Case, JudgeGraph
+from aded.sampling.rejection_sampler import JudgeGraph, NodeInputs
 from aded.sampling.settings import SamplingSettings
 
 SETTINGS = [
@@ -90,7 +90,7 @@ def test_judging_is_fit_for_a_graph(settings, replacement):
     logits, q = torch.randn(4, VOCAB), torch.full((2, VOCAB), 1 / VOCAB, dtype=torch.float64)
     graph = JudgeGraph(logits, q, 4, 2, 2, settings, replacement)
     rows = np.array([[0, 0], [1, -1], [-1, -1], [-1, -1]])
-    graph.run(logits, q, Case(np.where(rows < 0, -1, 5), rows, np.full((4, 2), 0.5), np.arange(4)))
+    graph.run(logits, q, NodeInputs(np.where(rows < 0, -1, 5), rows, np.full((4, 2), 0.5), np.arange(4)))
     assert_fit_for_a_graph(graph._body, graph)
 
 

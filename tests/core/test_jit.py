@@ -99,7 +99,7 @@ def test_the_folders_of_the_newest_versions_alone_are_kept(tmp_path: Path, monke
     for age, name in enumerate(["other", *(f"aded-{n}" for n in range(6))]):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (10_000 - age, 10_000 - age))
-    own = jit.kept_folder()
+    own = jit.code_folder()
     assert own is not None
     assert {folder.name for folder in tmp_path.iterdir()} == {"other", own.name, "aded-0", "aded-1", "aded-2"}
 

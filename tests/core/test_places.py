@@ -16,7 +16,7 @@ from aded.core import paths
 from aded.core.errors import AdedError
 from aded.engine import weights
 
-FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *paths.OF_LIBRARIES)
+FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *paths.LIBRARY_FOLDERS)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_libraries_keep_their_files_in_the_cache_where_home_cannot_be_written_to
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
     paths.prepare()
     assert os.environ["GRADIO_TEMP_DIR"] == str(own(tmp_path) / "gradio_temp_dir")
-    for name in paths.OF_LIBRARIES[1:]:
+    for name in paths.LIBRARY_FOLDERS[1:]:
         assert os.environ[name] == str(tmp_path / "cache" / name.lower())
 
 

@@ -9,7 +9,7 @@ from aded.core.tree import DraftTree, Drawn
 from aded.draft_models.tree_runner import Sampler
 from aded.drafters.tree_merge import merge
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import ACCEPTING, judge, verify
+from aded.sampling.rejection_sampler import ACCEPT_STREAM, judge, verify
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
 
@@ -35,11 +35,11 @@ def draw(q, width, replacement):
 def emitted(tokens, q, replacement, rows=None):
     """What is written at each node: the accepted child or the token drawn instead, int64 ``[DRAWS]``."""
     width = tokens.shape[1]
-    chances = torch.rand(DRAWS, width, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
+    uniforms = torch.rand(DRAWS, width, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
     keys = torch.tensor([signed(key_of(11, place)) for place in range(DRAWS)])
     if rows is None:
         rows = torch.arange(DRAWS)[:, None].expand(-1, width)
-    accepted, chosen = judge(P.repeat(DRAWS, 1), q, tokens, rows, chances, keys, replacement)
+    accepted, chosen = judge(P.repeat(DRAWS, 1), q, tokens, rows, uniforms, keys, replacement)
     picked = tokens.gather(1, accepted.clamp_max(width - 1)[:, None])[:, 0]
     return torch.where(accepted < width, picked, chosen)
 
@@ -89,9 +89,9 @@ def test_a_planted_bias_is_seen(mistake):
 def test_rejection_accepts_as_often_as_both_distributions_overlap():
     """Leviathan's acceptance rate, the sum of min(p, q); 200,000 draws are off by 0.006 less than once in 10^7."""
     tokens = draw(Q, 1, True)
-    chances = torch.rand(DRAWS, 1, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
+    uniforms = torch.rand(DRAWS, 1, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
     keys, rows = torch.zeros(DRAWS, dtype=torch.int64), torch.arange(DRAWS)[:, None]
-    accepted, _ = judge(P.repeat(DRAWS, 1), Q.repeat(DRAWS, 1), tokens, rows, chances, keys, True)
+    accepted, _ = judge(P.repeat(DRAWS, 1), Q.repeat(DRAWS, 1), tokens, rows, uniforms, keys, True)
     assert float((accepted == 0).double().mean()) == pytest.approx(float(torch.minimum(P, Q).sum()), abs=0.006)
 
 
@@ -159,7 +159,7 @@ def one_by_one(tree, logits, prefix, rule):
         for rank, child in enumerate(np.flatnonzero(tree.parents == node)):
             row, x = int(tree.drawn.rows[child]), int(tree.tokens[child])
             q = spent.get(row, tree.drawn.distributions[row].numpy().copy())
-            if uniform(key_of(rule.settings.seed ^ ACCEPTING, position), rank) <= p[x] / q[x]:
+            if uniform(key_of(rule.settings.seed ^ ACCEPT_STREAM, position), rank) <= p[x] / q[x]:
                 node = int(child)
                 written.append(x)
                 ids.append(x)
