@@ -16,7 +16,7 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Rule:
-    """How the target chooses the next token: processors, then temperature, top-k, top-p, min-p (the order of Transformers)."""
+    """How the target chooses the next token: repetition penalty, processors, temperature, top-k, top-p, min-p, then the draw."""
 
     def __init__(
         self, settings: SamplingSettings, processors: Sequence[Processor] = (), typical: TypicalAcceptance | None = None
@@ -25,7 +25,7 @@ class Rule:
 
         Args:
             settings: sampling settings.
-            processors: applied to the logits first.
+            processors: applied after the repetition penalty and before the other settings.
             typical: thresholds of typical acceptance, which is not lossless; ignored if greedy.
         """
         from transformers import generation as g

@@ -1,7 +1,7 @@
 """Sampling at many nodes at once, in tensor code that a CUDA graph can capture.
 
-Equivalent to ``aded.sampling.logits_pipeline.Rule`` without processors: temperature, top-k, top-p, min-p, then a draw with the
-random numbers of each node's position.
+Equivalent to ``aded.sampling.logits_pipeline.Rule`` without processors and repetition penalty: temperature, top-k, top-p, min-p,
+then a draw with the random numbers of each node's position.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The target's choice in tensor code: the most probable tokens, whichever way they are looked for."""
+"""The chunked top-k search finds the same tokens as a plain one."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sampled drafts: whatever they were drawn from, the text follows the target. Random tests state their false-alarm odds."""
+"""Rejection sampling is lossless for any draft distribution. Random tests state their false-alarm probability."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def draw(q, width, replacement):
 
 
 def emitted(tokens, q, replacement, rows=None):
-    """What is written at each node: the accepted child or the token drawn instead, int64 ``[DRAWS]``."""
+    """The emitted token at each node: the accepted child or the correction token, int64 ``[DRAWS]``."""
     width = tokens.shape[1]
     uniforms = torch.rand(DRAWS, width, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
     keys = torch.tensor([signed(key_of(11, place)) for place in range(DRAWS)])
@@ -45,7 +45,7 @@ def emitted(tokens, q, replacement, rows=None):
 
 
 def variation(written, p=P):
-    """Total variation between what was written and the target's distribution."""
+    """Total variation distance between emitted tokens and the target's distribution."""
     return 0.5 * float((torch.bincount(written, minlength=VOCAB) / len(written) - p).abs().sum())
 
 
@@ -98,7 +98,7 @@ def test_rejection_accepts_as_often_as_both_distributions_overlap():
 @pytest.mark.parametrize("replacement", [True, False])
 @pytest.mark.parametrize("width", [1, 3])
 def test_children_follow_the_draft_model(width, replacement):
-    """The first child, and of later ones what their elder siblings leave: chi-square of 8,000, one false alarm in 10^6."""
+    """First children, and later ones given their earlier siblings: chi-square of 8,000, one false alarm in 10^6."""
     settings = [SamplingSettings(temperature=1.0, seed=seed) for seed in range(8000)]
     logits = Q.log()[None].float()
     found = np.array([Sampler(s, False, replacement).draw(logits, width, 3, [0])[0][0] for s in settings])
@@ -148,7 +148,7 @@ def test_two_positions_of_a_tree_follow_the_target_together(replacement, merged)
 
 
 def one_by_one(tree, logits, prefix, rule):
-    """Multi-step speculative sampling as the paper words it: an oracle with plain loops."""
+    """Multi-step speculative sampling with plain loops, as in the paper: the test oracle."""
     from aded.sampling.logits_pipeline import sample
     from aded.sampling.rng import uniform
 

@@ -1,4 +1,4 @@
-"""Losslessness: the walk writes what the target would, whatever was drafted. Random tests state their false-alarm odds."""
+"""Verification is lossless for any draft. Random tests state their false-alarm probability."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_tokens_of_probability_zero_are_never_drawn():
 
 
 def test_rounding_of_the_logits_hardly_ever_changes_a_draw():
-    """Over a vocabulary of 20,000 and logits off by 3e-5, as between passes of different size: at most 2 draws of 2,000."""
+    """Vocabulary of 20,000, logits off by 3e-5, as between forward passes of different size: at most 2 draws of 2,000."""
     rng = np.random.default_rng(0)
     logits = torch.tensor(rng.normal(0, 2, 20_000))
     off = logits + torch.tensor(rng.normal(0, 3e-5, 20_000))
