@@ -1,4 +1,4 @@
-"""Compiled code that is kept: never older than its sources, never in the way of a start, and not without end."""
+"""The cache of compiled code is never stale, never prevents a start, and has a maximum size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from waiting import HANG
 from aded.core import jit
 from aded.core.paths import PACKAGE
 
-KEPT_MODULES = ("__init__", "checks", "errors", "jit", "places")
+MODULES = ("__init__", "core/__init__", *(f"core/{name}" for name in ("environment", "errors", "jit", "paths", "validation")))
+"""Modules that a package with compiled functions needs."""
 INNER = """
 from aded.core.jit import njit
 
@@ -46,16 +47,16 @@ SHOW = "from aded.outer import result; value = result(); print(value, sum(result
 def package(tmp_path: Path) -> Path:
     """A small package with a compiled function, and another one inlined into it from another file."""
     folder = tmp_path / "aded"
-    folder.mkdir()
-    for name in KEPT_MODULES:
-        shutil.copy2(PACKAGE / f"{name}.py", folder)
+    (folder / "core").mkdir(parents=True)
+    for name in MODULES:
+        shutil.copy2(PACKAGE / f"{name}.py", folder / f"{name}.py")
     (folder / "inner.py").write_text(INNER)
     (folder / "outer.py").write_text(OUTER)
     return folder
 
 
 def printed(package: Path, code: str = SHOW) -> str:
-    """What code that imports the package prints."""
+    """Output of code that imports the package."""
     environment = {**os.environ, "ADED_CACHE": str(package.parent / "cache")}
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [sys.executable, "-c", code]

@@ -1,4 +1,4 @@
-"""Places to write to: what cannot be kept where it should be is kept elsewhere or not at all, and that is said once."""
+"""Folders for files: without a writable cache, files go to a temporary folder or are not kept, and one note says so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *paths.L
 
 @pytest.fixture
 def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that nobody can make, for its parent is a file; home is within it, temporary files are beside it."""
+    """A folder that cannot be created, because its parent is a file. Home is below that file too, temporary files are not."""
     (tmp_path / "file").write_text("")
     for name in FOLDERS:
         monkeypatch.setenv(name, "")  # so that it is as before after the test, whatever sets it
@@ -117,7 +117,8 @@ def test_the_command_line_works_where_there_is_no_folder_for_temporary_files(no_
     place = tmp_path if shared_memory == "made" else no_folder
     code = (
         "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: [*filter(None, [__import__('os').getenv('TMPDIR')])]\n"
-        f"from aded import cli, places; places.SHARED_MEMORY = places.Path({str(place)!r}); sys.exit(cli.main(['methods']))"
+        f"from aded.cli.main import main; from aded.core import paths; paths.SHARED_MEMORY = paths.Path({str(place)!r}); "
+        "sys.exit(main(['methods']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, done.stderr
