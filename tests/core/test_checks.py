@@ -1,4 +1,4 @@
-"""What is found out before a long run."""
+"""Checks before a long run: unusable outputs and unused options are refused."""
 
 from __future__ import annotations
 

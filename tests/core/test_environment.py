@@ -1,4 +1,4 @@
-"""The environment of the process is prepared before PyTorch reads it."""
+"""OpenMP variables are set before PyTorch is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that a card captures: they read nothing back and keep their buffers, which the CPU can tell as well."""
+"""Code that a GPU captures never synchronizes with the host and keeps its buffers; both can be tested on the CPU."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ SETTINGS = [
 
 
 class NothingReadBack(TorchDispatchMode):
-    """Raises where a value of a tensor would have to come to the host, or decides a shape."""
+    """Raises if a tensor value is copied to the host or decides a shape."""
 
     FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "unique")
 

@@ -1,4 +1,4 @@
-"""Trees over a lattice of guesses hold the most probable combinations."""
+"""Sparse trees hold the nodes with the highest path products."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A line of a file ends at a newline only, whatever a text in it holds."""
+"""Only a newline character ends a line of a file."""
 
 from __future__ import annotations
 

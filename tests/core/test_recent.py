@@ -1,4 +1,4 @@
-"""What is kept for those who ask again."""
+"""The least recently used entry is removed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record: round trips, finite numbers only, damaged files refused in one line."""
+"""Traces: round trips, finite numbers only, damaged files refused with a one-line message."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A draft's derived facts, against slow definitions."""
+"""Derived properties of draft trees, compared with slow definitions."""
 
 import numpy as np
 import pytest
