@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from aded.cli.main import Parser
 from aded.core.errors import AdedError
 from aded.core.paths import prepare
 
@@ -37,6 +36,8 @@ NUMBERS = {
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line; its defaults come from GRADIO_SERVER_NAME, GRADIO_SERVER_PORT and ADED_… in the environment."""
+    from aded.cli.main import Parser
+
     known = os.environ.get
     parser = Parser(prog=program(), description="ADED Explorer: speculative decoding on a real model, step by step.")
     add = parser.add_argument

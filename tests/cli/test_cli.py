@@ -293,7 +293,7 @@ def test_questions_that_do_not_fit_the_context_are_told_before_the_first_is_answ
 def test_compiling_is_refused_on_a_cpu_before_a_model_is_loaded(capsys, monkeypatch):
     monkeypatch.setattr("aded.engine.weights.resolve", lambda *a: pytest.fail("a model was loaded"))
     assert run("generate", "--prompt", "a", "--compile", "--device", "cpu") == 2
-    assert "--compile is for" in capsys.readouterr().err
+    assert "--compile needs" in capsys.readouterr().err
 
 
 def test_remedies_name_the_model_that_was_asked_for(monkeypatch, capsys, tmp_path):

@@ -161,11 +161,12 @@ def test_self_generated_text_is_counted_kept_and_reported(tmp_path: Path, capsys
 def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, ids: np.ndarray) -> None:
     program = (
         "import os, signal, sys; sys.path.insert(0, 'tests'); from fakes import VOCAB, WordTokenizer; "
-        "from aded import building, cli, corpus; building.SMALLEST_PIECE, building.BYTES_PER_TOKEN = 100, 1 << 20; "
+        "from aded.cli import main; from aded.data import build_matrix as building, corpus; "
+        "building.SMALLEST_PIECE, building.BYTES_PER_TOKEN = 100, 1 << 20; "
         "corpus.load_tokenizer = lambda model: (WordTokenizer(), VOCAB); real, count = building.store, []\n"
         "def store(path, data):\n    count.append(path); real(path, data)\n"
         "    if len(count) == int(sys.argv[1]): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "building.store = store; sys.exit(cli.main(sys.argv[2:]))"
+        "building.store = store; sys.exit(main.main(sys.argv[2:]))"
     )
     command = ["matrix", "build", "--tokens", "ids.npy", "--max-memory", "100", "--out", "m"]
     command = [str(tmp_path / word) if word in ("ids.npy", "m") else word for word in command]

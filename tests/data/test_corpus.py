@@ -196,8 +196,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_file(tmp_path: Path, files: 
     """A limit on file size simulates a full disk."""
     before = files[1].read_bytes()
     program = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); from aded import cli; "
-        f"sys.exit(cli.main(['matrix', 'prune', {str(files[0])!r}, '--rows', '5000', '--out', {str(files[1])!r}]))"
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); from aded.cli import main; "
+        f"sys.exit(main.main(['matrix', 'prune', {str(files[0])!r}, '--rows', '5000', '--out', {str(files[1])!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2

@@ -121,7 +121,7 @@ def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
     for text, remedy in (
         ('""', "JSON lines"),
         (f'"{"w " * 200}"', "text 1 has 200 tokens; give at most"),
-        ('"a"\n"b [7]"', "text 2 holds"),
+        ('"a"\n"b [7]"', "text 2 contains"),
     ):
         file.write_text(text + "\n")
         with pytest.raises(AdedError, match=remedy):

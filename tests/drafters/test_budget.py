@@ -9,7 +9,6 @@ from fakes import tiny_target
 
 from aded.core.tree import DraftTree, Drawn
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters import tree_budget
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget, _joint
 from aded.engine import cost_model
 from aded.engine.cost_model import StepCost
@@ -118,7 +117,7 @@ def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, 
     monkeypatch.setenv("ADED_CACHE", str(tmp_path))
     measured = []
     real = cost_model.measure
-    monkeypatch.setattr(tree_budget, "measure", lambda target: measured.append(1) or real(target, spend=0.01))
+    monkeypatch.setattr(cost_model, "measure", lambda target: measured.append(1) or real(target, spend=0.01))
     first = tiny_target("llama").cost
     assert tiny_target("llama").cost == first
     assert len(measured) == 1

@@ -27,30 +27,30 @@ FAULTS = {
     "a negative id": (lambda root: DraftTree.chain(root, [-1]), "node 1 holds token id -1"),
     "an id of 32 bits": (lambda root: DraftTree.chain(root, [2**31]), "no 32-bit integer"),
     "an id that wraps round": (lambda root: DraftTree.chain(root, [2**32 + 5]), "no 32-bit integer"),
-    "an id that no integer holds": (lambda root: DraftTree.chain(root, [2**80]), "no integers"),
-    "a fraction": (lambda root: DraftTree.chain(root, [1.5]), "no integers"),
+    "an id that no integer holds": (lambda root: DraftTree.chain(root, [2**80]), "token ids are not integers"),
+    "a fraction": (lambda root: DraftTree.chain(root, [1.5]), "token ids are not integers"),
     "more nodes than asked for": (lambda root: DraftTree.chain(root, [1, 2, 3, 4]), "5 nodes.*4 were asked for"),
     "another root": (lambda root: DraftTree.chain((root + 1) % VOCAB, [1]), "its root is token"),
-    "siblings of one token": (lambda root: DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0])), "node 2 holds token 7"),
+    "siblings of one token": (lambda root: DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0])), "node 2 repeats token 7"),
     "a child before its parent": (lambda root: DraftTree(np.array([root, 7, 8]), np.array([-1, 2, 0])), "out of order"),
     "two roots": (lambda root: DraftTree(np.array([root, 7]), np.array([-1, -1])), "out of order"),
     "a node that is its own parent": (lambda root: DraftTree(np.array([root, 7]), np.array([-1, 1])), "out of order"),
     "parents changed later": (mutated, "out of order"),
-    "a parent for each node but one": (lambda root: DraftTree(np.array([root, 7]), np.array([-1])), "flat arrays"),
-    "nothing": (lambda root: DraftTree(np.array([], int), np.array([], int)), "flat arrays"),
+    "a parent for each node but one": (lambda root: DraftTree(np.array([root, 7]), np.array([-1])), "not one-dimensional arrays"),
+    "nothing": (lambda root: DraftTree(np.array([], int), np.array([], int)), "not one-dimensional arrays"),
     "no tree": (lambda root: None, "NoneType"),
     "an unknown column": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"colour": np.zeros(1)}), "colour"),
     "rows of no distribution": (
         lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), drawn=Drawn(Q, np.array([-1, 2]))),
-        "not each drawn from one",
+        "needs one of its distributions",
     ),
     "distributions over too many tokens": (
         lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), drawn=Drawn(torch.ones(1, VOCAB + 1), np.array([-1, 0]))),
-        "not each drawn from one",
+        "needs one of its distributions",
     ),
     "one row for two nodes": (
         lambda root: DraftTree(np.array([root, 7, 8]), np.array([-1, 0, 1]), drawn=Drawn(Q, np.array([-1, 0, 0]))),
-        "a row of its own",
+        "share a row of the distributions",
     ),
 }
 
@@ -94,7 +94,7 @@ def test_siblings_that_were_drawn_may_hold_one_token_twice_where_they_are_judged
 
     settings = GenerationSettings(max_new_tokens=9, budget=BUDGET, temperature=0.8)
     assert len(Decoder(targets["eager"], Careless(made), settings).run(PROMPT).token_ids) == 9
-    with pytest.raises(AdedError, match=re.escape("node 2 holds token 7")):
+    with pytest.raises(AdedError, match=re.escape("node 2 repeats token 7")):
         Decoder(targets["eager"], Careless(made), GenerationSettings(max_new_tokens=9, budget=BUDGET)).run(PROMPT)
 
 

@@ -115,7 +115,7 @@ def test_steps_of_one_reader_share_their_shapes_and_those_of_another_do_not():
     readers = [HeadReader(target, random_heads(seed=seed), np.full((3, 10), 0.1)) for seed in (1, 2)]
     for reader in (readers[0], readers[0], readers[1]):
         Decoder(target, MedusaDrafter(reader), GenerationSettings(max_new_tokens=12, budget=8)).run(PROMPT)
-        shapes.append({(step.nodes, step.seen, *step.kind.key) for step in target.pool.steps})
+        shapes.append({(step.nodes, step.n_keys, *step.kind.key) for step in target.pool.steps})
     assert shapes[0] == shapes[1] < shapes[2]
 
 

@@ -161,7 +161,7 @@ def test_the_command_builds_from_texts_and_token_ids(tmp_path: Path, capsys, mod
     assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "3", "--out", str(tmp_path / "c")]) == 0
     assert len(Datastore.load(tmp_path / "c")) == 3
     assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "0", "--out", str(tmp_path / "c")]) == 2
-    assert "--most is 0; give a number" in capsys.readouterr().err
+    assert "--most is 0; give 1 or more" in capsys.readouterr().err
 
 
 def test_of_conversations_the_answers_alone_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
