@@ -121,8 +121,7 @@ def test_a_run_streams_ten_times_a_second(browser: sync_api.Browser, figures: di
 def streamed(browser: sync_api.Browser) -> dict[str, Any]:
     """What is seen of a run, from its first tokens to its end: ``SEEN``; the chart keeps its zoom."""
     engine = GatedEngine()
-    engine.pause = STEP_SECONDS
-    engine.gate.set()
+    engine.pause, engine.free = STEP_SECONDS, 12
     with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
         tick(page, "plain", "aded", "rest", "suffix")
         page.locator("#ax-run").click()
@@ -132,6 +131,7 @@ def streamed(browser: sync_api.Browser) -> dict[str, Any]:
         sync_api.expect(part(page, "zoom-out")).to_have_attribute("aria-disabled", "false")
         shown = page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range")
         page.evaluate(STREAMED)
+        engine.gate.set()
         sync_api.expect(notice(page)).to_contain_text("Done in")
         seen = page.evaluate(SEEN)
         assert page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range") == shown

@@ -305,7 +305,7 @@ def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero
     service = on_zero(engine)
 
     def kill(update: Update) -> None:
-        if update.view and len(spaces.workers) == 1:
+        if update.view and len(spaces.workers) == 1 and engine.permits is not None:
             engine.permits = None
             if as_it_writes:
                 spaces.workers[0].results.hold()
