@@ -1,5 +1,5 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
-# make test  set everything up and run the tests, in two processes of one thread each: some nine minutes on two idle cores;
+# make test  set everything up and run the tests, in two processes of one thread each: about 15 minutes of processor time;
 #            no test asserts a time, so it may share the machine; ARGS goes to pytest, as in `make test ARGS="-k trace"`
 # make test-all  those marked slow and long too, then, one at a time, those marked timing, which need an idle machine
 # make check formatting, lint (of the scripts and sheets too, where npx is there), types, the direction of imports, and what is known of faults in what is installed
