@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aded.core.errors import ForeignError
 from aded.core.paths import artifacts
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
     from aded.ngram.trigram import TrigramMatrix
     from aded.retrieval.suffix_array import Datastore
 
+T = TypeVar("T")
+
+
+def _load(kind: str, load: Callable[[str, str, int], T], model: TargetModel, path: str | None) -> T | None:
+    """The file at ``path``, or else the first artifact of this kind that is for the model's tokenizer."""
+    if path is not None:
+        return load(str(path), model.fingerprint, model.vocab_size)
+    for file in artifacts(kind, model):
+        try:
+            return load(str(file), model.fingerprint, model.vocab_size)
+        except ForeignError:
+            continue
+    return None
+
 
 def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
     """The base matrix of a model: the file at ``path``, or else the user's or the bundled one for its tokenizer, or None.
@@ -20,14 +35,7 @@ def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | N
     Raises:
         AdedError: ``path`` is missing, damaged or for another tokenizer, or a file found without ``path`` is damaged.
     """
-    if path is not None:
-        return _load_matrix(str(path), model.fingerprint, model.vocab_size)
-    for file in artifacts("trigram", model):
-        try:
-            return _load_matrix(str(file), model.fingerprint, model.vocab_size)
-        except ForeignError:
-            continue
-    return None
+    return _load("trigram", _load_matrix, model, path)
 
 
 @lru_cache(maxsize=4)
@@ -44,14 +52,7 @@ def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | No
     Raises:
         AdedError: ``path`` is missing, damaged or for another tokenizer, or a file found without ``path`` is damaged.
     """
-    if path is not None:
-        return _load_datastore(str(path), model.fingerprint, model.vocab_size)
-    for file in artifacts("datastore", model):
-        try:
-            return _load_datastore(str(file), model.fingerprint, model.vocab_size)
-        except ForeignError:
-            continue
-    return None
+    return _load("datastore", _load_datastore, model, path)
 
 
 @lru_cache(maxsize=4)

@@ -6,8 +6,8 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aded.engine.session import TargetSession
     from aded.engine.target_model import TargetModel
 
+T = TypeVar("T")
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Tree sizes to measure if trees are not padded."""
@@ -105,22 +106,31 @@ def _min_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[in
 
 def step_cost(target: TargetModel) -> StepCost:
     """Cost of a step on this model and device, measured once and stored in the cache folder."""
-    path = in_cache(f"costs/{target.cost_fingerprint}.json")
-    try:
-        body = json.loads(path.read_text())
-        rows = tuple(tuple(float(x) for x in row) for row in body["seconds"])
-        cost = StepCost(tuple(body["sizes"]), tuple(body["contexts"]), rows, bool(body["padded"]))
-        if len(rows) == len(cost.contexts) and all(len(row) == len(cost.sizes) and min(row) > 0 for row in rows):
+    return _stored(target.cost_fingerprint, _parse_cost, lambda: measure(target), asdict)
+
+
+def _parse_cost(body: Any) -> StepCost | None:
+    rows = tuple(tuple(float(x) for x in row) for row in body["seconds"])
+    cost = StepCost(tuple(body["sizes"]), tuple(body["contexts"]), rows, bool(body["padded"]))
+    valid = len(rows) == len(cost.contexts) and all(len(row) == len(cost.sizes) and min(row) > 0 for row in rows)
+    return cost if valid else None
+
+
+def _stored(name: str, parse: Callable[[Any], T | None], measured: Callable[[], T], to_json: Callable[[T], dict[str, Any]]) -> T:
+    """A cost from its file in the cache folder, measured and stored where the file is missing or damaged.
+
+    Args:
+        name: of the file, without its suffix.
+        parse: makes a cost of the file's JSON; None, or an error, if that is no valid cost.
+    """
+    path = in_cache(f"costs/{name}.json")
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # not measured yet, or a damaged file: measure
+        if (cost := parse(json.loads(path.read_text()))) is not None:
             return cost
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # not measured yet, or a damaged file: measure
-    cost = measure(target)
-    try:
+    cost = measured()
+    with contextlib.suppress(OSError, AdedError):  # without a writable cache, the next start measures again
         path.parent.mkdir(parents=True, exist_ok=True)
-        body = {"sizes": cost.sizes, "contexts": cost.contexts, "seconds": cost.seconds, "padded": cost.padded}
-        write_atomically(path, json.dumps(body).encode())
-    except (OSError, AdedError):
-        pass  # without a writable cache, the next start measures again
+        write_atomically(path, json.dumps(to_json(cost)).encode())
     return cost
 
 
@@ -137,17 +147,14 @@ def level_seconds(draft: TargetModel, kind: str, make: Callable[[np.ndarray, int
         kind: kind of draft, part of the cache file's name.
         make: drafts the given number of levels after a text of token ids, int32 ``[n]``.
     """
-    path = in_cache(f"costs/{draft.cost_fingerprint}-{kind}.json")
-    try:
-        if (seconds := float(json.loads(path.read_text())["level"])) > 0:
-            return seconds
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # not measured yet, or a damaged file: measure
-    seconds = _measure_level(draft, make)
-    with contextlib.suppress(OSError, AdedError):  # without a writable cache, the next start measures again
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"level": seconds}).encode())
-    return seconds
+    return _stored(
+        f"{draft.cost_fingerprint}-{kind}", _parse_level, lambda: _measure_level(draft, make), lambda seconds: {"level": seconds}
+    )
+
+
+def _parse_level(body: Any) -> float | None:
+    seconds = float(body["level"])
+    return seconds if seconds > 0 else None
 
 
 def _measure_level(draft: TargetModel, make: Callable[[np.ndarray, int], object]) -> float:

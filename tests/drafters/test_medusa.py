@@ -226,7 +226,7 @@ def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(targe
 @pytest.mark.parametrize("typical", [False, True])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_record_says_lossless_of_what_was_run(target, reader, heads_file, temperature, typical, given):
-    """Typical acceptance changes the distribution where it samples, whoever made the drafter; greedy it changes nothing."""
+    """Typical acceptance is lossy when sampling and lossless when greedy, for custom drafters too."""
     method = "medusa-typical" if typical else "medusa"
     drafter = MedusaDrafter(reader, typical=TypicalAcceptance() if typical else None)
     options = {"heads": str(heads_file)} if given == "by name" else {}
