@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from aded.drafters.base import Persistent
 from aded.drafters.registry import METHODS
 from ui.form import Entrant
 from ui.serving.runs import Control
@@ -43,7 +44,8 @@ class Engine:
         """A new drafter, which begins with what ``known``, one of the same method and ground, has learned."""
         drafter = METHODS[entrant.method].make(model, entrant.options, seed)
         if known is not None:
-            drafter.recall(known.knowledge())
+            assert isinstance(drafter, Persistent)
+            drafter.load_state_dict(known.state_dict())
         return drafter
 
     def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:

@@ -140,11 +140,11 @@ def _add_training_free_options(group: Any) -> None:
         "--pool-from-prompt", action=either, default=None, help="lookahead: initialise the pool with the prompt's n-grams"
     )
     group.add_argument("--datastore", metavar="FILE", help="rest, suffix: a datastore built with `datastore build`")
-    group.add_argument("--longest", type=int, metavar="N", help="rest, suffix: longest suffix to match")
-    group.add_argument("--hits", type=int, metavar="N", help="rest: maximum matches of a suffix to count")
+    group.add_argument("--max-suffix", type=int, metavar="N", help="rest, suffix: longest suffix to match")
+    group.add_argument("--max-occurrences", type=int, metavar="N", help="rest: maximum matches of a suffix to count")
     group.add_argument("--backoff", action=either, default=None, help="rest: fill the draft with matches of shorter suffixes")
     group.add_argument("--factor", type=float, metavar="X", help="suffix: maximum draft nodes per token of the matched suffix")
-    group.add_argument("--least", type=float, metavar="P", help="suffix: minimum probability of a node")
+    group.add_argument("--min-probability", type=float, metavar="P", help="suffix: minimum probability of a node")
     group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: start from a corpus of model output")
     group.add_argument(
         "--keep", action=either, default=None, help="aded, token-recycling, suffix: keep what was learned from earlier prompts"
@@ -286,7 +286,7 @@ def _add_datastore(commands: Any) -> None:
     )
     build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")
     build.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
-    build.add_argument("--most", type=int, metavar="N", help="use only the first N tokens")
+    build.add_argument("--max-tokens", type=int, metavar="N", help="use only the first N tokens")
     build.add_argument("--compact", action="store_true", help="omit the suffix array, which is then rebuilt on loading")
     build.set_defaults(run=_datastore_build)
     show = actions.add_parser("show", help="print a summary of a datastore")
@@ -507,7 +507,9 @@ def _datastore_build(options: argparse.Namespace) -> None:
     check_readable([tokens, *(texts or ())])
     check_file(options.out)
     check_apart("--out", options.out, [tokens, *(texts or ()), *_model_files(options)])
-    made = build_datastore.build_file(tokens, texts, options.separator, options.model, options.out, options.compact, options.most)
+    made = build_datastore.build_file(
+        tokens, texts, options.separator, options.model, options.out, options.compact, options.max_tokens
+    )
     print(made)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
 import torch
@@ -21,24 +23,28 @@ class Replay:
     (a copy to pinned memory may come last) and must have no shape that depends on a value.
 
     Args:
-        body: function without arguments and result.
+        body: function without arguments and result. A method is referenced weakly: its object holds the ``Replay``, and both are
+            freed at once.
         device: device of its buffers.
         memory: CUDA graph memory pool shared with other graphs; the graphs may overwrite each other's intermediate results.
     """
 
     def __init__(self, body: Callable[[], None], device: torch.device, memory: Any = None) -> None:
-        self._body, self._device = body, device
+        self._body = weakref.WeakMethod(body) if isinstance(body, MethodType) else lambda: body
+        self._device = device
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda":
             warm_up(body, device)
             self._graph = capture_graph(body, device, memory)
-            torch.cuda.synchronize(device)
+            self()  # the first launch of a graph is slower than later ones
 
     @torch.inference_mode()
     def __call__(self) -> None:
         """Run the body and wait until it has finished."""
         if self._graph is None:
-            self._body()
+            body = self._body()
+            assert body is not None, "the owner of the body is gone"
+            body()
         else:
             self._graph.replay()
             torch.cuda.current_stream(self._device).synchronize()

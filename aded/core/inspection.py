@@ -11,7 +11,7 @@ Who = Literal["base", "overlay", "session"]
 
 
 @dataclass(frozen=True)
-class Answer:
+class Prediction:
     """The next-token distribution that one LLM representative gives for a context.
 
     Attributes:

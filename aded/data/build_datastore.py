@@ -21,7 +21,7 @@ def build_file(
     model: str,
     out: str | None,
     compact: bool = False,
-    most: int | None = None,
+    max_tokens: int | None = None,
 ) -> str:
     """Build a datastore from a file of token ids, or else from text files, and save it; returns a one-line summary.
 
@@ -34,20 +34,20 @@ def build_file(
         model: the model whose tokenizer the ids belong to.
         out: the output file; None: the model's artifact folder, where methods look for it.
         compact: see ``Datastore.save``.
-        most: maximum number of tokens, from the start of the text; None for all.
+        max_tokens: maximum number of tokens, from the start of the text; None for all.
 
     Raises:
-        AdedError: there is no text, ``most`` is below 1, an id is out of range, or a file cannot be read or written.
+        AdedError: there is no text, ``max_tokens`` is below 1, an id is out of range, or a file cannot be read or written.
     """
     from aded.data import corpus
     from aded.engine.tokenizer import tokenizer_fingerprint
 
-    if most is not None and most < 1:
-        raise AdedError(f"--most is {most}; give 1 or more")
+    if max_tokens is not None and max_tokens < 1:
+        raise AdedError(f"--max-tokens is {max_tokens}; give 1 or more")
     tokenizer, vocab_size = corpus.load_tokenizer(model)
     end_id = corpus.separator_for(separator, 0 if tokens else tokenizer.eos_token_id, vocab_size)
     ids = _answers(corpus.read_tokens(tokens), tokenizer, end_id) if tokens else _tokenized(texts or (), tokenizer, end_id)
-    ids = ids[:most]
+    ids = ids[:max_tokens]
     if (ids == end_id).all():
         raise AdedError(f"there is no text in {tokens or ', '.join(texts or ())}; give a file with more than separators")
     store = Datastore.build(ids, separator=end_id, vocab_size=vocab_size, fingerprint=tokenizer_fingerprint(tokenizer))

@@ -28,6 +28,7 @@ from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBud
 from aded.engine.outputs import TreeOutput
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
+from aded.engine.target_view import TargetView
 from aded.engine.tokenizer import IncrementalDetokenizer
 from aded.sampling.logits_pipeline import Processor, Rule
 from aded.sampling.settings import SamplingSettings
@@ -120,7 +121,7 @@ class Decoder:
                 method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
             )
             self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
-            self.drafter.follow(self.rule.settings)
+            self.drafter.needs.check(int(model.config.num_hidden_layers))
             sampling = "greedy" if self.rule.settings.greedy else "sampled"
             self._curve_key = f"{self.method.name} {self.drafter.settings()} {sampling}"
             self.budget = self._new_budget()
@@ -194,9 +195,9 @@ class Decoder:
         self._session = self.model.session(capacity)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
+        self.drafter.bind(TargetView(self._session, self.rule.settings))
         started = time.perf_counter()
-        self.drafter.start(ids)
-        self._session.prefill(ids[:-1])
+        self.drafter.start(ids, self._session.prefill(ids[:-1], self.drafter.needs.hidden_layers))
         self.model.synchronize()
         self.prefill_seconds = time.perf_counter() - started
 
@@ -329,7 +330,7 @@ class Decoder:
         self, tree: DraftTree, verification: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
     ) -> Outcome:
         path = np.array(verification.path[: len(emitted)], dtype=np.int32)
-        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.hidden, output.read)
+        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.features, output.read)
 
     def _append(self, emitted: np.ndarray) -> None:
         self._tokens[self._length : self._length + len(emitted)] = emitted

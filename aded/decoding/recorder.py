@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from aded.core.inspection import Answer, Explanation, MatrixRow, MatrixSize
+from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
     Agreement,
     Budget,
@@ -29,7 +29,7 @@ from aded.core.trace import (
     rounded,
 )
 from aded.core.tree import DraftTree
-from aded.drafters.base import Drafter, Outcome
+from aded.drafters.base import Drafter, Inspectable, Outcome
 from aded.engine.cost_model import StepCost
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
@@ -47,14 +47,14 @@ class Snapshot:
 
     explanation: Explanation
     rows: list[MatrixRow]
-    answers: list[Answer]
+    predictions: list[Prediction]
 
 
 class Recorder:
     """Records the steps of one decode."""
 
     def __init__(self, model: TargetModel, drafter: Drafter, rule: Rule) -> None:
-        self.drafter = drafter
+        self._inspectable = drafter if isinstance(drafter, Inspectable) else Inspectable()
         self.rule = rule
         self.texts = TokenTexts(model.tokenizer)
 
@@ -64,8 +64,8 @@ class Recorder:
 
     def snapshot(self, outcome: Outcome, budget: int) -> Snapshot:
         """How the draft was made, the matrix rows that will change, and the predictions of the LLM representatives."""
-        context = outcome.context
-        return Snapshot(self.drafter.explain(context, budget), self.drafter.rows(outcome), self.drafter.represent(context))
+        drafter, context = self._inspectable, outcome.context
+        return Snapshot(drafter.explain(context, budget), drafter.matrix_rows(outcome), drafter.predictions(context))
 
     def step(
         self,
@@ -117,10 +117,10 @@ class Recorder:
             origins=origins,
             budget=budget,
             seconds=seconds,
-            rows=self._row_changes(snapshot.rows, self.drafter.rows(outcome)) if snapshot else [],
+            rows=self._row_changes(snapshot.rows, self._inspectable.matrix_rows(outcome)) if snapshot else [],
             simulations=_simulations(snapshot.explanation, tree) if snapshot else [],
-            agreement=_agreement(snapshot.answers, logits[0]) if snapshot and snapshot.answers else [],
-            size=_size(self.drafter.size()) if snapshot else None,
+            agreement=_agreement(snapshot.predictions, logits[0]) if snapshot and snapshot.predictions else [],
+            size=_size(self._inspectable.matrix_size()) if snapshot else None,
             note=snapshot.explanation.note if snapshot else None,
         )
 
@@ -197,16 +197,16 @@ def recorded_cost(cost: StepCost | None) -> Cost | None:
     return Cost(list(cost.sizes), list(cost.contexts), [[rounded(s) for s in row] for row in cost.seconds], cost.padded)
 
 
-def _agreement(answers: Sequence[Answer], logits: torch.Tensor) -> list[Agreement]:
+def _agreement(predictions: Sequence[Prediction], logits: torch.Tensor) -> list[Agreement]:
     """Agreement of the representatives' predictions with the target's distribution after the root, before sampling settings.
 
     logits: ``[vocabulary]``.
     """
     target = logits.float().softmax(-1).cpu().numpy()
-    measured = [(answer, *agreement(answer.tokens, answer.probabilities, target)) for answer in answers]
+    measured = [(made, *agreement(made.tokens, made.probabilities, target)) for made in predictions]
     return [
-        Agreement(a.who, a.unseen, rounded(distance), *map(rounded, shared))
-        for a, distance, shared in measured
+        Agreement(made.who, made.unseen, rounded(distance), *map(rounded, shared))
+        for made, distance, shared in measured
         if np.isfinite([distance, *shared]).all()
     ]
 

@@ -18,12 +18,13 @@ from aded.core.errors import AdedError
 from aded.core.lru import recent
 from aded.draft_models.draft_limits import levels_left, non_finite
 from aded.engine.cost_model import SAMPLED, level_seconds
-from aded.engine.step_graph import MOST_STEPS, context_bucket
+from aded.engine.step_graph import MAX_STEPS, context_bucket
 from aded.sampling import sampler
 from aded.sampling.rng import exponentials
 from aded.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
+    from aded.engine.kv_cache import KVCache
     from aded.engine.target_model import TargetModel
 
 CATCH_UP = (2, 8, 32, 128)
@@ -31,6 +32,8 @@ CATCH_UP = (2, 8, 32, 128)
 were accepted, and the tokens of steps without a draft. More than the largest size are read by a separate forward pass."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 """Supported chain lengths; each has its own graph."""
+INITIAL_HEADROOM = 1024
+"""Initial capacity of the cache in tokens, in addition to the prompt."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Chain:
 
 
 class ChainRunner:
-    """The draft model of one decode: its KV cache and its graphs.
+    """The draft model of one decode, with its KV cache; the cache owns the graphs.
 
     Args:
         draft: the model.
@@ -59,28 +62,35 @@ class ChainRunner:
 
     Attributes:
         notice: why drafting has stopped in this decode, or None.
+
+    Raises:
+        AdedError: the model does not support tree attention.
     """
 
     def __init__(self, draft: TargetModel, vocab_size: int) -> None:
+        if draft.mode != "tree":
+            raise AdedError(f"{draft.label} cannot draft: it does not support tree attention; use another --draft-model")
         self.draft, self.vocab_size = draft, min(vocab_size, draft.vocab_size)
         self.session: Any = None
         self.notice: str | None = None
         self._cached = np.zeros(0, dtype=np.int32)  # tokens whose keys and values are in the cache
-        self._steps: dict[tuple[Any, ...], _ChainStep] = {}
         self._warm_sizes: set[int] = set()  # bit lengths of the sizes of separate forward passes so far
-        self._capacity = 0  # of the cache that the graphs write to
-        self.memory: Any = None  # memory pool shared by the graphs
 
     def start(self, prompt: Sequence[int]) -> None:
         """Prefill a prompt, if the model supports its length and its tokens."""
+        self.close()
         self.notice = None
         if not self.levels(np.asarray(prompt)):
             return
-        if self.session is None:
-            self.session = self.draft.session(len(prompt) + 1024)
-        self.session.rewind(0)
+        self.session = self.draft.session(len(prompt) + INITIAL_HEADROOM)
         self.session.prefill(prompt[:-1])
         self._cached = np.array(prompt[:-1], dtype=np.int32)
+
+    def close(self) -> None:
+        """Release the cache for the next decode."""
+        if self.session is not None:
+            self.session.close()
+            self.session = None
 
     def levels(self, context: np.ndarray) -> int:
         """Maximum length of a chain after a text, int ``[n]``; if it is 0, ``notice`` gives the reason."""
@@ -111,7 +121,7 @@ class ChainRunner:
         """
         pending = self._catch_up(context)
         step = self._step(len(context), len(pending), length, settings)
-        tokens, probabilities = step.run(pending, self.session.length, keys)
+        tokens, probabilities = step.run(pending, self.session.length, keys, settings)
         self.session.cache.length = len(context)
         self._cached = np.concatenate([context, tokens[:-1]]).astype(np.int32)
         if (valid := int(np.isfinite(probabilities).cumprod().sum())) < length:
@@ -139,15 +149,14 @@ class ChainRunner:
         width = next(width for width in CATCH_UP if width >= pending)
         cache, needed = self.session.cache, committed + width + length
         cache.reserve(needed - cache.length)
-        if cache.capacity != self._capacity:
-            self._steps.clear()  # they write to the memory of the old cache
-            self._capacity = cache.capacity
-        max_keys = context_bucket(needed, cache.capacity)
-        rule = ("greedy",) if settings.greedy else (settings.temperature, settings.top_k, settings.top_p, settings.min_p)
-        key = (width, length, max_keys, *rule)
-        if not self._steps and self.draft.device.type == "cuda":
-            self.memory = torch.cuda.graph_pool_handle()
-        return recent(self._steps, key, lambda: _ChainStep(self, cache, width, length, max_keys, settings), MOST_STEPS)
+        sizes, kind = (width, length, context_bucket(needed, cache.capacity)), sampler.operations(settings)
+
+        def capture(memory: Any) -> _ChainStep:
+            return _ChainStep(self.draft, self.vocab_size, cache, *sizes, kind, memory)
+
+        if self.draft.pool is None:
+            return recent(cache.graphs, (*sizes, kind), lambda: capture(None), MAX_STEPS)
+        return self.draft.pool.graph(cache, ("chain", self.vocab_size, *sizes, kind), capture)
 
 
 def _common_prefix(first: np.ndarray, second: np.ndarray) -> int:
@@ -158,40 +167,52 @@ def _common_prefix(first: np.ndarray, second: np.ndarray) -> int:
 
 
 class _ChainStep:
-    """The forward passes of one chain in fixed shapes over ``max_keys`` keys; the first pass reads up to ``width`` tokens.
+    """The forward passes of one chain in fixed shapes over ``max_keys`` keys; the first one reads up to ``width`` tokens.
 
     Attributes:
         distributions: float64 ``[length, vocab]`` of the last run, or None.
     """
 
     def __init__(
-        self, runner: ChainRunner, cache: Any, width: int, length: int, max_keys: int, settings: SamplingSettings
+        self,
+        draft: TargetModel,
+        vocab_size: int,
+        cache: KVCache,
+        width: int,
+        length: int,
+        max_keys: int,
+        kind: sampler.SamplingOperations,
+        memory: Any,
     ) -> None:
-        self.draft, self.vocab_size, device = runner.draft, runner.vocab_size, runner.draft.device
-        self.cache, self.width, self.length, self.max_keys, self.settings = cache, width, length, max_keys, settings
-        size = width + 2 + length  # tokens; number of tokens; number of tokens in the cache; random keys
+        self.draft, self.vocab_size, device = draft, vocab_size, draft.device
+        self.cache, self.width, self.length, self.max_keys, self.kind = cache, width, length, max_keys, kind
+        # int64: tokens; number of tokens; number of tokens in the cache; random keys; sampling parameters as float64 bits
+        size = width + 2 + length + sampler.PARAMETERS
         self._input = torch.zeros(size, dtype=torch.int64, device=device)
         self._input_host = host_buffer(self._input)
         self._output = torch.zeros(2, length, dtype=torch.float64, device=device)
         self._output_host = host_buffer(self._output)
         shape = (length, self.vocab_size)
-        self.distributions = None if settings.greedy else torch.zeros(shape, dtype=torch.float64, device=device)
+        self.distributions = None if kind.greedy else torch.zeros(shape, dtype=torch.float64, device=device)
         self._key_positions = torch.arange(max_keys, device=device)
         self._offsets = torch.arange(width, device=device)
         self._causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
         self._input_host[width], self._input_host[width + 1] = 1, cache.length  # capturing writes after the cached tokens
-        self._run = Replay(self._body, device, runner.memory)
-        if device.type == "cuda":
-            self._run()  # the first launch of a graph is slower than later ones
+        self._host_sampling = self._input_host[-sampler.PARAMETERS :].view(torch.float64)
+        self._host_sampling.fill_(1.0)
+        self._run = Replay(self._body, device, memory)
 
-    def run(self, pending: np.ndarray, committed: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def run(
+        self, pending: np.ndarray, committed: int, keys: Sequence[int], settings: SamplingSettings
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Drafted tokens and their probabilities, ``[length]`` each; ``pending``: tokens after the ``committed`` cached ones."""
+        self._host_sampling.copy_(sampler.parameters(settings))
         values = self._input_host.numpy()
         values[: len(pending)] = pending
         values[len(pending) : self.width] = pending[-1]  # padding; the embedding of an arbitrary token may not be finite
         values[self.width : self.width + 2] = len(pending), committed
         if len(keys):
-            values[self.width + 2 :] = keys
+            values[self.width + 2 : self.width + 2 + self.length] = keys
         self._run()
         tokens, probabilities = self._output_host.numpy().copy()
         return tokens.astype(np.int32), probabilities
@@ -220,10 +241,10 @@ class _ChainStep:
 
     def _choose(self, logits: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:
         """Sample a token from logits ``[1, vocab]``, int64 ``[1]``; stores it, its probability and its distribution."""
-        if self.settings.greedy:
+        if self.kind.greedy:
             token, probability = (column[:, 0] for column in sampler.top(logits, 1))
         else:
-            q = sampler.distribution(logits, self.settings)
+            q = sampler.distribution(logits, self.kind, self._input[-sampler.PARAMETERS :].view(torch.float64))
             token = (exponentials(key, q.shape[1]) / q).argmin(-1)
             probability = q.gather(1, token[:, None])[:, 0]
             self.distributions[index].copy_(q[0])  # type: ignore[index]
@@ -232,35 +253,16 @@ class _ChainStep:
         return token
 
 
-def level_cost(pool: ChainPool, greedy: bool) -> float:
+def level_cost(draft: TargetModel, greedy: bool) -> float:
     """Seconds per token of a chain (see ``aded.engine.cost_model.level_seconds``)."""
-    settings = SamplingSettings() if greedy else SAMPLED
-    runner = pool.take()
-    text: list[int] = []
+    settings, runner = SamplingSettings() if greedy else SAMPLED, ChainRunner(draft, draft.vocab_size)
 
-    def draft(context: np.ndarray, length: int) -> None:
-        if not text:
-            text.extend(context.tolist())
-            runner.start(text)
+    def draft_chain(context: np.ndarray, length: int) -> None:
+        if runner.session is None:
+            runner.start(context.tolist())
         runner.chain(context, length, settings, [] if greedy else [0] * length)
 
     try:
-        return level_seconds(pool.draft, "chain" if greedy else "drawn-chain", draft)
+        return level_seconds(draft, "chain" if greedy else "drawn-chain", draft_chain)
     finally:
-        pool.give_back(runner)
-
-
-class ChainPool:
-    """The runners of one draft model, which decodes reuse with their graphs; ``vocab_size``: vocabulary size of the target."""
-
-    def __init__(self, draft: TargetModel, vocab_size: int) -> None:
-        if draft.mode != "tree":
-            raise AdedError(f"{draft.label} cannot draft: it does not support tree attention; use another --draft-model")
-        self.draft, self._vocab_size = draft, vocab_size
-        self._free: list[ChainRunner] = []
-
-    def take(self) -> ChainRunner:
-        return self._free.pop() if self._free else ChainRunner(self.draft, self._vocab_size)
-
-    def give_back(self, runner: ChainRunner) -> None:
-        self._free.append(runner)
+        runner.close()

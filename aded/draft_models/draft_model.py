@@ -9,7 +9,6 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -74,9 +73,6 @@ def ends(layers: int, count: int) -> list[int]:
     return [round(i * (layers - 1) / max(count - 1, 1)) for i in range(count)]
 
 
-_DRAFTS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-
-
 def draft_for(target: TargetModel, path: str | None = None) -> TargetModel:
     """The distilled draft model at ``path``, or else the default one for the target; loaded once per target.
 
@@ -86,10 +82,9 @@ def draft_for(target: TargetModel, path: str | None = None) -> TargetModel:
     file = path or checkpoints.find("draft", target)
     if file is None:
         raise AdedError(checkpoints.missing("draft", target) or "the draft model was removed; give --draft FILE")
-    loaded = _DRAFTS.setdefault(target, {})
-    if str(file) not in loaded:
-        loaded[str(file)] = load(file, target)
-    return loaded[str(file)]
+    if str(file) not in target.draft_models:
+        target.draft_models[str(file)] = load(file, target)
+    return target.draft_models[str(file)]
 
 
 def other_model(target: TargetModel, spec: str) -> TargetModel:
@@ -100,13 +95,12 @@ def other_model(target: TargetModel, spec: str) -> TargetModel:
     """
     from aded.engine.target_model import TargetModel
 
-    loaded = _DRAFTS.setdefault(target, {})
-    if spec not in loaded:
+    if spec not in target.draft_models:
         draft = TargetModel.load(spec, str(target.device), str(target.dtype).removeprefix("torch."))
         if draft.fingerprint != target.fingerprint:
             raise AdedError(f"{spec} has another tokenizer than {target.label}; give --draft-model a model with the same one")
-        loaded[spec] = draft
-    return loaded[spec]
+        target.draft_models[spec] = draft
+    return target.draft_models[spec]
 
 
 def load(path: str | Path, target: TargetModel) -> TargetModel:

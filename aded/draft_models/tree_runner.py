@@ -19,9 +19,9 @@ from aded.core.tree_shape import Shape
 from aded.draft_models.draft_limits import levels_left, non_finite
 from aded.engine.cost_model import SAMPLED, level_seconds
 from aded.engine.outputs import DrafterNeeds
+from aded.sampling import sampler as sampling
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import exponentials, key_of, signed
-from aded.sampling.sampler import distribution, top
 from aded.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ class Sampler:
             does not exist. Then the distributions that they were sampled from, float64 ``[n, vocab]``, or None if not needed.
         """
         if self.settings.greedy:
-            result = torch.stack([values.double() for values in top(logits, width)]).cpu().numpy()
+            result = torch.stack([values.double() for values in sampling.top(logits, width)]).cpu().numpy()
             return result[0].astype(np.int64), result[1], None
-        q = distribution(logits, self.settings)
+        values = sampling.parameters(self.settings).to(logits.device)
+        q = sampling.distribution(logits, sampling.operations(self.settings), values)
         tokens = self._race(q, width, position, parents)
         result = torch.stack([tokens.double(), q.gather(1, tokens)]).cpu().numpy()
         return result[0].astype(np.int64), result[1], None if self.coupled else q

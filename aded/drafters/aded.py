@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from aded.core import limits
 from aded.core.errors import AdedError
-from aded.core.inspection import Answer, Explanation, MatrixRow, MatrixSize
+from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter, Knowledge, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
-from aded.ngram.representative import answers, learned, overlay_size
+from aded.ngram.representative import learned, overlay_size, predictions
 from aded.ngram.session_overlay import TOLD, Overlay, within
 from aded.ngram.trigram import TrigramMatrix
+
+if TYPE_CHECKING:
+    import torch
 
 Preset = Literal["paper", "tuned"]
 Search = Literal["mcts", "best-first", "greedy", "full"]
@@ -86,7 +89,7 @@ class AdedOptions:
         return cls()
 
 
-class AdedDrafter(Drafter):
+class AdedDrafter(Drafter, Inspectable, Persistent):
     """Drafts a tree from a tri-gram matrix: fixed base counts and session counts, which are learned while decoding.
 
     Args:
@@ -117,7 +120,7 @@ class AdedDrafter(Drafter):
         self.needs = DrafterNeeds(top_k=TOLD if self._learns_top_k else 0, optional=True)
         self._warm_up()
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens)."""
         if not self.options.keep:
             self._overlay.clear()
@@ -150,7 +153,7 @@ class AdedDrafter(Drafter):
         steps = tree_search.record_mcts(self._source, self._suffix(context), limits, puct, self._seed_at(context))
         return Explanation(note, steps)
 
-    def rows(self, outcome: Outcome) -> list[MatrixRow]:
+    def matrix_rows(self, outcome: Outcome) -> list[MatrixRow]:
         """The bigram rows that ``observe`` changes, base and session counts combined; at most ``MAX_ROWS``.
 
         Rows in which an emitted token was counted come first, then rows of draft nodes that receive the target's top-k tokens.
@@ -163,18 +166,18 @@ class AdedDrafter(Drafter):
             bigrams |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
         return [self._row(bigram) for bigram in list(bigrams)[:MAX_ROWS]]
 
-    def size(self) -> MatrixSize:
+    def matrix_size(self) -> MatrixSize:
         base_bytes = sum(array.nbytes for array in self._base.arrays)
         return MatrixSize(len(self._base), base_bytes, *overlay_size(self._overlay))
 
-    def represent(self, context: Context) -> list[Answer]:
-        return list(answers(self._base, self._overlay, self._suffix(context)))
+    def predictions(self, context: Context) -> list[Prediction]:
+        return list(predictions(self._base, self._overlay, self._suffix(context)))
 
-    def knowledge(self) -> Knowledge:
-        return self._overlay.knowledge()
+    def state_dict(self) -> StateDict:
+        return self._overlay.state_dict()
 
-    def recall(self, knowledge: Knowledge) -> None:
-        self._overlay.recall(knowledge)
+    def load_state_dict(self, state: StateDict) -> None:
+        self._overlay.load_state_dict(state)
 
     def settings(self) -> dict[str, object]:
         return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
@@ -238,7 +241,7 @@ class AdedDrafter(Drafter):
         self.propose(context, 2)
         self.explain(context, 2)
         self._row((0, 0))
-        self.represent(context)
+        self.predictions(context)
         if self._learns_top_k:
             zeros = np.zeros((1, TOLD), dtype=np.int32)
             self._overlay.tell(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from aded.ngram import tree_search
 from aded.ngram.medusa_mixture import Lattice, Shares, kind_of, lattice_kinds
 from aded.ngram.session_overlay import make_room, successors
 from aded.ngram.trigram import TrigramMatrix
+
+if TYPE_CHECKING:
+    import torch
 
 
 class AdedMedusaDrafter(AdedDrafter):
@@ -47,9 +51,9 @@ class AdedMedusaDrafter(AdedDrafter):
         super().__init__(matrix, vocab_size, replace(options or AdedOptions.tuned(), search="best-first"), seed)
         self.needs = DrafterNeeds(top_k=self.needs.top_k, reader=reader, optional=True)
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._shares, self._guesses, self._draft_guesses = Shares(self._depths), None, None
-        super().start(prompt)
+        super().start(prompt, features)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         self._draft_guesses = self._guesses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,13 +11,16 @@ from weakref import ReferenceType
 import numpy as np
 
 from aded.core.errors import AdedError, DraftError
-from aded.core.inspection import Answer, Explanation, MatrixRow, MatrixSize
+from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.tree import DraftTree
 from aded.engine.outputs import DrafterNeeds
+from aded.engine.target_view import TargetView
 
 if TYPE_CHECKING:
+    import torch
+
     from aded.decoding.decoder import Decoder
-    from aded.sampling.settings import SamplingSettings, TypicalAcceptance
+    from aded.sampling.settings import TypicalAcceptance
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Outcome:
         emitted: the tokens that this step adds, int32 ``[e]``: accepted draft tokens, then the bonus or correction token.
         top_tokens: the target's most probable tokens at every node, int32 ``[n, k]``, or None if not needed.
         top_probabilities: their probabilities, float32 ``[n, k]``, or None.
-        hidden: the target's last hidden states, ``[n, hidden]``, or None.
+        features: the target's hidden states at every node, of the layers that the drafter needs (``DrafterNeeds.hidden_layers``),
+            ``[n, layers * hidden]`` on the device, valid until the next forward pass; or None.
         read: output of the drafter's ``StateReader`` for the hidden state at the last accepted node, float64 ``[size]``, or None.
     """
 
@@ -57,11 +62,17 @@ class Outcome:
     emitted: np.ndarray
     top_tokens: np.ndarray | None = None
     top_probabilities: np.ndarray | None = None
-    hidden: object | None = None
+    features: torch.Tensor | None = None
     read: np.ndarray | None = None
 
+    @property
+    def accepted_features(self) -> torch.Tensor:
+        """Features of the nodes of the accepted path, the root first, ``[a + 1, layers * hidden]``."""
+        assert self.features is not None, "the drafter's needs name no hidden layers"
+        return self.features[self.path.tolist()]
 
-Knowledge = dict[str, np.ndarray]
+
+StateDict = dict[str, np.ndarray]
 """What a drafter has learned in a session, as arrays that can be sent to another process; shared data is not included."""
 
 
@@ -84,9 +95,12 @@ def draft(drafter: Drafter, context: Context, budget: int, vocab_size: int, repe
 class Drafter:
     """A drafting method: ``propose`` drafts a tree, ``observe`` learns from its verification.
 
-    Subclasses override what they need. A drafter serves one decode at a time and shares no mutable state with other drafters.
+    Only ``propose`` must be overridden. A decode calls ``bind``, ``start``, then for every step ``prepare``, ``propose`` and
+    ``observe``, at last ``close``. A drafter serves one decode at a time and shares no mutable state with other drafters. See
+    ``Inspectable`` for what the page shows and ``Persistent`` for learning from one decode to the next.
 
     Attributes:
+        needs: what the target must return besides the verdict.
         typical: thresholds of typical acceptance, for a lossy method; None for a lossless one.
         notice: a message for the user about drafting in the current decode, or None.
         decode: a weak reference to the last decode that used this drafter, or None.
@@ -97,11 +111,17 @@ class Drafter:
     notice: str | None = None
     decode: ReferenceType[Decoder] | None = None
 
-    def follow(self, settings: SamplingSettings) -> None:
-        """Receive the target's sampling settings; called once, before the first decode."""
+    def bind(self, target: TargetView) -> None:
+        """Receive the view of the target for the decode that begins; not called where recorded text replaces the target."""
 
-    def start(self, prompt: Sequence[int]) -> None:
-        """Begin a decode: reset the state of the last one and read the prompt's token ids."""
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
+        """Begin a decode: reset the state of the last one and read the prompt.
+
+        Args:
+            prompt: its token ids.
+            features: the target's features of all prompt tokens but the last (which is the root of the first tree),
+                ``[len(prompt) - 1, layers * hidden]`` on the device; None if ``needs`` names no hidden layers.
+        """
 
     def prepare(self, context: Context, budget: int) -> None:
         """Prepare ``propose(context, budget)`` outside the timed step, for example by capturing a CUDA graph."""
@@ -116,30 +136,38 @@ class Drafter:
     def close(self) -> None:
         """Release the resources of the decode that has ended; ``start`` begins another one."""
 
-    def explain(self, context: Context, budget: int) -> Explanation:
-        """How ``propose(context, budget)`` found its draft; called after it and before ``observe``, not timed."""
-        return Explanation()
-
-    def rows(self, outcome: Outcome) -> list[MatrixRow]:
-        """The current matrix rows that ``observe(outcome)`` changes; called before and after it, not timed."""
-        return []
-
-    def size(self) -> MatrixSize | None:
-        """The current size of the matrix; None for a method without one. Not timed."""
-        return None
-
-    def represent(self, context: Context) -> list[Answer]:
-        """Next-token predictions of the method's LLM representative after ``context``; called before ``observe``, not timed."""
-        return []
-
-    def knowledge(self) -> Knowledge | None:
-        """A copy of what has been learned; None for a method that keeps nothing between decodes."""
-        return None
-
-    def recall(self, knowledge: Knowledge) -> None:
-        """Load what a drafter with the same settings has learned; called on a new drafter."""
-        raise AssertionError(f"{type(self).__name__} keeps nothing")
-
     def settings(self) -> dict[str, object]:
         """The settings of the method for the trace, as JSON values."""
         return {}
+
+
+class Inspectable:
+    """A drafter that reports how it drafted and what it learned. None of these calls is timed."""
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        """How ``propose(context, budget)`` found its draft; called after it and before ``observe``."""
+        return Explanation()
+
+    def matrix_rows(self, outcome: Outcome) -> list[MatrixRow]:
+        """The current matrix rows that ``observe(outcome)`` changes; called before and after it."""
+        return []
+
+    def matrix_size(self) -> MatrixSize | None:
+        """The current size of the matrix; None for a method without one."""
+        return None
+
+    def predictions(self, context: Context) -> list[Prediction]:
+        """Next-token predictions of the method's LLM representative after ``context``; called before ``observe``."""
+        return []
+
+
+class Persistent(ABC):
+    """A drafter that can carry what it has learned from one decode, or one process, to the next."""
+
+    @abstractmethod
+    def state_dict(self) -> StateDict:
+        """A copy of what has been learned."""
+
+    @abstractmethod
+    def load_state_dict(self, state: StateDict) -> None:
+        """Load what a drafter with the same settings has learned; called on a new drafter."""

@@ -15,19 +15,23 @@ what a node attends to. Window tokens are verified and accepted like any other d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
+
+if TYPE_CHECKING:
+    import torch
 
 LIMITS = {"ngram": (2, 16), "window": (1, 64), "guesses": (1, 64)}
 
 
-class LookaheadDrafter(Drafter):
+class LookaheadDrafter(Drafter, Inspectable):
     """Drafts the window and the guesses, and collects the n-grams that the window generates.
 
     Args:
@@ -57,7 +61,7 @@ class LookaheadDrafter(Drafter):
         self._levels: list[list[int]] = []  # the window, oldest iterates first; level 0 begins with the root
         self._pool: dict[int, dict[tuple[int, ...], None]] = {}  # first token -> other tokens of each n-gram, oldest first
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         rng = np.random.default_rng((self.seed, len(prompt)))
         self._levels = [rng.choice(np.asarray(prompt), self.window + self.ngram - 2).tolist()]
         self._pool = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape, best_shape
 from aded.draft_models.medusa_heads import Guesses, HeadReader
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling.settings import TypicalAcceptance
+
+if TYPE_CHECKING:
+    import torch
 
 TreeKind = Literal["adaptive", "static"]
 NO_STATE = "the heads have no hidden state before the first step: plain step"
@@ -31,7 +34,7 @@ def check_tree(tree: str) -> None:
         raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
 
 
-class MedusaDrafter(Drafter):
+class MedusaDrafter(Drafter, Inspectable):
     """Drafts the tree of the heads' predictions with the highest expected number of accepted tokens.
 
     Args:
@@ -52,7 +55,7 @@ class MedusaDrafter(Drafter):
         self._guesses: Guesses | None = None  # for the tokens after the root
         best_shape(reader.accuracy, 2)  # JIT-compile now, not in a timed step
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._guesses = None
 
     def propose(self, context: Context, budget: int) -> DraftTree:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
+
+if TYPE_CHECKING:
+    import torch
 
 NO_MATCH = "the newest tokens have not stood in the text before: plain step"
 
 
-class PromptLookupDrafter(Drafter):
+class PromptLookupDrafter(Drafter, Inspectable):
     """Drafts the continuation of the longest n-gram at the end of the text that also occurred earlier.
 
     Each n-gram is indexed once, when the token after it is known, so the time per step does not depend on the text's length.
@@ -38,7 +42,7 @@ class PromptLookupDrafter(Drafter):
         self._text: list[int] = []
         self._next: dict[tuple[int, ...], int] = {}  # n-gram -> index in the text where its continuation begins
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._text, self._next = [], {}
         self._append(prompt)
 

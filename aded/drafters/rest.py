@@ -15,11 +15,11 @@ import numpy as np
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter
+from aded.drafters.base import Context, Drafter, Inspectable
 from aded.retrieval.continuation_trie import Continuations
 from aded.retrieval.suffix_array import Datastore
 
-LIMITS = {"longest": (1, 64), "hits": (1, 5000), "draft_length": (1, 64)}
+LIMITS = {"max_suffix": (1, 64), "max_occurrences": (1, 5000), "draft_length": (1, 64)}
 PAPER_MIN_SUFFIX = 2
 NO_MATCH = "the newest tokens do not stand in the datastore: plain step"
 HALF_SHARE = 4.0
@@ -42,13 +42,13 @@ def check_settings(**settings: float) -> None:
             raise AdedError(f"{name} is {value}; give a whole number from {low} to {high}")
 
 
-class RestDrafter(Drafter):
+class RestDrafter(Drafter, Inspectable):
     """Drafts the most frequent continuations of the text's suffixes in the datastore.
 
     Args:
         datastore: built with the model's tokenizer; shared and read-only.
-        longest: length of the longest suffix to look up; shorter ones, down to 1 (paper: 2), follow.
-        hits: maximum number of occurrences of a suffix whose continuations are counted.
+        max_suffix: length of the longest suffix to look up; shorter ones, down to 1 (paper: 2), follow.
+        max_occurrences: maximum number of occurrences of a suffix whose continuations are counted.
         draft_length: maximum length of a continuation.
         backoff: also use shorter suffixes; off: only the longest match, as in the paper.
 
@@ -57,12 +57,22 @@ class RestDrafter(Drafter):
     """
 
     def __init__(
-        self, datastore: Datastore, longest: int = 16, hits: int = 1000, draft_length: int = 10, backoff: bool = True
+        self,
+        datastore: Datastore,
+        max_suffix: int = 16,
+        max_occurrences: int = 1000,
+        draft_length: int = 10,
+        backoff: bool = True,
     ) -> None:
-        check_settings(longest=longest, hits=hits, draft_length=draft_length)
-        self.longest, self.hits, self.draft_length, self.backoff = longest, hits, draft_length, backoff
+        check_settings(max_suffix=max_suffix, max_occurrences=max_occurrences, draft_length=draft_length)
+        self.max_suffix, self.max_occurrences, self.draft_length, self.backoff = (
+            max_suffix,
+            max_occurrences,
+            draft_length,
+            backoff,
+        )
         self._datastore = datastore
-        capacity, decay = 1 + draft_length * hits * (4 if backoff else 1), DECAY if backoff else 1.0
+        capacity, decay = 1 + draft_length * max_occurrences * (4 if backoff else 1), DECAY if backoff else 1.0
         self._trie = Continuations(capacity, draft_length, datastore.vocab_size, datastore.separator, decay)
         self.propose(Context(np.asarray(datastore.tokens[:2], dtype=np.int32), 2), 2)  # JIT-compile now
 
@@ -71,7 +81,7 @@ class RestDrafter(Drafter):
             return DraftTree.root_only(context.root)
         self._trie.clear()
         for length, low, high, share in self._shares(self._matches(context.tokens)):
-            positions = self._datastore.places(low, high, length, self.hits)
+            positions = self._datastore.places(low, high, length, self.max_occurrences)
             self._trie.count(self._datastore.tokens, positions, share / len(positions))
         nodes, _ = self._trie.best(budget)
         return self._trie.tree(context.root, nodes)
@@ -84,12 +94,12 @@ class RestDrafter(Drafter):
         return Explanation(f"the last {length} tokens stand in the datastore {high - low} times")
 
     def settings(self) -> dict[str, object]:
-        names = ("longest", "hits", "draft_length", "backoff")
+        names = ("max_suffix", "max_occurrences", "draft_length", "backoff")
         return {**{name: getattr(self, name) for name in names}, "datastore_tokens": len(self._datastore)}
 
     def _matches(self, tokens: np.ndarray) -> list[tuple[int, int, int]]:
         """The matching suffixes, shortest first: length, and range ``low, high`` in the suffix array."""
-        matches = self._datastore.matches(np.ascontiguousarray(tokens[-self.longest :], dtype=np.int32))
+        matches = self._datastore.matches(np.ascontiguousarray(tokens[-self.max_suffix :], dtype=np.int32))
         return matches if self.backoff else [match for match in matches[-1:] if match[0] >= PAPER_MIN_SUFFIX]
 
     def _shares(self, matches: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int, float]]:

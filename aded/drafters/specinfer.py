@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +12,15 @@ from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape
 from aded.draft_models.tree_runner import Sampler, TreeRunner, beam_nodes
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
 from aded.drafters.tree_merge import merge
 from aded.sampling.settings import SamplingSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from aded.engine.target_view import TargetView
 
 MAX_DEPTH, MAX_CHILDREN = 8, 8
 """Maximum depth of the tree and maximum number of children of a node when the shape is chosen automatically."""
@@ -31,7 +37,7 @@ def check_branching(branching: Sequence[int]) -> None:
         raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
 
 
-class SpecInferDrafter(Drafter):
+class SpecInferDrafter(Drafter, Inspectable):
     """Drafts a token tree with one or several smaller models that use the same tokenizer.
 
     Args:
@@ -64,11 +70,11 @@ class SpecInferDrafter(Drafter):
         self._settings = SamplingSettings()
         self._policy = self._new_policy()
 
-    def follow(self, settings: SamplingSettings) -> None:
-        self._settings = settings
+    def bind(self, target: TargetView) -> None:
+        self._settings = target.settings
         self._policy = self._new_policy()  # measures the costs now, not while a prompt is read
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._policy, self.notice = self._new_policy(), None
         for runner in self._runners:
             runner.start(prompt)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree, Drawn
-from aded.draft_models.chain_runner import LENGTHS, ChainPool, ChainRunner
-from aded.drafters.base import Context, Drafter, Outcome
+from aded.draft_models.chain_runner import LENGTHS, ChainRunner
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
 
+if TYPE_CHECKING:
+    import torch
+
+    from aded.engine.target_view import TargetView
+
 VerificationKind = Literal["rejection", "coupled"]
 NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
 
 
-class SpeculativeDrafter(Drafter):
+class SpeculativeDrafter(Drafter, Inspectable):
     """Drafts a chain of tokens with a smaller model that uses the same tokenizer.
 
     Args:
-        pool: runners of the draft model.
+        runner: the draft model.
         target, level: cost of a forward pass of the target, and of one drafted token, see ``aded.drafters.draft_length_policy``.
         verification: *rejection*, as in the papers: rejection sampling with the draft model's distributions, which uses random
             numbers independent of the target's. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): the draft is sampled
@@ -39,7 +44,7 @@ class SpeculativeDrafter(Drafter):
 
     def __init__(
         self,
-        pool: ChainPool,
+        runner: ChainRunner,
         target: Cost,
         level: LevelCost,
         verification: VerificationKind = "rejection",
@@ -48,33 +53,30 @@ class SpeculativeDrafter(Drafter):
         check_verification(verification)
         check_length(draft_length)
         self.verification, self.draft_length = verification, int(draft_length)
-        self._pool, self._target_cost, self._level_cost = pool, target, level
-        self._runner: ChainRunner | None = None
+        self._runner, self._target_cost, self._level_cost = runner, target, level
         self._settings = SamplingSettings()
         self._policy = self._new_policy()
 
-    def follow(self, settings: SamplingSettings) -> None:
-        self._settings = settings
+    def bind(self, target: TargetView) -> None:
+        self._settings = target.settings
         self._policy = self._new_policy()  # measures the costs now, not while a prompt is read
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._policy, self.notice = self._new_policy(), None
-        if self._runner is None:
-            self._runner = self._pool.take()
         self._runner.start(prompt)
 
     def prepare(self, context: Context, budget: int) -> None:
         length = self._length(context, budget)
         if length:
-            self._active_runner.prepare(context.tokens, length, self._settings)
+            self._runner.prepare(context.tokens, length, self._settings)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         length = self._length(context, budget)
         if not length:
             return DraftTree.root_only(context.root)
         keys = self._keys(len(context.tokens), length)
-        chain = self._active_runner.chain(context.tokens, length, self._settings, keys)
-        self.notice = self._active_runner.notice
+        chain = self._runner.chain(context.tokens, length, self._settings, keys)
+        self.notice = self._runner.notice
         tokens, parents = np.concatenate([[context.root], chain.tokens]), np.arange(-1, len(chain.tokens))
         if chain.distributions is not None and self.verification == "coupled":
             return DraftTree(tokens, parents)
@@ -86,9 +88,7 @@ class SpeculativeDrafter(Drafter):
         self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))
 
     def close(self) -> None:
-        if self._runner is not None:
-            self._pool.give_back(self._runner)
-            self._runner = None
+        self._runner.close()
 
     def explain(self, context: Context, budget: int) -> Explanation:
         drafts = budget == 1 or self._length(context, budget) > 0
@@ -96,15 +96,10 @@ class SpeculativeDrafter(Drafter):
 
     def settings(self) -> dict[str, object]:
         return {
-            "draft_model": self._pool.draft.label,
+            "draft_model": self._runner.draft.label,
             "verification": self.verification,
             "draft_length": self.draft_length or "automatic",
         }
-
-    @property
-    def _active_runner(self) -> ChainRunner:
-        assert self._runner is not None, "call start before propose"
-        return self._runner
 
     def _new_policy(self) -> ShapePolicy:
         if self.draft_length:
@@ -113,8 +108,8 @@ class SpeculativeDrafter(Drafter):
 
     def _length(self, context: Context, budget: int) -> int:
         """Number of tokens to draft: the largest of ``LENGTHS`` within the policy's choice, or 0."""
-        nodes = min(budget, 1 + self._active_runner.levels(context.tokens))
-        self.notice = self._active_runner.notice
+        nodes = min(budget, 1 + self._runner.levels(context.tokens))
+        self.notice = self._runner.notice
         optimal = len(self._policy.shape(len(context.tokens), nodes).parents) - 1 if nodes > 1 else 0
         return max((length for length in LENGTHS if length <= optimal), default=0)
 

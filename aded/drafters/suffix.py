@@ -12,6 +12,7 @@ earlier requests' outputs, is a suffix array (`aded.retrieval.suffix_array`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +20,14 @@ from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter, Knowledge, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.retrieval.continuation_trie import Continuations
 from aded.retrieval.suffix_array import Datastore
 
-LIMITS = {"longest": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "least": (0.0, 1.0)}
+if TYPE_CHECKING:
+    import torch
+
+LIMITS = {"max_suffix": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "min_probability": (0.0, 1.0)}
 MAX_OCCURRENCES = 512
 """Maximum number of occurrences counted per suffix: in the text the latest ones, in the corpus an evenly spaced subset."""
 MAX_KEPT = 1 << 16
@@ -48,16 +52,16 @@ def check_settings(**settings: float) -> None:
             raise AdedError(f"{name} is {value}; give a number from {low} to {high}")
 
 
-class SuffixDrafter(Drafter):
+class SuffixDrafter(Drafter, Inspectable, Persistent):
     """Drafts the tree with the highest expected number of accepted tokens over all suffixes and sources.
 
     Args:
         vocab_size: size of the target's vocabulary.
         corpus: texts that the model wrote earlier, shared and read-only; None: no corpus.
-        longest: maximum length of a suffix.
+        max_suffix: maximum length of a suffix.
         draft_length: maximum length of a continuation.
         factor: maximum number of nodes below the root per token of the suffix.
-        least: minimum probability of a node.
+        min_probability: minimum probability of a node.
         keep: also use the texts of the session's earlier decodes.
 
     Raises:
@@ -68,14 +72,20 @@ class SuffixDrafter(Drafter):
         self,
         vocab_size: int,
         corpus: Datastore | None = None,
-        longest: int = 32,
+        max_suffix: int = 32,
         draft_length: int = 24,
         factor: float = 32.0,
-        least: float = 0.01,
+        min_probability: float = 0.01,
         keep: bool = False,
     ) -> None:
-        check_settings(longest=longest, draft_length=draft_length, factor=factor, least=least)
-        self.longest, self.draft_length, self.factor, self.least, self.keep = longest, draft_length, factor, least, keep
+        check_settings(max_suffix=max_suffix, draft_length=draft_length, factor=factor, min_probability=min_probability)
+        self.max_suffix, self.draft_length, self.factor, self.min_probability, self.keep = (
+            max_suffix,
+            draft_length,
+            factor,
+            min_probability,
+            keep,
+        )
         self._corpus = corpus
         self._trie = Continuations(
             1 + MAX_OCCURRENCES * draft_length, draft_length, vocab_size, corpus.separator if corpus else SEPARATOR
@@ -87,7 +97,7 @@ class SuffixDrafter(Drafter):
         self.propose(Context(self._text[:3], 3), 2)  # JIT-compile now
         self._begin = self._length = 0
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._append([SEPARATOR])
         kept = min(self._length, MAX_KEPT) if self.keep else 0
         self._text[:kept] = self._text[self._length - kept : self._length].copy()
@@ -102,7 +112,7 @@ class SuffixDrafter(Drafter):
             for length, text, positions in matches:
                 self._trie.clear()
                 self._trie.count(text, positions)
-                nodes, expected = self._trie.best(min(budget, 1 + int(self.factor * length)), self.least)
+                nodes, expected = self._trie.best(min(budget, 1 + int(self.factor * length)), self.min_probability)
                 if expected > score:
                     best, score = self._trie.tree(context.root, nodes), expected
                     self._explanation = f"the tree of the last {length} tokens in {source}: {expected:.2f} tokens expected"
@@ -115,14 +125,14 @@ class SuffixDrafter(Drafter):
         tree = self.propose(context, budget)
         return Explanation(self._explanation if tree.drafted else NO_MATCH if budget > 1 else None)
 
-    def knowledge(self) -> Knowledge:
+    def state_dict(self) -> StateDict:
         return {"text": self._text[: self._length].copy()}
 
-    def recall(self, knowledge: Knowledge) -> None:
-        self._append(knowledge["text"])
+    def load_state_dict(self, state: StateDict) -> None:
+        self._append(state["text"])
 
     def settings(self) -> dict[str, object]:
-        names = ("longest", "draft_length", "factor", "least", "keep")
+        names = ("max_suffix", "draft_length", "factor", "min_probability", "keep")
         return {**{name: getattr(self, name) for name in names}, "corpus_tokens": len(self._corpus) if self._corpus else 0}
 
     def _append(self, tokens: Sequence[int] | np.ndarray) -> None:
@@ -141,14 +151,14 @@ class SuffixDrafter(Drafter):
 
     def _in_text(self, begin: int, end: int) -> Iterator[Match]:
         """Matches in ``text[begin:end]``; of suffixes with the same occurrences, only the longest."""
-        suffix = self._text[max(self._begin, self._length - self.longest) : self._length]
+        suffix = self._text[max(self._begin, self._length - self.max_suffix) : self._length]
         positions, lengths = _occurrences(self._text[begin:end], suffix)
         for length in np.unique(lengths).tolist():
             yield length, self._text[begin:end], positions[lengths >= length][:MAX_OCCURRENCES]
 
     def _in_corpus(self, corpus: Datastore) -> Iterator[Match]:
         """Matches in the corpus; of suffixes with the same occurrences, only the longest."""
-        matches = corpus.matches(self._text[max(self._begin, self._length - self.longest) : self._length])
+        matches = corpus.matches(self._text[max(self._begin, self._length - self.max_suffix) : self._length])
         for match, longer in zip(matches, [*matches[1:], None]):
             length, low, high = match
             if longer is None or longer[2] - longer[1] < high - low:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +22,12 @@ from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter, Knowledge, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram.trigram import TrigramMatrix
+
+if TYPE_CHECKING:
+    import torch
 
 RANKS = 8
 """Number of stored successors per token."""
@@ -35,7 +39,7 @@ UNKNOWN = -1
 NO_SUCCESSOR = "the target has not answered after this token yet: plain step"
 
 
-class TokenRecyclingDrafter(Drafter):
+class TokenRecyclingDrafter(Drafter, Inspectable, Persistent):
     """Drafts a static tree from the target's last top-k tokens after each token.
 
     Args:
@@ -59,7 +63,7 @@ class TokenRecyclingDrafter(Drafter):
         self.propose(Context(np.zeros(1, dtype=np.int32), 1), 2)  # JIT-compile now
         self._reset()
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         if not self.keep:
             self._reset()
         _learn_prompt(self._successors, np.asarray(prompt, dtype=np.int32))
@@ -79,11 +83,11 @@ class TokenRecyclingDrafter(Drafter):
         known = self._successors[context.root, 0] != UNKNOWN
         return Explanation(None if known or budget == 1 else NO_SUCCESSOR)
 
-    def knowledge(self) -> Knowledge:
+    def state_dict(self) -> StateDict:
         return {"successors": self._successors.copy()}
 
-    def recall(self, knowledge: Knowledge) -> None:
-        np.copyto(self._successors, knowledge["successors"])
+    def load_state_dict(self, state: StateDict) -> None:
+        np.copyto(self._successors, state["successors"])
 
     def settings(self) -> dict[str, object]:
         return {"keep": self.keep, "warm": self._corpus is not None}

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from aded.core.errors import AdedError
 from aded.draft_models import checkpoints, draft_model
-from aded.draft_models.chain_runner import ChainPool, level_cost
 from aded.draft_models.medusa_heads import HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
 from aded.sampling.settings import TypicalAcceptance
@@ -17,9 +15,6 @@ from aded.sampling.settings import TypicalAcceptance
 if TYPE_CHECKING:
     from aded.drafters.base import Drafter
     from aded.engine.target_model import TargetModel
-
-_POOLS: WeakKeyDictionary[Any, dict[int, ChainPool]] = WeakKeyDictionary()
-"""By target, then by id of the draft model. A pool holds a reference to its draft model, and neither refers to the target."""
 
 
 def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -53,13 +48,13 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 
 
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.draft_models.chain_runner import ChainRunner, level_cost
     from aded.drafters.speculative import SpeculativeDrafter
 
     _check_one_draft(options)
-    drafts, rest = _drafts(model, options)
-    pools, key = _POOLS.setdefault(model, {}), id(drafts[0])
-    pool = pools.get(key) or pools.setdefault(key, ChainPool(drafts[0], model.vocab_size))
-    return SpeculativeDrafter(pool, _target_cost(model), cache(partial(level_cost, pool)), **rest)
+    (draft,), rest = _drafts(model, options)
+    runner = ChainRunner(draft, model.vocab_size)
+    return SpeculativeDrafter(runner, _target_cost(model), cache(partial(level_cost, draft)), **rest)
 
 
 def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:

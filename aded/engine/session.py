@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.engine.kv_cache import KVCache
 from aded.engine.layers.tree_attention import sdpa_without_cudnn
-from aded.engine.outputs import DrafterNeeds, StateReader, TreeOutput
-from aded.engine.step_graph import StepKind, read_verdict, sampling_keys
+from aded.engine.outputs import DrafterNeeds, TreeOutput
+from aded.engine.step_graph import StepKind, features_of, read_verdict, sampling_keys
 from aded.sampling import rejection_sampler, sampler
 from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification, first_non_finite
 from aded.sampling.verify import verify
 
@@ -65,15 +67,41 @@ class TargetSession:
         """Number of tokens in the KV cache; the position of the next root."""
         return self._length if self._plain else self.cache.length
 
-    def prefill(self, ids: Sequence[int]) -> None:
-        """Compute keys and values of ``ids`` in chunks; for a prompt, pass all tokens except the last."""
-        size = CAUSAL_CHUNK if self.target.masks.attached else PREFILL_CHUNK
+    def prefill(self, ids: Sequence[int], hidden_layers: tuple[int, ...] = ()) -> torch.Tensor | None:
+        """Compute keys and values of ``ids`` in chunks; for a prompt, pass all tokens except the last.
+
+        Returns:
+            Features of these tokens (see ``DrafterNeeds.hidden_layers``), ``[len(ids), layers * hidden]``; None without layers.
+        """
+        size = CAUSAL_CHUNK if self.target.masks.attached and not hidden_layers else PREFILL_CHUNK
+        features = []
         for start in range(0, len(ids), size):
             chunk = np.asarray(ids[start : start + size], dtype=np.int64)
-            self._forward(chunk, np.arange(len(chunk)), self.target.masks.causal(len(chunk), self.length), keep=1)
+            mask = self.target.masks.causal(len(chunk), self.length)
+            output = self._forward(chunk, np.arange(len(chunk)), mask, bool(hidden_layers), keep=1)
+            features.append(features_of(output.hidden_states, hidden_layers) if hidden_layers else None)
             self.commit(range(len(chunk)))
+        if not hidden_layers:
+            return None
+        width = len(hidden_layers) * int(self.target.config.hidden_size)
+        empty = torch.empty(0, width, dtype=self.target.dtype, device=self.target.device)
+        return torch.cat([empty, *(part.to(empty) for part in features if part is not None)])
 
-    def forward_tree(self, tree: DraftTree, hidden: bool = False) -> TreeOutput:
+    def layer_kv(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a layer, ``[1, kv_heads, capacity, head_dim]`` each.
+
+        Raises:
+            AdedError: the model has another cache.
+        """
+        if self._plain:
+            raise AdedError(
+                "this model verifies one token per step, without a KV cache that a drafter can read; use another model"
+            )
+        if not self.cache.layers:  # allocated by the first forward pass
+            self._forward(np.zeros(1, dtype=np.int64), np.arange(1), self.target.masks.causal(1, 0), hidden=False, keep=1)
+        return self.cache.layers[layer].keys, self.cache.layers[layer].values
+
+    def forward_tree(self, tree: DraftTree, hidden_layers: tuple[int, ...] = ()) -> TreeOutput:
         """Run all nodes in one forward pass; each attends to the committed tokens and its ancestors.
 
         Returns:
@@ -81,9 +109,8 @@ class TargetSession:
         """
         assert not self._plain or len(tree) == 1, "this model supports one token per step"
         mask = self.target.masks.dynamic(tree.ancestors, self.length + tree.depths, self.length)
-        output = self._forward(tree.tokens.astype(np.int64), tree.depths, mask, hidden=hidden)
-        states = output.hidden_states[-1][0] if hidden else None
-        return TreeOutput(output.logits[0], states)
+        output = self._forward(tree.tokens.astype(np.int64), tree.depths, mask, bool(hidden_layers))
+        return TreeOutput(output.logits[0], features_of(output.hidden_states, hidden_layers) if hidden_layers else None)
 
     def prepare(self, tree: DraftTree, rule: Rule, needs: DrafterNeeds = DrafterNeeds()) -> None:  # noqa: B008
         """Capture the step for a tree if it is new; call it outside of timed sections."""
@@ -95,9 +122,8 @@ class TargetSession:
     def run(self, tree: DraftTree, needs: DrafterNeeds = DrafterNeeds()) -> TreeOutput:  # noqa: B008
         """Like ``forward_tree``, with a captured step if possible; the tensors are valid until the next forward pass."""
         if self.target.pool is None:
-            hidden = needs.hidden or needs.reader is not None
-            return self._with_top_k(self.forward_tree(tree, hidden), needs.top_k)
-        return self._run_step(tree, self._kind_without_verdict(needs), None)[0]
+            return self._with_top_k(self.forward_tree(tree, needs.all_layers), needs.top_k)
+        return self._run_step(tree, self._kind_without_verdict(needs))[0]
 
     def prepare_run(self, nodes: int, needs: DrafterNeeds, committed: int) -> None:
         """Capture the step that ``run`` will use for ``nodes`` nodes after ``committed`` tokens."""
@@ -131,13 +157,13 @@ class TargetSession:
         if self.target.pool is None:
             output = self.run(tree, needs)
             verdict = self.target.agree(self._with_non_finite(verify(tree, output.logits, prefix, rule), output))
-            return verdict, _with_reader_output(output, verdict, needs.reader)
+            return verdict, _with_reader_output(output, verdict, needs)
         kind = self._kind(rule, needs, tree)
         keys = sampling_keys(tree, self.length, rule.settings) if kind.sampling is not None else None
-        output, result = self._run_step(tree, kind, keys)
+        output, result = self._run_step(tree, kind, keys, rule.settings)
         if kind.sampling is None:
             verdict = self._with_non_finite(verify(tree, output.logits, prefix, rule, self.target.pool.verdicts), output)
-            return verdict, _with_reader_output(output, verdict, needs.reader)
+            return verdict, _with_reader_output(output, verdict, needs)
         verdict = read_verdict(result, tree, keys)
         self.non_finite |= verdict.non_finite is not None
         self._compacted_path = verdict.path
@@ -154,13 +180,15 @@ class TargetSession:
         if not self._plain:
             self.cache.wipe(self.length)
 
-    def _run_step(self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None) -> tuple[TreeOutput, np.ndarray]:
+    def _run_step(
+        self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None = None, settings: SamplingSettings | None = None
+    ) -> tuple[TreeOutput, np.ndarray]:
         assert self.target.pool is not None, "this model has no fixed-shape steps"
         n, step = len(tree), self.target.pool.step(self.cache, len(tree), kind)
-        result = step.run(tree, keys)
+        result = step.run(tree, keys, settings)
         tokens, probabilities = step.unpack_top_k(result, n) if kind.top_k else (None, None)
-        hidden = step.hidden[:n] if step.hidden is not None else None
-        return TreeOutput(step.logits[:n], hidden, tokens, probabilities, step.unpack_reader_output(result)), result
+        features = step.features[:n] if step.features is not None else None
+        return TreeOutput(step.logits[:n], features, tokens, probabilities, step.unpack_reader_output(result)), result
 
     @torch.inference_mode()
     def _with_top_k(self, output: TreeOutput, k: int) -> TreeOutput:
@@ -171,14 +199,14 @@ class TargetSession:
 
     def _kind_without_verdict(self, needs: DrafterNeeds) -> StepKind:
         """The step kind without a verdict."""
-        return StepKind(None, needs.hidden, min(needs.top_k, self.target.vocab_size))
+        return StepKind(None, needs.all_layers, min(needs.top_k, self.target.vocab_size))
 
     def _kind(self, rule: Rule, needs: DrafterNeeds, tree: DraftTree) -> StepKind:
         """The step kind for ``verify``. A reader is part of the step only if the verdict is; else it runs afterwards."""
+        if not rule.judges_in_step(tree):
+            return self._kind_without_verdict(needs)
         top_k = min(needs.top_k, self.target.vocab_size)
-        if rule.judges_in_step(tree):
-            return StepKind(rule.settings, needs.hidden, top_k, needs.reader)
-        return StepKind(None, needs.hidden or needs.reader is not None, top_k)
+        return StepKind(sampler.operations(rule.settings), needs.hidden_layers, top_k, needs.reader)
 
     def commit(self, nodes: Sequence[int]) -> None:
         """KV-cache compaction: keep these nodes (ascending) of the last forward pass and drop the rest."""
@@ -190,7 +218,7 @@ class TargetSession:
             self.cache.commit(nodes)
         self._compacted_path = None
 
-    def _forward(self, tokens: np.ndarray, offsets: np.ndarray, mask: Any, hidden: bool = False, keep: int = 0) -> Any:
+    def _forward(self, tokens: np.ndarray, offsets: np.ndarray, mask: Any, hidden: bool, keep: int = 0) -> Any:
         target, past = self.target, self.length
         if not self._plain:
             self.cache.reserve(len(tokens))
@@ -202,11 +230,15 @@ class TargetSession:
 
 
 @torch.inference_mode()
-def _with_reader_output(output: TreeOutput, verdict: Verification, reader: StateReader | None) -> TreeOutput:
-    if reader is None:
+def _with_reader_output(output: TreeOutput, verdict: Verification, needs: DrafterNeeds) -> TreeOutput:
+    """Run the reader on the output of a step without it, whose features are those of ``needs.all_layers``."""
+    if needs.reader is None:
         return output
-    assert output.hidden is not None, "a reader needs hidden states"
-    return replace(output, read=reader.body(output.hidden[verdict.path[-1]][None]).cpu().numpy())
+    assert output.features is not None, "a reader needs hidden states"
+    states = output.features.unflatten(1, (len(needs.all_layers), -1))
+    last = states[verdict.path[-1], needs.all_layers.index(-1)]
+    features = states[:, : len(needs.hidden_layers)].flatten(1) if needs.hidden_layers else None
+    return replace(output, features=features, read=needs.reader.body(last[None]).cpu().numpy())
 
 
 def _stock_cache(target: TargetModel) -> Any:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import capture_graph, node_bucket, warm_up
+from aded.core.cuda_graph import Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.engine.kv_cache import KVCache
@@ -28,10 +29,11 @@ from aded.sampling.tree_walk import Verification
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
+T = TypeVar("T")
 MIN_CONTEXT, MIN_COMPILED_CONTEXT = 256, 1024
-MOST_STEPS = 256
-"""Steps kept per cache; the least recently used is dropped first. Every set of sampling settings needs its own graphs, and users
-can choose any. One decode of up to 1024 tokens has at most 45 of a kind (sizes times contexts); methods use several kinds."""
+MAX_STEPS = 256
+"""Graphs kept per cache; the least recently used is dropped first. One decode of up to 1024 tokens has at most 45 of a kind
+(sizes times contexts); methods use several kinds."""
 
 
 def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
@@ -45,31 +47,30 @@ def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
     return min(size, capacity)
 
 
+def features_of(hidden_states: Sequence[torch.Tensor], layers: Sequence[int]) -> torch.Tensor | None:
+    """The hidden states of some layers side by side, ``[n, layers * hidden]``; from ``[1, n, hidden]`` for every layer."""
+    states = [hidden_states[layer][0] for layer in layers]
+    return torch.cat([state.to(states[0].device) for state in states], dim=-1) if states else None
+
+
 @dataclass(frozen=True)
 class StepKind:
     """What a fixed-shape step computes besides logits.
 
     Attributes:
-        sampling: settings for the verdict; None: no verdict.
-        hidden: whether to return hidden states.
+        sampling: sampling operations of the verdict, whose parameters are inputs; None: no verdict.
+        hidden_layers: layers whose hidden states to return (see ``DrafterNeeds``).
         top_k: number of most probable tokens to return at every node.
         reader: function of the hidden state at the last accepted node; requires a verdict.
     """
 
-    sampling: SamplingSettings | None
-    hidden: bool = False
+    sampling: sampler.SamplingOperations | None
+    hidden_layers: tuple[int, ...] = ()
     top_k: int = 0
     reader: StateReader | None = None
 
     def __post_init__(self) -> None:
         assert self.sampling is not None or self.reader is None, "a reader needs the verdict"
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Identifies the graph. The seed is an input, so decodes that differ only in the seed share a graph."""
-        s = self.sampling
-        rule = None if s is None else ("greedy",) if s.greedy else (s.temperature, s.top_k, s.top_p, s.min_p)
-        return rule, self.hidden, self.top_k, self.reader
 
 
 class FixedStep:
@@ -77,43 +78,39 @@ class FixedStep:
 
     Attributes:
         logits: ``[nodes, vocab]`` of the last run, in the model's dtype; valid until the next run of any step.
-        hidden: ``[nodes, hidden]`` of the last run, or None.
-        capture_seconds: time that the capture took.
+        features: hidden states of the kind's layers in the last run, ``[nodes, layers * hidden]``, or None.
     """
 
-    def __init__(self, target: TargetModel, cache: KVCache, nodes: int, n_keys: int, kind: StepKind) -> None:
+    def __init__(self, target: TargetModel, cache: KVCache, nodes: int, n_keys: int, kind: StepKind, memory: Any = None) -> None:
+        """Allocate the buffers and, on CUDA, capture the step; ``memory``: see ``Replay``."""
         self.target, self.cache, self.nodes, self.n_keys, self.kind = target, cache, nodes, n_keys, kind
         self.logits: torch.Tensor
-        self.hidden: torch.Tensor | None = None
-        self.capture_seconds = 0.0
+        self.features: torch.Tensor | None = None
         self._inputs = _InputBuffer(nodes, target.device)
         self._index = torch.arange(nodes, device=target.device)
         self._keys = torch.arange(n_keys, device=target.device)
         size = 2 + nodes + 2 * nodes * kind.top_k + (0 if kind.reader is None else kind.reader.size)
         self._top_k_range = slice(2 + nodes, 2 + nodes + 2 * nodes * kind.top_k)  # `unpack_reader_output` reads the rest
         self._result = torch.zeros(size, dtype=torch.int64, device=target.device)
-        self._host_result = torch.zeros(size, dtype=torch.int64, pin_memory=target.device.type == "cuda")
-        self._graph: Any = None
+        self._host_result = host_buffer(self._result)
+        self._inputs.fill(DraftTree.root_only(0), cache.length, None, None)
+        self._replay = Replay(self._body, target.device, memory)
 
-    def run(self, tree: DraftTree, keys: np.ndarray | None) -> np.ndarray:
+    def run(self, tree: DraftTree, keys: np.ndarray | None, settings: SamplingSettings | None) -> np.ndarray:
         """Verify a tree.
 
         Args:
             tree: at most ``nodes`` nodes.
             keys: random-number key of each node, int64 ``[n]``, from ``sampling_keys``; None if greedy.
+            settings: sampling settings with the operations of this step's kind; None if greedy.
 
         Returns:
             int64 ``[2 + nodes + …]``: number of accepted nodes; the bonus or correction token, or ``-1 - depth`` of the first
             accepted node whose logits are not finite; all node indices, the accepted path first (these are undefined without
             sampling settings); then the data of ``unpack_top_k`` and ``unpack_reader_output``.
         """
-        self._inputs.fill(tree, self.cache.length, keys)
-        if self._graph is None:
-            self._body()
-        else:
-            self._graph.replay()
-        if self.target.device.type == "cuda":
-            torch.cuda.current_stream(self.target.device).synchronize()
+        self._inputs.fill(tree, self.cache.length, keys, settings)
+        self._replay()
         return self._host_result.numpy()
 
     def unpack_top_k(self, result: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,27 +122,15 @@ class FixedStep:
         """The reader's output from a result of ``run``: float64 ``[size]``, or None without a reader."""
         return None if self.kind.reader is None else result[self._top_k_range.stop :].view(np.float64).copy()
 
-    @torch.inference_mode()
-    def capture(self, pool: Any) -> None:
-        """Capture the step as a CUDA graph in a memory pool shared with the other steps."""
-        started = time.perf_counter()
-        self._inputs.fill(DraftTree.root_only(0), self.cache.length, None)
-        warm_up(self._body, self.target.device)
-        self._graph = capture_graph(self._body, self.target.device, pool)
-        self._graph.replay()  # the first launch is slower
-        torch.cuda.synchronize(self.target.device)
-        self.capture_seconds = time.perf_counter() - started
-
-    @torch.inference_mode()
     def _body(self) -> None:
-        inputs, states = self._inputs, self.kind.hidden or self.kind.reader is not None
+        inputs, states = self._inputs, bool(self.kind.hidden_layers) or self.kind.reader is not None
         inputs.send()
         slots = inputs.length + self._index
         masks = self.target.masks.fixed(inputs.ancestors, inputs.depths, inputs.length, self._keys)
         with self.cache.fixed_pass(slots, self.n_keys):
             output = self.target.run_fixed(inputs.tokens[None], (inputs.length + inputs.depths)[None], masks, self.cache, states)
         self.logits = output.logits[0]
-        self.hidden = output.hidden_states[-1][0] if self.kind.hidden else None
+        self.features = features_of(output.hidden_states or (), self.kind.hidden_layers)
         if self.kind.sampling is not None:
             last = self._verdict(slots)
             if self.kind.reader is not None:
@@ -166,9 +151,9 @@ class FixedStep:
         Returns:
             The last accepted node, int64 ``[1]``.
         """
-        inputs, sampling = self._inputs, self.kind.sampling
-        assert sampling is not None
-        chosen = sampler.choose(self.logits, sampling, inputs.keys)
+        inputs = self._inputs
+        assert self.kind.sampling is not None
+        chosen = sampler.choose(self.logits, self.kind.sampling, inputs.sampling, inputs.keys)
         matches = (inputs.tokens == chosen[inputs.parents]) & (self._index < inputs.count) | (self._index == 0)
         mismatches = inputs.ancestors.float() @ (~matches).float()[:, None]
         accepted = mismatches[:, 0] == 0
@@ -188,7 +173,7 @@ class _InputBuffer:
     """Inputs of a step in one pinned buffer with a copy on the device, so that one transfer is enough."""
 
     def __init__(self, nodes: int, device: torch.device) -> None:
-        n_integers = 4 * nodes + 2  # int64: tokens, depths, parents, keys; length, count
+        n_integers = 4 * nodes + 2 + sampler.PARAMETERS  # int64: tokens, depths, parents, keys; length, count; float64 bits
         size = 8 * n_integers + nodes * nodes
         self._host_bytes = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
         self._device_bytes = torch.zeros(size, dtype=torch.uint8, device=device)
@@ -196,16 +181,18 @@ class _InputBuffer:
         integers, rest = host[: 8 * n_integers].view(np.int64), host[8 * n_integers :]
         self._tokens, self._depths, self._parents = (integers[i * nodes : (i + 1) * nodes] for i in range(3))
         self._keys = integers[3 * nodes : 4 * nodes]
-        self._scalars = integers[4 * nodes :]
+        self._scalars, self._sampling = integers[4 * nodes : 4 * nodes + 2], integers[4 * nodes + 2 :].view(np.float64)
+        self._sampling[:] = 1.0
         self._ancestors = rest.reshape(nodes, nodes)
         device_integers = self._device_bytes[: 8 * n_integers].view(torch.int64)
         self.tokens, self.depths, self.parents = (device_integers[i * nodes : (i + 1) * nodes] for i in range(3))
         self.keys = device_integers[3 * nodes : 4 * nodes]
         self.length, self.count = device_integers[4 * nodes], device_integers[4 * nodes + 1]
+        self.sampling = device_integers[4 * nodes + 2 :].view(torch.float64)
         self.ancestors = self._device_bytes[8 * n_integers :].view(nodes, nodes).view(torch.bool)
         self._used = 0
 
-    def fill(self, tree: DraftTree, length: int, keys: np.ndarray | None) -> None:
+    def fill(self, tree: DraftTree, length: int, keys: np.ndarray | None, settings: SamplingSettings | None) -> None:
         """Write a tree after ``length`` committed tokens. Padding attends to the text and itself, and is no node's ancestor."""
         n = len(tree)
         self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
@@ -223,6 +210,8 @@ class _InputBuffer:
         self._scalars[:] = length, n
         if keys is not None:
             self._keys[:n] = keys
+        if settings is not None:
+            self._sampling[:] = sampler.parameters(settings)
 
     def send(self) -> None:
         """Copy the inputs to the device."""
@@ -230,22 +219,21 @@ class _InputBuffer:
 
 
 class StepPool:
-    """Owns a model's KV caches and the steps captured on them, and reuses them for later decodes.
+    """Owns a model's KV caches and the graphs captured on them, and reuses them for later decodes.
 
-    A graph reads and writes fixed addresses, so each step belongs to one cache. Simultaneous decodes use different caches.
+    A graph reads and writes fixed addresses, so each graph belongs to one cache. Simultaneous decodes use different caches.
 
     Attributes:
-        steps: steps of all caches.
+        steps: graphs of all caches: steps, and chains of draft models.
         verdicts: graphs of rejection sampling (see ``aded.sampling.rejection_sampler``).
-        captured: number of steps captured so far; ``capture_seconds``: time that this took.
+        captured: number of graphs captured so far; ``capture_seconds``: time that this took.
     """
 
-    def __init__(self, target: TargetModel, capture: bool) -> None:
+    def __init__(self, target: TargetModel) -> None:
         self._target = target
-        self._capture = capture
         self.verdicts: dict[tuple[Any, ...], Any] = {}
         self._free: list[KVCache] = []
-        self.steps: weakref.WeakSet[FixedStep] = weakref.WeakSet()
+        self.steps: weakref.WeakSet[Any] = weakref.WeakSet()
         self._graph_memory: Any = None
         self.captured = 0
         self.capture_seconds = 0.0
@@ -277,19 +265,24 @@ class StepPool:
         bucket = node_bucket(nodes, compiled)
         cache.reserve(length + bucket - cache.length)
         n_keys = context_bucket(length + bucket, cache.capacity, compiled)
-        key = (bucket, n_keys, *kind.key)
-        return recent(cache.graphs, key, lambda: self._new_step(cache, bucket, n_keys, kind), MOST_STEPS)
+        return self.graph(
+            cache, (bucket, n_keys, kind), lambda memory: FixedStep(self._target, cache, bucket, n_keys, kind, memory)
+        )
 
-    def _new_step(self, cache: KVCache, nodes: int, n_keys: int, kind: StepKind) -> FixedStep:
-        step = FixedStep(self._target, cache, nodes, n_keys, kind)
-        if self._capture:
-            if not self.steps:  # a memory pool is freed with its last graph
-                self._graph_memory = torch.cuda.graph_pool_handle()
-            step.capture(self._graph_memory)
+    def graph(self, cache: KVCache, key: tuple[Any, ...], capture: Callable[[Any], T]) -> T:
+        """The graph of this key on a cache; ``capture`` makes it if it is new, with the memory pool that all graphs share."""
+        return recent(cache.graphs, key, lambda: self._captured(capture), MAX_STEPS)
+
+    def _captured(self, capture: Callable[[Any], T]) -> T:
+        on_cuda, started = self._target.device.type == "cuda", time.perf_counter()
+        if on_cuda and not self.steps:  # a memory pool is freed with its last graph
+            self._graph_memory = torch.cuda.graph_pool_handle()
+        graph = capture(self._graph_memory)
+        if on_cuda:
             self.captured += 1
-            self.capture_seconds += step.capture_seconds
-        self.steps.add(step)
-        return step
+            self.capture_seconds += time.perf_counter() - started
+        self.steps.add(graph)
+        return graph
 
     def clear(self) -> None:
         """Free all caches and graphs that are not in use."""

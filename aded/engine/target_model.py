@@ -52,6 +52,7 @@ class TargetModel:
         fingerprint: of the tokenizer (see ``aded.engine.tokenizer``).
         attention: attention used for trees: ``stock``, or the name of ``aded.engine.layers.tree_attention``.
         lock: held during a step, because decodes share buffers of the model and its draft models.
+        draft_models: the models that draft for this one, by file or name; their memory is released with this model's.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class TargetModel:
         self.pool: StepPool | None = None
         self.step_sizes: tuple[int, ...] = NODE_BUCKETS[:-1]
         self._cost: StepCost | None = None
+        self.draft_models: dict[str, TargetModel] = {}
         self._shared: dict[str, Any] = {}
         self._forward: Any = model
         self.attention = "stock"
@@ -89,7 +91,7 @@ class TargetModel:
         self._detect_mode()
         if single_gpu and self.mode == "tree":
             self._set_tree_attention(tree_attention.attach(model))
-            self.fix_steps(capture=True)
+            self.fix_steps()
 
     @classmethod
     def load(
@@ -142,15 +144,15 @@ class TargetModel:
             target.compile()
         return target
 
-    def fix_steps(self, capture: bool) -> None:
-        """Use fixed-shape steps from now on, captured as CUDA graphs if ``capture``; no change if the load check fails."""
-        self.pool = StepPool(self, capture)
+    def fix_steps(self) -> None:
+        """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails."""
+        self.pool = StepPool(self)
         if load_check.fixed_steps_pass(self):
             return
         if self.attention != "stock":
             tree_attention.detach(self.model)
             self._set_tree_attention(False)
-            self.fix_steps(capture)
+            self.fix_steps()
             return
         self.pool = None
         self._add_notice("steps of this model cannot be captured: they run one operation at a time")
@@ -188,6 +190,9 @@ class TargetModel:
 
     def close(self) -> None:
         """Free the model's memory; the object cannot be used afterwards."""
+        for draft in self.draft_models.values():
+            draft.close()
+        self.draft_models.clear()
         self.model = self._forward = None
         if self.pool is not None:
             self.pool.clear()
@@ -197,7 +202,9 @@ class TargetModel:
             torch.cuda.empty_cache()
 
     def release_memory(self) -> None:
-        """Free unused memory: free caches with their graphs, and the allocator's reserve."""
+        """Free unused memory of this model and its draft models: free caches with their graphs, and the allocator's reserve."""
+        for draft in self.draft_models.values():
+            draft.release_memory()
         if self.pool is not None:
             self.pool.clear()
         gc.collect()

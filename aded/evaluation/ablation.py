@@ -18,6 +18,8 @@ from aded.evaluation.replay import Report, Tally, replay
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
+    import torch
+
     from aded.decoding.decoder import GenerationSettings
     from aded.engine.target_model import TargetModel
     from aded.evaluation.bench.questions import Question
@@ -65,7 +67,7 @@ class Variant:
 class UnadaptedDrafter(AdedDrafter):
     """ADED with its base matrix only: it learns from neither prompt nor output."""
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._read([])
 
     def observe(self, outcome: Outcome) -> None:

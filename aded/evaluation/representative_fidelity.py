@@ -15,7 +15,7 @@ import numpy as np
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.data.records import Record
-from aded.ngram.representative import NEWEST, TOPS, agreement, answers, most_probable
+from aded.ngram.representative import NEWEST, TOPS, agreement, most_probable, predictions
 from aded.ngram.session_overlay import TOLD, Overlay
 from aded.ngram.trigram import TrigramMatrix
 
@@ -103,10 +103,10 @@ def _compare_one(
     overlay.learn(matrix, text[:start], 0)
     for at, target in enumerate(distributions(model, text, start), start):
         newest = text[max(0, at - NEWEST) : at]
-        for answer in answers(matrix, overlay, newest):
-            measured = agreement(answer.tokens, answer.probabilities, target)
+        for made in predictions(matrix, overlay, newest):
+            measured = agreement(made.tokens, made.probabilities, target)
             for where in (ALL, _class_of(at - start, POSITIONS, "token"), *classes):
-                found.setdefault((answer.who, where), Agreement()).add(answer.unseen, *measured)
+                found.setdefault((made.who, where), Agreement()).add(made.unseen, *measured)
         overlay.learn(matrix, text[max(0, at - NEWEST) : at + 1], len(newest))
         overlay.tell(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from aded.core.inspection import Answer
+from aded.core.inspection import Prediction
 from aded.ngram.session_overlay import Overlay
 from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, TrigramMatrix
 
@@ -21,18 +21,18 @@ NEWEST = 8
 """Number of last tokens of a context that an overlay reads."""
 
 
-def answers(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> Iterator[Answer]:
+def predictions(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> Iterator[Prediction]:
     """The successors of ``text`` (token ids, int32 ``[length]``, ``length >= 1``) in each representative."""
     first, second = (int(text[-2]) if len(text) > 1 else -1), int(text[-1])
     tokens, probabilities = matrix.row(first, second) if len(text) > 1 else (np.zeros(0, np.int32), np.zeros(0))
     unseen, unlearned = not len(tokens), not overlay.has_counts(text[-2:])
     if unseen:
         tokens, probabilities = matrix.row(-1, second)
-    yield Answer("base", tokens, probabilities, unseen)
+    yield Prediction("base", tokens, probabilities, unseen)
     tokens, probabilities = overlay.successors(_empty_matrix(matrix.vocab_size), text[-NEWEST:], 4 * SUCCESSORS_LIMIT)
-    yield Answer("overlay", tokens, probabilities, unlearned)
+    yield Prediction("overlay", tokens, probabilities, unlearned)
     tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * SUCCESSORS_LIMIT)
-    yield Answer("session", tokens, probabilities, unseen and unlearned)
+    yield Prediction("session", tokens, probabilities, unseen and unlearned)
 
 
 def learned(matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens: np.ndarray, given: np.ndarray) -> np.ndarray:

@@ -115,15 +115,15 @@ class Overlay:
         trust[TARGET_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_TARGET
         trust[TEXT_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_OVERLAY
 
-    def knowledge(self) -> dict[str, np.ndarray]:
+    def state_dict(self) -> dict[str, np.ndarray]:
         """A copy of the learned state."""
         return {"now": np.array(self.now), **{name: array.copy() for name, array in self._learned_arrays().items()}}
 
-    def recall(self, knowledge: dict[str, np.ndarray]) -> None:
-        """Replace the learned state by one from `knowledge` of an overlay with the same settings."""
-        self.now = int(knowledge["now"])
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        """Replace the learned state by one from `state_dict` of an overlay with the same settings."""
+        self.now = int(state["now"])
         for name, array in self._learned_arrays().items():
-            np.copyto(array, knowledge[name])
+            np.copyto(array, state[name])
 
     def _learned_arrays(self) -> dict[str, np.ndarray]:
         """The arrays that learning changes."""

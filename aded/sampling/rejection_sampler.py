@@ -14,7 +14,6 @@ is reproducible, but does not emit the same tokens as plain decoding with the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,7 +121,7 @@ class _NodeVerifier:
         assert drawn is not None
         nodes, width = inputs.tokens.shape
         graph = graph_for(graphs, self.logits, drawn.distributions, nodes, width, settings, drawn.replacement)
-        results = graph.run(self.logits, drawn.distributions, inputs).T.tolist()
+        results = graph.run(self.logits, drawn.distributions, inputs, settings).T.tolist()
         return [self._result(node, node, inputs, rank, token) for node, (rank, token) in enumerate(results)]
 
     def _inputs(self, nodes: list[int]) -> NodeInputs:
@@ -200,7 +199,7 @@ class JudgeGraph:
         nodes: maximum number of nodes.
         width: maximum number of children per node.
         rows: maximum number of draft distributions.
-        settings: sampling settings of the target.
+        kind: sampling operations of the target; their parameters are inputs.
         replacement: see ``judge``.
     """
 
@@ -211,42 +210,45 @@ class JudgeGraph:
         nodes: int,
         width: int,
         rows: int,
-        settings: SamplingSettings,
+        kind: sampler.SamplingOperations,
         replacement: bool,
     ) -> None:
-        self.nodes, self.width, self.settings, self.replacement = nodes, width, settings, replacement
+        self.nodes, self.width, self.kind, self.replacement = nodes, width, kind, replacement
         device = logits.device
         self._logits = torch.zeros(nodes, logits.shape[1], dtype=logits.dtype, device=device)
         self._q = torch.zeros(rows, logits.shape[1], dtype=q.dtype, device=device)  # 0 for tokens outside the draft vocabulary
-        self._inputs = torch.zeros(3 * nodes * width + nodes, dtype=torch.int64, device=device)
+        self._inputs = torch.zeros(3 * nodes * width + nodes + sampler.PARAMETERS, dtype=torch.int64, device=device)
         self._results = torch.zeros(2, nodes, dtype=torch.int64, device=device)
         self._host_inputs, self._host_results = host_buffer(self._inputs), host_buffer(self._results)
-        self._host = NodeInputs(*self._split(self._host_inputs.numpy()))
+        *node_inputs, self._host_parameters = self._split(self._host_inputs)
+        self._host = NodeInputs(*(tensor.numpy() for tensor in node_inputs))
+        self._host_parameters.fill_(1.0)
         self._replay = Replay(self._body, device)
 
-    def run(self, logits: torch.Tensor, q: torch.Tensor, inputs: NodeInputs) -> np.ndarray:
+    def run(self, logits: torch.Tensor, q: torch.Tensor, inputs: NodeInputs, settings: SamplingSettings) -> np.ndarray:
         """The two results of ``judge``, int64 ``[2, n]``."""
+        self._host_parameters.copy_(sampler.parameters(settings))
         n, width = inputs.tokens.shape
         self._logits[:n].copy_(logits)
         self._q[: len(q), : q.shape[1]].copy_(q)
         self._host.tokens[:] = self._host.rows[:] = -1
         self._host.tokens[:n, :width], self._host.rows[:n, :width] = inputs.tokens, inputs.rows
-        self._host.uniforms.view(np.float64)[:n, :width] = inputs.uniforms
+        self._host.uniforms[:n, :width] = inputs.uniforms
         self._host.keys[:n] = inputs.keys
         self._replay()
         return self._host_results.numpy()[:, :n].copy()
 
-    def _split(self, buffer: Any) -> tuple[Any, Any, Any, Any]:
-        """Views of one int64 buffer: tokens, rows and uniforms (float64 bits) ``[nodes, width]``, and keys ``[nodes]``."""
+    def _split(self, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Views of one int64 buffer: tokens, rows, uniforms and keys as in ``judge``, then the sampling parameters."""
         size, shape = self.nodes * self.width, (self.nodes, self.width)
-        first, second, third = (buffer[i * size : (i + 1) * size].reshape(shape) for i in range(3))
-        return first, second, third, buffer[3 * size :]
+        tokens, rows, uniforms, keys, values = buffer.split([size, size, size, self.nodes, sampler.PARAMETERS])
+        return tokens.view(shape), rows.view(shape), uniforms.view(torch.float64).view(shape), keys, values.view(torch.float64)
 
     def _body(self) -> None:
         self._inputs.copy_(self._host_inputs, non_blocking=True)
-        tokens, rows, uniforms, keys = self._split(self._inputs)
-        p = sampler.distribution(self._logits, self.settings)
-        accepted, chosen = judge(p, self._q, tokens, rows, uniforms.view(torch.float64), keys, self.replacement)
+        tokens, rows, uniforms, keys, values = self._split(self._inputs)
+        p = sampler.distribution(self._logits, self.kind, values)
+        accepted, chosen = judge(p, self._q, tokens, rows, uniforms, keys, self.replacement)
         self._results[0].copy_(accepted)
         self._results[1].copy_(chosen)
         self._host_results.copy_(self._results, non_blocking=True)
@@ -255,7 +257,7 @@ class JudgeGraph:
 def graph_for(
     graphs: Graphs, logits: torch.Tensor, q: torch.Tensor, nodes: int, width: int, settings: SamplingSettings, replacement: bool
 ) -> JudgeGraph:
-    """The cached graph for this size. Runs with different seeds share it, because keys and uniforms are inputs."""
-    sizes = node_bucket(nodes), max(1, width), node_bucket(len(q))
-    key = (logits.dtype, *logits.shape[1:], *q.shape[1:], *sizes, replace(settings, seed=0), replacement)
-    return recent(graphs, key, lambda: JudgeGraph(logits, q, *sizes, settings, replacement), MAX_GRAPHS)
+    """The cached graph for this size. Seeds and sampling parameters are inputs, so runs with other values share it."""
+    sizes, kind = (node_bucket(nodes), max(1, width), node_bucket(len(q))), sampler.operations(settings)
+    key = (logits.dtype, *logits.shape[1:], *q.shape[1:], *sizes, kind, replacement)
+    return recent(graphs, key, lambda: JudgeGraph(logits, q, *sizes, kind, replacement), MAX_GRAPHS)

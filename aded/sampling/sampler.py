@@ -6,6 +6,8 @@ then a draw with the random numbers of each node's position.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from aded.sampling.rng import exponentials
@@ -13,22 +15,53 @@ from aded.sampling.settings import SamplingSettings
 
 MAX_CHUNK, MIN_CHUNK = 1024, 128
 """Limits of the chunk length in tokens, see ``_chunk_length``."""
+MIN_TOP_K = 64
+PARAMETERS = 4
+"""Length of the tensor of ``parameters``."""
 
 
-def choose(logits: torch.Tensor, settings: SamplingSettings, keys: torch.Tensor) -> torch.Tensor:
+class SamplingOperations(NamedTuple):
+    """The operations of a captured sampler. Their parameters are inputs, so one graph serves all values.
+
+    Attributes:
+        greedy: take the arg max; nothing else applies then.
+        max_top_k: largest top-k that the graph can apply, a power of two; 0: no top-k.
+        top_p, min_p: whether these are applied.
+    """
+
+    greedy: bool = False
+    max_top_k: int = 0
+    top_p: bool = False
+    min_p: bool = False
+
+
+def operations(settings: SamplingSettings) -> SamplingOperations:
+    """The operations that these settings need. The repetition penalty is not one: it needs the prefix of each node."""
+    if settings.greedy:
+        return SamplingOperations(greedy=True)
+    max_top_k = max(MIN_TOP_K, 1 << (int(settings.top_k) - 1).bit_length()) if settings.top_k else 0
+    return SamplingOperations(False, max_top_k, settings.top_p < 1.0, settings.min_p > 0.0)
+
+
+def parameters(settings: SamplingSettings) -> torch.Tensor:
+    """Temperature, top-k, top-p and min-p, float64 ``[4]`` on the CPU."""
+    return torch.tensor([settings.temperature, settings.top_k, settings.top_p, settings.min_p], dtype=torch.float64)
+
+
+def choose(logits: torch.Tensor, kind: SamplingOperations, values: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Choose one token per node.
 
     Args:
         logits: ``[n, vocab]``.
-        settings: the repetition penalty is not applied, because it needs the prefix of each node.
+        kind: the operations; values: their ``parameters`` on the device of the logits, unused if greedy.
         keys: random number key of each node's position, int64 ``[n]`` (see ``aded.sampling.rng``); unused if greedy.
 
     Returns:
         int64 ``[n]``.
     """
-    if settings.greedy:
+    if kind.greedy:
         return logits.argmax(-1)
-    probabilities = distribution(logits, settings)
+    probabilities = distribution(logits, kind, values)
     return (exponentials(keys, probabilities.shape[-1]) / probabilities).argmin(-1)
 
 
@@ -63,19 +96,21 @@ def _top_k(scores: torch.Tensor, k: int, chunk: int) -> tuple[torch.Tensor, torc
     return best.values, indices.flatten(1).gather(1, best.indices)
 
 
-def distribution(logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor:
-    """The target's distributions after all sampling settings, float64 ``[n, vocab]``."""
-    scores = logits.float() / settings.temperature if settings.temperature != 1.0 else logits.float()
-    if settings.top_k:
-        kth = scores.topk(min(settings.top_k, scores.shape[-1])).values[:, -1:]
-        scores = scores.masked_fill(scores < kth, -torch.inf)
-    if settings.top_p < 1.0:
+def distribution(logits: torch.Tensor, kind: SamplingOperations, values: torch.Tensor) -> torch.Tensor:
+    """The distributions after all sampling settings, float64 ``[n, vocab]``; arguments as in ``choose``, not greedy."""
+    temperature, top_k, top_p, min_p = values.unbind()
+    scores = logits.float() / temperature.float()
+    if kind.max_top_k:
+        best = scores.topk(min(kind.max_top_k, scores.shape[-1])).values
+        last = (top_k.long() - 1).clamp(0, best.shape[-1] - 1)
+        scores = scores.masked_fill(scores < best.index_select(-1, last[None]), -torch.inf)
+    if kind.top_p:
         ordered, order = scores.sort(-1)
-        drop = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
+        drop = ordered.softmax(-1).cumsum(-1) <= (1 - top_p).float()
         drop[:, -1] = False
         scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), -torch.inf)
-    if settings.min_p > 0.0:
+    if kind.min_p:
         probabilities = scores.softmax(-1)
-        minimum = settings.min_p * probabilities.amax(-1, keepdim=True)
+        minimum = min_p.float() * probabilities.amax(-1, keepdim=True)
         scores = scores.masked_fill(probabilities < minimum, -torch.inf)
     return scores.double().softmax(-1)

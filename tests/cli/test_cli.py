@@ -248,7 +248,7 @@ LATE = {
     "missing draft": ["generate", "--prompt", "a", "--method", "specinfer", "--draft", "nowhere"],
     "n-gram": ["generate", "--prompt", "a", "--method", "prompt-lookup", "--max-ngram", "0"],
     "window": ["generate", "--prompt", "a", "--method", "lookahead", "--window", "0"],
-    "hits": ["generate", "--prompt", "a", "--method", "rest", "--hits", "0"],
+    "max-occurrences": ["generate", "--prompt", "a", "--method", "rest", "--max-occurrences", "0"],
     "factor": ["generate", "--prompt", "a", "--method", "suffix", "--factor", "nan"],
     "cold with a corpus": ["generate", "--prompt", "a", "--method", "suffix", "--datastore", "blank", "--no-warm"],
     "tree": ["generate", "--prompt", "a", "--method", "medusa", "--tree", "tall"],
@@ -402,7 +402,7 @@ def test_a_record_cannot_steer_the_terminal(tiny, capsys, tmp_path):
 
 
 def test_ctrl_c_while_the_prompt_is_read_is_a_clean_stop(tiny, capsys, monkeypatch):
-    def interrupted(self, ids):
+    def interrupted(self, ids, layers):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("aded.engine.session.TargetSession.prefill", interrupted)

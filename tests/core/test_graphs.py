@@ -12,6 +12,7 @@ from aded.core.tree import DraftTree
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader
 from aded.engine.outputs import DrafterNeeds
+from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import JudgeGraph, NodeInputs
 from aded.sampling.settings import SamplingSettings
@@ -62,11 +63,11 @@ def test_heads_are_fit_for_a_graph():
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
 def test_steps_with_all_that_drafters_ask_for_are_fit_for_a_graph(family, settings):
     target = tiny_target(family)
-    target.fix_steps(capture=False)
+    target.fix_steps()
     reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
     session, tree = target.session(64), DraftTree(np.array([5, 9, 14, 3]), np.array([-1, 0, 0, 1]))
     session.prefill(PROMPT[:-1])
-    session.verify(tree, PROMPT, Rule(settings), DrafterNeeds(5, True, reader))
+    session.verify(tree, PROMPT, Rule(settings), DrafterNeeds(5, (1, -1), reader))
     steps = [step for step in target.pool.steps if step.kind.reader is reader]
     assert len(steps) == 1
     with torch.inference_mode(), NothingReadBack():
@@ -80,7 +81,7 @@ def test_chains_are_fit_for_a_graph(family, settings):
     runner = ChainRunner(target, VOCAB)
     runner.start(PROMPT)
     runner.chain(np.array(PROMPT), 4, settings, [1, 2, 3, 4])
-    step = next(iter(runner._steps.values()))
+    step = next(iter(runner.session.cache.graphs.values()))
     assert_fit_for_a_graph(step._body, step)
 
 
@@ -88,9 +89,9 @@ def test_chains_are_fit_for_a_graph(family, settings):
 @pytest.mark.parametrize("settings", SETTINGS[1:], ids=str)
 def test_judging_is_fit_for_a_graph(settings, replacement):
     logits, q = torch.randn(4, VOCAB), torch.full((2, VOCAB), 1 / VOCAB, dtype=torch.float64)
-    graph = JudgeGraph(logits, q, 4, 2, 2, settings, replacement)
+    graph = JudgeGraph(logits, q, 4, 2, 2, sampler.operations(settings), replacement)
     rows = np.array([[0, 0], [1, -1], [-1, -1], [-1, -1]])
-    graph.run(logits, q, NodeInputs(np.where(rows < 0, -1, 5), rows, np.full((4, 2), 0.5), np.arange(4)))
+    graph.run(logits, q, NodeInputs(np.where(rows < 0, -1, 5), rows, np.full((4, 2), 0.5), np.arange(4)), settings)
     assert_fit_for_a_graph(graph._body, graph)
 
 

@@ -22,7 +22,7 @@ from fakes import (
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
@@ -256,7 +256,7 @@ class SlowStart(OracleDrafter):
         super().__init__(truth)
         self.clock = clock
 
-    def start(self, prompt):
+    def start(self, prompt, features=None):
         self.clock[0] += 3.0
 
 
@@ -269,22 +269,25 @@ def test_the_drafter_s_reading_of_the_prompt_is_in_the_prefill_and_in_no_step(mo
 
 
 @pytest.mark.parametrize("method", ["speculative", "specinfer"])
-def test_what_a_level_costs_is_measured_before_a_prompt_is_read(method):
+def test_the_cost_of_a_draft_level_is_measured_outside_of_the_prefill(method):
     target, measured = tiny_target("llama"), []
     draft = near(target)
     level = lambda greedy: measured.append(greedy) or 0.05  # noqa: E731
     if method == "speculative":
-        drafter = SpeculativeDrafter(ChainPool(draft, target.vocab_size), cost(1.0), level)
+        drafter = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), cost(1.0), level)
     else:
         drafter = SpecInferDrafter([TreeRunner(draft, target.vocab_size)], cost(1.0), level)
     decoder = Decoder(target, drafter, GenerationSettings(max_new_tokens=6, budget=8, temperature=0.8))
-    assert False in measured, "of drawn drafts"
+    measured.clear()
+    inner, starts = drafter.start, []
+    drafter.start = lambda *arguments: (starts.append(list(measured)), inner(*arguments))
     decoder.run(PROMPT)
+    assert starts == [[False]], "of sampled drafts, before the prompt is read"
 
 
 def test_a_decode_whose_prefill_fails_holds_nothing():
     target, drafter = tiny_target("llama"), OracleDrafter([])
-    drafter.start = lambda prompt: 1 / 0
+    drafter.start = lambda prompt, features: 1 / 0
     decoder = Decoder(target, drafter, GenerationSettings(max_new_tokens=6, budget=8))
     with pytest.raises(ZeroDivisionError):
         decoder.run(PROMPT)

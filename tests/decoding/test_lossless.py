@@ -11,7 +11,7 @@ from scipy import stats
 
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models import tree_runner
-from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
@@ -73,7 +73,7 @@ def specinfer(drafts, replacement, branching):
 
 
 def speculative(drafts):
-    return SpeculativeDrafter(ChainPool(drafts[0], VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=2)
+    return SpeculativeDrafter(ChainRunner(drafts[0], VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=2)
 
 
 DRAWN = [
@@ -91,7 +91,7 @@ DRAWN = [
 def test_a_drawn_chain_writes_the_target_s_distribution(drafts, fixed):
     target = table_target(TARGET)
     if fixed:
-        target.fix_steps(capture=False)
+        target.fix_steps()
     assert least_p_value(written(target, speculative(drafts[1]), 0, 150), 0) > FALSE_ALARM
 
 

@@ -5,7 +5,7 @@ import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, tiny_model, tiny_target
 
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
@@ -18,7 +18,7 @@ SAMPLED = {"temperature": 0.8, "seed": 5}
 
 
 def speculative(drafts, vocab, **options):
-    return SpeculativeDrafter(ChainPool(drafts[0], vocab), cost(1.0), lambda greedy: 0.05, draft_length=4, **options)
+    return SpeculativeDrafter(ChainRunner(drafts[0], vocab), cost(1.0), lambda greedy: 0.05, draft_length=4, **options)
 
 
 def specinfer(drafts, vocab, **options):
@@ -43,7 +43,7 @@ def models(request):
     made = tiny_target("gpt2"), tiny_target("gpt2", n_positions=SHORT)
     if request.param == "fixed":
         for model in made:
-            model.fix_steps(capture=False)
+            model.fix_steps()
     return made
 
 
@@ -95,8 +95,8 @@ def resized(size):
 def test_a_draft_model_of_another_vocabulary_drafts_what_both_know(method, size, settings, fixed):
     target, draft = tiny_target("llama"), resized(size)
     if fixed:
-        target.fix_steps(capture=False)
-        draft.fix_steps(capture=False)
+        target.fix_steps()
+        draft.fix_steps()
     generation = GenerationSettings(max_new_tokens=24, budget=12, **settings)
     prompt = [5, 9, 14, 3, 20]
     record = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation).run(prompt)

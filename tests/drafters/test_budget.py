@@ -127,7 +127,7 @@ def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, 
         _ = tiny_target("llama").cost
     assert len(measured) == 4
     target = tiny_target("gpt2")
-    target.fix_steps(capture=False)
+    target.fix_steps()
     assert target.cost.padded
 
 

@@ -112,9 +112,9 @@ def test_published_update_adds_four_hundredths_a_sight(matrix: TrigramMatrix) ->
     drafter, context = AdedDrafter(matrix, VOCAB, AdedOptions.paper()), context_of([1, 2])
     drafter.start([1, 2])
     outcome = outcome_of(drafter, context, [50])
-    before = {t: p for row in drafter.rows(outcome) for t, p in zip(row.tokens, row.probabilities)}
+    before = {t: p for row in drafter.matrix_rows(outcome) for t, p in zip(row.tokens, row.probabilities)}
     drafter.observe(outcome)
-    (after,) = drafter.rows(outcome)
+    (after,) = drafter.matrix_rows(outcome)
     assert after.key == (1, 2)
     assert dict(zip(after.tokens, after.probabilities))[50] == pytest.approx(before.get(50, 0.0) + 0.04, abs=1e-6)
 
@@ -123,10 +123,10 @@ def test_rows_tell_what_observe_changes(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB), context_of([1, 2, 3])
     drafter.start([1, 2, 3])
     outcome = outcome_of(drafter, context, [44, 55])
-    before = drafter.rows(outcome)
-    assert drafter.rows(outcome) == before
+    before = drafter.matrix_rows(outcome)
+    assert drafter.matrix_rows(outcome) == before
     drafter.observe(outcome)
-    after = drafter.rows(outcome)
+    after = drafter.matrix_rows(outcome)
     assert [row.key for row in after] == [row.key for row in before] == [(2, 3), (3, 44)]
     for row, token in zip(after, (44, 55)):
         assert token in row.tokens
@@ -147,9 +147,9 @@ def test_what_the_target_says_at_a_rejected_node_is_drafted_when_its_pair_comes_
     drafter.start(context.tokens.tolist())
     tree = DraftTree(np.array([3, 10, 11]), np.array([-1, 0, 1]))  # 10 and 11 are rejected: the target writes 20
     outcome = told(context, tree, [0], [20], {0: {20: 0.9}, 1: {12: 0.5}, 2: {41: 0.8, 42: 0.1}})
-    assert not {41, 42} & {t for row in drafter.rows(outcome) for t in row.tokens}
+    assert not {41, 42} & {t for row in drafter.matrix_rows(outcome) for t in row.tokens}
     drafter.observe(outcome)
-    rows = {row.key: row for row in drafter.rows(outcome)}
+    rows = {row.key: row for row in drafter.matrix_rows(outcome)}
     assert rows[10, 11].tokens == (41, 42)
     later = context_of([1, 2, 3, 20, 30, 10, 11])
     drafter.observe(Outcome(DraftTree.root_only(20), np.array([0]), context_of([1, 2, 3, 20]), np.array([30, 10, 11])))
@@ -164,7 +164,7 @@ def test_rows_of_accepted_nodes_come_first_and_there_are_never_many(matrix: Trig
     tree = drafter.propose(context, 64)
     child = int(np.flatnonzero(tree.parents == 0)[-1])
     accepted = [int(tree.tokens[child]), 7]
-    rows = drafter.rows(told(context, tree, [0, child], accepted, {0: {1: 0.5}}))
+    rows = drafter.matrix_rows(told(context, tree, [0, child], accepted, {0: {1: 0.5}}))
     root, before = int(context.tokens[-1]), int(context.tokens[-2])
     assert [row.key for row in rows[:2]] == [(before, root), (root, accepted[0])]
     assert len(tree) > len(rows) == MAX_ROWS

@@ -69,7 +69,7 @@ class Careless(Drafter):
 @pytest.fixture(scope="module")
 def targets():
     eager, fixed = tiny_target(), tiny_target()
-    fixed.fix_steps(capture=False)
+    fixed.fix_steps()
     return {"eager": eager, "fixed": fixed}
 
 

@@ -12,7 +12,7 @@ from test_speculative import written_alone
 from aded.core.cuda_graph import Replay
 from aded.core.tree import DraftTree, Drawn
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.chain_runner import ChainPool, ChainRunner
+from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.aded_medusa import AdedMedusaDrafter
@@ -61,7 +61,7 @@ def drafters(draft, reader, lossless_by_seed=True):
     return {
         "medusa": MedusaDrafter(reader),
         "aded-medusa": AdedMedusaDrafter(None, VOCAB, reader),
-        "speculative": SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), lambda greedy: 0.1, chain),
+        "speculative": SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.1, chain),
         "specinfer": SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), lambda greedy: 0.1, coupled=lossless_by_seed),
     }
 

@@ -72,7 +72,7 @@ def test_guesses_are_those_of_the_blocks_one_by_one(target, reader):
 class Guessing(MedusaDrafter):
     """Keeps the committed text and the guesses of every step."""
 
-    def start(self, prompt):
+    def start(self, prompt, features=None):
         super().start(prompt)
         self.seen = []
 
@@ -97,7 +97,7 @@ def test_heads_look_from_the_state_that_wrote_the_root(fixed, sampling, typical)
     """At every step, inside a step of fixed shape or after it: from the stock model's state at the position before the root."""
     target = tiny_target()
     if fixed:
-        target.fix_steps(capture=False)
+        target.fix_steps()
     reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
     drafter = Guessing(reader, typical=typical)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, budget=12, **sampling)).run(PROMPT)
@@ -111,11 +111,11 @@ def test_heads_look_from_the_state_that_wrote_the_root(fixed, sampling, typical)
 
 def test_steps_of_one_reader_share_their_shapes_and_those_of_another_do_not():
     target, shapes = tiny_target(), []
-    target.fix_steps(capture=False)
+    target.fix_steps()
     readers = [HeadReader(target, random_heads(seed=seed), np.full((3, 10), 0.1)) for seed in (1, 2)]
     for reader in (readers[0], readers[0], readers[1]):
         Decoder(target, MedusaDrafter(reader), GenerationSettings(max_new_tokens=12, budget=8)).run(PROMPT)
-        shapes.append({(step.nodes, step.n_keys, *step.kind.key) for step in target.pool.steps})
+        shapes.append({(step.nodes, step.n_keys, step.kind) for step in target.pool.steps})
     assert shapes[0] == shapes[1] < shapes[2]
 
 

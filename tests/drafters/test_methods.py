@@ -8,6 +8,7 @@ import pytest
 from test_ui_theme import contrast
 
 from aded.core.errors import AdedError
+from aded.drafters.base import Persistent
 from aded.drafters.registry import METHODS
 from aded.evaluation.colours import METHOD_COLOURS
 from ui.wire import PLACES
@@ -66,22 +67,20 @@ def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["plain", "prompt-lookup", "aded", "token-recycling", "suffix"])
-def test_a_method_has_knowledge_to_hand_on_where_it_can_keep_what_it_learned(method):
+def test_a_method_has_a_state_dict_where_it_can_keep_what_it_learned(method):
     from fakes import tiny_target
 
     target, keeps = tiny_target(), "keep" in METHODS[method].options
     taught, new = (METHODS[method].make(target, {"keep": True} if keeps else {}, 0) for _ in range(2))
     taught.start([5, 17, 40, 8, 5, 17])
-    knowledge = taught.knowledge()
-    assert (knowledge is not None) == keeps
-    if knowledge is None:
-        with pytest.raises(AssertionError, match="keeps nothing"):
-            new.recall({})
+    assert isinstance(taught, Persistent) == keeps
+    if not keeps:
         return
-    new.recall(knowledge)
-    taught.start([63, 21])  # what was handed on is a copy
-    for name, array in new.knowledge().items():
-        assert np.array_equal(array, knowledge[name]), name
+    state = taught.state_dict()
+    new.load_state_dict(state)
+    taught.start([63, 21])  # the state dict is a copy
+    for name, array in new.state_dict().items():
+        assert np.array_equal(array, state[name]), name
 
 
 @pytest.mark.parametrize("column", range(len(GROUNDS)))

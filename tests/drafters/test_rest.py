@@ -43,7 +43,7 @@ def slow_counts(corpus: list[int], text: list[int], longest: int, length: int) -
 def test_the_published_draft_is_the_most_frequent_part_of_what_followed(seed: int, budget: int) -> None:
     rng = np.random.default_rng(seed)
     corpus = rng.integers(0, 5, 500).tolist()
-    drafter = RestDrafter(Datastore.build(np.array(corpus), **KNOWN), longest=6, draft_length=5, backoff=False)
+    drafter = RestDrafter(Datastore.build(np.array(corpus), **KNOWN), max_suffix=6, draft_length=5, backoff=False)
     for _ in range(25):
         text = rng.integers(0, 6, 12).tolist()
         tree = drafter.propose(context_of(text), budget)
@@ -102,7 +102,7 @@ def test_a_missing_datastore_is_said_with_the_command() -> None:
         Decoder(target, "rest")
 
 
-@pytest.mark.parametrize("wrong", [{"longest": 0}, {"hits": 5001}, {"draft_length": 1.5}])
+@pytest.mark.parametrize("wrong", [{"max_suffix": 0}, {"max_occurrences": 5001}, {"draft_length": 1.5}])
 def test_settings_out_of_range_are_refused(wrong: dict) -> None:
     with pytest.raises(AdedError, match="give a whole number"):
         RestDrafter(Datastore.build(np.array([1, 2, 0]), **KNOWN), **wrong)

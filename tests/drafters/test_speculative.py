@@ -11,12 +11,13 @@ from scipy import stats
 
 from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models import checkpoints, draft_model
-from aded.draft_models.chain_runner import CATCH_UP, LENGTHS, ChainPool, ChainRunner
+from aded.draft_models import chain_runner, checkpoints, draft_model
+from aded.draft_models.chain_runner import CATCH_UP, LENGTHS, ChainRunner
 from aded.draft_models.draft_model import ends, own_parameters, small_model
 from aded.drafters.base import Context
 from aded.drafters.registry import METHODS
 from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
+from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule, sample
 from aded.sampling.rejection_sampler import draft_key
@@ -38,7 +39,7 @@ def draft(target):
 
 
 def drafter(draft, verification="rejection", length=0, target=1.0, level=0.1):
-    return SpeculativeDrafter(ChainPool(draft, VOCAB), cost(target), lambda greedy: level, verification, length)
+    return SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(target), lambda greedy: level, verification, length)
 
 
 def written_alone(model, prompt, count, settings, key_of_position):
@@ -74,18 +75,18 @@ def test_chains_are_what_the_draft_model_writes_alone(draft, settings):
 
 @pytest.mark.parametrize("waiting", [1, 2, 3, 8, 9, 40])
 def test_what_prepare_has_done_no_chain_does_for_the_first_time(draft, waiting, monkeypatch):
-    """No new shape, no growth of the cache, and a pass outside the graph only where many tokens wait and one like it has been."""
+    """No new shape, no growth of the cache, and a separate forward pass only where many tokens wait and one like it has run."""
     runner, text = ChainRunner(draft, VOCAB), np.array((PROMPT * 20)[: 20 + waiting], dtype=np.int32)
-    runner.start(text[:21].tolist())
-    read, prefill = [], runner.session.prefill
-    monkeypatch.setattr(runner.session, "prefill", lambda ids: (read.append(len(ids)), prefill(ids)))
+    read, prefill = [], TargetSession.prefill
+    monkeypatch.setattr(TargetSession, "prefill", lambda session, ids: (read.append(len(ids)), prefill(session, ids)))
     for _ in range(2):
         read.clear()
         runner.start(text[:21].tolist())
         runner.prepare(text, 4, SamplingSettings())
-        before, capacity, prepared = set(runner._steps), runner.session.cache.capacity, read[1:]
+        graphs = runner.session.cache.graphs
+        before, capacity, prepared = set(graphs), runner.session.cache.capacity, read[1:]
         chain = runner.chain(text, 4, SamplingSettings(), [])
-        assert set(runner._steps) == before
+        assert set(graphs) == before
         assert runner.session.cache.capacity == capacity
         assert chain.tokens.tolist() == written_alone(draft.model, text.tolist(), 4, SamplingSettings(), draft_key)
     alone = [waiting - 1] if waiting > CATCH_UP[-1] else []
@@ -102,9 +103,9 @@ def test_chains_end_at_the_end_of_the_context():
     assert chain.tokens.tolist() == written_alone(target.model, text, 4, SamplingSettings(), draft_key)
 
 
-def test_a_long_text_outgrows_the_cache_and_is_drafted_all_the_same(draft):
+def test_a_long_text_outgrows_the_cache_and_is_drafted_all_the_same(draft, monkeypatch):
     grown, text = ChainRunner(draft, VOCAB), (PROMPT * 30)[:120]
-    grown.session = draft.session(8)
+    monkeypatch.setattr(chain_runner, "INITIAL_HEADROOM", 8)
     grown.start(text[:3])
     grown.chain(np.array(text[:3]), 2, SamplingSettings(), [])
     chain = grown.chain(np.array(text), 4, SamplingSettings(), [])
@@ -174,12 +175,20 @@ def test_the_length_follows_what_pays(target, draft):
     assert hopeless.explain(Context(np.array(PROMPT), 5), 8).note == NO_GAIN
 
 
-def test_decodes_hand_their_runner_on(target, draft):
-    pool = ChainPool(draft, VOCAB)
+def test_decodes_use_one_cache_and_its_graphs_one_after_the_other(target):
+    draft, graphs = near(target, 1.03), []
+    draft.fix_steps()
     for _ in range(3):
-        one = SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.1)
+        one = SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.1)
         Decoder(target, one, GenerationSettings(max_new_tokens=8, budget=8)).run(PROMPT)
-    assert len(pool._free) == 1
+        graphs.append(set(draft.pool.steps))
+    assert graphs[0] == graphs[1] == graphs[2] != set()
+    assert len(draft.pool._free) == 1
+    graphs.clear()
+    target.draft_models["one"] = draft
+    target.release_memory()
+    target.draft_models.clear()
+    assert draft.pool._free == [] and not draft.pool.steps
 
 
 @pytest.mark.parametrize("layers", [[0], [1], [0, 1], [1, 0]])
@@ -236,7 +245,7 @@ def widened(model, size):
 @pytest.mark.parametrize("verification", ["rejection", "coupled"])
 def test_vocabularies_may_be_padded_differently(sizes, verification):
     target, draft = (TargetModel(widened(tiny_model("llama"), size), WordTokenizer()) for size in sizes)
-    made = SpeculativeDrafter(ChainPool(draft, target.vocab_size), cost(1.0), lambda greedy: 0.1, verification, 3)
+    made = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), cost(1.0), lambda greedy: 0.1, verification, 3)
     settings = GenerationSettings(max_new_tokens=12, budget=8, temperature=0.8)
     record = Decoder(target, made, settings).run(PROMPT)
     assert len(record.steps) < 12
@@ -288,4 +297,4 @@ def test_unknown_options_are_refused(draft, options, message):
 def test_models_that_verify_no_trees_cannot_draft():
     bloom = TargetModel(tiny_model("bloom"), WordTokenizer(), "bloom", "bloom")
     with pytest.raises(AdedError, match="cannot draft"):
-        ChainPool(bloom, VOCAB)
+        ChainRunner(bloom, VOCAB)

@@ -46,7 +46,7 @@ def expected(tree: DraftTree) -> float:
 @pytest.mark.parametrize(("factor", "least", "budget"), [(1.0, 0.1, 64), (4.0, 0.0, 64), (32.0, 0.3, 9)])
 def test_the_draft_is_the_best_tree_of_all_ends(seed: int, factor: float, least: float, budget: int) -> None:
     text = np.random.default_rng(seed).integers(0, 4, 200).tolist()
-    drafter = SuffixDrafter(VOCAB, None, longest=5, draft_length=6, factor=factor, least=least)
+    drafter = SuffixDrafter(VOCAB, None, max_suffix=5, draft_length=6, factor=factor, min_probability=least)
     drafter.start(text[:20])
     for at in range(20, 190, 7):
         tree = drafter.propose(context_of(text[:at]), budget)
@@ -102,7 +102,7 @@ def test_the_text_is_the_target_s_own(settings: dict) -> None:
         assert record.token_ids == truth
 
 
-@pytest.mark.parametrize("wrong", [{"longest": 0}, {"draft_length": 1.5}, {"factor": 0}, {"least": 2}])
+@pytest.mark.parametrize("wrong", [{"max_suffix": 0}, {"draft_length": 1.5}, {"factor": 0}, {"min_probability": 2}])
 def test_settings_out_of_range_are_refused(wrong: dict) -> None:
     with pytest.raises(AdedError, match="give a number"):
         SuffixDrafter(VOCAB, **wrong)

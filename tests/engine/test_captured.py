@@ -12,7 +12,7 @@ from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 from aded.core.cuda_graph import NODE_BUCKETS, node_bucket
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.chain_runner import ChainRunner
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine import load_check, step_graph
 from aded.engine.kv_cache import KVCache
@@ -31,7 +31,7 @@ PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
 def fixed_target(family="llama", **options):
     target = tiny_target(family, **options)
-    target.fix_steps(capture=False)
+    target.fix_steps()
     assert target.pool is not None
     return target
 
@@ -83,7 +83,7 @@ def test_steps_and_caches_are_reused_and_freed():
 
 
 def test_many_sampling_settings_keep_a_bounded_number_of_steps_and_the_recently_used_stay(monkeypatch):
-    monkeypatch.setattr(step_graph, "MOST_STEPS", 4)
+    monkeypatch.setattr(step_graph, "MAX_STEPS", 4)
     target = fixed_target()
     for temperature in (0.0, 0.5, 0.6, 0.7, 0.0):
         settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=temperature)
@@ -91,11 +91,31 @@ def test_many_sampling_settings_keep_a_bounded_number_of_steps_and_the_recently_
         assert Decoder(target, OracleDrafter(truth), settings).run(PROMPT).token_ids == truth
         assert all(len(step.cache.graphs) <= 4 for step in target.pool.steps)
     cache = target.pool.take(64)
-    kinds = [StepKind(SamplingSettings(temperature)) for temperature in (0.0, 0.1, 0.2, 0.3, 0.4)]
+    kinds = [StepKind(sampler.SamplingOperations(), top_k=k) for k in range(5)]
     used = target.pool.step(cache, 8, kinds[0])
     for kind in kinds[1:]:
         target.pool.step(cache, 8, kind)
         assert target.pool.step(cache, 8, kinds[0]) is used
+
+
+def test_other_sampling_parameters_need_no_other_graphs():
+    """Temperature, top-k, top-p, min-p and seed are inputs of the graphs of steps, chains and rejection sampling."""
+    target, draft = fixed_target(), tiny_target(seed=1)
+    draft.fix_steps()
+    kinds = []
+    for change in ({"temperature": 0.7, "top_k": 9}, {"temperature": 1.3, "top_k": 40}, {"min_p": 0.1, "seed": 5}):
+        sampling = {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "min_p": 0.01} | change
+        settings = GenerationSettings(max_new_tokens=20, budget=8, **sampling)
+        truth = Decoder(tiny_target(), "plain", settings).run(PROMPT).token_ids
+        for method in ("aded", SpeculativeDrafter(ChainRunner(draft, target.vocab_size), None, None, draft_length=3)):
+            record = Decoder(target, method, settings).run(PROMPT)
+            assert method != "aded" or record.token_ids == truth
+        chains = [key for step in draft.pool.steps for key in step.cache.graphs]
+        kinds.append(
+            ({step.kind for step in target.pool.steps}, {key[-1] for key in chains}, {key[-2] for key in target.pool.verdicts})
+        )
+    assert kinds[0] == kinds[1] == kinds[2]
+    assert len(kinds[0][1]) == len(kinds[0][2]) == 1
 
 
 def test_simultaneous_decodes_use_different_caches():
@@ -123,7 +143,8 @@ def test_choosing_for_many_nodes_equals_the_rule_for_each_node(settings):
     from aded.sampling.logits_pipeline import sample
 
     expected = [sample(rule.probabilities(row, [1]), int(key)) for row, key in zip(logits, keys)]
-    assert sampler.choose(logits, rule.settings, torch.tensor(keys)).tolist() == expected
+    kind, values = sampler.operations(rule.settings), sampler.parameters(rule.settings)
+    assert sampler.choose(logits, kind, values, torch.tensor(keys)).tolist() == expected
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -215,7 +236,7 @@ def test_graphs_of_rejection_sampling_belong_to_the_model_and_are_captured_befor
 
     monkeypatch.setattr("aded.sampling.rejection_sampler.JudgeGraph", Noted)
     monkeypatch.setattr(Decoder, "_timed", noting)
-    drafter = SpeculativeDrafter(ChainPool(draft, target.vocab_size), None, None, draft_length=3)
+    drafter = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), None, None, draft_length=3)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, temperature=0.9, budget=8)).run(PROMPT)
     assert made and not any(made)
     assert len(target.pool.verdicts) == len(made)
@@ -240,7 +261,9 @@ def test_acceptance_in_a_fixed_shape_step_equals_acceptance_on_the_host_for_1000
     """The tensor code of the step against the loop in ``aded.sampling.verify``; logits of every tenth tree are not finite."""
     nodes, vocab, rng = 8, 3, np.random.default_rng(11)
     rule = Rule(SamplingSettings(**settings))
-    step = FixedStep(SimpleNamespace(device=torch.device("cpu")), KVCache(256), nodes, 256, StepKind(rule.settings))
+    step = FixedStep(
+        SimpleNamespace(device=torch.device("cpu")), KVCache(256), nodes, 256, StepKind(sampler.operations(rule.settings))
+    )
     depths, non_finite = Counter(), 0
     for place in range(trees):
         tree, length = random_tree(rng, nodes, vocab), int(rng.integers(1, 200))
@@ -248,7 +271,7 @@ def test_acceptance_in_a_fixed_shape_step_equals_acceptance_on_the_host_for_1000
         if place % 10 == 0:
             logits[rng.integers(nodes), rng.integers(vocab)] = float(rng.choice([np.nan, np.inf]))
         keys = sampling_keys(tree, length, rule.settings)
-        step._inputs.fill(tree, length, keys)
+        step._inputs.fill(tree, length, keys, rule.settings)
         step._inputs.send()
         step.logits = logits
         step._verdict(length + step._index)

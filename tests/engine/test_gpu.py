@@ -94,7 +94,7 @@ def test_fifty_runs_and_model_switches_leak_no_memory():
 
 
 def test_many_sampling_settings_keep_a_bounded_number_of_graphs(monkeypatch):
-    monkeypatch.setattr(step_graph, "MOST_STEPS", 4)
+    monkeypatch.setattr(step_graph, "MAX_STEPS", 4)
     target, held = tiny(), []
     for tenths in range(12):
         settings = GenerationSettings(max_new_tokens=20, budget=8, temperature=tenths / 10, seed=3)

@@ -9,12 +9,12 @@ from fakes import VOCAB, OracleDrafter, WordTokenizer, alone, cost, near, tiny_m
 
 from aded.core import trace
 from aded.core.errors import AdedError
-from aded.core.inspection import Answer, Explanation, MatrixRow, Simulation
+from aded.core.inspection import Explanation, MatrixRow, Prediction, Simulation
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
-from aded.drafters.base import Drafter
+from aded.drafters.base import Drafter, Inspectable
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.target_model import TargetModel
@@ -32,7 +32,7 @@ SETTINGS = {
 def made(fixed, **options):
     target = tiny_target(**options)
     if fixed:
-        target.fix_steps(capture=False)
+        target.fix_steps()
     return target
 
 
@@ -72,8 +72,7 @@ def test_a_run_ends_at_the_position_whose_logits_are_not_finite(fixed, drafts, s
 def test_a_sampled_draft_does_not_hide_non_finite_logits(fixed, verification):
     target = made(fixed)
     draft = near(target)
-    pool = ChainPool(draft, VOCAB)
-    drafter = SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.05, verification, draft_length=3)
+    drafter = SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.05, verification, draft_length=3)
     spoil(target, PROMPT[3])  # shared with the draft model: both give NaN
     with pytest.raises(AdedError, match=f"the logits after position {len(PROMPT) - 1} of the text"):
         Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=12, temperature=0.8)).run(PROMPT)
@@ -97,7 +96,7 @@ def test_a_model_without_finite_logits_is_refused_at_load():
 
 
 def speculative(draft, **options):
-    return SpeculativeDrafter(ChainPool(draft, VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=4, **options)
+    return SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=4, **options)
 
 
 def specinfer(draft, **options):
@@ -135,7 +134,7 @@ def test_a_draft_model_with_non_finite_logits_stops_drafting_and_decoding_contin
     assert Decoder(target, drafter, generation).run(PROMPT).token_ids == text, "the next decode has a clean cache"
 
 
-class Numberless(Drafter):
+class Numberless(Drafter, Inspectable):
     """Gives NaN wherever a drafter gives a number."""
 
     def propose(self, context, budget):
@@ -145,11 +144,11 @@ class Numberless(Drafter):
     def explain(self, context, budget):
         return Explanation("note", (Simulation((0, 1), 1, float("nan")),))
 
-    def rows(self, outcome):
+    def matrix_rows(self, outcome):
         return [MatrixRow((1, 2), (3, 4), (float("nan"), 0.5), (float("inf"), float("nan")))]
 
-    def represent(self, context):
-        return [Answer("base", np.array([3]), np.array([np.nan]), False)]
+    def predictions(self, context):
+        return [Prediction("base", np.array([3]), np.array([np.nan]), False)]
 
     def settings(self):
         return {"scale": float("nan"), "most": float("inf"), "deep": {"list": [float("-inf"), 1.5]}, "what": object}

@@ -9,7 +9,7 @@ from fakes import VOCAB, OracleDrafter, alone, cost, near, tiny_target
 
 from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.chain_runner import ChainPool
+from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
@@ -22,15 +22,14 @@ def test_threads_take_turns_and_generate_the_same_text_as_alone(fixed):
     target = tiny_target()
     draft = near(target)
     if fixed:
-        target.fix_steps(capture=False)
-        draft.fix_steps(capture=False)
-    pool = ChainPool(draft, VOCAB)
+        target.fix_steps()
+        draft.fix_steps()
     jobs = []
     for number, prompt in enumerate(PROMPTS):
         for make in (
             lambda: "plain",
             lambda: "aded",
-            lambda: SpeculativeDrafter(pool, cost(1.0), lambda greedy: 0.05, draft_length=3),
+            lambda: SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=3),
             lambda: SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), lambda greedy: 0.05, branching=(2, 1)),
         ):
             settings = GenerationSettings(max_new_tokens=12, budget=8, temperature=0.8 * (number % 2), seed=number)

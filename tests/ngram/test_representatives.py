@@ -85,10 +85,10 @@ def test_the_size_of_an_overlay_counts_only_rows_in_use(matrix: TrigramMatrix):
 def test_the_size_of_a_drafter_grows_while_it_learns(matrix: TrigramMatrix):
     drafter = AdedDrafter(matrix, VOCAB, AdedOptions.tuned())
     drafter.start([1, 2, 3])
-    before = drafter.size()
+    before = drafter.matrix_size()
     context = Context(np.array([1, 2, 3], dtype=np.int32), 3)
     drafter.observe(Outcome(DraftTree.root_only(3), np.array([0]), context, np.array([4, 5], dtype=np.int32)))
-    after = drafter.size()
+    after = drafter.matrix_size()
     assert (before.base_rows, before.base_bytes) == (after.base_rows, after.base_bytes)
     assert before.base_rows == len(matrix)
     assert after.overlay_rows > before.overlay_rows > 0

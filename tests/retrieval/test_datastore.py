@@ -158,10 +158,10 @@ def test_the_command_builds_from_texts_and_token_ids(tmp_path: Path, capsys, mod
     capsys.readouterr()
     assert main.main(["datastore", "show", str(tmp_path / "a")]) == 0
     assert "tokens: 4" in capsys.readouterr().out
-    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "3", "--out", str(tmp_path / "c")]) == 0
+    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--max-tokens", "3", "--out", str(tmp_path / "c")]) == 0
     assert len(Datastore.load(tmp_path / "c")) == 3
-    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--most", "0", "--out", str(tmp_path / "c")]) == 2
-    assert "--most is 0; give 1 or more" in capsys.readouterr().err
+    assert main.main([*build, "--tokens", str(tmp_path / "t.npy"), "--max-tokens", "0", "--out", str(tmp_path / "c")]) == 2
+    assert "--max-tokens is 0; give 1 or more" in capsys.readouterr().err
 
 
 def test_of_conversations_the_answers_alone_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

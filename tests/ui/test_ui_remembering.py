@@ -198,5 +198,5 @@ def test_a_drafter_of_another_seed_and_other_settings_knows_what_was_learned():
     new = engine.drafter(target, Entrant("aded", {"keep": True, "c1": 2, "feedback": False}), 1, taught)
     assert new is not taught
     assert (new.seed, new.options.c1) == (1, 2)
-    for name, array in new.knowledge().items():
-        assert np.array_equal(array, taught.knowledge()[name]), name
+    for name, array in new.state_dict().items():
+        assert np.array_equal(array, taught.state_dict()[name]), name

@@ -199,8 +199,8 @@ def test_what_is_taught_in_place_is_lost_and_seen_to_be(on_zero: Any, spaces: Sp
         for array in known.values():
             array += 1
 
-    monkeypatch.setattr(AdedDrafter, "recall", in_place)
-    monkeypatch.setattr(AdedDrafter, "knowledge", lambda drafter: None)
+    monkeypatch.setattr(AdedDrafter, "load_state_dict", in_place)
+    monkeypatch.setattr(AdedDrafter, "state_dict", lambda drafter: None)
     spaces.warm.clear()
     assert words(updates(on_zero(Engine(), target), asked, session)[-1]).startswith("Done in")
     assert (pickle.dumps(memory.drafter.learned), memory.prompts) == (before, 1)
@@ -354,7 +354,7 @@ def test_a_race_that_has_used_its_time_up_is_cut_and_says_so_and_keeps_what_it_t
     seconds = count()  # one a step
     monkeypatch.setattr(worker, "LONGEST_SECONDS", 15)
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
-    monkeypatch.setattr(Drafter, "knowledge", lambda drafter: {})
+    monkeypatch.setattr(Drafter, "state_dict", lambda drafter: {}, raising=False)
     service = on_zero(CountedEngine())
     session = service.sessions.get("a")
     last = updates(service, form(options=KEEPING), session)[-1]

@@ -18,7 +18,7 @@ from typing import Any
 
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
-from aded.drafters.base import Knowledge
+from aded.drafters.base import StateDict
 from ui.engine import Engine
 from ui.form import Entrant
 
@@ -48,7 +48,7 @@ class Task:
     prompt: str
     settings: Mapping[str, Any]
     entrants: Sequence[Entrant]
-    known: Sequence[Knowledge | None]
+    known: Sequence[StateDict | None]
 
     @property
     def seconds(self) -> int:
@@ -83,7 +83,7 @@ class Closed:
         cut: whether it had used its time up.
     """
 
-    learned: list[Knowledge | None]
+    learned: list[StateDict | None]
     footprint: Footprint | None
     cut: bool
 
@@ -163,10 +163,10 @@ def work(task: Task) -> Iterator[News]:
         yield Refusal(str(error))
 
 
-def _decoder(model: Any, entrant: Entrant, settings: Mapping[str, Any], known: Knowledge | None) -> Any:
+def _decoder(model: Any, entrant: Entrant, settings: Mapping[str, Any], known: StateDict | None) -> Any:
     drafter = ENGINE.drafter(model, entrant, settings["seed"]) if entrant.options.get("keep") else None
     if drafter is not None and known is not None:
-        drafter.recall(known)
+        drafter.load_state_dict(known)
     return ENGINE.decoder(model, entrant, ENGINE.settings(settings), drafter)
 
 
@@ -185,7 +185,7 @@ def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Itera
             yield Made(lane, step, decoders[lane].finish_reason)
             if cut := time.monotonic() > until:
                 break
-    kept = [d.drafter.knowledge() if e.options.get("keep") else None for d, e in zip(decoders, task.entrants)]
+    kept = [d.drafter.state_dict() if e.options.get("keep") else None for d, e in zip(decoders, task.entrants)]
     yield Closed(kept, getattr(model, "footprint", None), cut)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
-from aded.drafters.base import Knowledge
+from aded.drafters.base import StateDict
 from ui.engine import OVER, Engine, Turn
 from ui.form import Entrant
 from ui.serving import worker
@@ -36,7 +36,7 @@ LATE_SECONDS = 5.0
 class RemoteDrafter:
     """What stands for a drafter that keeps what it learns: the state that a worker sent back, None before the first."""
 
-    def __init__(self, learned: Knowledge | None = None) -> None:
+    def __init__(self, learned: StateDict | None = None) -> None:
         self.learned = learned
 
 
@@ -57,7 +57,7 @@ class RemoteDecoder:
         self._footprint: Footprint | None = None
 
     @property
-    def known(self) -> Knowledge | None:
+    def known(self) -> StateDict | None:
         """What its drafter has learned before."""
         return self.drafter.learned if self.drafter else None
 
@@ -79,7 +79,7 @@ class RemoteDecoder:
         self._steps.append(made.step)
         self._finish = made.finish_reason
 
-    def take_back(self, learned: Knowledge | None, footprint: Footprint | None) -> None:
+    def take_back(self, learned: StateDict | None, footprint: Footprint | None) -> None:
         """The worker has ended: put what it taught the drafter where the next race finds it."""
         self._footprint, self.closed, self.returned = footprint, True, learned is not None
         if self.drafter is not None and learned is not None:

@@ -119,7 +119,7 @@ def _needs_only_tokens(name: str, target: Any) -> bool:
 
 def _needs_model(drafter: Drafter) -> bool:
     needs = drafter.needs
-    return bool(needs.hidden or needs.reader or needs.top_k) and not needs.optional
+    return bool(needs.hidden_layers or needs.reader or needs.top_k) and not needs.optional
 
 
 def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:

@@ -6,7 +6,7 @@ import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from aded.drafters.aded import PUBLISHED_WINDOW
 from aded.drafters.base import Context, Drafter
 from aded.evaluation.bench.contenders import Contender, drafter_contender
 from aded.ngram.trigram import TrigramMatrix
+
+if TYPE_CHECKING:
+    import torch
 
 NAME = "aded-reference"
 MIN_TOKEN_ID = 0
@@ -75,7 +78,7 @@ class ReferenceDrafter(Drafter):
         self._package, self._store = package, store
         self._reader: Any = None
 
-    def start(self, prompt: Sequence[int]) -> None:
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         self._reader = self._package.Reader(self._store.path)
         self._next = max(0, len(prompt) - PUBLISHED_WINDOW)
 

@@ -1,0 +1,127 @@
+"""The drafter interface: features of several layers, the target's KV cache, and the worked example of the docs."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT
+from fakes import WordTokenizer, tiny_model, tiny_target
+from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
+
+from aded.core.errors import AdedError
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.drafters.base import Drafter, Persistent
+from aded.engine.outputs import DrafterNeeds
+from aded.engine.target_model import TargetModel
+
+PROMPT = [5, 17, 40, 8, 63, 21, 5, 17]
+SAMPLING = [{}, {"temperature": 0.8, "top_p": 0.9, "seed": 4}, {"repetition_penalty": 1.3}]
+
+
+def target_of(family: str, fixed: bool) -> TargetModel:
+    target = tiny_target(family)
+    if fixed:
+        target.fix_steps()
+    return target
+
+
+def hidden_states(target: TargetModel, ids: Sequence[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        states = target.model(input_ids=torch.tensor([list(ids)]), use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([states[layer][0] for layer in LAYERS], dim=-1)
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["eager", "fixed-shape"])
+@pytest.mark.parametrize("sampling", SAMPLING, ids=str)
+@pytest.mark.parametrize("family", ["llama", "gemma2_sliding", "gpt2"])
+def test_a_drafter_reads_features_of_three_layers_for_the_prompt_and_all_accepted_nodes(family, sampling, fixed):
+    target = target_of(family, fixed)
+    settings = GenerationSettings(max_new_tokens=24, budget=8, **sampling)
+    plain = Decoder(target, "plain", settings).run(PROMPT)
+    network = LinearNetwork(target)
+    record = Decoder(target, FeatureDrafter(network), settings).run(PROMPT)
+    assert record.token_ids == plain.token_ids
+    text = PROMPT + record.token_ids
+    assert torch.cat(network.read_tokens).tolist() == text[1:]
+    assert torch.allclose(torch.cat(network.read_features), hidden_states(target, text)[:-1], atol=1e-3, rtol=1e-3)
+    assert any(len(step.tree.tokens) > 1 for step in record.steps)
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["eager", "fixed-shape"])
+@pytest.mark.parametrize("sampling", SAMPLING, ids=str)
+def test_a_drafter_reads_the_cache_of_the_targets_last_layer_at_stable_addresses(sampling, fixed):
+    target = target_of("llama", fixed)
+    settings = GenerationSettings(max_new_tokens=24, budget=8, **sampling)
+    plain = Decoder(target, "plain", settings).run(PROMPT)
+    drafter = CacheDrafter()
+    record = Decoder(target, drafter, settings).run(PROMPT)
+    assert record.token_ids == plain.token_ids
+    assert len(drafter.addresses) == 1
+    text = PROMPT + record.token_ids
+    with torch.inference_mode():
+        cache = target.model(input_ids=torch.tensor([text]), use_cache=True).past_key_values
+    for keys in drafter.keys:
+        assert torch.allclose(keys, cache.layers[-1].keys[0, :, : keys.shape[1]], atol=1e-4)
+    assert [keys.shape[1] for keys in drafter.keys][:1] == [len(PROMPT) - 1]
+
+
+def test_a_prompt_of_one_token_has_no_features_and_an_empty_cache():
+    target = tiny_target()
+    for drafter in (FeatureDrafter(LinearNetwork(target)), CacheDrafter()):
+        settings = GenerationSettings(max_new_tokens=6, budget=4)
+        assert Decoder(target, drafter, settings).run([5]).token_ids == Decoder(target, "plain", settings).run([5]).token_ids
+
+
+def test_long_prompts_have_features_of_every_token():
+    target = tiny_target(max_position_embeddings=2048)
+    network, prompt = LinearNetwork(target), (PROMPT * 180)[:1300]
+    Decoder(target, FeatureDrafter(network), GenerationSettings(max_new_tokens=1, budget=2)).run(prompt)
+    assert torch.allclose(network.read_features[0], hidden_states(target, prompt)[:-1], atol=1e-3, rtol=1e-3)
+
+
+def test_unknown_layers_are_refused_with_those_that_the_model_has():
+    class Deep(Drafter):
+        needs = DrafterNeeds(hidden_layers=(1, 9))
+
+    with pytest.raises(AdedError, match=r"hidden layer 9; this model has 0 \(embedding\) to 2"):
+        Decoder(tiny_target(), Deep())
+
+    class DeepCache(CacheDrafter):
+        def bind(self, target):
+            target.kv(5)
+
+    with pytest.raises(AdedError, match="KV cache of layer 5; this model has 0 to 1"):
+        Decoder(tiny_target(), DeepCache()).run(PROMPT)
+
+
+def test_a_model_without_a_readable_cache_is_named_as_the_reason():
+    target = TargetModel(tiny_model("qwen3_next"), WordTokenizer())
+    assert target.mode == "plain"
+    with pytest.raises(AdedError, match="without a KV cache that a drafter can read"):
+        Decoder(target, CacheDrafter(), GenerationSettings(max_new_tokens=4)).run(PROMPT)
+
+
+def blocks_of_the_docs() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "methods.md").read_text(), re.S)
+
+
+def test_the_worked_example_of_the_docs_runs_and_is_lossless(monkeypatch, capsys):
+    target, names = tiny_target(), {}
+    monkeypatch.setattr(TargetModel, "load", lambda *arguments, **options: target)
+    for block in blocks_of_the_docs():
+        exec(block, names)
+    drafter = names["RecentBigrams"]
+    assert issubclass(drafter, Persistent)
+    for sampling in SAMPLING:
+        settings = GenerationSettings(max_new_tokens=60, budget=8, **sampling)
+        record = Decoder(target, drafter(), settings).run(PROMPT)
+        assert record.token_ids == Decoder(target, "plain", settings).run(PROMPT).token_ids
+        assert sampling or record.tokens_per_step > 1, "greedy drafts are accepted"
+    learned = drafter()
+    Decoder(target, learned, GenerationSettings(max_new_tokens=20)).run(PROMPT)
+    again = drafter()
+    again.load_state_dict(learned.state_dict())
+    assert np.array_equal(again.state_dict()["bigrams"], learned.state_dict()["bigrams"])
+    assert "tokens per step" in capsys.readouterr().out
