@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model
+from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
 from test_medusa import PROMPT, random_heads
 from test_speculative import written_alone
 
@@ -143,3 +144,36 @@ def test_training_in_bfloat16_lowers_the_loss(kind, tmp_path):
     before = objective.evaluate(rows.unseen())
     train(objective, rows, Schedule(steps=40, batch=8, rate=1e-2), tmp_path, "x", quiet)
     assert np.mean(objective.evaluate(rows.unseen())["loss"]) < 0.8 * np.mean(before["loss"])
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_captured_steps_give_features_of_layers_and_a_cache_at_stable_addresses(target, kind):
+    settings = GenerationSettings(max_new_tokens=40, budget=16, **SETTINGS[kind])
+    truth = alone(target, PROMPT, 40, Rule(settings.sampling))
+    for _ in range(2):  # the second decode runs on the first one's graphs
+        network, cache_drafter = LinearNetwork(target), CacheDrafter()
+        assert Decoder(target, FeatureDrafter(network), settings).run(PROMPT).token_ids == truth
+        assert Decoder(target, cache_drafter, settings).run(PROMPT).token_ids == truth
+        ids = torch.tensor([[*PROMPT, *truth]], device="cuda")
+        with torch.inference_mode():
+            output = target.model(input_ids=ids, use_cache=True, output_hidden_states=True)
+        features = torch.cat([output.hidden_states[layer][0] for layer in LAYERS], dim=-1)[:-1]
+        assert torch.allclose(torch.cat(network.read_features), features, atol=1e-3, rtol=1e-3)
+        keys = output.past_key_values.layers[-1].keys[0]
+        assert all(torch.allclose(found, keys[:, : found.shape[1]], atol=1e-3) for found in cache_drafter.keys)
+        assert len(cache_drafter.addresses) == 1
+
+
+def test_other_sampling_parameters_capture_nothing(target, draft, reader):
+    captured = []
+    for change in ({"temperature": 0.7}, {"temperature": 1.2, "seed": 3}, {"top_p": 0.8}):
+        sampling = {"temperature": 0.9, "top_p": 0.9} | change
+        settings = GenerationSettings(max_new_tokens=12, budget=8, **sampling)
+        truth = alone(target, PROMPT, 12, Rule(settings.sampling))
+        drafter = SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.1, "coupled", 3)
+        assert Decoder(target, drafter, settings).run(PROMPT).token_ids == truth
+        assert Decoder(target, "plain", settings).run(PROMPT).token_ids == truth
+        captured.append((target.pool.captured, draft.pool.captured))
+    kinds = {step.kind.sampling for step in target.pool.steps}
+    assert len([kind for kind in kinds if kind and kind.top_p]) == 1
+    assert captured[0][1] == captured[2][1] or captured[2][1] - captured[0][1] <= 2, "only other lengths of pending tokens"
