@@ -169,12 +169,12 @@ def cost(seconds: float) -> Any:
 
 def near(target: Any, factor: float = 1.03) -> Any:
     """A draft model much like the target: its own layers, slightly off."""
-    from aded.draft_models.draft_model import own_parameters, small_model
+    from aded.draft_models.draft_model import pruned_model, unshared_parameters
     from aded.engine.target_model import TargetModel
 
-    made = TargetModel(small_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
+    made = TargetModel(pruned_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
     with torch.no_grad():
-        for parameter in own_parameters(made.model, target.model).values():
+        for parameter in unshared_parameters(made.model, target.model).values():
             parameter.mul_(factor)
     return made
 

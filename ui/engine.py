@@ -41,7 +41,7 @@ class Engine:
         return {name: without_folders(reason) for name, reason in reasons.items() if reason}
 
     def drafter(self, model: Any, entrant: Entrant, seed: int, known: Any = None) -> Any:
-        """A new drafter, which begins with what ``known``, one of the same method and ground, has learned."""
+        """A new drafter, which begins with what ``known``, one of the same method and state_settings, has learned."""
         drafter = METHODS[entrant.method].make(model, entrant.options, seed)
         if known is not None:
             assert isinstance(drafter, Persistent)
@@ -59,7 +59,7 @@ class Engine:
 
     def measure(self, model: Any) -> None:
         """Measure what a step costs, before the records that say it are made; not where there is no one machine to ask."""
-        if not model.shared:
+        if not model.tensor_parallel:
             _ = model.cost
 
     def learns(self, decoder: Any) -> bool:
@@ -68,9 +68,9 @@ class Engine:
 
     def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[Turn]:
         """The race's turns; None where there is nothing to tell, but the race can be stopped."""
-        from aded.decoding.lockstep import turns
+        from aded.decoding.lockstep import interleaved
 
-        return turns(decoders, prompt)
+        return interleaved(decoders, prompt)
 
     def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[Turn]:
         """The race's turns until it ends or ``control`` ends it; tells it the tokens that were written."""

@@ -42,7 +42,7 @@ def _of_aded(name: str, whole: bool, *notches: float) -> Field:
 
 FIELDS: dict[str, Field] = {
     "max_new_tokens": Field(1, 100_000, True, (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)),
-    "budget": Field(1, limits.MOST_NODES, True, (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256), "auto"),
+    "budget": Field(1, limits.MAX_NODES, True, (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256), "auto"),
     "temperature": Field(0, 2, notches=tuple(tenth / 10 for tenth in range(21))),
     "top_p": Field(0.01, 1, notches=tuple(twentieth / 20 for twentieth in range(1, 21))),
     "top_k": Field(0, 1_000_000, True, (0, 1, 2, 5, 10, 20, 40, 50, 100, 200, 500, 1000)),

@@ -21,13 +21,13 @@ class Recalled:
     """What a lane that remembers runs with.
 
     Attributes:
-        memory: what its method keeps; ``ground``: the settings that what it learns from now on rests on.
+        memory: what its method keeps; ``state_settings``: the settings that what it learns from now on rests on.
         drafter: a new one, which knows what ``prompts`` prompts have taught.
     """
 
     method: str
     memory: Memory
-    ground: Mapping[str, Any]
+    state_settings: Mapping[str, Any]
     drafter: Any
     prompts: int
 
@@ -45,9 +45,9 @@ def recall(
 
 
 def _recalled(memory: Memory, entrant: Entrant, make: Callable[[Entrant, Any], Any]) -> Recalled:
-    ground = METHODS[entrant.method].ground(entrant.options)
-    known = memory.drafter if memory.ground == ground else None
-    return Recalled(entrant.method, memory, ground, make(entrant, known), memory.prompts if known is not None else 0)
+    state_settings = METHODS[entrant.method].state_settings(entrant.options)
+    known = memory.drafter if memory.state_settings == state_settings else None
+    return Recalled(entrant.method, memory, state_settings, make(entrant, known), memory.prompts if known is not None else 0)
 
 
 def settle(memories: dict[str, Memory], taught: Sequence[Recalled], form: Form) -> list[Saying]:
@@ -62,7 +62,7 @@ def settle(memories: dict[str, Memory], taught: Sequence[Recalled], form: Form) 
     standing = [one for one in taught if memories.get(one.method) is one.memory]
     lost = [_replaced(one) for one in standing] + [_dropped(method, memory, form) for method, memory in memories.items()]
     for one in standing:
-        one.memory.drafter, one.memory.prompts, one.memory.ground = one.drafter, one.prompts + 1, one.ground
+        one.memory.drafter, one.memory.prompts, one.memory.state_settings = one.drafter, one.prompts + 1, one.state_settings
     for method in [name for name, memory in memories.items() if memory.drafter is None or not _keeps(form, name)]:
         del memories[method]
     forgotten: list[Saying] = [("notice.forgotten", {})] if len(standing) < len(taught) else []  # while the race was on
@@ -81,9 +81,13 @@ def _keeps(form: Form, method: str) -> bool:
 def _replaced(one: Recalled) -> Saying | None:
     """What cannot be used as the lane is set now."""
     memory = one.memory
-    if memory.drafter is None or memory.ground == one.ground:
+    if memory.drafter is None or memory.state_settings == one.state_settings:
         return None
-    names = [name for name in {**memory.ground, **one.ground} if memory.ground.get(name) != one.ground.get(name)]
+    names = [
+        name
+        for name in {**memory.state_settings, **one.state_settings}
+        if memory.state_settings.get(name) != one.state_settings.get(name)
+    ]
     return _forgotten("set", one.method, memory, names[0])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aded.cli.model_options import MODEL_OPTIONS
 from aded.core.errors import AdedError
-from aded.core.validation import check_apart, check_results, refuse_ignored
+from aded.core.validation import check_distinct, check_results, refuse_ignored
 
 PEERS = ("hf-generate", "hf-prompt-lookup", "aded-reference")
 WITHOUT_MODEL = ("aded-reference",)
@@ -82,9 +82,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     if options.shape:
-        from aded.evaluation.bench import shape
+        from aded.evaluation.bench import step_cost
 
-        return shape.run(options, progress)
+        return step_cost.run(options, progress)
     methods, peers = _methods(options.methods), _peers(options.peers)
     if options.questions:
         from aded.cli import bench_live
@@ -121,12 +121,12 @@ def _check(options: argparse.Namespace) -> None:
         if getattr(options, kind):
             refuse_ignored(options, names, f"has no effect with --{kind}")
     check_results(options.out, [options.questions, options.recorded])
-    check_apart("--embed", options.embed, [options.table])
+    check_distinct("--embed", options.embed, [options.table])
 
 
 def _methods(text: str | None) -> list[str]:
     from aded.drafters.registry import METHODS
-    from aded.evaluation.bench.contenders import method_of
+    from aded.evaluation.bench.systems import method_of
 
     names = _list(text, "methods") if text is not None else [name for name in METHODS if name != "plain"]
     for name in names:

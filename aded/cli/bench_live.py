@@ -11,12 +11,12 @@ from aded.core.errors import AdedError
 from aded.drafters.artifacts import matrix_for
 from aded.drafters.registry import find_method
 from aded.evaluation.bench import results
+from aded.evaluation.bench.aggregate import PLAIN, rows_of
 from aded.evaluation.bench.cells import CellFile
-from aded.evaluation.bench.contenders import Contender, Task, method_contender
-from aded.evaluation.bench.differences import compare, judge_of
-from aded.evaluation.bench.figures import PLAIN, rows_of
 from aded.evaluation.bench.measure import measure
+from aded.evaluation.bench.output_diff import compare, tie_check_of
 from aded.evaluation.bench.questions import Question, digest, read_questions, spread_out
+from aded.evaluation.bench.systems import System, Task, method_system
 
 if TYPE_CHECKING:
     from aded.decoding.decoder import GenerationSettings
@@ -47,8 +47,8 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
         methods = [name for name in methods if find_method(name).unavailable(target) is None]
     tasks = [task_of(target, question) for question in questions]
     names = [PLAIN, *(name for name in methods if name != PLAIN)]
-    contenders = [method_contender(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]
-    description = _settings(options, settings, len(tasks), contenders)
+    systems = [method_system(name, target, settings.seed) for name in names] + [_peer(target, name) for name in peers]
+    description = _settings(options, settings, len(tasks), systems)
     background = results.background(target)
     file = CellFile(Path(options.out) if options.out else None, {**description, **background})
     warm_up = dataclasses.replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
@@ -56,10 +56,10 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     def settings_of(task: int, repeat: int) -> GenerationSettings:
         return dataclasses.replace(settings, seed=settings.seed + repeat * len(tasks) + task)
 
-    cells = measure(tasks, contenders, options.repeat, settings_of, warm_up, file, progress)
-    compared = compare(cells, contenders, settings.sampling.greedy, judge_of(target, tasks), PLAIN)
+    cells = measure(tasks, systems, options.repeat, settings_of, warm_up, file, progress)
+    compared = compare(cells, systems, settings.sampling.greedy, tie_check_of(target, tasks), PLAIN)
     texts = {cell.question: cell.token_ids for cell in cells if cell.method == PLAIN and cell.repeat == 0}
-    return results.assemble("live", target, description, rows_of(cells, contenders, texts, compared), background)
+    return results.assemble("live", target, description, rows_of(cells, systems, texts, compared), background)
 
 
 def task_of(target: TargetModel, question: Question) -> Task:
@@ -74,25 +74,23 @@ def task_of(target: TargetModel, question: Question) -> Task:
         raise AdedError(f"question {question.id}: {error}; or leave the question out") from None
 
 
-def _peer(target: TargetModel, name: str) -> Contender:
+def _peer(target: TargetModel, name: str) -> System:
     if name == "aded-reference":
-        from aded.evaluation.bench.reference import reference_contender
+        from aded.evaluation.bench.reference import reference_system
 
-        return reference_contender(target, matrix_for(target))
+        return reference_system(target, matrix_for(target))
     from aded.evaluation.bench import peers
 
-    return peers.generate_contender(target) if name == "hf-generate" else peers.prompt_lookup_contender(target)
+    return peers.generate_system(target) if name == "hf-generate" else peers.prompt_lookup_system(target)
 
 
-def _settings(
-    options: argparse.Namespace, settings: GenerationSettings, questions: int, contenders: list[Contender]
-) -> dict[str, Any]:
+def _settings(options: argparse.Namespace, settings: GenerationSettings, questions: int, systems: list[System]) -> dict[str, Any]:
     return {
         "kind": "live",
         "question_file": Path(options.questions).name,
         "digest": digest(options.questions),
         "questions": questions,
-        "methods": [contender.name for contender in contenders],
+        "methods": [system.name for system in systems],
         "max_new_tokens": settings.max_new_tokens,
         "budget": settings.budget,
         "temperature": settings.temperature,

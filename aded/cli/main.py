@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aded.cli.model_options import add_model_options, load_model
-from aded.core.errors import ANY_MODEL, AdedError, check_text
-from aded.core.paths import FOUND, prepare
-from aded.core.validation import check_apart, check_file, check_not_empty, check_readable, check_results, flag
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_text
+from aded.core.paths import DEFAULT_PLACE, prepare
+from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results, flag
 
 PROGRAM = "python -m aded"
 """The program's name in messages, valid in a checkout and in an installation."""
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None, more: Sequence[Callable[[Any], 
 def _insert_model(message: str, options: argparse.Namespace) -> str:
     """The message, with the requested model in any command that it suggests."""
     model = getattr(options, "model", None)
-    return message.replace(f" --model {ANY_MODEL}", f" --model {shlex.quote(model)}" if model else "")
+    return message.replace(f" --model {MODEL_PLACEHOLDER}", f" --model {shlex.quote(model)}" if model else "")
 
 
 def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
@@ -248,7 +248,7 @@ def _add_matrix_build(actions: Any) -> None:
     _add_bounds(parser)
     parser.add_argument("--restart", action="store_true", help="start again instead of resuming an interrupted build")
     parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")
-    parser.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
+    parser.add_argument("--out", metavar="FILE", help=f"default: {DEFAULT_PLACE}")
     parser.set_defaults(run=_matrix_build, parser=parser)
 
 
@@ -285,7 +285,7 @@ def _add_datastore(commands: Any) -> None:
         help="token id that ends each text (default: 0 with --tokens, otherwise the tokenizer's end of text)",
     )
     build.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")
-    build.add_argument("--out", metavar="FILE", help=f"default: {FOUND}")
+    build.add_argument("--out", metavar="FILE", help=f"default: {DEFAULT_PLACE}")
     build.add_argument("--max-tokens", type=int, metavar="N", help="use only the first N tokens")
     build.add_argument("--compact", action="store_true", help="omit the suffix array, which is then rebuilt on loading")
     build.set_defaults(run=_datastore_build)
@@ -373,7 +373,7 @@ def _generate(options: argparse.Namespace) -> int:
     method.check(method_options)
     inputs = [options.prompt_file, *_files_of_method(options), *_model_files(options)]
     check_file(options.trace)
-    check_apart("--trace", options.trace, inputs)
+    check_distinct("--trace", options.trace, inputs)
     with terminal.Progress() as progress:
         model = load_model(options, progress)
         progress("preparing the method", None)
@@ -451,9 +451,9 @@ def _prompt_of_file(options: argparse.Namespace) -> str:
 
 def _methods(options: argparse.Namespace) -> None:
     from aded.drafters.registry import METHODS
-    from aded.evaluation.bench.recorded import default_target
+    from aded.evaluation.bench.recorded import default_stand_in
 
-    target: Any = _loaded(options.model) if options.model else default_target()
+    target: Any = _loaded(options.model) if options.model else default_stand_in()
     if options.json:
         print(json.dumps([method.to_json(target) for method in METHODS.values()], ensure_ascii=False, indent=2))
         return
@@ -506,7 +506,7 @@ def _datastore_build(options: argparse.Namespace) -> None:
     tokens, texts = options.tokens, options.text
     check_readable([tokens, *(texts or ())])
     check_file(options.out)
-    check_apart("--out", options.out, [tokens, *(texts or ()), *_model_files(options)])
+    check_distinct("--out", options.out, [tokens, *(texts or ()), *_model_files(options)])
     made = build_datastore.build_file(
         tokens, texts, options.separator, options.model, options.out, options.compact, options.max_tokens
     )
@@ -524,7 +524,7 @@ def _matrix_merge(options: argparse.Namespace) -> None:
     from aded.data import corpus
 
     check_file(options.out)
-    check_apart("--out", options.out, options.files)
+    check_distinct("--out", options.out, options.files)
     print(corpus.merge(options.files, options.out))
 
 
@@ -532,7 +532,7 @@ def _matrix_prune(options: argparse.Namespace) -> None:
     from aded.data import corpus
 
     check_file(options.out)
-    check_apart("--out", options.out, [options.file])
+    check_distinct("--out", options.out, [options.file])
     print(corpus.prune(options.file, options.rows, options.successors, options.bytes, options.out))
 
 

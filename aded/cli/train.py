@@ -14,11 +14,11 @@ import torch
 
 import aded
 from aded.core.errors import AdedError
-from aded.core.paths import FOUND, artifact_folder
+from aded.core.paths import DEFAULT_PLACE, artifact_folder
 from aded.core.trace import write_atomically
 from aded.core.validation import check_folder, check_outputs, check_readable
 from aded.engine.weights import Progress
-from aded.train.data import SELF
+from aded.train.dataset import SELF
 from aded.train.loop import CHECKPOINT, Schedule
 
 HEADS = {"rate": 1e-3, "title": "Medusa heads"}
@@ -54,7 +54,9 @@ def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
         help="text files, .npy files of token ids, or self: the model's text",
     )
     parser.add_argument("--held-out", metavar="FILE.jsonl", help="recorded outputs for a further evaluation")
-    parser.add_argument("--out", metavar="DIR", help=f"folder for the weights, model card and checkpoint (default: {FOUND})")
+    parser.add_argument(
+        "--out", metavar="DIR", help=f"folder for the weights, model card and checkpoint (default: {DEFAULT_PLACE})"
+    )
     parser.add_argument("--tokens", type=int, default=20_000_000, metavar="N", help="tokens to train on (default: 20,000,000)")
     parser.add_argument(
         "--self-written", type=int, default=SELF_WRITTEN, metavar="N", help="tokens that the model writes for --corpus self"
@@ -100,22 +102,22 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
             the loss diverged, or the loss on held-out text rose.
     """
     from aded.evaluation.bench import results
-    from aded.train import data, loop
+    from aded.train import dataset, loop
 
     _check(options)
     _check_fit(target, options)
     ahead = options.heads + 1 if options.kind == "medusa" else 1
-    recorded = data.recorded(options.held_out, target, ahead) if options.held_out else None
-    text = data.read(options.corpus, target, options.self_written, options.seed, progress)
-    rows = data.pack(text, options.length, options.seed, options.share)
-    data.check_learnable(rows, ahead, {*getattr(target.tokenizer, "all_special_ids", ()), *target.eos_ids})
+    recorded = dataset.recorded(options.held_out, target, ahead) if options.held_out else None
+    text = dataset.read(options.corpus, target, options.self_written, options.seed, progress)
+    rows = dataset.pack(text, options.length, options.seed, options.share)
+    dataset.check_learnable(rows, ahead, {*getattr(target.tokenizer, "all_special_ids", ()), *target.eos_ids})
     torch.manual_seed(options.seed)
     objective = _objective(target, options, rows.training.ids.shape)
-    before = objective.loss(objective.evaluate(rows.unseen()))
+    before = objective.loss(objective.evaluate(rows.evaluation_batches()))
     with _created(folder):
         finished = loop.train(objective, rows, _schedule(options), folder, _identity(target, options, rows), progress)
         progress("evaluating on held-out text", None)
-        figures = objective.evaluate(rows.unseen())
+        figures = objective.evaluate(rows.evaluation_batches())
         loop.check_improved(before, objective.loss(figures), folder)
     if recorded is not None:
         figures["recorded"] = objective.evaluate(recorded)
@@ -128,7 +130,7 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
 
 def _objective(target: Any, options: argparse.Namespace, shape: tuple[int, ...]) -> Any:
     """The training objective, for training text of this shape (rows, length)."""
-    from aded.train.states import TargetStates
+    from aded.train.feature_cache import TargetStates
 
     states = TargetStates(target, shape)
     if options.kind == "medusa":

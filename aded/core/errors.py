@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ANY_MODEL = "SPEC"
+MODEL_PLACEHOLDER = "SPEC"
 """Placeholder for the model in commands that an error message suggests."""
 
 
@@ -10,7 +10,7 @@ class AdedError(ValueError):
     """A request that cannot be fulfilled. The message is one line and names the remedy."""
 
 
-class ForeignError(AdedError):
+class OtherModelError(AdedError):
     """A valid file that was made for another model. A search for a file that fits skips it."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_NODES = 256
+MAX_NODES = 256
 """Maximum number of nodes of a draft tree, including the root."""
 
 ADED: dict[str, tuple[float, float]] = {

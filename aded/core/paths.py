@@ -18,14 +18,14 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from aded.core.validation import can_be_made
+from aded.core.validation import is_creatable
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ASSETS = next((folder for folder in (PACKAGE / "assets", PACKAGE.parent / "assets") if folder.is_dir()), PACKAGE / "assets")
 """Bundled files: inside an installed package, next to the package in a checkout."""
 UNUSABLE = Path(os.devnull)
 """A path below which no file can exist."""
-FOUND = "in the cache folder, where methods find it"
+DEFAULT_PLACE = "in the cache folder, where methods find it"
 """Location of artifacts, for help texts."""
 SHARED_MEMORY = Path("/dev/shm")
 """Often writable in containers with a read-only file system."""
@@ -94,7 +94,7 @@ def writable(folder: Path, variable: str) -> Path | None:
     Args:
         variable: environment variable that sets the folder.
     """
-    if can_be_made(folder):
+    if is_creatable(folder):
         return folder
     fallback = temporary_folder()
     why = "there is no home folder" if UNUSABLE in folder.parents else f"{folder} cannot be written to"
@@ -114,7 +114,7 @@ def temporary_folder() -> Path | None:
     except OSError:
         return None
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if own and can_be_made(folder) else None
+    return folder if own and is_creatable(folder) else None
 
 
 def prepare() -> None:
@@ -125,7 +125,7 @@ def prepare() -> None:
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
-        place = SHARED_MEMORY if can_be_made(SHARED_MEMORY) else writable(_preferred_cache(), "ADED_CACHE")
+        place = SHARED_MEMORY if is_creatable(SHARED_MEMORY) else writable(_preferred_cache(), "ADED_CACHE")
         if place is None:
             tempfile.tempdir = os.sep  # exists, which is enough for libraries that only need a path
         else:
@@ -141,7 +141,7 @@ def _prepare(variable: str) -> None:
     if variable == "HF_HOME" and os.path.exists(given or f"{home}/.cache/huggingface"):
         return  # models in it can be read
     default = f"{tempfile.gettempdir()}/gradio" if variable == "GRADIO_TEMP_DIR" else home
-    if can_be_made(Path(given or default)) and (given or os.path.isabs(default)):
+    if is_creatable(Path(given or default)) and (given or os.path.isabs(default)):
         return
     place = (writable(Path(given), variable) if given else None) or cache_folder()
-    os.environ[variable] = str(place / variable.lower()) if can_be_made(place) else os.sep
+    os.environ[variable] = str(place / variable.lower()) if is_creatable(place) else os.sep

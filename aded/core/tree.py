@@ -20,7 +20,7 @@ COLUMNS = ("prior", "visits", "value", "exploration", "score")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DraftDistributions:
     """The draft distributions q that the nodes of a sampled draft were drawn from, for rejection sampling.
 
     Attributes:
@@ -66,7 +66,7 @@ class DraftTree:
         origin: in a subtree made by ``select``, the index of each node in the full draft, int32 ``[n]``; None for a full draft.
         required: number of nodes directly after the root that the drafter needs to learn from. They are verified even if they
             are unlikely to be accepted.
-        drawn: draft distributions of a sampled draft, for rejection sampling. Siblings are in the order in which they were
+        sampled_from: draft distributions of a sampled draft, for rejection sampling. Siblings are in the order in which they were
             drawn and may repeat a token. Nodes may be dropped only for reasons that do not depend on the drawn tokens.
 
     Raises:
@@ -78,7 +78,7 @@ class DraftTree:
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     origin: np.ndarray | None = None
     required: int = 0
-    drawn: Drawn | None = None
+    sampled_from: DraftDistributions | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", _int32(self.tokens, "token ids"))
@@ -145,8 +145,8 @@ class DraftTree:
             raise DraftError(f"node {outside} holds token id {self.tokens[outside]}, but ids range from 0 to {vocab_size - 1}")
         if repeated >= 0 and not repeats:
             raise DraftError(f"node {repeated} repeats token {self.tokens[repeated]} of an earlier sibling")
-        if self.drawn is not None:
-            self.drawn.check(self.parents, vocab_size)
+        if self.sampled_from is not None:
+            self.sampled_from.check(self.parents, vocab_size)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -203,7 +203,7 @@ class DraftTree:
         origin = keep.astype(np.int32) if self.origin is None else self.origin[keep]
         columns = {name: column[keep] for name, column in self.columns.items()}
         required = int(np.searchsorted(keep, self.required, "right")) - 1
-        drawn = self.drawn and replace(self.drawn, rows=self.drawn.rows[keep])
+        drawn = self.sampled_from and replace(self.sampled_from, rows=self.sampled_from.rows[keep])
         return DraftTree(self.tokens[keep], index[self.parents[keep]], columns, origin, required, drawn)
 
     def within(self, depth: int) -> DraftTree:

@@ -26,7 +26,7 @@ def check_folder(path: str | None) -> None:
     folder = Path(path).resolve()
     if _is_too_long(folder):
         raise AdedError(f"cannot write {path}: its name is too long; choose another --out")
-    if not can_be_made(folder):
+    if not is_creatable(folder):
         raise AdedError(f"cannot write {path}: {_nearest_existing(folder)} is not a writable folder; choose another --out")
 
 
@@ -44,10 +44,10 @@ def check_outputs(folder: str | None, names: Iterable[str], inputs: Iterable[str
     """Raise ``AdedError`` if files of these names in ``folder`` would overwrite an input."""
     inputs = list(inputs)
     for name in names if folder else ():
-        check_apart("--out", os.path.join(str(folder), name), inputs)
+        check_distinct("--out", os.path.join(str(folder), name), inputs)
 
 
-def can_be_made(folder: Path) -> bool:
+def is_creatable(folder: Path) -> bool:
     """Whether a folder is writable or can be created."""
     return _is_writable(_nearest_existing(folder))
 
@@ -86,7 +86,7 @@ def check_readable(paths: Iterable[str | None]) -> None:
             raise AdedError(f"cannot read {path}: {error.strerror or error}; give the path of a file") from None
 
 
-def check_apart(option: str, path: str | None, others: Iterable[str | None]) -> None:
+def check_distinct(option: str, path: str | None, others: Iterable[str | None]) -> None:
     """Raise ``AdedError`` if the output ``path`` of ``option`` is also another file of the command; links are followed."""
     for other in others:
         if path and other and (Path(path).resolve() == Path(other).resolve() or _is_same(path, other)):

@@ -24,7 +24,7 @@ import aded
 from aded.core.errors import AdedError
 from aded.core.paths import artifact_folder
 from aded.core.trace import write_atomically
-from aded.core.validation import check_apart, check_file, check_readable, flag, refuse_ignored
+from aded.core.validation import check_distinct, check_file, check_readable, flag, refuse_ignored
 from aded.data import corpus, ngram_counting
 from aded.data.conversations import MAX_REPEATED_BATCHES, Collection, pack, repetition_error, unpack
 from aded.data.job_folder import RESUME_HINT, InterruptedJobError, WorkFolder, npy_bytes, store, work_folder
@@ -99,8 +99,8 @@ def _check_paths(options: argparse.Namespace) -> None:
     inputs += [options.model] if os.path.isfile(options.model) else []
     check_file(options.out)
     check_file(options.keep_text)
-    check_apart("--out", options.out, inputs)
-    check_apart("--keep-text", options.keep_text, [options.out, *inputs])
+    check_distinct("--out", options.out, inputs)
+    check_distinct("--keep-text", options.keep_text, [options.out, *inputs])
     if options.keep_text and work_folder(options.out) in [(path := Path(options.keep_text).resolve()), *path.parents]:
         raise AdedError(f"--keep-text is {options.keep_text}, in the work folder of --out; choose another path")
 

@@ -21,7 +21,7 @@ import torch
 from aded.core.errors import AdedError, first_line
 from aded.data import corpus
 from aded.data.conversations import MAX_REPEATED_BATCHES, Conversation, answered, repetition_error
-from aded.engine.batch_generation import Ended, Script, Wave, bytes_per_row
+from aded.engine.batch_generation import ConversationBatch, FinishedRow, Script, bytes_per_row
 from aded.engine.layers.prepacked_linear import free_bytes
 from aded.engine.target_model import TargetModel
 from aded.sampling.rng import key_of
@@ -111,7 +111,7 @@ class SelfWriter:
 
     @property
     def notice(self) -> str | None:
-        """What the user should know about the generation (see ``Wave.notice``), or None."""
+        """What the user should know about the generation (see ``ConversationBatch.notice``), or None."""
         return self._batch.notice
 
     def write_batch(self, index: int, progress: Callable[[int], None] = lambda tokens: None) -> list[Conversation]:
@@ -139,7 +139,7 @@ class SelfWriter:
             ended += batch.collect()
         return self._conversations(sorted(ended, key=lambda one: one.row))
 
-    def _allocate(self, batch: int | None) -> tuple[Wave, int]:
+    def _allocate(self, batch: int | None) -> tuple[ConversationBatch, int]:
         """The rows of a batch, each prefilled with the opening of the script, and the batch size."""
         target, script = self.target, self.script
         session = target.session(len(script.opening))
@@ -152,7 +152,7 @@ class SelfWriter:
                 # an allocation that exceeds the free memory does not always fail
                 if batch * row_bytes > (free_bytes(target.device) or sys.maxsize):
                     raise MemoryError
-                return Wave(target, script, batch, session.cache, sorted(target.eos_ids)), batch
+                return ConversationBatch(target, script, batch, session.cache, sorted(target.eos_ids)), batch
         finally:
             session.close()
             target.release_memory()
@@ -164,7 +164,7 @@ class SelfWriter:
         fitting = int(MEMORY_SHARE * free_bytes(device)) // row_bytes
         return 1 << (max(1, min(fitting, MAX_BATCH_SIZE[device.type])).bit_length() - 1)
 
-    def _conversations(self, ended: Iterable[Ended]) -> list[Conversation]:
+    def _conversations(self, ended: Iterable[FinishedRow]) -> list[Conversation]:
         """The rows that have a question without special tokens and an answer."""
         start, gap = len(self.script.opening), len(self.script.closing)
         complete = [one for one in ended if one.closed > start and len(one.ids) > one.closed + gap]

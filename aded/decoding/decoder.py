@@ -15,7 +15,7 @@ import torch
 
 import aded
 from aded.core.errors import AdedError, check_text
-from aded.core.limits import MOST_NODES
+from aded.core.limits import MAX_NODES
 from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.core.tree import DraftTree, warm_up
 from aded.decoding.recorder import Recorder, recorded_cost
@@ -67,8 +67,8 @@ class GenerationSettings:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
         if self.max_new_tokens < 1 or self.max_new_tokens != int(self.max_new_tokens):
             raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
-        if self.budget != "auto" and not (isinstance(self.budget, int) and 1 <= self.budget <= MOST_NODES):
-            raise AdedError(f"budget is {self.budget}; give 'auto' or a number of nodes from 1 to {MOST_NODES}")
+        if self.budget != "auto" and not (isinstance(self.budget, int) and 1 <= self.budget <= MAX_NODES):
+            raise AdedError(f"budget is {self.budget}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
         if any(not s for s in self.stop):
             raise AdedError("a stop string is empty; leave it out")
         for text in self.stop:
@@ -191,7 +191,7 @@ class Decoder:
         self._recorder = Recorder(self.model, self.drafter, self.rule)
         self._steps = []
         self.budget = self._new_budget()
-        capacity = len(ids) + max_new + self.model.padded(self.budget.cap)
+        capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
         self._session = self.model.session(capacity)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
@@ -217,7 +217,7 @@ class Decoder:
         pieces = self._stopping.push(verification.chosen(tree))
         emitted = np.array(verification.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
-            session.commit(verification.path[: len(emitted)])
+            session.compact(verification.path[: len(emitted)])
         outcome = self._outcome(tree, verification, context, emitted, output)
         snapshot = self._recorder.snapshot(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
@@ -297,11 +297,11 @@ class Decoder:
         """A draft tree within the node budget and no deeper than the number of tokens that may still be generated."""
         cap = self.budget.cap
         if cap > 1:
-            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.judges_by_distribution)
+            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.uses_rejection_sampling)
         else:
             tree = DraftTree.root_only(context.root)
-        tree = self.budget.trim(self.model.fit(tree).within(self._stopping.remaining - 1), len(context.tokens))
-        return self.model.agree(tree)
+        tree = self.budget.trim(self.model.verifiable_part(tree).within(self._stopping.remaining - 1), len(context.tokens))
+        return self.model.broadcast(tree)
 
     def _verify(self, session: TargetSession, tree: DraftTree, context: Context) -> tuple[DraftTree, Verification, TreeOutput]:
         """Verify a draft tree; returns the verified tree, its verification and the target's output.
@@ -311,7 +311,7 @@ class Decoder:
         draft tree is kept: discarding it because of its tokens would change the output distribution.
         """
         verification, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
-        if verification.non_finite is not None and len(tree) > 1 and tree.drawn is None:
+        if verification.non_finite is not None and len(tree) > 1 and tree.sampled_from is None:
             session.wipe()
             tree = DraftTree.root_only(context.root)
             verification, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
@@ -330,7 +330,9 @@ class Decoder:
         self, tree: DraftTree, verification: Verification, context: Context, emitted: np.ndarray, output: TreeOutput
     ) -> Outcome:
         path = np.array(verification.path[: len(emitted)], dtype=np.int32)
-        return Outcome(tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.features, output.read)
+        return Outcome(
+            tree, path, context, emitted, output.top_tokens, output.top_probabilities, output.features, output.reader_output
+        )
 
     def _append(self, emitted: np.ndarray) -> None:
         self._tokens[self._length : self._length + len(emitted)] = emitted
@@ -366,7 +368,7 @@ def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, curve
         return FixedBudget(1, "the model takes one token a step")
     if budget != "auto":
         return FixedBudget(int(budget), "as set")
-    if model.shared:
+    if model.tensor_parallel:
         return FixedBudget(SHARED_NODES, "fixed: processes that share a model have no clock in common to measure costs by")
     return AutomaticBudget(model.cost, model.shared_by_decodes(curve_key, AcceptanceCurve))
 

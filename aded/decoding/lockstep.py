@@ -19,13 +19,13 @@ def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[t
     Raises:
         AdedError: the prompt is empty or exceeds the context length.
     """
-    with closing(turns(decoders, prompt)) as steps:
+    with closing(interleaved(decoders, prompt)) as steps:
         for step in steps:
             if step is not None:
                 yield step
 
 
-def turns(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
+def interleaved(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
     """Like ``race``, but also yields None after the prefill of each run, so that the caller can stop in between."""
     try:
         for decoder in decoders:
@@ -39,6 +39,6 @@ def turns(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator
             decoder.close()
 
 
-def record_of(decoders: Sequence[Decoder]) -> Race:
+def race_record(decoders: Sequence[Decoder]) -> Race:
     """The traces of all runs so far."""
     return Race([decoder.trace for decoder in decoders])

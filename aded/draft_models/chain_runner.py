@@ -235,8 +235,8 @@ class _ChainStep:
         """Logits ``[n, vocab]`` of ``n`` tokens after the committed ones."""
         masks, slots = self.draft.masks.fixed(causal, offsets, committed, self._key_positions), committed + offsets
         positions = slots.clamp_max(self.draft.context_limit - 1)  # padding may exceed the limit
-        with self.cache.fixed_pass(slots, self.max_keys):
-            output = self.draft.run_fixed(tokens[None], positions[None], masks, self.cache, False)
+        with self.cache.fixed_shape(slots, self.max_keys):
+            output = self.draft.forward_fixed(tokens[None], positions[None], masks, self.cache, False)
         return output.logits[0, :, : self.vocab_size]
 
     def _choose(self, logits: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:

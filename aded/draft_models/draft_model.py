@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 
-def small_model(model: Any, layers: Sequence[int]) -> Any:
+def pruned_model(model: Any, layers: Sequence[int]) -> Any:
     """A model of the same class with copies of some layers of ``model``; it shares the embeddings and the vocabulary projection.
 
     Args:
@@ -62,13 +62,13 @@ def _layers_of(model: Any) -> nn.ModuleList:
     return lists[0]
 
 
-def own_parameters(small: Any, model: Any) -> dict[str, nn.Parameter]:
+def unshared_parameters(small: Any, model: Any) -> dict[str, nn.Parameter]:
     """The parameters, by name, that a small model does not share with the model that it was made from."""
     shared = {id(p) for p in model.parameters()}
     return {name: p for name, p in small.named_parameters() if id(p) not in shared}
 
 
-def ends(layers: int, count: int) -> list[int]:
+def evenly_spaced_layers(layers: int, count: int) -> list[int]:
     """Indices of ``count`` layers, evenly spaced from the first to the last: the layers that a draft model starts from."""
     return [round(i * (layers - 1) / max(count - 1, 1)) for i in range(count)]
 
@@ -114,8 +114,8 @@ def load(path: str | Path, target: TargetModel) -> TargetModel:
     checkpoint = checkpoints.read(path, "draft", target)
     try:
         count = int(checkpoint.header["layers"])
-        small = small_model(target.model, ends(len(_layers_of(target.model)), count))
-        parameters = own_parameters(small, target.model)
+        small = pruned_model(target.model, evenly_spaced_layers(len(_layers_of(target.model)), count))
+        parameters = unshared_parameters(small, target.model)
         if parameters.keys() != checkpoint.tensors.keys():
             raise ValueError("the names of its tensors differ")
         with torch.no_grad():
@@ -124,6 +124,6 @@ def load(path: str | Path, target: TargetModel) -> TargetModel:
     except (KeyError, ValueError, RuntimeError) as error:
         remedy = checkpoints.command("draft", target.spec)
         raise AdedError(f"{path} does not fit this model ({first_line(error)}); make one with {remedy}") from None
-    if target.packed:
+    if target.prepacked:
         pack_linears(_layers_of(small))
     return TargetModel(small, target.tokenizer, f"draft of {target.spec}", f"draft of {target.label}")

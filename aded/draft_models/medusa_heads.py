@@ -49,7 +49,7 @@ class MedusaHeads(nn.Module):
 
 
 @dataclass(frozen=True)
-class Guesses:
+class HeadPredictions:
     """The most probable tokens of each head, in decreasing order.
 
     Attributes:
@@ -76,18 +76,18 @@ class HeadReader:
         self._ranks = min(RANKS, target.vocab_size)
         self.size = 2 * len(heads.weight) * self._ranks
 
-    def body(self, state: torch.Tensor) -> torch.Tensor:
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
         """The heads' predictions from a hidden state ``[1, hidden]``, float64 ``[size]``: tokens, then probabilities."""
         logits = self._project(self._heads(state.to(self._weight))[:, 0])
         tokens, probabilities = sampler.top(logits, self._ranks)
         return torch.stack([tokens.double(), probabilities.double()]).flatten()  # float64 represents every token id exactly
 
-    def guesses(self, read: np.ndarray | None) -> Guesses | None:
-        """The output of ``body`` as ``Guesses``; None for None."""
+    def predictions(self, read: np.ndarray | None) -> HeadPredictions | None:
+        """The output of ``forward`` as ``HeadPredictions``; None for None."""
         if read is None:
             return None
         tokens, probabilities = read.reshape(2, -1, self._ranks)
-        return Guesses(tokens.astype(np.int32), probabilities)
+        return HeadPredictions(tokens.astype(np.int32), probabilities)
 
 
 _READERS: WeakKeyDictionary[Any, dict[str, HeadReader]] = WeakKeyDictionary()

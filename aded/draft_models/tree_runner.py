@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from aded.core.errors import AdedError
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.core.tree_shape import Shape
 from aded.draft_models.draft_limits import levels_left, non_finite
 from aded.engine.cost_model import SAMPLED, level_seconds
@@ -199,7 +199,7 @@ class TreeRunner:
             session.prefill(pending[:-1])
             pending = pending[-1:]
         output = session.run(DraftTree.chain(pending[0], pending[1:]), needs)
-        session.commit(range(len(pending) - 1))
+        session.compact(range(len(pending) - 1))
         return output
 
 
@@ -328,9 +328,9 @@ class _Levels:
         """The complete tree without children that do not exist."""
         drawn = None
         if sampler.needs_distributions and self._distributions:
-            drawn = Drawn(torch.cat(self._distributions), self._rows, sampler.replacement)
+            drawn = DraftDistributions(torch.cat(self._distributions), self._rows, sampler.replacement)
         columns = {} if sampler.coupled and not sampler.settings.greedy else {"prior": self._prior}
-        tree = DraftTree(self.tokens, self.parents, columns, drawn=drawn)
+        tree = DraftTree(self.tokens, self.parents, columns, sampled_from=drawn)
         exists = self._prior > 0.0
         exists[0] = True
         for node in range(1, len(exists)):

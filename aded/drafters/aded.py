@@ -20,8 +20,8 @@ from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
-from aded.ngram.representative import learned, overlay_size, predictions
-from aded.ngram.session_overlay import TOLD, Overlay, within
+from aded.ngram.representative import overlay_size, predictions, session_share
+from aded.ngram.session_overlay import OBSERVED_TOP_K, Overlay, within
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self._source = tree_search.Source(self._base, self._overlay)
         self._paper = paper
         self._learns_top_k = self.options.feedback and not paper
-        self.needs = DrafterNeeds(top_k=TOLD if self._learns_top_k else 0, optional=True)
+        self.needs = DrafterNeeds(top_k=OBSERVED_TOP_K if self._learns_top_k else 0, optional=True)
         self._warm_up()
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
@@ -139,7 +139,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         if self._learns_top_k and outcome.top_tokens is not None and outcome.top_probabilities is not None:
             tokens = self._as_int32(outcome.top_tokens.ravel()).reshape(outcome.top_tokens.shape)
             probabilities = np.ascontiguousarray(outcome.top_probabilities, dtype=np.float32)
-            self._overlay.tell(text[:start], outcome.tree, tokens, probabilities)
+            self._overlay.observe_top_k(text[:start], outcome.tree, tokens, probabilities)
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """Repeat the search of ``propose`` with the same state and seed, and record its simulations."""
@@ -210,7 +210,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         return (self.seed * 0x9E3779B1 + len(context.tokens)) & 0x7FFFFFFFFFFFFFFF
 
     def _suffix(self, context: Context) -> np.ndarray:
-        return self._as_int32(np.asarray(context.tokens[-tree_search.NEWEST :]))
+        return self._as_int32(np.asarray(context.tokens[-tree_search.MAX_CONTEXT :]))
 
     def _emitted(self, outcome: Outcome) -> tuple[np.ndarray, int]:
         """The last committed tokens followed by the emitted ones, and the index of the first emitted one."""
@@ -230,7 +230,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
     def _row(self, bigram: tuple[int, int]) -> MatrixRow:
         context = np.array(bigram, dtype=np.int32)
         tokens, probabilities = self._overlay.successors(self._base, context, self.options.successors)
-        session = learned(self._base, self._overlay, context, tokens, probabilities)
+        session = session_share(self._base, self._overlay, context, tokens, probabilities)
         return MatrixRow(bigram, tuple(tokens.tolist()), tuple(probabilities.tolist()), tuple(session.tolist()))
 
     def _warm_up(self) -> None:
@@ -243,8 +243,8 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self._row((0, 0))
         self.predictions(context)
         if self._learns_top_k:
-            zeros = np.zeros((1, TOLD), dtype=np.int32)
-            self._overlay.tell(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
+            zeros = np.zeros((1, OBSERVED_TOP_K), dtype=np.int32)
+            self._overlay.observe_top_k(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
         self._overlay.clear()
 
 

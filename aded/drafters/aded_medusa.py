@@ -15,7 +15,7 @@ import numpy as np
 
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
-from aded.draft_models.medusa_heads import Guesses, HeadReader
+from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.engine.outputs import DrafterNeeds
@@ -46,68 +46,72 @@ class AdedMedusaDrafter(AdedDrafter):
     ) -> None:
         self._reader, self._depths = reader, len(reader.accuracy)
         self._shares = Shares(self._depths)
-        self._guesses: Guesses | None = None  # for the tokens after the root
-        self._draft_guesses: Guesses | None = None  # the guesses that the current draft was made from
+        self._head_predictions: HeadPredictions | None = None  # for the tokens after the root
+        self._draft_predictions: HeadPredictions | None = None  # those that the current draft was made from
         super().__init__(matrix, vocab_size, replace(options or AdedOptions.tuned(), search="best-first"), seed)
         self.needs = DrafterNeeds(top_k=self.needs.top_k, reader=reader, optional=True)
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
-        self._shares, self._guesses, self._draft_guesses = Shares(self._depths), None, None
+        self._shares, self._head_predictions, self._draft_predictions = Shares(self._depths), None, None
         super().start(prompt, features)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        self._draft_guesses = self._guesses
+        self._draft_predictions = self._head_predictions
         return super().propose(context, budget)
 
     def observe(self, outcome: Outcome) -> None:
         """Update the mixture weights from the emitted tokens, then learn as `AdedDrafter` does."""
-        if self._draft_guesses is not None:
-            self._learn_shares(outcome, self._draft_guesses)
-        self._guesses, self._draft_guesses = self._reader.guesses(outcome.read), None
+        if self._draft_predictions is not None:
+            self._learn_shares(outcome, self._draft_predictions)
+        self._head_predictions, self._draft_predictions = self._reader.predictions(outcome.reader_output), None
         super().observe(outcome)
 
     def settings(self) -> dict[str, object]:
         return {**super().settings(), "heads": self._depths}
 
     def _search(self, context: Context, budget: int) -> DraftTree:
-        if self._guesses is None or budget == 1:
+        if self._head_predictions is None or budget == 1:
             return super()._search(context, budget)
-        lattice = Lattice(self._guesses.tokens, self._guesses.probabilities, self._shares.at(self._guesses.probabilities))
+        lattice = Lattice(
+            self._head_predictions.tokens,
+            self._head_predictions.probabilities,
+            self._shares.at(self._head_predictions.probabilities),
+        )
         return tree_search.best_first(replace(self._source, lattice=lattice), self._suffix(context), self._limits(budget))
 
-    def _learn_shares(self, outcome: Outcome, guesses: Guesses) -> None:
+    def _learn_shares(self, outcome: Outcome, head_predictions: HeadPredictions) -> None:
         arrays = (self._base.arrays, self._overlay.arrays)
-        head_kinds = lattice_kinds(guesses.probabilities)
+        head_kinds = lattice_kinds(head_predictions.probabilities)
         predictions = _predictions(
-            *arrays, guesses.tokens, guesses.probabilities, *self._emitted(outcome), self.options.successors
+            *arrays, head_predictions.tokens, head_predictions.probabilities, *self._emitted(outcome), self.options.successors
         )
         for depth, (matrix_kind, head_p, matrix_p) in enumerate(zip(*predictions)):
             self._shares.learn(depth, head_kinds[depth], matrix_kind, head_p, matrix_p)
 
     def _warm_up(self) -> None:
         super()._warm_up()
-        zeros = Guesses(np.zeros((self._depths, 1), dtype=np.int32), np.zeros((self._depths, 1)))
-        self._guesses, context = zeros, Context(np.zeros(3, dtype=np.int32), 3)
+        zeros = HeadPredictions(np.zeros((self._depths, 1), dtype=np.int32), np.zeros((self._depths, 1)))
+        self._head_predictions, context = zeros, Context(np.zeros(3, dtype=np.int32), 3)
         self._search(context, 2)
         self._learn_shares(Outcome(DraftTree.root_only(0), np.array([0]), context, np.array([0])), zeros)
-        self._guesses, self._shares = None, Shares(self._depths)
+        self._head_predictions, self._shares = None, Shares(self._depths)
 
 
 @njit(cache=True)
-def _predictions(base, overlay, guesses, probabilities, text, start, max_successors):
+def _predictions(base, overlay, head_predictions, probabilities, text, start, max_successors):
     """Probabilities that the heads and the matrix gave to the tokens ``text[start:]``, for at most as many as there are heads.
 
     Returns:
         The kind of the matrix's prediction (``kind_of``), int64 ``[n]``; the probability of each token by the heads and by the
         matrix, float64 ``[n]`` each.
     """
-    n, buffers = min(len(text) - start, len(guesses)), make_room()
+    n, buffers = min(len(text) - start, len(head_predictions)), make_room()
     matrix_kinds, head_p, matrix_p = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
     for depth in range(n):
         token, count = text[start + depth], successors(base, overlay, text, start + depth, max_successors, buffers)
         matrix_kinds[depth] = kind_of(buffers[1], count)
-        for rank in range(guesses.shape[1]):
-            head_p[depth] += probabilities[depth, rank] if guesses[depth, rank] == token else 0.0
+        for rank in range(head_predictions.shape[1]):
+            head_p[depth] += probabilities[depth, rank] if head_predictions[depth, rank] == token else 0.0
         for i in range(count):
             matrix_p[depth] += buffers[1][i] if buffers[0][i] == token else 0.0
     return matrix_kinds, head_p, matrix_p

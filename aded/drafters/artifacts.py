@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from aded.core.errors import ForeignError
+from aded.core.errors import OtherModelError
 from aded.core.paths import artifacts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _load(kind: str, load: Callable[[str, str, int], T], model: TargetModel, pat
     for file in artifacts(kind, model):
         try:
             return load(str(file), model.fingerprint, model.vocab_size)
-        except ForeignError:
+        except OtherModelError:
             continue
     return None
 

@@ -53,7 +53,7 @@ class Outcome:
         top_probabilities: their probabilities, float32 ``[n, k]``, or None.
         features: the target's hidden states at every node, of the layers that the drafter needs (``DrafterNeeds.hidden_layers``),
             ``[n, layers * hidden]`` on the device, valid until the next forward pass; or None.
-        read: output of the drafter's ``StateReader`` for the hidden state at the last accepted node, float64 ``[size]``, or None.
+        reader_output: output of the drafter's ``StateReader`` at the last accepted node, float64 ``[size]``, or None.
     """
 
     tree: DraftTree
@@ -63,7 +63,7 @@ class Outcome:
     top_tokens: np.ndarray | None = None
     top_probabilities: np.ndarray | None = None
     features: torch.Tensor | None = None
-    read: np.ndarray | None = None
+    reader_output: np.ndarray | None = None
 
     @property
     def accepted_features(self) -> torch.Tensor:
@@ -86,7 +86,7 @@ def draft(drafter: Drafter, context: Context, budget: int, vocab_size: int, repe
         tree = drafter.propose(context, budget)
         if not isinstance(tree, DraftTree):
             raise DraftError(f"it is of type {type(tree).__name__}, not DraftTree")
-        tree.check(context.root, budget, vocab_size, repeats and tree.drawn is not None)
+        tree.check(context.root, budget, vocab_size, repeats and tree.sampled_from is not None)
         return tree
     except DraftError as fault:
         raise AdedError(f"{type(drafter).__name__} made a draft that cannot be verified: {fault}; correct its propose") from None

@@ -12,7 +12,7 @@ from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape, best_shape
-from aded.draft_models.medusa_heads import Guesses, HeadReader
+from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling.settings import TypicalAcceptance
@@ -52,24 +52,24 @@ class MedusaDrafter(Drafter, Inspectable):
         self.tree, self.typical = tree, typical
         self.needs = DrafterNeeds(reader=reader)
         self._reader = reader
-        self._guesses: Guesses | None = None  # for the tokens after the root
+        self._predictions: HeadPredictions | None = None  # for the tokens after the root
         best_shape(reader.accuracy, 2)  # JIT-compile now, not in a timed step
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
-        self._guesses = None
+        self._predictions = None
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        guesses = self._guesses
-        if guesses is None or budget == 1:
+        predictions = self._predictions
+        if predictions is None or budget == 1:
             return DraftTree.root_only(context.root)
-        priors = guesses.probabilities if self.tree == "adaptive" else self._reader.accuracy
-        return fill(best_shape(priors, budget), context.root, guesses.tokens, priors)
+        priors = predictions.probabilities if self.tree == "adaptive" else self._reader.accuracy
+        return fill(best_shape(priors, budget), context.root, predictions.tokens, priors)
 
     def observe(self, outcome: Outcome) -> None:
-        self._guesses = self._reader.guesses(outcome.read)
+        self._predictions = self._reader.predictions(outcome.reader_output)
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        return Explanation(note=NO_STATE if self._guesses is None and budget > 1 else None)
+        return Explanation(note=NO_STATE if self._predictions is None and budget > 1 else None)
 
     def settings(self) -> dict[str, object]:
         thresholds = {} if self.typical is None else asdict(self.typical)

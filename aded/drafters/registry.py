@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aded.core.errors import ANY_MODEL, AdedError
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError
 from aded.drafters.artifacts import datastore_for, matrix_for
 from aded.drafters.base import Drafter
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
 """Makes a drafter from a target, the options of the method, and a seed."""
-Ground = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+StateSettings = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Maps options to the settings on which learned state depends; state learned with other settings cannot be loaded."""
 Check = Callable[[Mapping[str, Any]], Any]
 """Raises ``AdedError`` if options are invalid for every target; its return value is ignored."""
@@ -38,7 +38,7 @@ class Method:
         missing: reports a missing artifact; it reads only ``fingerprint``, ``vocab_size`` and ``spec`` of the target.
         sources: options that replace the default artifact; ``missing`` is not called if one of them is given.
         values: checks option values without a target.
-        ground: the settings that must be equal for a drafter to load what another one has learned; default: all options.
+        state_settings: the settings that must be equal for a drafter to load what another one has learned; default: all options.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Method:
     options: tuple[str, ...] = ()
     missing: Missing | None = None
     sources: tuple[str, ...] = ()
-    ground: Ground = dict
+    state_settings: StateSettings = dict
     values: Check = dict
 
     def unavailable(self, model: TargetModel) -> str | None:
@@ -137,7 +137,7 @@ def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOpt
     return path, corpus, dataclasses.replace(presets[preset](), **given)
 
 
-def _aded_ground(options: Mapping[str, Any]) -> dict[str, Any]:
+def _aded_state_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """The update rule and the base counts; for the paper's rule also the row size, which is the number of successors."""
     from aded.drafters.aded import AdedOptions
 
@@ -158,7 +158,7 @@ def _no_datastore(model: TargetModel) -> str | None:
         return None
     from aded.retrieval.suffix_array import COMMAND
 
-    command = COMMAND.replace(ANY_MODEL, shlex.quote(model.spec))
+    command = COMMAND.replace(MODEL_PLACEHOLDER, shlex.quote(model.spec))
     return f"rest has no datastore for this model's tokenizer; make one with `{command}`, or name one with --datastore"
 
 
@@ -262,7 +262,7 @@ METHODS: dict[str, Method] = {
             values=_aded_settings,
             missing=_check_matrix,
             sources=("matrix", "corpus"),
-            ground=_aded_ground,
+            state_settings=_aded_state_settings,
         ),
         Method(
             "prompt-lookup",

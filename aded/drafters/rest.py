@@ -16,7 +16,7 @@ from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable
-from aded.retrieval.continuation_trie import Continuations
+from aded.retrieval.continuation_trie import ContinuationTrie
 from aded.retrieval.suffix_array import Datastore
 
 LIMITS = {"max_suffix": (1, 64), "max_occurrences": (1, 5000), "draft_length": (1, 64)}
@@ -73,7 +73,7 @@ class RestDrafter(Drafter, Inspectable):
         )
         self._datastore = datastore
         capacity, decay = 1 + draft_length * max_occurrences * (4 if backoff else 1), DECAY if backoff else 1.0
-        self._trie = Continuations(capacity, draft_length, datastore.vocab_size, datastore.separator, decay)
+        self._trie = ContinuationTrie(capacity, draft_length, datastore.vocab_size, datastore.separator, decay)
         self.propose(Context(np.asarray(datastore.tokens[:2], dtype=np.int32), 2), 2)  # JIT-compile now
 
     def propose(self, context: Context, budget: int) -> DraftTree:
@@ -81,7 +81,7 @@ class RestDrafter(Drafter, Inspectable):
             return DraftTree.root_only(context.root)
         self._trie.clear()
         for length, low, high, share in self._shares(self._matches(context.tokens)):
-            positions = self._datastore.places(low, high, length, self.max_occurrences)
+            positions = self._datastore.positions(low, high, length, self.max_occurrences)
             self._trie.count(self._datastore.tokens, positions, share / len(positions))
         nodes, _ = self._trie.best(budget)
         return self._trie.tree(context.root, nodes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.draft_models.chain_runner import LENGTHS, ChainRunner
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
@@ -81,8 +81,8 @@ class SpeculativeDrafter(Drafter, Inspectable):
         if chain.distributions is not None and self.verification == "coupled":
             return DraftTree(tokens, parents)
         prior = {"prior": np.concatenate([[np.nan], chain.probabilities])}
-        drawn = None if chain.distributions is None else Drawn(chain.distributions, parents.astype(np.int32))
-        return DraftTree(tokens, parents, prior, drawn=drawn)
+        drawn = None if chain.distributions is None else DraftDistributions(chain.distributions, parents.astype(np.int32))
+        return DraftTree(tokens, parents, prior, sampled_from=drawn)
 
     def observe(self, outcome: Outcome) -> None:
         self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))

@@ -21,7 +21,7 @@ from aded.core.inspection import Explanation
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
-from aded.retrieval.continuation_trie import Continuations
+from aded.retrieval.continuation_trie import ContinuationTrie
 from aded.retrieval.suffix_array import Datastore
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class SuffixDrafter(Drafter, Inspectable, Persistent):
             keep,
         )
         self._corpus = corpus
-        self._trie = Continuations(
+        self._trie = ContinuationTrie(
             1 + MAX_OCCURRENCES * draft_length, draft_length, vocab_size, corpus.separator if corpus else SEPARATOR
         )
         self._text = np.zeros(1024, dtype=np.int32)  # kept earlier decodes, then this one; SEPARATOR before each new one
@@ -162,7 +162,7 @@ class SuffixDrafter(Drafter, Inspectable, Persistent):
         for match, longer in zip(matches, [*matches[1:], None]):
             length, low, high = match
             if longer is None or longer[2] - longer[1] < high - low:
-                yield length, corpus.tokens, corpus.places(low, high, length, MAX_OCCURRENCES)
+                yield length, corpus.tokens, corpus.positions(low, high, length, MAX_OCCURRENCES)
 
 
 @njit(cache=True)

@@ -149,7 +149,7 @@ def _check_one_draft(options: Mapping[str, Any]) -> None:
 
 def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[TargetModel], dict[str, Any]]:
     """The draft models that the options select (default: the distilled one), and the options that do not select them."""
-    if model.shared:
+    if model.tensor_parallel:
         raise AdedError("draft models do not support tensor parallelism; leave out --tp, or use another method")
     rest = dict(options)
     specs, file = rest.pop("draft_model", ()), rest.pop("draft", None)

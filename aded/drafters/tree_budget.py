@@ -99,7 +99,7 @@ class AutomaticBudget:
         sampling would no longer be lossless.
         """
         self._last, self._plain_seconds = None, None
-        self._sampled_nodes = len(tree) if tree.drawn is not None else 0
+        self._sampled_nodes = len(tree) if tree.sampled_from is not None else 0
         if len(tree) == 1:
             return tree
         seconds = self._table(context, len(tree))

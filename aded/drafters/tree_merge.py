@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 
 
 def merge(trees: Sequence[DraftTree]) -> DraftTree:
@@ -21,8 +21,10 @@ def merge(trees: Sequence[DraftTree]) -> DraftTree:
         trees: one or more trees with the same root token; all sampled in the same way, or none sampled.
     """
     assert len({int(tree.tokens[0]) for tree in trees}) == 1, "the trees have different roots"
-    assert len({tree.drawn and tree.drawn.replacement for tree in trees}) == 1, "sampled and other drafts cannot be merged"
-    merged = _Merged(int(trees[0].tokens[0]), sampled=trees[0].drawn is not None)
+    assert len({tree.sampled_from and tree.sampled_from.replacement for tree in trees}) == 1, (
+        "sampled and other drafts cannot be merged"
+    )
+    merged = _Merged(int(trees[0].tokens[0]), sampled=trees[0].sampled_from is not None)
     for tree in trees:
         merged.add(tree)
     return merged.tree(trees)
@@ -47,22 +49,24 @@ class _Merged:
             else:
                 self.priors[known] = np.fmax(self.priors[known], prior[node])
                 merged[node] = known
-        self._row_count += 0 if tree.drawn is None else len(tree.drawn.distributions)
+        self._row_count += 0 if tree.sampled_from is None else len(tree.sampled_from.distributions)
 
     def _append(self, parent: int, token: int, prior: float, tree: DraftTree, node: int) -> int:
         self.tokens.append(token)
         self.parents.append(parent)
         self.priors.append(prior)
-        self.rows.append(-1 if tree.drawn is None else int(tree.drawn.rows[node]) + self._row_count)
+        self.rows.append(-1 if tree.sampled_from is None else int(tree.sampled_from.rows[node]) + self._row_count)
         return len(self.tokens) - 1
 
     def tree(self, trees: Sequence[DraftTree]) -> DraftTree:
-        drawn = [tree.drawn for tree in trees if tree.drawn is not None]
+        drawn = [tree.sampled_from for tree in trees if tree.sampled_from is not None]
         columns = {} if all(np.isnan(self.priors)) else {"prior": np.array(self.priors)}
         all_drawn = None
         if drawn:
-            all_drawn = Drawn(_stacked([d.distributions for d in drawn]), np.array(self.rows, np.int32), drawn[0].replacement)
-        return DraftTree(np.array(self.tokens), np.array(self.parents), columns, drawn=all_drawn)
+            all_drawn = DraftDistributions(
+                _stacked([d.distributions for d in drawn]), np.array(self.rows, np.int32), drawn[0].replacement
+            )
+        return DraftTree(np.array(self.tokens), np.array(self.parents), columns, sampled_from=all_drawn)
 
 
 def _stacked(distributions: Sequence[torch.Tensor]) -> torch.Tensor:

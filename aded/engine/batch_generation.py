@@ -70,7 +70,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedRow:
     """A finished row of a batch.
 
     Attributes:
@@ -86,7 +86,7 @@ class Ended:
     greedy: bool
 
 
-class Wave:
+class ConversationBatch:
     """A batch of conversations that are generated together; call ``begin`` to start.
 
     Attributes:
@@ -118,7 +118,7 @@ class Wave:
         self._zero_depth = torch.zeros(1, dtype=torch.int64, device=device)
         self._closing = torch.tensor([*script.closing, 0], device=device)
         self._eos = torch.tensor(sorted(eos), dtype=torch.int64, device=device)
-        self._captures = device.type == "cuda" and not (target.shared or target.multi_device)
+        self._captures = device.type == "cuda" and not (target.tensor_parallel or target.multi_device)
         self._graphs: dict[tuple[int, int], Any] = {}
         self._graph_memory: Any = None
         AttentionInterface.register(ATTENTION, grouped_query_attention)
@@ -173,7 +173,7 @@ class Wave:
         return (self._state[LENGTH, : self.rows] == 0).cpu().numpy()
 
     @torch.inference_mode()
-    def compact(self, running: np.ndarray) -> list[Ended]:
+    def compact(self, running: np.ndarray) -> list[FinishedRow]:
         """Drop finished rows, as far as the row count can shrink; returns the dropped rows.
 
         Args:
@@ -196,13 +196,13 @@ class Wave:
         return removed
 
     @torch.inference_mode()
-    def collect(self, rows: np.ndarray | None = None) -> list[Ended]:
+    def collect(self, rows: np.ndarray | None = None) -> list[FinishedRow]:
         """The conversations of these rows (None: all); those still running are cut at the current position."""
         which = torch.from_numpy(np.arange(self.rows) if rows is None else rows).to(self._state.device)
         tokens, state = self._tokens[which].cpu().numpy(), self._state[:, which].cpu().numpy()
         lengths = np.where(state[LENGTH] > 0, state[LENGTH], self.position + 1)
         return [
-            Ended(int(state[ROW, i]), tokens[i, :n], int(state[CLOSED, i]), bool(state[GREEDY, i]))
+            FinishedRow(int(state[ROW, i]), tokens[i, :n], int(state[CLOSED, i]), bool(state[GREEDY, i]))
             for i, n in enumerate(lengths.tolist())
         ]
 
@@ -240,8 +240,8 @@ class Wave:
         cache, position = _first_rows(self._cache, rows), self._position
         ids = self._tokens[:rows].index_select(1, position)
         masks = self.target.masks.fixed(self._single_token_ancestors, self._zero_depth, position, self._key_indices[:n_keys])
-        with cache.fixed_pass(position, n_keys):
-            return self.target.run(ids, position[None], masks, cache, keep=1).logits[:, -1]
+        with cache.fixed_shape(position, n_keys):
+            return self.target.forward(ids, position[None], masks, cache, keep=1).logits[:, -1]
 
     def _write(self, logits: torch.Tensor, rows: int) -> None:
         """Choose the next token of every row according to the script and update the state."""

@@ -133,7 +133,7 @@ class KVCache(Cache):
         return new
 
     @contextmanager
-    def fixed_pass(self, slots: torch.Tensor, n_keys: int) -> Iterator[None]:
+    def fixed_shape(self, slots: torch.Tensor, n_keys: int) -> Iterator[None]:
         """Context in which forward passes write to ``slots`` (int64 ``[n]``) and attend to the first ``n_keys`` keys."""
         self.fixed = (slots, n_keys)
         try:
@@ -148,7 +148,7 @@ class KVCache(Cache):
             dim = tensor.dim() - 2
             tensor.index_copy_(dim, target.to(tensor.device), tensor.index_select(dim, source.to(tensor.device)))
 
-    def commit(self, nodes: Sequence[int]) -> None:
+    def compact(self, nodes: Sequence[int]) -> None:
         """Compaction: keep ``nodes`` (ascending token indices) of the last forward pass and drop the rest."""
         if list(nodes) != list(range(len(nodes))):
             source = torch.tensor(nodes, device=self.device) + self.length

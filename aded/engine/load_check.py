@@ -56,7 +56,7 @@ def _largest_error(target: TargetModel, parents: tuple[int, ...]) -> float:
     session.prefill(prompt[len(prompt) // 2 :])  # a second forward pass over a filled cache
     tree_logits = session.forward_tree(tree).logits.float()
     committed = _COMMITTED_PATH[parents]
-    session.commit(committed)
+    session.compact(committed)
     next_logits = session.forward_tree(DraftTree.root_only(int(tokens[0]))).logits.float()
 
     errors = []
@@ -93,8 +93,8 @@ def _largest_fixed_error(target: TargetModel) -> float:
         expected = dynamic.forward_tree(draft).logits.float()
         verdict, output = fixed.verify(draft, prompt, rule)
         errors.append(_relative_rmse(output.logits.float(), expected))
-        dynamic.commit(verdict.path)
-        fixed.commit(verdict.path)
+        dynamic.compact(verdict.path)
+        fixed.compact(verdict.path)
     for session in (dynamic, fixed):
         session.close()
     return max(errors)
@@ -108,7 +108,7 @@ def _prompt_length(target: TargetModel) -> int:
 
 def _reference_logits(target: TargetModel, ids: list[int]) -> torch.Tensor:
     """Logits ``[len(ids), vocab]`` of a stock forward pass without cache or mask."""
-    output = target.run(torch.tensor([ids], device=target.device), None, None, None)
+    output = target.forward(torch.tensor([ids], device=target.device), None, None, None)
     if first_non_finite(range(len(ids)), output.logits[0]) is not None:
         raise AdedError(
             f"{target.label}: the logits are not finite (NaN or infinity); the weights are damaged or overflow in "

@@ -22,7 +22,7 @@ class StateReader(Protocol):
 
     size: int
 
-    def body(self, state: torch.Tensor) -> torch.Tensor:
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
         """Map a last hidden state ``[1, hidden]`` to float64 ``[size]``; must be capturable (see ``aded.core.cuda_graph``)."""
 
 
@@ -70,11 +70,11 @@ class TreeOutput:
         logits: ``[n, vocab]`` in the model's dtype.
         features: hidden states of the requested layers, ``[n, layers * hidden]``, or None.
         top_tokens, top_probabilities: most probable tokens, int32 and float32 ``[n, k]``, or None.
-        read: output of the reader at the last accepted node, float64 ``[size]``, or None.
+        reader_output: output of the reader at the last accepted node, float64 ``[size]``, or None.
     """
 
     logits: torch.Tensor
     features: torch.Tensor | None = None
     top_tokens: np.ndarray | None = None
     top_probabilities: np.ndarray | None = None
-    read: np.ndarray | None = None
+    reader_output: np.ndarray | None = None

@@ -80,7 +80,7 @@ class TargetSession:
             mask = self.target.masks.causal(len(chunk), self.length)
             output = self._forward(chunk, np.arange(len(chunk)), mask, bool(hidden_layers), keep=1)
             features.append(features_of(output.hidden_states, hidden_layers) if hidden_layers else None)
-            self.commit(range(len(chunk)))
+            self.compact(range(len(chunk)))
         if not hidden_layers:
             return None
         width = len(hidden_layers) * int(self.target.config.hidden_size)
@@ -116,7 +116,7 @@ class TargetSession:
         """Capture the step for a tree if it is new; call it outside of timed sections."""
         if self.target.pool is not None:
             self.target.pool.step(self.cache, len(tree), self._kind(rule, needs, tree))
-            if rule.rejects_in_graph(tree):
+            if rule.rejection_fits_graph(tree):
                 rejection_sampler.prepare(tree, self.target.vocab_size, self.target.dtype, rule, self.target.pool.verdicts)
 
     def run(self, tree: DraftTree, needs: DrafterNeeds = DrafterNeeds()) -> TreeOutput:  # noqa: B008
@@ -156,7 +156,7 @@ class TargetSession:
         """
         if self.target.pool is None:
             output = self.run(tree, needs)
-            verdict = self.target.agree(self._with_non_finite(verify(tree, output.logits, prefix, rule), output))
+            verdict = self.target.broadcast(self._with_non_finite(verify(tree, output.logits, prefix, rule), output))
             return verdict, _with_reader_output(output, verdict, needs)
         kind = self._kind(rule, needs, tree)
         keys = sampling_keys(tree, self.length, rule.settings) if kind.sampling is not None else None
@@ -203,19 +203,19 @@ class TargetSession:
 
     def _kind(self, rule: Rule, needs: DrafterNeeds, tree: DraftTree) -> StepKind:
         """The step kind for ``verify``. A reader is part of the step only if the verdict is; else it runs afterwards."""
-        if not rule.judges_in_step(tree):
+        if not rule.verdict_fits_step(tree):
             return self._kind_without_verdict(needs)
         top_k = min(needs.top_k, self.target.vocab_size)
         return StepKind(sampler.operations(rule.settings), needs.hidden_layers, top_k, needs.reader)
 
-    def commit(self, nodes: Sequence[int]) -> None:
+    def compact(self, nodes: Sequence[int]) -> None:
         """KV-cache compaction: keep these nodes (ascending) of the last forward pass and drop the rest."""
         if self._plain:
             self._length += len(nodes)
         elif self._compacted_path is not None and list(nodes) == self._compacted_path[: len(nodes)]:
             self.cache.length += len(nodes)
         else:
-            self.cache.commit(nodes)
+            self.cache.compact(nodes)
         self._compacted_path = None
 
     def _forward(self, tokens: np.ndarray, offsets: np.ndarray, mask: Any, hidden: bool, keep: int = 0) -> Any:
@@ -226,7 +226,7 @@ class TargetSession:
         ids = torch.from_numpy(tokens)[None].to(target.device)
         position_ids = None if self._plain else torch.from_numpy(positions.astype(np.int64))[None].to(target.device)
         with sdpa_without_cudnn(target.device):
-            return target.run(ids, position_ids, mask, self.cache, hidden, keep)
+            return target.forward(ids, position_ids, mask, self.cache, hidden, keep)
 
 
 @torch.inference_mode()
@@ -238,7 +238,7 @@ def _with_reader_output(output: TreeOutput, verdict: Verification, needs: Drafte
     states = output.features.unflatten(1, (len(needs.all_layers), -1))
     last = states[verdict.path[-1], needs.all_layers.index(-1)]
     features = states[:, : len(needs.hidden_layers)].flatten(1) if needs.hidden_layers else None
-    return replace(output, features=features, read=needs.reader.body(last[None]).cpu().numpy())
+    return replace(output, features=features, reader_output=needs.reader.forward(last[None]).cpu().numpy())
 
 
 def _stock_cache(target: TargetModel) -> Any:

@@ -127,14 +127,16 @@ class FixedStep:
         inputs.send()
         slots = inputs.length + self._index
         masks = self.target.masks.fixed(inputs.ancestors, inputs.depths, inputs.length, self._keys)
-        with self.cache.fixed_pass(slots, self.n_keys):
-            output = self.target.run_fixed(inputs.tokens[None], (inputs.length + inputs.depths)[None], masks, self.cache, states)
+        with self.cache.fixed_shape(slots, self.n_keys):
+            output = self.target.forward_fixed(
+                inputs.tokens[None], (inputs.length + inputs.depths)[None], masks, self.cache, states
+            )
         self.logits = output.logits[0]
         self.features = features_of(output.hidden_states or (), self.kind.hidden_layers)
         if self.kind.sampling is not None:
             last = self._verdict(slots)
             if self.kind.reader is not None:
-                read = self.kind.reader.body(output.hidden_states[-1][0].index_select(0, last))
+                read = self.kind.reader.forward(output.hidden_states[-1][0].index_select(0, last))
                 self._result[self._top_k_range.stop :].view(torch.float64).copy_(read)
         if self.kind.top_k:
             tokens, probabilities = sampler.top(self.logits, self.kind.top_k)

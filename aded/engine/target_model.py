@@ -60,8 +60,8 @@ class TargetModel:
     ) -> None:
         self.lock = threading.RLock()
         self.model = model.eval()
-        self.shared = tensor_parallel
-        self.packed = is_prepacked(model)
+        self.tensor_parallel = tensor_parallel
+        self.prepacked = is_prepacked(model)
         self.multi_device = len({p.device for p in model.parameters()}) > 1
         self.tokenizer = tokenizer
         self.spec = spec
@@ -85,13 +85,13 @@ class TargetModel:
         self._shared: dict[str, Any] = {}
         self._forward: Any = model
         self.attention = "stock"
-        single_gpu = self.device.type == "cuda" and not (self.shared or self.multi_device)
+        single_gpu = self.device.type == "cuda" and not (self.tensor_parallel or self.multi_device)
         if single_gpu:
             fuse_projections(model)
         self._detect_mode()
         if single_gpu and self.mode == "tree":
             self._set_tree_attention(tree_attention.attach(model))
-            self.fix_steps()
+            self.use_fixed_shapes()
 
     @classmethod
     def load(
@@ -144,7 +144,7 @@ class TargetModel:
             target.compile()
         return target
 
-    def fix_steps(self) -> None:
+    def use_fixed_shapes(self) -> None:
         """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails."""
         self.pool = StepPool(self)
         if load_check.fixed_steps_pass(self):
@@ -152,7 +152,7 @@ class TargetModel:
         if self.attention != "stock":
             tree_attention.detach(self.model)
             self._set_tree_attention(False)
-            self.fix_steps()
+            self.use_fixed_shapes()
             return
         self.pool = None
         self._add_notice("steps of this model cannot be captured: they run one operation at a time")
@@ -165,7 +165,7 @@ class TargetModel:
     def _set_tree_attention(self, attached: bool) -> None:
         self.attention, self.masks.attached = tree_attention.NAME if attached else "stock", attached
 
-    def padded(self, nodes: int) -> int:
+    def padded_nodes(self, nodes: int) -> int:
         """Number of nodes of a padded tree of ``nodes`` nodes; a step writes this many cache slots."""
         return nodes if self.pool is None else node_bucket(nodes, self.compiled)
 
@@ -227,7 +227,7 @@ class TargetModel:
     def cost_fingerprint(self) -> str:
         """A hash of everything that the cost of a step depends on (16 hex characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
-        parts += [str(self.compiled), str(self.packed), self.attention, aded.__version__]
+        parts += [str(self.compiled), str(self.prepacked), self.attention, aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def shared_by_decodes(self, key: str, make: Callable[[], T]) -> T:
@@ -284,9 +284,9 @@ class TargetModel:
         if not ids or min(ids) < 0 or max(ids) >= self.vocab_size:
             raise AdedError(f"the prompt's token ids must be one or more of 0 to {self.vocab_size - 1}")
 
-    def agree(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Returns ``value``; under tensor parallelism the value of rank 0, so that all processes continue alike."""
-        return distributed.broadcast(value) if self.shared else value
+        return distributed.broadcast(value) if self.tensor_parallel else value
 
     @property
     def footprint(self) -> Footprint | None:
@@ -301,7 +301,7 @@ class TargetModel:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def fit(self, tree: DraftTree) -> DraftTree:
+    def verifiable_part(self, tree: DraftTree) -> DraftTree:
         """The part of a draft that this model can verify in one forward pass."""
         if self.mode == "plain":
             return tree.select([0])
@@ -315,7 +315,7 @@ class TargetModel:
         return f"CPU, {torch.get_num_threads()} threads"
 
     @torch.inference_mode()
-    def run(
+    def forward(
         self, ids: torch.Tensor, positions: torch.Tensor | None, mask: Any, cache: Any, hidden: bool = False, keep: int = 0
     ) -> Any:
         """One stock forward pass.
@@ -333,7 +333,7 @@ class TargetModel:
             arguments["logits_to_keep"] = keep
         return self.model(**arguments)
 
-    def run_fixed(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any, cache: KVCache, hidden: bool) -> Any:
+    def forward_fixed(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any, cache: KVCache, hidden: bool) -> Any:
         """The forward pass of a fixed-shape step. ids, positions: ``[1, n]``; hidden: whether to return hidden states."""
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}

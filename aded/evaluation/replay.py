@@ -72,7 +72,7 @@ class Report:
     all: Tally
     categories: dict[str, Tally]
 
-    def part(self, *, without: Sequence[str] = ()) -> Tally:
+    def excluding(self, *, without: Sequence[str] = ()) -> Tally:
         """The tally of all categories except the named ones."""
         tally = Tally()
         for name, counted in self.categories.items():

@@ -15,8 +15,8 @@ import numpy as np
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.data.records import Record
-from aded.ngram.representative import NEWEST, TOPS, agreement, most_probable, predictions
-from aded.ngram.session_overlay import TOLD, Overlay
+from aded.ngram.representative import MAX_CONTEXT, TOP_KS, agreement, most_probable, predictions
+from aded.ngram.session_overlay import OBSERVED_TOP_K, Overlay
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Agreement:
     positions: int = 0
     unseen: int = 0
     distance: float = 0.0
-    shared: tuple[float, ...] = (0.0,) * len(TOPS)
+    shared: tuple[float, ...] = (0.0,) * len(TOP_KS)
 
     def add(self, unseen: bool, distance: float, shared: Iterable[float]) -> None:
         """Add one position."""
@@ -51,7 +51,7 @@ class Agreement:
     def measures(self) -> dict[str, float | int]:
         """Number of positions, fraction of unseen bigrams, mean total variation, mean overlap of the top 1, 4 and 12."""
         n = max(self.positions, 1)
-        tops = {f"top_{k}": shared / n for k, shared in zip(TOPS, self.shared)}
+        tops = {f"top_{k}": shared / n for k, shared in zip(TOP_KS, self.shared)}
         return {"positions": self.positions, "unseen": self.unseen / n, "total_variation": self.distance / n, **tops}
 
 
@@ -102,13 +102,13 @@ def _compare_one(
     start = len(record.prompt)
     overlay.learn(matrix, text[:start], 0)
     for at, target in enumerate(distributions(model, text, start), start):
-        newest = text[max(0, at - NEWEST) : at]
+        newest = text[max(0, at - MAX_CONTEXT) : at]
         for made in predictions(matrix, overlay, newest):
             measured = agreement(made.tokens, made.probabilities, target)
             for where in (ALL, _class_of(at - start, POSITIONS, "token"), *classes):
                 found.setdefault((made.who, where), Agreement()).add(made.unseen, *measured)
-        overlay.learn(matrix, text[max(0, at - NEWEST) : at + 1], len(newest))
-        overlay.tell(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
+        overlay.learn(matrix, text[max(0, at - MAX_CONTEXT) : at + 1], len(newest))
+        overlay.observe_top_k(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
 
 
 def _check_record(model: TargetModel, record: Record, number: int) -> None:
@@ -126,7 +126,7 @@ def _check_record(model: TargetModel, record: Record, number: int) -> None:
 
 
 def _top_k(target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    best = most_probable(target, min(TOLD, len(target)))
+    best = most_probable(target, min(OBSERVED_TOP_K, len(target)))
     return best[None].astype(np.int32), target[best][None].astype(np.float32)
 
 
@@ -140,7 +140,7 @@ def distributions(model: TargetModel, text: np.ndarray, start: int) -> Iterator[
             chunk = text[at : min(at + step, len(text) - 1)]
             logits: torch.Tensor = session.forward_tree(DraftTree.chain(int(chunk[0]), chunk[1:].tolist())).logits
             yield from logits.float().softmax(-1).cpu().numpy()
-            session.commit(range(len(chunk)))
+            session.compact(range(len(chunk)))
     finally:
         session.close()
 

@@ -15,9 +15,9 @@ from aded.core.inspection import Prediction
 from aded.ngram.session_overlay import Overlay
 from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, TrigramMatrix
 
-TOPS = (1, 4, 12)
+TOP_KS = (1, 4, 12)
 """Values of k for the top-k agreement."""
-NEWEST = 8
+MAX_CONTEXT = 8
 """Number of last tokens of a context that an overlay reads."""
 
 
@@ -29,13 +29,15 @@ def predictions(matrix: TrigramMatrix, overlay: Overlay, text: np.ndarray) -> It
     if unseen:
         tokens, probabilities = matrix.row(-1, second)
     yield Prediction("base", tokens, probabilities, unseen)
-    tokens, probabilities = overlay.successors(_empty_matrix(matrix.vocab_size), text[-NEWEST:], 4 * SUCCESSORS_LIMIT)
+    tokens, probabilities = overlay.successors(_empty_matrix(matrix.vocab_size), text[-MAX_CONTEXT:], 4 * SUCCESSORS_LIMIT)
     yield Prediction("overlay", tokens, probabilities, unlearned)
-    tokens, probabilities = overlay.successors(matrix, text[-NEWEST:], 4 * SUCCESSORS_LIMIT)
+    tokens, probabilities = overlay.successors(matrix, text[-MAX_CONTEXT:], 4 * SUCCESSORS_LIMIT)
     yield Prediction("session", tokens, probabilities, unseen and unlearned)
 
 
-def learned(matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens: np.ndarray, given: np.ndarray) -> np.ndarray:
+def session_share(
+    matrix: TrigramMatrix, overlay: Overlay, context: np.ndarray, tokens: np.ndarray, given: np.ndarray
+) -> np.ndarray:
     """The share of the session's probabilities after ``context`` that was learned; the rest comes from the base counts.
 
     Mixture rule: the probability that the overlay gives without a base, as the base only receives the weight that the
@@ -77,7 +79,7 @@ def _empty_matrix(vocab_size: int) -> TrigramMatrix:
 
 
 def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray) -> tuple[float, tuple[float, ...]]:
-    """Total variation distance from the target, and the top-k agreement for each k of ``TOPS``.
+    """Total variation distance from the target, and the top-k agreement for each k of ``TOP_KS``.
 
     The top-k agreement is the share of the target's k most probable tokens that are also among the first k successors.
 
@@ -89,8 +91,8 @@ def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray)
     of_target = target[tokens].astype(np.float64)
     unassigned = max(0.0, 1.0 - float(probabilities.sum()))
     distance = (np.abs(of_target - probabilities).sum() + max(0.0, 1.0 - float(of_target.sum())) + unassigned) / 2
-    best = most_probable(target, min(max(TOPS), len(target)))
-    return float(distance), tuple(len(np.intersect1d(best[:k], tokens[:k])) / min(k, len(target)) for k in TOPS)
+    best = most_probable(target, min(max(TOP_KS), len(target)))
+    return float(distance), tuple(len(np.intersect1d(best[:k], tokens[:k])) / min(k, len(target)) for k in TOP_KS)
 
 
 def most_probable(target: np.ndarray, count: int) -> np.ndarray:

@@ -33,7 +33,7 @@ ROWS = 1 << 15
 """Capacity of an overlay in rows: with five orders, the contexts of at least the last 6 500 tokens."""
 SLOTS = 8
 """Successors in a mixture row; less frequent ones are too improbable for a draft."""
-TOLD = 8
+OBSERVED_TOP_K = 8
 """The k of the target's top-k: requested at each node, and stored in a row."""
 TARGET_ORDERS = 3
 """Number of context lengths (shortest first) that store the target's top-k; longer contexts of rejected nodes rarely recur."""
@@ -74,7 +74,7 @@ class OverlayArrays(NamedTuple):
     trust: np.ndarray  # expected hits and number of uses of each kind of row, float64 [LEVELS, KINDS, 2]
     orders: np.ndarray  # context lengths, ascending, int64
     published: bool  # whether rows follow the published rule
-    target_top: np.ndarray  # the target's top-k: token, probability (0 in a free slot), float32 [rows, TOLD, 2]
+    target_top: np.ndarray  # the target's top-k: token, probability (0 in a free slot), float32 [rows, OBSERVED_TOP_K, 2]
 
 
 class Overlay:
@@ -100,7 +100,7 @@ class Overlay:
             trust=np.empty((LEVELS, KINDS, 2)),
             orders=orders,
             published=published,
-            target_top=np.zeros((1 if published else rows, TOLD, 2), dtype=np.float32),
+            target_top=np.zeros((1 if published else rows, OBSERVED_TOP_K, 2), dtype=np.float32),
         )
         self.clear()
 
@@ -139,7 +139,7 @@ class Overlay:
         """
         self.now = learn(base.arrays, self.arrays, text, start, self.now)
 
-    def tell(self, text: np.ndarray, tree: DraftTree, tokens: np.ndarray, probabilities: np.ndarray) -> None:
+    def observe_top_k(self, text: np.ndarray, tree: DraftTree, tokens: np.ndarray, probabilities: np.ndarray) -> None:
         """Store the target's top-k at each node of a draft (mixture only).
 
         Args:

@@ -19,9 +19,9 @@ from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
 from aded.ngram.session_overlay import Overlay, make_room, successors
 from aded.ngram.trigram import TrigramMatrix
 
-FADE = 0.93  # best-first: factor per level on a node's cumulative probability, as the acceptance rate falls with depth
+DEPTH_DECAY = 0.93  # best-first: factor per level on a node's cumulative probability, as the acceptance rate falls with depth
 UNEXPANDED = -1  # number of children of a node that is not expanded
-NEWEST = 8  # last tokens of a context that a search reads, at least the overlay's longest context
+MAX_CONTEXT = 8  # last tokens of a context that a search reads, at least the overlay's longest context
 
 
 class Limits(NamedTuple):
@@ -72,7 +72,7 @@ class Source:
 
 
 def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
-    """Best-first search: the nodes of highest cumulative probability, discounted by ``FADE`` per level.
+    """Best-first search: the nodes of highest cumulative probability, discounted by ``DEPTH_DECAY`` per level.
 
     Args:
         source: where successors come from.
@@ -133,7 +133,7 @@ def _tree(tokens: np.ndarray, parents: np.ndarray, columns: np.ndarray) -> Draft
 @njit(cache=True, inline="always")
 def _write_suffix(context, tokens, parents, node, depth, suffix):
     """Write the last tokens of the path to ``node``, in order, into ``suffix``; returns their number."""
-    count = min(NEWEST, depth + len(context))
+    count = min(MAX_CONTEXT, depth + len(context))
     position = count - 1
     while node > 0 and position >= 0:
         suffix[position] = tokens[node]
@@ -154,7 +154,7 @@ def _best_first(base, overlay, lattice, context, budget, depth, keep):
         np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size), np.empty(size),
     )  # fmt: skip
     heap, heap_size, n_open = np.empty(size, np.int32), 0, 0
-    suffix, buffers = np.empty(NEWEST, np.int32), make_room()
+    suffix, buffers = np.empty(MAX_CONTEXT, np.int32), make_room()
     found_tokens, probabilities = buffers[0], buffers[1]
     tokens[0], parents[0], depths[0], columns[2, 0] = context[-1], -1, 0, 1.0
     count = 1
@@ -166,7 +166,7 @@ def _best_first(base, overlay, lattice, context, budget, depth, keep):
             for i in range(mix(lattice, depths[node], n_successors, keep, buffers)):
                 open_token[n_open], open_parent[n_open], open_prior[n_open] = found_tokens[i], node, probabilities[i]
                 open_cumulative[n_open] = probabilities[i] * columns[2, node]
-                open_rank[n_open] = open_cumulative[n_open] * FADE ** (depths[node] + 1)
+                open_rank[n_open] = open_cumulative[n_open] * DEPTH_DECAY ** (depths[node] + 1)
                 _push(heap, heap_size, open_rank, n_open)
                 n_open, heap_size = n_open + 1, heap_size + 1
         if heap_size == 0:
@@ -215,7 +215,7 @@ def _full(base, overlay, context, budget, depth, keep):
     """Returns the same as `_best_first`, in breadth-first order."""
     tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
     columns = np.full((5, budget), np.nan)
-    suffix, buffers = np.empty(NEWEST, np.int32), make_room()
+    suffix, buffers = np.empty(MAX_CONTEXT, np.int32), make_room()
     found_tokens, probabilities = buffers[0], buffers[1]
     tokens[0], parents[0], depths[0], columns[2, 0] = context[-1], -1, 0, 1.0
     node, count = 0, 1
@@ -237,7 +237,7 @@ def _mcts(base, overlay, context, budget, depth, keep, simulations, c1, c2, publ
     prior, cumulative, total_reward = np.empty(size), np.empty(size), np.zeros(size)
     first, children, visits = np.zeros(size, np.int32), np.full(size, UNEXPANDED, np.int32), np.zeros(size, np.int32)
     exhausted = np.zeros(size, np.bool_)
-    suffix, buffers = np.empty(NEWEST, np.int32), make_room()
+    suffix, buffers = np.empty(MAX_CONTEXT, np.int32), make_room()
     tokens[0], parents[0], depths[0], prior[0], cumulative[0] = context[-1], -1, 0, np.nan, 1.0
     count, max_depth = 1, depth - 1 if published else depth
     state = np.uint64(seed)
@@ -344,7 +344,7 @@ def _rollout(base, overlay, suffix, length, steps, keep, buffers, state):
             draw -= probabilities[chosen]
             chosen += 1
         total += probabilities[chosen]
-        if length == NEWEST:
+        if length == MAX_CONTEXT:
             suffix[:-1] = suffix[1:].copy()
             length -= 1
         suffix[length] = found_tokens[chosen]

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors.numpy import load as parse_safetensors
 
 from aded.core import tensor_file
-from aded.core.errors import ANY_MODEL, AdedError, ForeignError, first_line
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError, OtherModelError, first_line
 from aded.core.jit import njit
 from aded.core.trace import write_atomically
 
@@ -30,7 +30,7 @@ SUCCESSORS_LIMIT = 256
 """Upper bound of ``max_successors``."""
 MAX_VOCAB = 1 << 20
 """The three ids of a tri-gram fit into one 64-bit sort key, and float32 represents ids below 2^24 exactly."""
-REMEDY = f"build one for this model with `python -m aded matrix build --model {ANY_MODEL} --text FILE --out FILE`"
+REMEDY = f"build one for this model with `python -m aded matrix build --model {MODEL_PLACEHOLDER} --text FILE --out FILE`"
 
 EMPTY = -1  # key of a free slot of the hash index; keys of bigrams are >= 0, of single tokens <= -2
 
@@ -383,7 +383,7 @@ class TrigramMatrix:
             if header.get("version") != str(VERSION):
                 raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
             if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
-                raise ForeignError(f"{path} was built for another tokenizer; {REMEDY}")
+                raise OtherModelError(f"{path} was built for another tokenizer; {REMEDY}")
             tensors = parse_safetensors(data)
             sizes = {name: int(header[name]) for name in ("vocab_size", "max_successors", "corpus_tokens")}
             fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | sizes

@@ -12,7 +12,7 @@ from aded.core.jit import njit
 from aded.core.tree import DraftTree
 
 
-class Continuations:
+class ContinuationTrie:
     """A trie of continuations in arrays of fixed size, rebuilt for each context.
 
     Args:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from aded.core import tensor_file
-from aded.core.errors import ANY_MODEL, AdedError, ForeignError, first_line
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError, OtherModelError, first_line
 from aded.core.jit import njit
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically
@@ -29,7 +29,7 @@ FORMAT = "aded-datastore"
 VERSION = 1
 MAX_TOKENS = 2**31 - 1
 SUFFIX = ".datastore.safetensors"
-COMMAND = f"python -m aded datastore build --model {ANY_MODEL} --text FILE"
+COMMAND = f"python -m aded datastore build --model {MODEL_PLACEHOLDER} --text FILE"
 REMEDY = f"build one for this model with `{COMMAND}`"
 
 
@@ -91,7 +91,7 @@ class Datastore:
         found = _matches(self.tokens, self.suffixes, context)
         return [(length, int(low), int(high)) for length, (low, high) in enumerate(found, 1)]
 
-    def places(self, low: int, high: int, length: int, limit: int) -> np.ndarray:
+    def positions(self, low: int, high: int, length: int, limit: int) -> np.ndarray:
         """Start positions of the continuations of a pattern, in suffix order, int64 ``[k]``.
 
         Args:
@@ -161,7 +161,7 @@ class Datastore:
         if header.get("version") != str(VERSION):
             raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
         if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
-            raise ForeignError(f"{path} was built for another tokenizer; {REMEDY}")
+            raise OtherModelError(f"{path} was built for another tokenizer; {REMEDY}")
         sizes = {name: int(header[name]) for name in ("separator", "vocab_size")}
         if arrays.keys() == {"tokens"}:
             return cls._with_suffixes(arrays["tokens"], fingerprint=header["fingerprint"], **sizes)

@@ -57,17 +57,17 @@ class Rule:
         return self._needs_prefix
 
     @property
-    def judges_by_distribution(self) -> bool:
+    def uses_rejection_sampling(self) -> bool:
         """Whether a draft with draft distributions is verified by rejection sampling."""
         return not self.settings.greedy and self.typical is None
 
-    def rejects_in_graph(self, tree: DraftTree) -> bool:
+    def rejection_fits_graph(self, tree: DraftTree) -> bool:
         """Whether the tree is verified by rejection sampling that a CUDA graph can run, because it needs only the logits."""
-        return self.judges_by_distribution and not self.needs_prefix and tree.drawn is not None
+        return self.uses_rejection_sampling and not self.needs_prefix and tree.sampled_from is not None
 
-    def judges_in_step(self, tree: DraftTree) -> bool:
+    def verdict_fits_step(self, tree: DraftTree) -> bool:
         """Whether the captured step can sample one token per node, which is then enough for verification."""
-        return not self.needs_prefix and self.typical is None and (tree.drawn is None or self.settings.greedy)
+        return not self.needs_prefix and self.typical is None and (tree.sampled_from is None or self.settings.greedy)
 
     def process(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
         """Processed scores, float32 ``[vocab]``.

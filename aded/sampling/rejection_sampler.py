@@ -51,10 +51,10 @@ def draft_key(seed: int, position: int, model: int = 0, parent: int = 0, trial: 
 
 def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: Graphs) -> None:
     """Capture the graph that ``verify`` will use for a sampled draft, for logits ``[n, vocab_size]`` of ``dtype``."""
-    assert tree.drawn is not None
-    q, width = tree.drawn.distributions, int(np.bincount(tree.parents[1:], minlength=1).max())
+    assert tree.sampled_from is not None
+    q, width = tree.sampled_from.distributions, int(np.bincount(tree.parents[1:], minlength=1).max())
     logits = q.new_empty(0, vocab_size, dtype=dtype)
-    graph_for(graphs, logits, q, len(tree), width, rule.settings, tree.drawn.replacement)
+    graph_for(graphs, logits, q, len(tree), width, rule.settings, tree.sampled_from.replacement)
 
 
 def verify(
@@ -62,7 +62,7 @@ def verify(
 ) -> Verification:
     """Verify a sampled draft by rejection sampling.
 
-    Arguments and result as in ``aded.sampling.verify.verify``; ``tree.drawn`` holds the draft distributions.
+    Arguments and result as in ``aded.sampling.verify.verify``; ``tree.sampled_from`` holds the draft distributions.
     """
     verify_node = _NodeVerifier(tree, logits, [int(i) for i in prefix], rule, graphs)
     path: list[int] = [0]
@@ -76,7 +76,7 @@ def verify(
 
 
 class NodeInputs(NamedTuple):
-    """Inputs of ``judge`` other than distributions, for ``n`` nodes of at most ``width`` children each; see there."""
+    """Inputs of ``accept_children`` other than distributions, for ``n`` nodes of at most ``width`` children each; see there."""
 
     tokens: np.ndarray
     rows: np.ndarray
@@ -107,17 +107,17 @@ class _NodeVerifier:
     @torch.inference_mode()
     def _verify_node(self, node: int, p: torch.Tensor) -> tuple[int | None, int, float]:
         """Rejection sampling at one node; ``p``: the target's distribution, float64 ``[vocab]``."""
-        drawn, inputs = self.tree.drawn, self._inputs([node])
+        drawn, inputs = self.tree.sampled_from, self._inputs([node])
         assert drawn is not None
         q = torch.nn.functional.pad(drawn.distributions, (0, len(p) - drawn.distributions.shape[1])).to(p.device)
         tokens, rows, uniforms, keys = (torch.from_numpy(array).to(p.device) for array in inputs)
-        accepted, chosen = torch.stack(judge(p[None], q, tokens, rows, uniforms, keys, drawn.replacement)).cpu().numpy()
+        accepted, chosen = torch.stack(accept_children(p[None], q, tokens, rows, uniforms, keys, drawn.replacement)).cpu().numpy()
         return self._result(node, 0, inputs, int(accepted[0]), int(chosen[0]))
 
     @torch.inference_mode()
     def _verify_all(self, graphs: Graphs) -> list[tuple[int | None, int, float]]:
         """Rejection sampling at every node, by a captured graph."""
-        drawn, settings, inputs = self.tree.drawn, self.rule.settings, self._inputs(list(range(len(self.tree))))
+        drawn, settings, inputs = self.tree.sampled_from, self.rule.settings, self._inputs(list(range(len(self.tree))))
         assert drawn is not None
         nodes, width = inputs.tokens.shape
         graph = graph_for(graphs, self.logits, drawn.distributions, nodes, width, settings, drawn.replacement)
@@ -125,8 +125,8 @@ class _NodeVerifier:
         return [self._result(node, node, inputs, rank, token) for node, (rank, token) in enumerate(results)]
 
     def _inputs(self, nodes: list[int]) -> NodeInputs:
-        """Inputs of ``judge`` for ``nodes``."""
-        drawn, seed, width = self.tree.drawn, self.rule.settings.seed, max(len(self._children[node]) for node in nodes)
+        """Inputs of ``accept_children`` for ``nodes``."""
+        drawn, seed, width = self.tree.sampled_from, self.rule.settings.seed, max(len(self._children[node]) for node in nodes)
         assert drawn is not None
         tokens, rows = np.full((2, len(nodes), width), -1)
         uniforms, keys = np.ones((len(nodes), width)), np.empty(len(nodes), dtype=np.int64)
@@ -145,7 +145,7 @@ class _NodeVerifier:
         return None, token, uniform(int(inputs.keys[index]), token)
 
 
-def judge(
+def accept_children(
     p: torch.Tensor,
     q: torch.Tensor,
     tokens: torch.Tensor,
@@ -190,8 +190,8 @@ def _normalized(weights: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
     return torch.where(total > 0, weights / total, otherwise)
 
 
-class JudgeGraph:
-    """``judge`` on the logits of a tree as a CUDA graph of fixed size; on the CPU as a plain call.
+class RejectionGraph:
+    """``accept_children`` on the logits of a tree as a CUDA graph of fixed size; on the CPU as a plain call.
 
     Args:
         logits: example of the device, dtype and vocabulary size.
@@ -200,7 +200,7 @@ class JudgeGraph:
         width: maximum number of children per node.
         rows: maximum number of draft distributions.
         kind: sampling operations of the target; their parameters are inputs.
-        replacement: see ``judge``.
+        replacement: see ``accept_children``.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class JudgeGraph:
         self._replay = Replay(self._body, device)
 
     def run(self, logits: torch.Tensor, q: torch.Tensor, inputs: NodeInputs, settings: SamplingSettings) -> np.ndarray:
-        """The two results of ``judge``, int64 ``[2, n]``."""
+        """The two results of ``accept_children``, int64 ``[2, n]``."""
         self._host_parameters.copy_(sampler.parameters(settings))
         n, width = inputs.tokens.shape
         self._logits[:n].copy_(logits)
@@ -239,7 +239,7 @@ class JudgeGraph:
         return self._host_results.numpy()[:, :n].copy()
 
     def _split(self, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Views of one int64 buffer: tokens, rows, uniforms and keys as in ``judge``, then the sampling parameters."""
+        """Views of one int64 buffer: tokens, rows, uniforms and keys as in ``accept_children``, then the sampling parameters."""
         size, shape = self.nodes * self.width, (self.nodes, self.width)
         tokens, rows, uniforms, keys, values = buffer.split([size, size, size, self.nodes, sampler.PARAMETERS])
         return tokens.view(shape), rows.view(shape), uniforms.view(torch.float64).view(shape), keys, values.view(torch.float64)
@@ -248,7 +248,7 @@ class JudgeGraph:
         self._inputs.copy_(self._host_inputs, non_blocking=True)
         tokens, rows, uniforms, keys, values = self._split(self._inputs)
         p = sampler.distribution(self._logits, self.kind, values)
-        accepted, chosen = judge(p, self._q, tokens, rows, uniforms, keys, self.replacement)
+        accepted, chosen = accept_children(p, self._q, tokens, rows, uniforms, keys, self.replacement)
         self._results[0].copy_(accepted)
         self._results[1].copy_(chosen)
         self._host_results.copy_(self._results, non_blocking=True)
@@ -256,8 +256,8 @@ class JudgeGraph:
 
 def graph_for(
     graphs: Graphs, logits: torch.Tensor, q: torch.Tensor, nodes: int, width: int, settings: SamplingSettings, replacement: bool
-) -> JudgeGraph:
+) -> RejectionGraph:
     """The cached graph for this size. Seeds and sampling parameters are inputs, so runs with other values share it."""
     sizes, kind = (node_bucket(nodes), max(1, width), node_bucket(len(q))), sampler.operations(settings)
     key = (logits.dtype, *logits.shape[1:], *q.shape[1:], *sizes, kind, replacement)
-    return recent(graphs, key, lambda: JudgeGraph(logits, q, *sizes, kind, replacement), MAX_GRAPHS)
+    return recent(graphs, key, lambda: RejectionGraph(logits, q, *sizes, kind, replacement), MAX_GRAPHS)

@@ -40,7 +40,7 @@ def verify(
     Returns:
         The accepted path and the bonus or correction token.
     """
-    if not rule.settings.greedy and (tree.drawn is not None or rule.typical is not None):
+    if not rule.settings.greedy and (tree.sampled_from is not None or rule.typical is not None):
         if rule.typical:
             return typical_acceptance.verify(tree, logits, prefix, rule)
         return rejection_sampler.verify(tree, logits, prefix, rule, graphs)

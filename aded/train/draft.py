@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn import functional
 
 from aded.draft_models import checkpoints
-from aded.draft_models.draft_model import ends, own_parameters, small_model
+from aded.draft_models.draft_model import evenly_spaced_layers, pruned_model, unshared_parameters
 from aded.draft_models.medusa_heads import RANKS
-from aded.train.data import Batch
+from aded.train.dataset import Batch
+from aded.train.feature_cache import TargetStates
 from aded.train.objective import backward_in_chunks, last_hidden, precision, ranks_of
-from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -37,8 +37,8 @@ class DraftObjective:
     def __init__(self, target: TargetModel, layers: int = 2, text: float = 0.1, states: TargetStates | None = None) -> None:
         self.target, self.layers, self.text, self._target_states = target, layers, text, states or TargetStates(target)
         target.model.requires_grad_(False)
-        self._small = small_model(target.model, ends(int(target.config.num_hidden_layers), layers))
-        self._trained_parameters = own_parameters(self._small, target.model)
+        self._small = pruned_model(target.model, evenly_spaced_layers(int(target.config.num_hidden_layers), layers))
+        self._trained_parameters = unshared_parameters(self._small, target.model)
         for parameter in self._trained_parameters.values():
             parameter.data = parameter.data.float()
             parameter.requires_grad_(True)

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from aded.draft_models import checkpoints
 from aded.draft_models.medusa_heads import RANKS, MedusaHeads
-from aded.train.data import IGNORE_INDEX, Batch
+from aded.train.dataset import IGNORE_INDEX, Batch
+from aded.train.feature_cache import TargetStates
 from aded.train.objective import backward_in_chunks, precision, ranks_of
-from aded.train.states import TargetStates
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

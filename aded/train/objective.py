@@ -11,7 +11,7 @@ from torch import nn
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
-    from aded.train.data import Batch
+    from aded.train.dataset import Batch
 
 CHUNK_ROWS = 4096
 """Rows of logits computed at a time."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aded.core.errors import AdedError
-from aded.core.validation import check_apart, check_file, check_folder, check_not_empty, refuse_ignored
+from aded.core.validation import check_distinct, check_file, check_folder, check_not_empty, refuse_ignored
 
 
 def test_folders_that_can_be_made_pass_and_are_not_made(tmp_path: Path) -> None:
@@ -35,9 +35,9 @@ def test_one_file_under_two_names_is_one_file(tmp_path: Path) -> None:
     (tmp_path / "hard").hardlink_to(tmp_path / "a")
     for name in ("a", "soft", "hard", "../" + tmp_path.name + "/a"):
         with pytest.raises(AdedError, match="--out is .*choose another path"):
-            check_apart("--out", str(tmp_path / "a"), [None, str(tmp_path / name)])
-    check_apart("--out", str(tmp_path / "a"), [None, str(tmp_path / "b")])
-    check_apart("--out", None, [str(tmp_path / "a")])
+            check_distinct("--out", str(tmp_path / "a"), [None, str(tmp_path / name)])
+    check_distinct("--out", str(tmp_path / "a"), [None, str(tmp_path / "b")])
+    check_distinct("--out", None, [str(tmp_path / "a")])
 
 
 def test_only_options_that_were_changed_are_refused() -> None:

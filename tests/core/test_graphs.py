@@ -14,7 +14,7 @@ from aded.draft_models.medusa_heads import HeadReader
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import JudgeGraph, NodeInputs
+from aded.sampling.rejection_sampler import NodeInputs, RejectionGraph
 from aded.sampling.settings import SamplingSettings
 
 SETTINGS = [
@@ -56,14 +56,14 @@ def test_the_guard_sees_what_reads_back():
 
 def test_heads_are_fit_for_a_graph():
     reader = HeadReader(tiny_target(), random_heads(), np.full((3, 10), 0.1))
-    assert_fit_for_a_graph(lambda: reader.body(torch.ones(1, 32)), reader)
+    assert_fit_for_a_graph(lambda: reader.forward(torch.ones(1, 32)), reader)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
 def test_steps_with_all_that_drafters_ask_for_are_fit_for_a_graph(family, settings):
     target = tiny_target(family)
-    target.fix_steps()
+    target.use_fixed_shapes()
     reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
     session, tree = target.session(64), DraftTree(np.array([5, 9, 14, 3]), np.array([-1, 0, 0, 1]))
     session.prefill(PROMPT[:-1])
@@ -89,7 +89,7 @@ def test_chains_are_fit_for_a_graph(family, settings):
 @pytest.mark.parametrize("settings", SETTINGS[1:], ids=str)
 def test_judging_is_fit_for_a_graph(settings, replacement):
     logits, q = torch.randn(4, VOCAB), torch.full((2, VOCAB), 1 / VOCAB, dtype=torch.float64)
-    graph = JudgeGraph(logits, q, 4, 2, 2, sampler.operations(settings), replacement)
+    graph = RejectionGraph(logits, q, 4, 2, 2, sampler.operations(settings), replacement)
     rows = np.array([[0, 0], [1, -1], [-1, -1], [-1, -1]])
     graph.run(logits, q, NodeInputs(np.where(rows < 0, -1, 5), rows, np.full((4, 2), 0.5), np.arange(4)), settings)
     assert_fit_for_a_graph(graph._body, graph)

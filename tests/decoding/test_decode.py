@@ -73,8 +73,8 @@ def test_keeping_the_first_slots_instead_of_the_accepted_ones_is_noticed(family,
     """Negative control: with a wrong KV-cache compaction the equality must fail."""
     target = tiny_target(family)
     truth = expected(target, repetition_penalty=1.3)
-    honest = KVCache.commit
-    monkeypatch.setattr(KVCache, "commit", lambda self, nodes: honest(self, range(len(nodes))))
+    honest = KVCache.compact
+    monkeypatch.setattr(KVCache, "compact", lambda self, nodes: honest(self, range(len(nodes))))
     assert decode(target, OracleDrafter(truth), repetition_penalty=1.3).token_ids != truth
 
 

@@ -91,7 +91,7 @@ DRAWN = [
 def test_a_drawn_chain_writes_the_target_s_distribution(drafts, fixed):
     target = table_target(TARGET)
     if fixed:
-        target.fix_steps()
+        target.use_fixed_shapes()
     assert least_p_value(written(target, speculative(drafts[1]), 0, 150), 0) > FALSE_ALARM
 
 
@@ -110,15 +110,15 @@ def one_key_for_all_parents(monkeypatch):
 
 
 def target_and_draft_swapped(monkeypatch):
-    judge = rejection_sampler.judge
+    accept_children = rejection_sampler.accept_children
 
     def swapped(p, q, tokens, rows, *others):
         if tokens.shape[1]:
             row = rows[0, 0]
             p, q = q[row][None].clone(), q.index_copy(0, row[None], p)
-        return judge(p, q, tokens, rows, *others)
+        return accept_children(p, q, tokens, rows, *others)
 
-    monkeypatch.setattr(rejection_sampler, "judge", swapped)
+    monkeypatch.setattr(rejection_sampler, "accept_children", swapped)
 
 
 def the_rejected_token_drawn_from_the_target(monkeypatch):

@@ -4,7 +4,7 @@ from fakes import tiny_target
 
 from aded.core.trace import Race, dumps, loads
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.decoding.lockstep import race, record_of, turns
+from aded.decoding.lockstep import interleaved, race, race_record
 
 PROMPT = [5, 17, 40, 8]
 
@@ -30,7 +30,7 @@ def test_all_runs_end_and_agree():
     decoders = make_decoders(3)
     for _ in race(decoders, PROMPT):
         pass
-    record = record_of(decoders)
+    record = race_record(decoders)
     assert isinstance(record, Race)
     assert len({tuple(lane.token_ids) for lane in record.lanes}) == 1
     assert loads(dumps(record)) == record
@@ -46,7 +46,7 @@ def test_closing_a_race_stops_every_run():
 
 def test_control_is_handed_over_after_each_prompt_that_was_read_so_that_a_stop_waits_for_one_at_most():
     decoders = make_decoders(3)
-    steps = turns(decoders, PROMPT)
+    steps = interleaved(decoders, PROMPT)
     for prefilled in (1, 2):
         assert next(steps) is None
         assert [d.began for d in decoders] == [i < prefilled for i in range(3)]
@@ -61,4 +61,4 @@ def test_a_race_is_the_same_with_and_without_its_pauses():
         made = [item for item in make(decoders, PROMPT) if item is not None]
         return [[step.emitted for index, step in made if index == run] for run in range(3)]
 
-    assert texts(race) == texts(turns)
+    assert texts(race) == texts(interleaved)

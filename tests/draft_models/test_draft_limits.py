@@ -43,7 +43,7 @@ def models(request):
     made = tiny_target("gpt2"), tiny_target("gpt2", n_positions=SHORT)
     if request.param == "fixed":
         for model in made:
-            model.fix_steps()
+            model.use_fixed_shapes()
     return made
 
 
@@ -95,8 +95,8 @@ def resized(size):
 def test_a_draft_model_of_another_vocabulary_drafts_what_both_know(method, size, settings, fixed):
     target, draft = tiny_target("llama"), resized(size)
     if fixed:
-        target.fix_steps()
-        draft.fix_steps()
+        target.use_fixed_shapes()
+        draft.use_fixed_shapes()
     generation = GenerationSettings(max_new_tokens=24, budget=12, **settings)
     prompt = [5, 9, 14, 3, 20]
     record = Decoder(target, coupled(METHODS[method], [draft], VOCAB), generation).run(prompt)

@@ -8,7 +8,7 @@ from fakes import VOCAB, alone, tiny_target
 from test_medusa import PROMPT, random_heads
 
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.medusa_heads import Guesses, HeadReader
+from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.aded_medusa import AdedMedusaDrafter
 from aded.drafters.base import Context
@@ -61,7 +61,7 @@ def test_the_tree_holds_the_most_probable_nodes_of_the_mixture(source, seed):
     tree = tree_search.best_first(replace(source, lattice=lattice), np.array(context, dtype=np.int32), limits)
     waiting, taken = [(1.0, (), 1.0)], []
     while len(taken) < len(tree):
-        best = max(waiting, key=lambda offer: offer[0] * tree_search.FADE ** len(offer[1]))
+        best = max(waiting, key=lambda offer: offer[0] * tree_search.DEPTH_DECAY ** len(offer[1]))
         waiting.remove(best)
         taken.append(best)
         if len(best[1]) < 6:
@@ -146,4 +146,4 @@ def test_a_guess_beyond_the_last_head_is_the_matrix_s_alone(source):
         replace(source, lattice=lattice), np.array([3, 1], dtype=np.int32), tree_search.Limits(30, 4, 12)
     )
     assert set(tree.tokens[tree.depths == 1].tolist()) <= set(lattice.tokens[0].tolist())
-    assert isinstance(Guesses(lattice.tokens, lattice.probabilities), Guesses)
+    assert isinstance(HeadPredictions(lattice.tokens, lattice.probabilities), HeadPredictions)

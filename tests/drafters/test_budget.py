@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import tiny_target
 
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget, _joint
 from aded.engine import cost_model
@@ -127,7 +127,7 @@ def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, 
         _ = tiny_target("llama").cost
     assert len(measured) == 4
     target = tiny_target("gpt2")
-    target.fix_steps()
+    target.use_fixed_shapes()
     assert target.cost.padded
 
 
@@ -202,8 +202,8 @@ def test_a_draft_that_pays_on_the_whole_outlives_a_run_of_failures():
 def test_drafts_that_were_drawn_are_never_paused_by_the_clock():
     """What is drawn next must not depend on how long the last steps took, or a seed would not repeat its text."""
     policy = AutomaticBudget(StepCost((1, 64), (1,), ((1.0, 1.0),), False))
-    drawn = Drawn(torch.full((2, 4), 0.25, dtype=torch.float64), np.array([-1, 0, 1], dtype=np.int32))
-    tree = DraftTree(np.arange(3), np.arange(-1, 2), {"prior": np.array([np.nan, 0.5, 0.5])}, drawn=drawn)
+    drawn = DraftDistributions(torch.full((2, 4), 0.25, dtype=torch.float64), np.array([-1, 0, 1], dtype=np.int32))
+    tree = DraftTree(np.arange(3), np.arange(-1, 2), {"prior": np.array([np.nan, 0.5, 0.5])}, sampled_from=drawn)
     for _ in range(40):
         assert policy.trim(tree, 1) is tree
         policy.observe(tree, [0], 1, 50.0)

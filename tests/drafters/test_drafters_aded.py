@@ -16,7 +16,7 @@ from aded.data.records import read_records
 from aded.drafters.aded import MAX_ROWS, NO_SUCCESSOR, AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.evaluation.replay import Report, replay
-from aded.ngram.session_overlay import TOLD
+from aded.ngram.session_overlay import OBSERVED_TOP_K
 from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 60
@@ -136,7 +136,7 @@ def test_rows_tell_what_observe_changes(matrix: TrigramMatrix) -> None:
 
 def told(context: Context, tree: DraftTree, path: list[int], emitted: list[int], answers: dict[int, dict[int, float]]) -> Outcome:
     """An outcome with the target's answers at some nodes: token to probability, most probable first."""
-    tokens, probabilities = np.zeros((len(tree), TOLD), np.int32), np.zeros((len(tree), TOLD), np.float32)
+    tokens, probabilities = np.zeros((len(tree), OBSERVED_TOP_K), np.int32), np.zeros((len(tree), OBSERVED_TOP_K), np.float32)
     for node, answer in answers.items():
         tokens[node, : len(answer)], probabilities[node, : len(answer)] = list(answer), list(answer.values())
     return Outcome(tree, np.array(path, np.int32), context, np.array(emitted, np.int32), tokens, probabilities)
@@ -172,7 +172,7 @@ def test_rows_of_accepted_nodes_come_first_and_there_are_never_many(matrix: Trig
 
 
 def test_answers_are_asked_for_while_decoding_and_only_where_they_are_learned(matrix: TrigramMatrix) -> None:
-    for options, asked in ((AdedOptions.tuned(), TOLD), (AdedOptions(feedback=False), 0), (AdedOptions.paper(), 0)):
+    for options, asked in ((AdedOptions.tuned(), OBSERVED_TOP_K), (AdedOptions(feedback=False), 0), (AdedOptions.paper(), 0)):
         drafter = AdedDrafter(matrix, VOCAB, options)
         drafter.start([1, 2, 3])
         assert drafter.needs.top_k == asked
@@ -233,7 +233,7 @@ def soak(steps: int) -> tuple[np.ndarray, np.ndarray]:
         before = perf_counter()
         tree = drafter.propose(context, 32)
         emitted = rng.integers(0, 5000, 2).astype(np.int32)
-        tokens = rng.integers(0, 5000, (len(tree), TOLD)).astype(np.int32)
+        tokens = rng.integers(0, 5000, (len(tree), OBSERVED_TOP_K)).astype(np.int32)
         probabilities = np.tile(np.array([0.5, 0.3, 0.1, 0.05, 0.02, 0.01, 0.01, 0.01], np.float32), (len(tree), 1))
         drafter.observe(Outcome(tree, np.array([0]), context, emitted, tokens, probabilities))
         seconds[step] = perf_counter() - before
@@ -323,7 +323,7 @@ def replayed() -> Report:
 
 def test_tuned_drafts_yield_three_tokens_a_step_on_recorded_text(replayed: Report) -> None:
     assert replayed.all.tokens_per_step >= 3.8
-    assert replayed.part(without=["summarization"]).tokens_per_step >= 3.7
+    assert replayed.excluding(without=["summarization"]).tokens_per_step >= 3.7
 
 
 def test_tree_search_keeps_up_with_best_first(replayed: Report) -> None:

@@ -8,7 +8,7 @@ import torch
 from fakes import VOCAB, alone, tiny_target
 
 from aded.core.errors import AdedError
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Drafter
 
@@ -41,15 +41,19 @@ FAULTS = {
     "no tree": (lambda root: None, "NoneType"),
     "an unknown column": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"colour": np.zeros(1)}), "colour"),
     "rows of no distribution": (
-        lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), drawn=Drawn(Q, np.array([-1, 2]))),
+        lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), sampled_from=DraftDistributions(Q, np.array([-1, 2]))),
         "needs one of its distributions",
     ),
     "distributions over too many tokens": (
-        lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), drawn=Drawn(torch.ones(1, VOCAB + 1), np.array([-1, 0]))),
+        lambda root: DraftTree(
+            np.array([root, 7]), np.array([-1, 0]), sampled_from=DraftDistributions(torch.ones(1, VOCAB + 1), np.array([-1, 0]))
+        ),
         "needs one of its distributions",
     ),
     "one row for two nodes": (
-        lambda root: DraftTree(np.array([root, 7, 8]), np.array([-1, 0, 1]), drawn=Drawn(Q, np.array([-1, 0, 0]))),
+        lambda root: DraftTree(
+            np.array([root, 7, 8]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(Q, np.array([-1, 0, 0]))
+        ),
         "share a row of the distributions",
     ),
 }
@@ -69,7 +73,7 @@ class Careless(Drafter):
 @pytest.fixture(scope="module")
 def targets():
     eager, fixed = tiny_target(), tiny_target()
-    fixed.fix_steps()
+    fixed.use_fixed_shapes()
     return {"eager": eager, "fixed": fixed}
 
 
@@ -90,7 +94,7 @@ def test_a_draft_that_cannot_be_verified_is_refused_in_words(targets, steps, fau
 
 def test_siblings_that_were_drawn_may_hold_one_token_twice_where_they_are_judged_by_that(targets):
     def made(root):
-        return DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0]), drawn=Drawn(Q, np.array([-1, 0, 0])))
+        return DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0]), sampled_from=DraftDistributions(Q, np.array([-1, 0, 0])))
 
     settings = GenerationSettings(max_new_tokens=9, budget=BUDGET, temperature=0.8)
     assert len(Decoder(targets["eager"], Careless(made), settings).run(PROMPT).token_ids) == 9

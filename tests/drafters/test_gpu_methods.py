@@ -11,7 +11,7 @@ from test_medusa import PROMPT, random_heads
 from test_speculative import written_alone
 
 from aded.core.cuda_graph import Replay
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader
@@ -27,7 +27,7 @@ from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import signed
 from aded.sampling.settings import SamplingSettings
-from aded.train import data
+from aded.train import dataset
 from aded.train.draft import DraftObjective
 from aded.train.loop import Schedule, train
 from aded.train.medusa import HeadObjective
@@ -71,7 +71,7 @@ def test_heads_of_a_graph_guess_as_eager_ones(target, reader):
     given, found = torch.zeros(1, 32, device="cuda"), torch.zeros(reader.size, dtype=torch.float64, device="cuda")
 
     def body():
-        found.copy_(reader.body(given))
+        found.copy_(reader.forward(given))
 
     run = Replay(body, given.device)
     for seed in range(5):
@@ -129,7 +129,11 @@ def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
         logits, rule = torch.tensor(rng.normal(0, 1, (6, VOCAB))).float(), Rule(SamplingSettings(temperature=0.9, seed=seed))
         found = [
             rejection_sampler.verify(
-                DraftTree(tokens, parents, drawn=Drawn(q.to(device), rows, replacement)), logits.to(device), [3, 1], rule, graphs
+                DraftTree(tokens, parents, sampled_from=DraftDistributions(q.to(device), rows, replacement)),
+                logits.to(device),
+                [3, 1],
+                rule,
+                graphs,
             )
             for device, graphs in (("cpu", None), ("cuda", kept))
         ]
@@ -140,10 +144,10 @@ def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
 def test_training_in_bfloat16_lowers_the_loss(kind, tmp_path):
     target = TargetModel(tiny_model("llama", dtype=torch.bfloat16).to("cuda"), WordTokenizer(), "llama", "llama")
     text = np.resize(np.arange(5, 95, 11), 4000)
-    rows, objective = data.pack(data.Text.plain(text), 16, share=0.5), kind(target)
-    before = objective.evaluate(rows.unseen())
+    rows, objective = dataset.pack(dataset.Text.plain(text), 16, share=0.5), kind(target)
+    before = objective.evaluate(rows.evaluation_batches())
     train(objective, rows, Schedule(steps=40, batch=8, rate=1e-2), tmp_path, "x", quiet)
-    assert np.mean(objective.evaluate(rows.unseen())["loss"]) < 0.8 * np.mean(before["loss"])
+    assert np.mean(objective.evaluate(rows.evaluation_batches())["loss"]) < 0.8 * np.mean(before["loss"])
 
 
 @pytest.mark.parametrize("kind", SETTINGS)

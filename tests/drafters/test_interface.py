@@ -23,7 +23,7 @@ SAMPLING = [{}, {"temperature": 0.8, "top_p": 0.9, "seed": 4}, {"repetition_pena
 def target_of(family: str, fixed: bool) -> TargetModel:
     target = tiny_target(family)
     if fixed:
-        target.fix_steps()
+        target.use_fixed_shapes()
     return target
 
 

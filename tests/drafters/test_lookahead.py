@@ -157,7 +157,7 @@ def test_the_text_is_the_target_s_own(settings: dict, fixed: bool) -> None:
 
     target = tiny_target()
     if fixed:
-        target.fix_steps()
+        target.use_fixed_shapes()
     truth = alone(target, PROMPT, 60, Rule(GenerationSettings(**settings).sampling))
     for options in ({}, {"ngram": 3, "window": 15, "guesses": 15}):
         decoder = Decoder(target, "lookahead", GenerationSettings(max_new_tokens=60, budget=64, **settings), options)

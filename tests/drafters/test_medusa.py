@@ -64,21 +64,21 @@ def test_guesses_are_those_of_the_blocks_one_by_one(target, reader):
             step = made.weight[head, block] @ guess + made.bias[head, block]
             guess = guess + step * torch.sigmoid(step)
         expected = torch.softmax(target.model.lm_head(guess), -1).topk(10)
-        found = reader.guesses(reader.body(state[None]).detach().numpy())
+        found = reader.predictions(reader.forward(state[None]).detach().numpy())
         assert found.tokens[head].tolist() == expected.indices.tolist()
         assert np.allclose(found.probabilities[head], expected.values.detach().numpy(), atol=1e-5)
 
 
 class Guessing(MedusaDrafter):
-    """Keeps the committed text and the guesses of every step."""
+    """Keeps the committed text and the predictions of every step."""
 
     def start(self, prompt, features=None):
         super().start(prompt)
         self.seen = []
 
     def propose(self, context, budget):
-        if self._guesses is not None:
-            self.seen.append((context.tokens.astype(np.int64), self._guesses))
+        if self._predictions is not None:
+            self.seen.append((context.tokens.astype(np.int64), self._predictions))
         return super().propose(context, budget)
 
 
@@ -97,21 +97,21 @@ def test_heads_look_from_the_state_that_wrote_the_root(fixed, sampling, typical)
     """At every step, inside a step of fixed shape or after it: from the stock model's state at the position before the root."""
     target = tiny_target()
     if fixed:
-        target.fix_steps()
+        target.use_fixed_shapes()
     reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
     drafter = Guessing(reader, typical=typical)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, budget=12, **sampling)).run(PROMPT)
     assert len(drafter.seen) > 3
-    for text, guesses in drafter.seen:
+    for text, predictions in drafter.seen:
         with torch.inference_mode():
-            expected = reader.guesses(reader.body(last_hidden(target.model, torch.from_numpy(text)[None])[:, -2]).numpy())
-        assert guesses.tokens.tolist() == expected.tokens.tolist()
-        assert np.allclose(guesses.probabilities, expected.probabilities, atol=1e-4)
+            expected = reader.predictions(reader.forward(last_hidden(target.model, torch.from_numpy(text)[None])[:, -2]).numpy())
+        assert predictions.tokens.tolist() == expected.tokens.tolist()
+        assert np.allclose(predictions.probabilities, expected.probabilities, atol=1e-4)
 
 
 def test_steps_of_one_reader_share_their_shapes_and_those_of_another_do_not():
     target, shapes = tiny_target(), []
-    target.fix_steps()
+    target.use_fixed_shapes()
     readers = [HeadReader(target, random_heads(seed=seed), np.full((3, 10), 0.1)) for seed in (1, 2)]
     for reader in (readers[0], readers[0], readers[1]):
         Decoder(target, MedusaDrafter(reader), GenerationSettings(max_new_tokens=12, budget=8)).run(PROMPT)
@@ -247,5 +247,5 @@ def test_typical_acceptance_accepts_more_than_the_target_s_own_draws(target, rea
 
 
 def test_ids_of_heads_are_those_of_the_vocabulary(reader):
-    tokens = reader.guesses(reader.body(torch.zeros(1, 32)).detach().numpy()).tokens
+    tokens = reader.predictions(reader.forward(torch.zeros(1, 32)).detach().numpy()).tokens
     assert 0 <= tokens.min() <= tokens.max() < VOCAB

@@ -7,10 +7,10 @@ from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model, tiny_targ
 from scipy import stats
 
 from aded.core.errors import AdedError
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.core.tree_shape import best_shape
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.draft_models.draft_model import own_parameters, small_model
+from aded.draft_models.draft_model import pruned_model, unshared_parameters
 from aded.draft_models.tree_runner import Sampler, TreeRunner, level_cost
 from aded.drafters.draft_length_policy import RETRY, TOLERANCE, ShapePolicy
 from aded.drafters.registry import METHODS
@@ -91,7 +91,7 @@ def test_what_nodes_were_drawn_from_is_the_draft_model_s_distribution_there(draf
         parent = int(tree.parents[node])
         ids = PROMPT + tree.tokens[tree.path_to(parent)[1:]].tolist()
         expected = Rule(settings).probabilities(row_alone(drafts[0].model, ids), ids)
-        assert torch.allclose(tree.drawn.distributions[tree.drawn.rows[node]], expected, atol=1e-5)
+        assert torch.allclose(tree.sampled_from.distributions[tree.sampled_from.rows[node]], expected, atol=1e-5)
         assert expected[tree.tokens[node]] > 0
     if not replacement:
         pairs = list(zip(tree.parents.tolist(), tree.tokens.tolist()))
@@ -159,7 +159,7 @@ def test_the_method_is_made_from_options(tmp_path, target):
     from aded.draft_models import checkpoints
 
     path = tmp_path / "x.draft.safetensors"
-    checkpoints.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
+    checkpoints.write(path, "draft", target, unshared_parameters(pruned_model(target.model, [0]), target.model), layers=1)
     made = METHODS["specinfer"].make(target, {"draft": str(path), "branching": "3,2", "verification": "coupled"}, 0)
     assert made.settings()["branching"] == [3, 2]
     assert made.settings()["verification"] == "coupled"
@@ -195,13 +195,13 @@ def test_merged_trees_keep_the_higher_prior():
 
 def test_merged_draws_stay_trials_and_their_continuations_join():
     q = torch.full((2, 5), 0.2, dtype=torch.float64)
-    one = DraftTree(np.array([1, 2, 3]), np.array([-1, 0, 1]), drawn=Drawn(q, np.array([-1, 0, 1])))
-    other = DraftTree(np.array([1, 2, 4]), np.array([-1, 0, 1]), drawn=Drawn(q, np.array([-1, 0, 1])))
+    one = DraftTree(np.array([1, 2, 3]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(q, np.array([-1, 0, 1])))
+    other = DraftTree(np.array([1, 2, 4]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(q, np.array([-1, 0, 1])))
     merged = merge([one, other])
     assert merged.tokens.tolist() == [1, 2, 3, 2, 4]
     assert merged.parents.tolist() == [-1, 0, 1, 0, 1]
-    assert merged.drawn.rows.tolist() == [-1, 0, 1, 2, 3]
-    assert merged.drawn.distributions.shape == (4, 5)
+    assert merged.sampled_from.rows.tolist() == [-1, 0, 1, 2, 3]
+    assert merged.sampled_from.distributions.shape == (4, 5)
 
 
 def test_a_branching_is_cut_level_by_level():

@@ -13,7 +13,7 @@ from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models import chain_runner, checkpoints, draft_model
 from aded.draft_models.chain_runner import CATCH_UP, LENGTHS, ChainRunner
-from aded.draft_models.draft_model import ends, own_parameters, small_model
+from aded.draft_models.draft_model import evenly_spaced_layers, pruned_model, unshared_parameters
 from aded.drafters.base import Context
 from aded.drafters.registry import METHODS
 from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
@@ -177,7 +177,7 @@ def test_the_length_follows_what_pays(target, draft):
 
 def test_decodes_use_one_cache_and_its_graphs_one_after_the_other(target):
     draft, graphs = near(target, 1.03), []
-    draft.fix_steps()
+    draft.use_fixed_shapes()
     for _ in range(3):
         one = SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.1)
         Decoder(target, one, GenerationSettings(max_new_tokens=8, budget=8)).run(PROMPT)
@@ -193,10 +193,10 @@ def test_decodes_use_one_cache_and_its_graphs_one_after_the_other(target):
 
 @pytest.mark.parametrize("layers", [[0], [1], [0, 1], [1, 0]])
 def test_a_small_model_shares_embeddings_and_has_layers_of_its_own(target, layers):
-    small = small_model(target.model, layers)
+    small = pruned_model(target.model, layers)
     assert small.get_input_embeddings() is target.model.get_input_embeddings()
     assert small.get_output_embeddings() is target.model.get_output_embeddings()
-    own = own_parameters(small, target.model)
+    own = unshared_parameters(small, target.model)
     assert all("layers." in name or "norm" in name for name in own)
     with torch.inference_mode():
         ids = torch.tensor([PROMPT])
@@ -205,9 +205,9 @@ def test_a_small_model_shares_embeddings_and_has_layers_of_its_own(target, layer
 
 
 def test_the_ends_are_among_the_layers_it_starts_from():
-    assert ends(30, 1) == [0]
-    assert ends(30, 2) == [0, 29]
-    assert ends(30, 3) == [0, 14, 29]
+    assert evenly_spaced_layers(30, 1) == [0]
+    assert evenly_spaced_layers(30, 2) == [0, 29]
+    assert evenly_spaced_layers(30, 3) == [0, 14, 29]
 
 
 def saved(model, folder, size=VOCAB):
@@ -255,7 +255,7 @@ def test_vocabularies_may_be_padded_differently(sizes, verification):
 
 def test_a_draft_file_is_read_for_its_model_alone(target, tmp_path):
     path = tmp_path / "x.draft.safetensors"
-    own = own_parameters(small_model(target.model, [0]), target.model)
+    own = unshared_parameters(pruned_model(target.model, [0]), target.model)
     checkpoints.write(path, "draft", target, own, layers=1)
     read = draft_model.load(path, target)
     assert read.config.num_hidden_layers == 1
@@ -275,7 +275,7 @@ def test_trained_parts_do_not_keep_their_target_alive(method, tmp_path):
         zeros = {"weight": torch.zeros(1, 1, 32, 32), "bias": torch.zeros(1, 1, 32), "accuracy": torch.zeros(1, 10)}
         checkpoints.write(path, "medusa", target, zeros)
     else:
-        checkpoints.write(path, "draft", target, own_parameters(small_model(target.model, [0]), target.model), layers=1)
+        checkpoints.write(path, "draft", target, unshared_parameters(pruned_model(target.model, [0]), target.model), layers=1)
     options = {"heads" if method == "medusa" else "draft": str(path)}
     settings = GenerationSettings(max_new_tokens=6, budget=4, temperature=0.8)
     Decoder(target, method, settings, options).run(PROMPT)

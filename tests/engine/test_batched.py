@@ -8,7 +8,7 @@ import torch
 from fakes import WordTokenizer, alone, tiny_model, tiny_target
 
 from aded.engine import batch_generation
-from aded.engine.batch_generation import ATTENTION, TOP_K, TOP_P, Ended, Script, Wave, grouped_query_attention
+from aded.engine.batch_generation import ATTENTION, TOP_K, TOP_P, ConversationBatch, FinishedRow, Script, grouped_query_attention
 from aded.sampling.rng import key_of, uniform
 
 SCRIPT = Script(opening=(5, 17, 40), closing=(7, 9, 11), longest_question=30, longest_answer=25)
@@ -17,13 +17,13 @@ GREEDY = np.arange(BATCH) % 2 == 0
 FAMILIES = ("llama", "gpt2", "qwen3", "phi3", "mistral_sliding", "qwen2_sliding", "gemma2_sliding", "gemma3_sliding")
 
 
-def wave_of(target, script: Script = SCRIPT) -> Wave:
+def wave_of(target, script: Script = SCRIPT) -> ConversationBatch:
     session = target.session(len(script.opening))
     session.prefill(script.opening)
-    return Wave(target, script, BATCH, session.cache, target.eos_ids)
+    return ConversationBatch(target, script, BATCH, session.cache, target.eos_ids)
 
 
-def written(wave: Wave, every: int = 4, compact: bool = True, beginnings=()) -> list[Ended]:
+def written(wave: ConversationBatch, every: int = 4, compact: bool = True, beginnings=()) -> list[FinishedRow]:
     wave.begin(SEED, GREEDY, beginnings)
     ended = []
     while not wave.at_end:
@@ -33,7 +33,7 @@ def written(wave: Wave, every: int = 4, compact: bool = True, beginnings=()) -> 
     return sorted(ended + wave.collect(), key=lambda one: one.row)
 
 
-def answered(rows: list[Ended], script: Script = SCRIPT) -> list[Ended]:
+def answered(rows: list[FinishedRow], script: Script = SCRIPT) -> list[FinishedRow]:
     return [one for one in rows if one.closed and len(one.ids) > one.closed + len(script.closing)]
 
 

@@ -21,7 +21,7 @@ from aded.engine.step_graph import FixedStep, StepKind, context_bucket, read_ver
 from aded.engine.target_model import TargetModel
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import JudgeGraph
+from aded.sampling.rejection_sampler import RejectionGraph
 from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import first_non_finite
 from aded.sampling.verify import verify
@@ -31,7 +31,7 @@ PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
 def fixed_target(family="llama", **options):
     target = tiny_target(family, **options)
-    target.fix_steps()
+    target.use_fixed_shapes()
     assert target.pool is not None
     return target
 
@@ -101,7 +101,7 @@ def test_many_sampling_settings_keep_a_bounded_number_of_steps_and_the_recently_
 def test_other_sampling_parameters_need_no_other_graphs():
     """Temperature, top-k, top-p, min-p and seed are inputs of the graphs of steps, chains and rejection sampling."""
     target, draft = fixed_target(), tiny_target(seed=1)
-    draft.fix_steps()
+    draft.use_fixed_shapes()
     kinds = []
     for change in ({"temperature": 0.7, "top_k": 9}, {"temperature": 1.3, "top_k": 40}, {"min_p": 0.1, "seed": 5}):
         sampling = {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "min_p": 0.01} | change
@@ -182,7 +182,7 @@ def test_a_cache_has_capacity_for_the_padded_tree_at_the_last_token(compiled, pr
     decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=60, budget=65))
     for _ in decoder.stream((PROMPT * 100)[:prompt]):
         capacity = decoder._session.cache.capacity
-        assert capacity >= prompt + 60 + target.padded(65)
+        assert capacity >= prompt + 60 + target.padded_nodes(65)
     assert all(step.cache.capacity in (1024, capacity) for step in target.pool.steps)
 
 
@@ -219,7 +219,7 @@ def test_graphs_of_rejection_sampling_belong_to_the_model_and_are_captured_befor
     target, made = fixed_target(), []
     draft = tiny_target(seed=1)
 
-    class Noted(JudgeGraph):
+    class Noted(RejectionGraph):
         def __init__(self, *arguments):
             made.append("verify" in timed)
             super().__init__(*arguments)
@@ -234,7 +234,7 @@ def test_graphs_of_rejection_sampling_belong_to_the_model_and_are_captured_befor
             yield
         timed.remove(name)
 
-    monkeypatch.setattr("aded.sampling.rejection_sampler.JudgeGraph", Noted)
+    monkeypatch.setattr("aded.sampling.rejection_sampler.RejectionGraph", Noted)
     monkeypatch.setattr(Decoder, "_timed", noting)
     drafter = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), None, None, draft_length=3)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, temperature=0.9, budget=8)).run(PROMPT)

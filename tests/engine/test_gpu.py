@@ -127,7 +127,7 @@ def test_a_pooled_cache_that_grows_leaves_no_graph_on_freed_memory():
     torch.empty(64_000_000, device="cuda").fill_(float("nan"))  # what a stale graph would read
     for _ in range(3):
         _, output = session.verify(DraftTree.root_only(7), text, rule)
-        expected = target.run(torch.tensor([[*text, 7]], device="cuda"), None, None, None).logits[0, -1]
+        expected = target.forward(torch.tensor([[*text, 7]], device="cuda"), None, None, None).logits[0, -1]
         assert torch.allclose(output.logits[0], expected, atol=1e-3)
         session.rewind(len(text))
     session.close()

@@ -58,9 +58,9 @@ def test_compaction_moves_accepted_nodes_together_in_order():
     cache = KVCache(8, layers=2)
     values = torch.arange(6.0).reshape(1, 1, 6, 1)
     cache.update(values[:, :, :2], values[:, :, :2], 0)
-    cache.commit(range(2))
+    cache.compact(range(2))
     cache.update(values[:, :, 2:], values[:, :, 2:], 0)
-    cache.commit([0, 1, 3])
+    cache.compact([0, 1, 3])
     assert cache.length == 5
     assert cache.layers[0].keys[0, 0, :5, 0].tolist() == [0, 1, 2, 3, 5]
 
@@ -72,7 +72,7 @@ def test_a_cache_that_grows_keeps_its_contents():
         state = torch.full((1, 1, 1, 1), float(i))
         with torch.inference_mode():
             keys, _ = cache.update(state, state, 0)
-        cache.commit([0])
+        cache.compact([0])
     assert keys.flatten().tolist() == list(range(9))
 
 

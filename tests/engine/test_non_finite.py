@@ -32,7 +32,7 @@ SETTINGS = {
 def made(fixed, **options):
     target = tiny_target(**options)
     if fixed:
-        target.fix_steps()
+        target.use_fixed_shapes()
     return target
 
 

@@ -22,8 +22,8 @@ def test_threads_take_turns_and_generate_the_same_text_as_alone(fixed):
     target = tiny_target()
     draft = near(target)
     if fixed:
-        target.fix_steps()
-        draft.fix_steps()
+        target.use_fixed_shapes()
+        draft.use_fixed_shapes()
     jobs = []
     for number, prompt in enumerate(PROMPTS):
         for make in (

@@ -17,13 +17,13 @@ from aded.cli import main
 from aded.core.errors import AdedError
 from aded.decoding.decoder import GenerationSettings
 from aded.engine.target_model import TargetModel
-from aded.evaluation.bench import chart, figures, peers, results, shape, tables
+from aded.evaluation.bench import aggregate, chart, peers, results, step_cost, tables
 from aded.evaluation.bench.cells import Cell, CellFile
-from aded.evaluation.bench.contenders import Contender, Task, method_contender
-from aded.evaluation.bench.differences import Difference, compare, first_difference, judge_of
 from aded.evaluation.bench.measure import measure, schedule
+from aded.evaluation.bench.output_diff import Difference, compare, first_difference, tie_check_of
 from aded.evaluation.bench.questions import read_questions, spread_out
-from aded.evaluation.bench.reference import reference_contender
+from aded.evaluation.bench.reference import reference_system
+from aded.evaluation.bench.systems import System, Task, method_system
 from aded.ngram.trigram import TrigramMatrix
 
 PROMPT = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6]
@@ -36,11 +36,11 @@ def cell(method: str, question: str = "1", repeat: int = 0, tokens: int = 10, se
     return Cell(question=question, method=method, repeat=repeat, tokens=tokens, **body)
 
 
-def contender(name: str, run=None, coupled: bool = True) -> Contender:
-    return Contender(name, name.title(), True, coupled, run or (lambda task, settings: {}))
+def system(name: str, run=None, coupled: bool = True) -> System:
+    return System(name, name.title(), True, coupled, run or (lambda task, settings: {}))
 
 
-def stub(name: str, calls: list | None = None, stop_at: int = -1) -> Contender:
+def stub(name: str, calls: list | None = None, stop_at: int = -1) -> System:
     """Writes the seed it was given; interrupts at its ``stop_at``-th run."""
 
     def run(task: Task, seed: int) -> dict:
@@ -50,7 +50,7 @@ def stub(name: str, calls: list | None = None, stop_at: int = -1) -> Contender:
             calls.append((task.id, name, seed))
         return {"tokens": 4, "steps": 2, "accepted": 2, "token_ids": [seed, len(name)], "seconds": 0.5, "draft_ms": [0.1, 0.2]}
 
-    return contender(name, run)
+    return system(name, run)
 
 
 # --- arithmetic
@@ -59,8 +59,8 @@ def stub(name: str, calls: list | None = None, stop_at: int = -1) -> Contender:
 def test_throughput_is_all_tokens_over_all_time_and_speedup_its_ratio_in_the_same_repeat() -> None:
     plain = [cell("plain", q, r, 10, s) for r, s in ((0, 1.0), (1, 2.0), (2, 4.0)) for q in "12"]
     fast = [cell("fast", q, r, 10, s) for r, s in ((0, 0.5), (1, 0.5), (2, 1.0)) for q in "12"]
-    assert figures.throughputs(plain) == [10.0, 5.0, 2.5]
-    row = figures.row_of(fast, plain)
+    assert aggregate.throughputs(plain) == [10.0, 5.0, 2.5]
+    row = aggregate.row_of(fast, plain)
     assert (row["tokens_per_second"], row["tokens_per_second_spread"]) == (20.0, [10.0, 20.0])
     assert (row["speedup"], row["speedup_spread"], row["verdict"]) == (4.0, [2.0, 4.0], "faster than plain")
     assert (row["tokens_per_step"], row["accepted_per_step"]) == (2.0, 1.0)
@@ -68,34 +68,34 @@ def test_throughput_is_all_tokens_over_all_time_and_speedup_its_ratio_in_the_sam
 
 
 def test_a_method_that_is_not_faster_is_called_so() -> None:
-    assert figures.verdict([0.8]) == "slower than plain"
-    assert figures.verdict([0.9, 1.0]) == "slower than plain"
-    assert figures.verdict([0.9, 1.2]) == "not clearly faster than plain"
-    assert figures.verdict([1.1, 1.2]) == "faster than plain"
-    assert figures.verdict([]) is None
-    assert figures.row_of([cell("plain")], [cell("plain")])["verdict"] is None
+    assert aggregate.verdict([0.8]) == "slower than plain"
+    assert aggregate.verdict([0.9, 1.0]) == "slower than plain"
+    assert aggregate.verdict([0.9, 1.2]) == "not clearly faster than plain"
+    assert aggregate.verdict([1.1, 1.2]) == "faster than plain"
+    assert aggregate.verdict([]) is None
+    assert aggregate.row_of([cell("plain")], [cell("plain")])["verdict"] is None
     row = {"speedup": 0.8, "speedup_spread": None, "verdict": "slower than plain"}
     assert tables.speedup(row) == "0.80×, slower than plain"
 
 
 def test_medians_are_over_all_steps_and_host_time_is_all_outside_the_pass() -> None:
     parts = {"draft_ms": [1.0, 3.0], "verify_ms": [10.0, 20.0], "commit_ms": [0.5, 0.5], "update_ms": [0.25, 0.25]}
-    row = figures.row_of([cell("x", **parts, tree_nodes=[3, 5], prefill_ms=7.0), cell("x", "2", prefill_ms=9.0)], [])
+    row = aggregate.row_of([cell("x", **parts, tree_nodes=[3, 5], prefill_ms=7.0), cell("x", "2", prefill_ms=9.0)], [])
     assert (row["draft_ms"], row["verify_ms"], row["host_ms"], row["prefill_ms"]) == (2.0, 15.0, 2.75, 8.0)
     assert (row["tree_nodes"], row["budget_nodes"], row["speedup"]) == (4.0, None, None)
 
 
 def test_text_that_repeats_has_few_distinct_4_grams() -> None:
-    assert figures.distinct_ngrams([[1, 2, 3, 4, 5]]) == 1.0
-    assert figures.distinct_ngrams([[1] * 7]) == 0.25
-    assert figures.distinct_ngrams([[1] * 7, [1, 2, 3, 4]]) == pytest.approx(2 / 5)
-    assert figures.distinct_ngrams([[1, 2]]) is None
+    assert aggregate.distinct_ngrams([[1, 2, 3, 4, 5]]) == 1.0
+    assert aggregate.distinct_ngrams([[1] * 7]) == 0.25
+    assert aggregate.distinct_ngrams([[1] * 7, [1, 2, 3, 4]]) == pytest.approx(2 / 5)
+    assert aggregate.distinct_ngrams([[1, 2]]) is None
 
 
 def test_there_is_a_row_for_each_method_and_category_and_for_all() -> None:
     cells = [cell(m, q, category=c, seconds=s) for m, s in (("plain", 2.0), ("b", 1.0)) for q, c in (("1", "x"), ("2", "y"))]
     compared = {cells[2].key: None, cells[3].key: Difference("2", 0, 3, 0.01, True)}
-    rows = figures.rows_of(cells, [contender("plain"), contender("b")], {"1": [1] * 7}, compared)
+    rows = aggregate.rows_of(cells, [system("plain"), system("b")], {"1": [1] * 7}, compared)
     assert [(r["category"], r["method"]) for r in rows] == [(c, m) for c in ("all", "x", "y") for m in ("plain", "b")]
     assert [r["identical"] for r in rows] == [None, 1, None, 1, None, 0]
     assert [r["compared"] for r in rows] == [None, 2, None, 1, None, 1]
@@ -113,10 +113,10 @@ def test_every_question_is_run_by_all_methods_before_the_next_and_the_first_one_
     assert len(set(order)) == 12
 
 
-def run_stubs(folder: Path | None, contenders: list[Contender], settings: dict | None = None) -> list[Cell]:
+def run_stubs(folder: Path | None, systems: list[System], settings: dict | None = None) -> list[Cell]:
     tasks = [Task(str(i), "ab"[i % 2], [1]) for i in range(4)]
     file = CellFile(folder, settings or {"seed": 1})
-    return measure(tasks, contenders, 2, lambda task, repeat: 10 * repeat + task, -1, file, lambda *_: None)
+    return measure(tasks, systems, 2, lambda task, repeat: 10 * repeat + task, -1, file, lambda *_: None)
 
 
 def test_an_interrupted_run_continues_and_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
@@ -160,25 +160,25 @@ def test_outputs_part_where_the_first_token_differs_or_one_ends() -> None:
 def test_outputs_are_compared_with_plain_of_the_same_question_and_repeat() -> None:
     cells = [cell("plain", token_ids=[1, 2, 3]), cell("a", token_ids=[1, 2, 4]), cell("peer", token_ids=[1, 2, 3])]
     asked: list = []
-    judge = lambda *given: asked.append(given) or (0.125, True)  # noqa: E731
-    who = [contender("plain"), contender("a"), contender("peer", coupled=False)]
-    assert compare(cells, who, True, judge) == {cells[1].key: Difference("1", 0, 2, 0.125, True), cells[2].key: None}
+    tie_check = lambda *given: asked.append(given) or (0.125, True)  # noqa: E731
+    who = [system("plain"), system("a"), system("peer", coupled=False)]
+    assert compare(cells, who, True, tie_check) == {cells[1].key: Difference("1", 0, 2, 0.125, True), cells[2].key: None}
     assert asked == [("1", [1, 2], 3, 4)]
-    assert list(compare(cells, who, False, judge)) == [cells[1].key]
+    assert list(compare(cells, who, False, tie_check)) == [cells[1].key]
 
 
 def test_a_tie_is_judged_by_the_gap_between_the_two_tokens() -> None:
     target = tiny_target()
-    judge = judge_of(target, [TASK])
-    logits = target.run(torch.tensor([PROMPT]), None, None, None).logits[0, -1].double()
+    tie_check = tie_check_of(target, [TASK])
+    logits = target.forward(torch.tensor([PROMPT]), None, None, None).logits[0, -1].double()
     best, other = logits.topk(2).indices.tolist()
-    gap, tie = judge("q", [], best, other)
+    gap, tie = tie_check("q", [], best, other)
     assert gap == pytest.approx(float(logits[best] - logits[other]), abs=1e-5)
     assert not tie
-    assert judge("q", [], best, best) == (0.0, True)
+    assert tie_check("q", [], best, best) == (0.0, True)
 
 
-# --- contenders on a tiny model
+# --- systems on a tiny model
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +187,9 @@ def target():
 
 
 def test_peers_write_what_plain_decoding_writes(target) -> None:
-    plain = method_contender("plain", target).run(TASK, SETTINGS)
+    plain = method_system("plain", target).run(TASK, SETTINGS)
     assert len(plain["token_ids"]) == plain["tokens"] == plain["steps"]
-    for make in (peers.generate_contender, peers.prompt_lookup_contender):
+    for make in (peers.generate_system, peers.prompt_lookup_system):
         found = make(target).run(TASK, SETTINGS)
         assert found["token_ids"] == plain["token_ids"]
         assert found["tokens"] <= len(found["token_ids"])
@@ -202,27 +202,27 @@ def test_peers_write_what_plain_decoding_writes(target) -> None:
 
 def test_peers_sample_with_all_settings_and_a_seed(target) -> None:
     sampled = dataclasses.replace(SETTINGS, temperature=0.9, top_p=0.9)
-    for make in (peers.generate_contender, peers.prompt_lookup_contender):
+    for make in (peers.generate_system, peers.prompt_lookup_system):
         texts = [make(target).run(TASK, dataclasses.replace(sampled, seed=s))["token_ids"] for s in (1, 1, 2)]
         assert texts[0] == texts[1] != texts[2]
 
 
 def test_methods_take_options_and_agree_with_plain(target) -> None:
-    plain = method_contender("plain", target).run(TASK, SETTINGS)
-    paper = method_contender("aded:preset=paper:c1=16.5", target)
+    plain = method_system("plain", target).run(TASK, SETTINGS)
+    paper = method_system("aded:preset=paper:c1=16.5", target)
     assert paper.label == "ADED (preset paper, c1 16.5)"
     assert paper.run(TASK, SETTINGS)["token_ids"] == plain["token_ids"]
     for spec in ("aded:nothing=1", "aded:preset", "magic"):
         with pytest.raises(AdedError):
-            method_contender(spec, target)
+            method_system(spec, target)
 
 
 def test_the_published_draft_maker_runs_in_the_same_loop(target) -> None:
     pytest.importorskip("draftretriever")
-    plain = method_contender("plain", target).run(TASK, SETTINGS)
+    plain = method_system("plain", target).run(TASK, SETTINGS)
     text = np.array([*PROMPT, *plain["token_ids"]] * 3)
     matrix = TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint=target.fingerprint)
-    found = reference_contender(target, matrix).run(TASK, SETTINGS)
+    found = reference_system(target, matrix).run(TASK, SETTINGS)
     assert found["token_ids"] == plain["token_ids"]
     assert found["accepted"] > 0
     assert max(found["tree_nodes"]) <= 16
@@ -230,10 +230,10 @@ def test_the_published_draft_maker_runs_in_the_same_loop(target) -> None:
 
 def test_without_the_package_or_a_matrix_the_remedy_is_named(target, monkeypatch) -> None:
     with pytest.raises(AdedError, match="leave the peer out"):
-        reference_contender(target, None)
+        reference_system(target, None)
     monkeypatch.setitem(sys.modules, "draftretriever", None)
     with pytest.raises(AdedError, match="pip install draftretriever"):
-        reference_contender(target, None)
+        reference_system(target, None)
 
 
 # --- questions
@@ -339,13 +339,13 @@ def test_methods_that_need_the_model_are_named(recorded_file, capsys) -> None:
 
 def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
     from aded.drafters.registry import METHODS
-    from aded.evaluation.bench.contenders import _in_bench_syntax
+    from aded.evaluation.bench.systems import _in_bench_syntax
 
     said = "make it with `train medusa --model SPEC`, or give --heads FILE; use --draft-model with another model"
     assert _in_bench_syntax(said, METHODS["medusa"]) == said.replace("--heads FILE", "medusa:heads=FILE")
     assert _in_bench_syntax(said, METHODS["specinfer"]) == said.replace("--draft-model", "specinfer:draft_model")
     with pytest.raises(AdedError, match="give medusa:heads=FILE"):
-        method_contender("medusa", tiny_target())
+        method_system("medusa", tiny_target())
 
 
 @pytest.mark.parametrize(("text", "numbers"), [("4+2", (4, 2)), ("4,2", (4, 2)), (4, (4,)), ("", ()), ([3, 1], (3, 1))])
@@ -356,8 +356,8 @@ def test_lists_of_numbers_are_read_in_every_form(text, numbers) -> None:
 
 
 def test_steps_of_a_shape_are_timed_and_said_to_measure_cost(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(shape, "ROUNDS", 3)
-    monkeypatch.setattr(shape, "COPY_BYTES", {"cpu": 1 << 20})
+    monkeypatch.setattr(step_cost, "ROUNDS", 3)
+    monkeypatch.setattr(step_cost, "COPY_BYTES", {"cpu": 1 << 20})
     assert run("--shape", "tiny", "--layers", "1", "--device", "cpu", "--json") == 0
     body = json.loads(capsys.readouterr().out)
     assert [row["nodes"] for row in body["rows"]] == [1, 2, 4, 8, 16, 32, 64, 128]
@@ -373,7 +373,7 @@ def test_steps_of_a_shape_are_timed_and_said_to_measure_cost(monkeypatch, capsys
 
 
 def test_ratios_of_a_shape_are_over_one_node_and_over_the_floor() -> None:
-    rows = shape.shape_rows({1: [0.004] * 3, 2: [0.006, 0.005, 0.007]}, {"measured": 0.002, "datasheet": None})
+    rows = step_cost.shape_rows({1: [0.004] * 3, 2: [0.006, 0.005, 0.007]}, {"measured": 0.002, "datasheet": None})
     assert rows[1]["step_ms"] == pytest.approx(6.0)
     assert rows[1]["over_one_node"] == pytest.approx(1.5)
     assert rows[1]["over_measured_floor"] == pytest.approx(3.0)

@@ -64,7 +64,7 @@ def test_every_record_starts_afresh_and_counts_in_its_category() -> None:
     assert drafter.starts == [[1, 2]] * 3
     assert {name: (t.tokens, t.steps) for name, t in report.categories.items()} == {"a": (5, 3), "b": (1, 1)}
     assert (report.all.tokens, report.all.steps) == (6, 4)
-    assert report.part(without=["a"]).tokens == 1
+    assert report.excluding(without=["a"]).tokens == 1
     assert report.all.host_ms >= 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from aded.core.tree import DraftTree
 from aded.drafters.aded import AdedDrafter, AdedOptions
 from aded.drafters.base import Context, Outcome
-from aded.ngram.representative import learned, overlay_size
+from aded.ngram.representative import overlay_size, session_share
 from aded.ngram.session_overlay import INCREMENT, MAX_WEIGHT, Overlay
 from aded.ngram.trigram import TrigramMatrix
 
@@ -26,7 +26,7 @@ def learned_probabilities(matrix: TrigramMatrix, overlay: Overlay, bigram: tuple
     """Maps each token to its probability and the learned share of it."""
     context = np.array(bigram, dtype=np.int32)
     tokens, given = overlay.successors(matrix, context, 12)
-    return dict(zip(tokens.tolist(), zip(given.tolist(), learned(matrix, overlay, context, tokens, given).tolist())))
+    return dict(zip(tokens.tolist(), zip(given.tolist(), session_share(matrix, overlay, context, tokens, given).tolist())))
 
 
 def overlay_of(matrix: TrigramMatrix, text: list[int], **settings: bool) -> Overlay:

@@ -53,7 +53,7 @@ class ReferenceSuccessors:
         self.source, self.context, self.keep = source, context.tolist(), keep
 
     def __call__(self, path: tuple[int, ...]) -> list[tuple[int, float]]:
-        whole = np.array([*self.context, *path], dtype=np.int32)[-tree_search.NEWEST :]
+        whole = np.array([*self.context, *path], dtype=np.int32)[-tree_search.MAX_CONTEXT :]
         tokens, probabilities = self.source.overlay.successors(self.source.matrix, whole, self.keep)
         return list(zip(tokens.tolist(), probabilities.tolist()))
 
@@ -82,7 +82,7 @@ def test_best_first_takes_the_nodes_of_highest_discounted_cumulative_probability
 
 
 def rank_of(path: tuple[int, ...], joint: float) -> float:
-    return joint * tree_search.FADE ** len(path)
+    return joint * tree_search.DEPTH_DECAY ** len(path)
 
 
 def check_taken_in_order(tree: DraftTree, joint: dict, successors: ReferenceSuccessors) -> None:

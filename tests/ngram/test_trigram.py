@@ -346,7 +346,7 @@ def store_in_both(overlay: Overlay, reference: ReferenceMixture, text: np.ndarra
     tokens = np.stack([rng.permutation(VOCAB)[:5] for _ in range(n)]).astype(np.int32)
     probabilities = -np.sort(-rng.dirichlet(np.full(6, 0.3), n), axis=1)[:, :5].astype(np.float32)
     probabilities[rng.random(n) < 0.2] = 0  # nodes without a top-k
-    overlay.tell(text[-8:], tree, tokens, probabilities)
+    overlay.observe_top_k(text[-8:], tree, tokens, probabilities)
     paths = [text[-8:].tolist()]
     for node in range(n):
         if node:
@@ -425,7 +425,9 @@ def test_rows_of_the_target_top_are_bounded_and_evicted_before_recent_text() -> 
     size = sum(a.nbytes for a in (*overlay.arrays[:7], overlay.arrays[8]))
     for _ in range(500):
         tree = DraftTree(np.array([text[-1], *rng.integers(0, 1000, 15)], np.int32), np.arange(-1, 15, dtype=np.int32))
-        overlay.tell(text[-8:], tree, rng.integers(0, 1000, (16, 8)).astype(np.int32), np.full((16, 8), 0.125, np.float32))
+        overlay.observe_top_k(
+            text[-8:], tree, rng.integers(0, 1000, (16, 8)).astype(np.int32), np.full((16, 8), 0.125, np.float32)
+        )
     assert sum(a.nbytes for a in (*overlay.arrays[:7], overlay.arrays[8])) == size
     known = [overlay.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
     assert known[:-2] == expected[:-2] == text[3:58].tolist()

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from aded.retrieval.continuation_trie import Continuations
+from aded.retrieval.continuation_trie import ContinuationTrie
 
 VOCAB = 5
 
@@ -23,7 +23,7 @@ def prefixes(text: list[int], starts: list[int], depth: int, stop: int = -1) -> 
     return counts
 
 
-def paths_of(trie: Continuations, nodes: np.ndarray) -> dict[tuple[int, ...], float]:
+def paths_of(trie: ContinuationTrie, nodes: np.ndarray) -> dict[tuple[int, ...], float]:
     """Each node's path and its prior."""
     tree = trie.tree(9, nodes)
     prior = tree.columns["prior"]
@@ -38,7 +38,7 @@ def test_the_whole_trie_holds_every_prefix_with_its_share(seed: int, ordered: bo
     starts = rng.integers(0, 300, 40).tolist()
     if ordered:
         starts.sort(key=lambda start: text[start:])
-    trie = Continuations(1000, 4, VOCAB, stop=3)
+    trie = ContinuationTrie(1000, 4, VOCAB, stop=3)
     trie.count(np.array(text, dtype=np.uint16), np.array(starts))
     nodes, expected = trie.best(1000)
     reference = prefixes(text, starts, 4, stop=3)
@@ -53,7 +53,7 @@ def test_the_whole_trie_holds_every_prefix_with_its_share(seed: int, ordered: bo
 def test_the_best_nodes_are_the_most_frequent_and_closed_under_parents(budget: int) -> None:
     rng = np.random.default_rng(budget)
     text, starts = rng.integers(0, 3, 400).tolist(), list(range(0, 400, 3))
-    trie = Continuations(5000, 5, VOCAB)
+    trie = ContinuationTrie(5000, 5, VOCAB)
     trie.count(np.array(text, dtype=np.int32), np.array(starts))
     nodes, expected = trie.best(budget)
     counts = sorted(prefixes(text, starts, 5).values(), reverse=True)[: budget - 1]
@@ -66,7 +66,7 @@ def test_the_best_nodes_are_the_most_frequent_and_closed_under_parents(budget: i
 
 def test_nodes_below_the_minimum_share_are_left_out() -> None:
     text = np.array([0, 1, 0, 1, 0, 1, 0, 2])
-    trie = Continuations(100, 1, VOCAB)
+    trie = ContinuationTrie(100, 1, VOCAB)
     trie.count(text, np.array([1, 3, 5, 7]))
     assert paths_of(trie, trie.best(10, 0.5)[0]) == {(1,): 0.75}
     assert paths_of(trie, trie.best(10)[0]) == {(1,): 0.75, (2,): 0.25}
@@ -74,7 +74,7 @@ def test_nodes_below_the_minimum_share_are_left_out() -> None:
 
 def test_weights_add_up_and_decay_with_depth() -> None:
     text = np.array([1, 2, 1, 3])
-    trie = Continuations(100, 2, VOCAB, decay=0.5)
+    trie = ContinuationTrie(100, 2, VOCAB, decay=0.5)
     trie.count(text, np.array([0]), 3.0)
     trie.count(text, np.array([2]), 1.0)
     assert paths_of(trie, trie.best(10)[0]) == {(1,): 0.5, (1, 2): 0.375, (1, 3): 0.125}
@@ -84,12 +84,12 @@ def test_weights_add_up_and_decay_with_depth() -> None:
 
 def test_positions_and_ids_out_of_range_are_ignored() -> None:
     text = np.array([1, 2, 70, 3, -1, 4])
-    trie = Continuations(100, 6, VOCAB)
+    trie = ContinuationTrie(100, 6, VOCAB)
     trie.count(text, np.array([-5, 0, 3, 6, 99]))
     assert set(paths_of(trie, trie.best(50)[0])) == {(1,), (1, 2), (3,)}
 
 
 def test_a_full_trie_drops_new_nodes() -> None:
-    trie = Continuations(3, 4, VOCAB)
+    trie = ContinuationTrie(3, 4, VOCAB)
     trie.count(np.array([0, 1, 2, 3, 0, 1]), np.array([0, 4]))
     assert paths_of(trie, trie.best(10)[0]) == {(0,): 1.0, (0, 1): 1.0}

@@ -56,7 +56,7 @@ def test_matches_are_all_suffixes_of_the_context_in_the_corpus(seed: int) -> Non
         lengths = [n for n in range(1, 13) if occurrences(text, context[-n:])]
         assert [length for length, _, _ in matches] == lengths
         for length, low, high in matches:
-            places = store.places(low, high, length, 10_000)
+            places = store.positions(low, high, length, 10_000)
             assert sorted(places.tolist()) == [i + length for i in occurrences(text, context[-length:])]
 
 
@@ -82,7 +82,7 @@ def test_a_compact_file_is_a_third_and_the_same_datastore(tmp_path: Path, monkey
 def test_a_long_range_is_sampled_at_even_spacing() -> None:
     store = Datastore.build(np.array([1] * 1000), **KNOWN)
     low, high = store.find(np.array([1], dtype=np.int32))
-    places = store.places(low, high, 1, 10)
+    places = store.positions(low, high, 1, 10)
     assert places.tolist() == (store.suffixes[::100] + 1).tolist()
 
 
@@ -133,7 +133,7 @@ def test_damaged_files_are_refused_and_nothing_crashes(tmp_path: Path) -> None:
         except AdedError:
             continue
         for length, low, high in store.matches(np.array([1, 2, 3], dtype=np.int32)):
-            store.places(low, high, length, 10)
+            store.positions(low, high, length, 10)
 
 
 @pytest.mark.parametrize("ids", [[], [97], [-1], [[1]]])
@@ -174,10 +174,10 @@ def test_of_conversations_the_answers_alone_are_kept(monkeypatch: pytest.MonkeyP
 
 def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path, monkeypatch, model_folder: str) -> None:
     from aded.drafters import registry
-    from aded.evaluation.bench.recorded import Absent
+    from aded.evaluation.bench.recorded import ModelStandIn
 
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
-    target = Absent(tokenizer_fingerprint(load_tokenizer(model_folder)[0]), 97)
+    target = ModelStandIn(tokenizer_fingerprint(load_tokenizer(model_folder)[0]), 97)
     assert "datastore build" in registry.METHODS["rest"].unavailable(target)
     with pytest.raises(AdedError, match="datastore build"):
         registry.METHODS["rest"].make(target, {}, 0)
@@ -190,11 +190,11 @@ def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path,
 def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
     from aded.core.paths import ASSETS
     from aded.drafters.artifacts import datastore_for
-    from aded.evaluation.bench.recorded import default_target
+    from aded.evaluation.bench.recorded import default_stand_in
 
     (file,) = ASSETS.glob("*.datastore.safetensors")
     assert file.stat().st_size < 10_000_000
-    assert datastore_for(default_target()) is not None
+    assert datastore_for(default_stand_in()) is not None
 
 
 @pytest.mark.parametrize(("name", "text"), [("t.txt", ""), ("t.txt", "  \n"), ("t.jsonl", '""')])

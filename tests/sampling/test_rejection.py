@@ -5,11 +5,11 @@ import pytest
 import torch
 from scipy import stats
 
-from aded.core.tree import DraftTree, Drawn
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.draft_models.tree_runner import Sampler
 from aded.drafters.tree_merge import merge
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import ACCEPT_STREAM, judge, verify
+from aded.sampling.rejection_sampler import ACCEPT_STREAM, accept_children, verify
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
 
@@ -39,7 +39,7 @@ def emitted(tokens, q, replacement, rows=None):
     keys = torch.tensor([signed(key_of(11, place)) for place in range(DRAWS)])
     if rows is None:
         rows = torch.arange(DRAWS)[:, None].expand(-1, width)
-    accepted, chosen = judge(P.repeat(DRAWS, 1), q, tokens, rows, uniforms, keys, replacement)
+    accepted, chosen = accept_children(P.repeat(DRAWS, 1), q, tokens, rows, uniforms, keys, replacement)
     picked = tokens.gather(1, accepted.clamp_max(width - 1)[:, None])[:, 0]
     return torch.where(accepted < width, picked, chosen)
 
@@ -91,7 +91,7 @@ def test_rejection_accepts_as_often_as_both_distributions_overlap():
     tokens = draw(Q, 1, True)
     uniforms = torch.rand(DRAWS, 1, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
     keys, rows = torch.zeros(DRAWS, dtype=torch.int64), torch.arange(DRAWS)[:, None]
-    accepted, _ = judge(P.repeat(DRAWS, 1), Q.repeat(DRAWS, 1), tokens, rows, uniforms, keys, True)
+    accepted, _ = accept_children(P.repeat(DRAWS, 1), Q.repeat(DRAWS, 1), tokens, rows, uniforms, keys, True)
     assert float((accepted == 0).double().mean()) == pytest.approx(float(torch.minimum(P, Q).sum()), abs=0.006)
 
 
@@ -123,7 +123,7 @@ def sampled_tree(seed, replacement):
     first = rng.choice(VOCAB, 3, replace=replacement, p=Q.numpy())
     second = [rng.choice(VOCAB, p=OTHER.numpy()), rng.choice(VOCAB, p=P.numpy())]
     rows = np.array([-1, 0, 0, 0, 1, 2], dtype=np.int32)
-    return DraftTree(np.array([1, *first, *second]), TREE.parents, drawn=Drawn(q, rows, replacement))
+    return DraftTree(np.array([1, *first, *second]), TREE.parents, sampled_from=DraftDistributions(q, rows, replacement))
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -157,8 +157,8 @@ def one_by_one(tree, logits, prefix, rule):
         p, position = rule.probabilities(logits[node], ids).numpy().copy(), len(ids)
         spent = {}
         for rank, child in enumerate(np.flatnonzero(tree.parents == node)):
-            row, x = int(tree.drawn.rows[child]), int(tree.tokens[child])
-            q = spent.get(row, tree.drawn.distributions[row].numpy().copy())
+            row, x = int(tree.sampled_from.rows[child]), int(tree.tokens[child])
+            q = spent.get(row, tree.sampled_from.distributions[row].numpy().copy())
             if uniform(key_of(rule.settings.seed ^ ACCEPT_STREAM, position), rank) <= p[x] / q[x]:
                 node = int(child)
                 written.append(x)
@@ -166,7 +166,7 @@ def one_by_one(tree, logits, prefix, rule):
                 break
             p = np.maximum(p - q, 0)
             p /= p.sum()
-            if not tree.drawn.replacement:
+            if not tree.sampled_from.replacement:
                 q[x] = 0
                 spent[row] = q / q.sum()
         else:
@@ -186,14 +186,16 @@ def test_walks_are_those_of_the_plain_algorithm(replacement, penalty):
 def test_a_draft_of_the_target_s_own_distribution_is_accepted_to_the_end():
     q = torch.stack([P, OTHER])
     logits = torch.cat([q, q[:1]]).log().float()
-    tree = DraftTree(np.array([1, 2, 3]), np.arange(-1, 2), drawn=Drawn(logits[:2].double().softmax(-1), np.arange(-1, 2)))
+    tree = DraftTree(
+        np.array([1, 2, 3]), np.arange(-1, 2), sampled_from=DraftDistributions(logits[:2].double().softmax(-1), np.arange(-1, 2))
+    )
     for seed in range(200):
         assert verify(tree, logits, [1], Rule(SamplingSettings(temperature=1.0, seed=seed))).path == [0, 1, 2]
 
 
 def test_parts_of_a_sampled_draft_keep_what_they_were_drawn_from():
     part = sampled_tree(0, True).within(1)
-    assert part.drawn.rows.tolist() == [-1, 0, 0, 0]
+    assert part.sampled_from.rows.tolist() == [-1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("replacement", [True, False])

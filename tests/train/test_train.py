@@ -17,11 +17,11 @@ from aded.data.conversations import answered
 from aded.draft_models import medusa_heads
 from aded.draft_models.draft_model import load as load_draft
 from aded.engine.weights import quiet
-from aded.train import data, loop
+from aded.train import dataset, loop
 from aded.train.draft import DraftObjective
+from aded.train.feature_cache import TargetStates
 from aded.train.medusa import HeadObjective
 from aded.train.objective import last_hidden, ranks_of
-from aded.train.states import TargetStates
 
 KINDS = ("medusa", "draft")
 
@@ -57,9 +57,9 @@ def trained_figures(kind, path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_steps_make_a_file_a_card_and_better_guesses(kind, text, tmp_path):
     target = tiny_target()
-    rows = data.pack(data.read([text], target, 0, 0, quiet), 16)
+    rows = dataset.pack(dataset.read([text], target, 0, 0, quiet), 16)
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
-    before = objective.evaluate(rows.unseen())
+    before = objective.evaluate(rows.evaluation_batches())
     path = run(kind, text, tmp_path / "out")
     after = trained_figures(kind, path)
     name = "loss" if kind == "medusa" else "divergence"
@@ -105,7 +105,7 @@ def test_the_command_trains_a_saved_model(kind, text, tmp_path, real_tokenizer_f
 def test_a_half_precision_target_trains_on_the_cpu(kind, dtype, text, tmp_path):
     target = tiny_target(dtype=getattr(torch, dtype))
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
-    before = objective.evaluate(data.pack(data.read([text], target, 0, 0, quiet), 16).unseen())
+    before = objective.evaluate(dataset.pack(dataset.read([text], target, 0, 0, quiet), 16).evaluation_batches())
     out = tmp_path / "out"
     path = train.train(target, options_of(kind, text, out, "--tokens", "1920"), out, quiet)
     name = "loss" if kind == "medusa" else "divergence"
@@ -118,7 +118,7 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
     objective = HeadObjective(target, heads=2, blocks=2, decay=0.8)
     torch.nn.init.normal_(objective.trained.weight, std=0.1)
     monkeypatch.setattr("aded.train.objective.CHUNK_ROWS", 7)
-    loss = objective.backward(data.Batch.of(data.Text.plain(ids.numpy())))
+    loss = objective.backward(dataset.Batch.of(dataset.Text.plain(ids.numpy())))
     found = objective.trained.weight.grad.clone()
     objective.trained.zero_grad()
     hidden = last_hidden(target.model, ids)
@@ -134,8 +134,8 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
 @pytest.mark.parametrize("room", [1.0, 0.0])
 def test_every_row_goes_through_the_target_once_where_there_is_memory(room, monkeypatch):
     target, passed = tiny_target(), []
-    rows = data.pack(data.Text.plain(np.arange(16 * 13) % VOCAB), 16, share=0.5)
-    monkeypatch.setattr("aded.train.states.MEMORY_SHARE", room)
+    rows = dataset.pack(dataset.Text.plain(np.arange(16 * 13) % VOCAB), 16, share=0.5)
+    monkeypatch.setattr("aded.train.feature_cache.MEMORY_SHARE", room)
     target.model.base_model.register_forward_pre_hook(
         lambda m, a, given: passed.append(len(given["input_ids"])), with_kwargs=True
     )
@@ -153,12 +153,12 @@ def test_ranks_count_the_tokens_before():
 
 
 def test_every_row_comes_once_an_epoch_and_held_out_rows_never():
-    text = data.Text.plain(np.arange(16 * 100))
-    rows = data.pack(text, 16, share=0.3)
+    text = dataset.Text.plain(np.arange(16 * 100))
+    rows = dataset.pack(text, 16, share=0.3)
     seen = torch.cat([rows.batch(step, 7).ids for step in range(14)])[: len(rows.training.ids)]
     assert sorted(seen[:, 0].tolist()) == sorted(rows.training.ids[:, 0].tolist())
     assert not set(rows.held_out.ids[:, 0].tolist()) & set(seen[:, 0].tolist())
-    again = data.pack(text, 16, share=0.3).batch(3, 7)
+    again = dataset.pack(text, 16, share=0.3).batch(3, 7)
     assert again.ids.tolist() == rows.batch(3, 7).ids.tolist()
     assert again.positions.tolist() == rows.batch(3, 7).positions.tolist()
 
@@ -184,30 +184,30 @@ def test_only_answers_of_conversations_count():
     assert answered(np.array(ids), OPENING, CLOSING, SEPARATOR).tolist() == counts
     assert answered(np.array(ids[4:]), OPENING, CLOSING, SEPARATOR).tolist() == counts[4:]
     assert not answered(np.array([20, 21, 8, 9, 11]), OPENING, CLOSING, SEPARATOR).any()
-    assert data.answers(np.array([5, 6]), tiny_target()).loss_mask.tolist() == [True, True]
+    assert dataset.answers(np.array([5, 6]), tiny_target()).loss_mask.tolist() == [True, True]
 
 
 def test_labels_are_the_tokens_that_follow_within_the_answer_and_the_row():
     """Against a look at each position by itself."""
     rng = np.random.default_rng(0)
     ids, counts = rng.integers(3, VOCAB, (4, 20)), rng.random((4, 20)) < 0.7
-    batch = data.Batch.of(data.Text(ids, counts))
+    batch = dataset.Batch.of(dataset.Text(ids, counts))
     expected = {}
     for row, column in itertools.product(range(4), range(19)):
         if counts[row, column + 1]:
             run = list(itertools.takewhile(counts[row].__getitem__, range(column + 1, min(column + 4, 20))))
-            expected[20 * row + column] = [*ids[row, run].tolist(), *[data.IGNORE_INDEX] * (3 - len(run))]
+            expected[20 * row + column] = [*ids[row, run].tolist(), *[dataset.IGNORE_INDEX] * (3 - len(run))]
     assert dict(zip(batch.positions.tolist(), batch.labels(3).T.tolist())) == expected
 
 
 def test_a_share_of_the_positions_is_taken_at_random_and_on_average_all_alike():
-    rows = data.pack(data.Text.plain(np.arange(16 * 60)), 16, share=0.25)
+    rows = dataset.pack(dataset.Text.plain(np.arange(16 * 60)), 16, share=0.25)
     taken = [rows.batch(step, 8).positions for step in range(200)]
     assert {len(places) for places in taken} == {30}
     counts = torch.bincount(torch.cat(taken), minlength=128).view(8, 16)
     assert (counts[:, -1] == 0).all()  # a row's end has no next token
     assert (counts[:, :-1] > 20).all()  # of 50 expected: a false alarm in 10^6
-    one = data.Batch.of(data.Text.plain(np.arange(8).reshape(1, 8)))
+    one = dataset.Batch.of(dataset.Text.plain(np.arange(8).reshape(1, 8)))
     assert len(one.sample(0.01, np.random.default_rng(0)).positions) == 1
 
 
@@ -215,7 +215,7 @@ def test_a_share_of_the_positions_is_taken_at_random_and_on_average_all_alike():
 def test_a_batch_in_which_nothing_counts_changes_nothing(kind):
     target = tiny_target()
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
-    none = data.Batch.of(data.Text(np.full((2, 16), 5), np.zeros((2, 16), dtype=bool)))
+    none = dataset.Batch.of(dataset.Text(np.full((2, 16), 5), np.zeros((2, 16), dtype=bool)))
     assert float(objective.backward(none)) == 0
     assert all(p.grad is None or not p.grad.any() for p in objective.trained.parameters())
 
@@ -227,7 +227,7 @@ def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text
     records = [([5, 9, 14], [3, 20, 31, 8, 40, 11, 6]), ([7], [12, 13, 14])]
     path.write_text("\n".join(json.dumps({"prompt_ids": p, "output_ids": o}) for p, o in records))
     objective = HeadObjective(target, heads=2) if kind == "medusa" else DraftObjective(target, 1)
-    found, right = objective.evaluate(data.recorded(str(path), target)), []
+    found, right = objective.evaluate(dataset.recorded(str(path), target)), []
     for prompt, output in records:
         ids = torch.tensor([prompt + output])
         with torch.inference_mode():
@@ -250,7 +250,7 @@ def test_recorded_outputs_that_cannot_be_measured_on_are_refused(tmp_path):
     for prompt, output, message in (([5], [VOCAB], f"token id {VOCAB}"), ([5], [], "holds no recorded output")):
         path.write_text(json.dumps({"prompt_ids": prompt, "output_ids": output}))
         with pytest.raises(AdedError, match=message):
-            data.recorded(str(path), tiny_target())
+            dataset.recorded(str(path), tiny_target())
 
 
 def test_the_rate_rises_then_falls_to_nothing():
@@ -272,7 +272,7 @@ def test_text_files_are_read_with_the_model_s_own_tokenizer(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one two three")
     target = tiny_target()
-    assert data.read([str(path)], target, 0, 0, quiet).ids.tolist() == [*target.tokenizer("one two three")["input_ids"], 2]
+    assert dataset.read([str(path)], target, 0, 0, quiet).ids.tolist() == [*target.tokenizer("one two three")["input_ids"], 2]
 
 
 def test_the_model_can_write_its_own_corpus(monkeypatch):
@@ -280,7 +280,7 @@ def test_the_model_can_write_its_own_corpus(monkeypatch):
     monkeypatch.setattr(
         "aded.data.self_generation.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written]
     )
-    assert data.read(["self"], tiny_target(), 20, 0, quiet).ids.tolist() == [3] * 7 + [4] * 7 + [5] * 7
+    assert dataset.read(["self"], tiny_target(), 20, 0, quiet).ids.tolist() == [3] * 7 + [4] * 7 + [5] * 7
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_answers_too_short_to_learn_from_are_refused_before_training(longest, ki
     """Rows of one answer token each teach no head anything, and rows of four leave the last of four heads with nothing."""
     column = np.arange(6000) % 16
     counts = (column < 1) if longest == 0 else (column > 15 - longest)
-    monkeypatch.setattr(data, "answers", lambda ids, target: data.Text(ids.astype(np.int64), counts))
+    monkeypatch.setattr(dataset, "answers", lambda ids, target: dataset.Text(ids.astype(np.int64), counts))
     for kind in kinds:
         with pytest.raises(AdedError, match=f"the corpus has at most {longest} tokens of an answer in a row"):
             run(kind, text, tmp_path / "out")
@@ -397,9 +397,9 @@ def test_answers_too_short_to_learn_from_are_refused_before_training(longest, ki
 
 
 def test_held_out_text_that_measures_nothing_is_refused(text, tmp_path, monkeypatch):
-    chosen = data.pack(data.Text.plain(np.arange(6000)), 16).held_out.ids // 16
+    chosen = dataset.pack(dataset.Text.plain(np.arange(6000)), 16).held_out.ids // 16
     counts = ~np.isin(np.arange(6000) // 16, chosen)
-    monkeypatch.setattr(data, "answers", lambda ids, target: data.Text(ids.astype(np.int64), counts))
+    monkeypatch.setattr(dataset, "answers", lambda ids, target: dataset.Text(ids.astype(np.int64), counts))
     with pytest.raises(AdedError, match="the held-out part of the corpus has at most 0 tokens"):
         run("medusa", text, tmp_path / "out")
     path = tmp_path / "held.jsonl"
@@ -412,7 +412,7 @@ def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
     monkeypatch.setattr("aded.data.self_generation.SelfWriter", lambda target, seed: pytest.fail("the model began to write"))
     np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
     with pytest.raises(AdedError, match=f"token id {VOCAB}"):
-        data.read(["self", str(tmp_path / "foreign.npy")], tiny_target(), 20, 0, quiet)
+        dataset.read(["self", str(tmp_path / "foreign.npy")], tiny_target(), 20, 0, quiet)
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ from ui import app
         (["--session-limit", "x"], "session limit is 'x'"),
         (["--max-prompt", ""], "max prompt is ''"),
         (["--allow-models", "default,./no/such/folder"], "there is no model at './no/such/folder'"),
-        (["--frame-ancestors", "*"], "'*' is no site"),
+        (["--frame-ancestors", "*"], "'*' is not a site"),
         (["--root-path", "aded"], "root path is 'aded'; give a path such as /aded"),
         (["--root-path", "/a b"], "root path"),
         (["--root-path", "/.."], "root path is '/..'"),
         (["--root-path", "https://a.org/b/../c"], "root path"),
-        (["--frame-ancestors", "https://a.org; script-src *"], "is no site"),
+        (["--frame-ancestors", "https://a.org; script-src *"], "is not a site"),
     ],
 )
 def test_bad_arguments_end_with_one_line_and_status_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):

@@ -94,12 +94,12 @@ def test_methods_lists_the_registry_and_the_models_that_are_served(client: Clien
     ("arguments", "words"),
     [
         ({"prompt": "  "}, "The prompt is empty"),
-        ({"prompt": None}, "the prompt is no text"),
-        ({"prompt": {"a": 1}}, "the prompt is no text"),
+        ({"prompt": None}, "the prompt is not text"),
+        ({"prompt": {"a": 1}}, "the prompt is not text"),
         ({"prompt": "a" * 20_001}, "20001 characters"),
         ({"method": "telepathy"}, "unknown method 'telepathy'; known are plain"),
-        ({"method": 7}, "method is no name; give one that `methods` lists"),
-        ({"method": ["aded"]}, "method is no name; give one that `methods` lists"),
+        ({"method": 7}, "method is not a string; give one of the names that `methods` lists"),
+        ({"method": ["aded"]}, "method is not a string; give one of the names that `methods` lists"),
         ({"max_new_tokens": "many"}, "max_new_tokens is not a number"),
         ({"max_new_tokens": 1.5}, "max new tokens is 1.5; give a whole number"),
         ({"max_new_tokens": True}, "max_new_tokens is not a number"),
@@ -114,7 +114,7 @@ def test_methods_lists_the_registry_and_the_models_that_are_served(client: Clien
         ({"budget": "lots"}, "draft budget is 'lots'"),
         ({"budget": {"a": 1}}, "draft budget is"),
         ({"model": "someone/else"}, "the model 'someone/else' is not served here; take one of: default, second"),
-        ({"model": 7}, "the model is no text"),
+        ({"model": 7}, "the model is not a string"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_one_sentence(client: Client, arguments: dict[str, Any], words: str):
@@ -124,7 +124,7 @@ def test_what_cannot_be_asked_is_said_in_one_sentence(client: Client, arguments:
 
 def test_more_tokens_than_the_limit_are_cut_and_that_is_said(client: Client):
     last = client.predict("hello", max_new_tokens=5000, api_name="/generate")
-    assert last["notices"] == ["At most 64 new tokens are written here."]
+    assert last["notices"] == ["This server writes at most 64 new tokens."]
 
 
 def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tuple[str, GatedEngine, Service]):
@@ -132,12 +132,12 @@ def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tu
     first, other = Client(address, verbose=False), Client(address, verbose=False)
     running = first.submit("hello", api_name="/generate")
     assert engine.on.wait(HANG)
-    with pytest.raises(Exception, match="One run at a time"):
+    with pytest.raises(Exception, match="One race at a time"):
         first.predict("hello", api_name="/generate")
     waiting = other.submit("hello", api_name="/generate")
     until(lambda: service.scheduler.waiting == 1)
     third = Client(address, verbose=False)
-    with pytest.raises(Exception, match="The server is busy: 2 runs are on or in line already"):
+    with pytest.raises(Exception, match="The server is busy: 2 requests are in progress or queued"):
         third.predict("hello", api_name="/generate")
     until(lambda: len(waiting.outputs()) > 0)
     assert (waiting.outputs()[0]["state"], waiting.outputs()[0]["place"]) == ("waiting", 1)
@@ -168,7 +168,7 @@ def test_two_calls_of_a_named_session_are_each_told_their_own_and_end(gated: tup
     assert engine.on.wait(HANG)
     refused = told(address, posted(address, "mine"))
     assert [answer.split(" ", 1)[0] for answer in refused] == ["error"]
-    assert "One run at a time" in refused[0]
+    assert "One race at a time" in refused[0]
     engine.gate.set()
     answers = told(address, first)
     kind, _, data = answers[-1].partition(" data: ")

@@ -38,7 +38,7 @@ PROMPTS = ("Why is the sky blue?", "Count from one to twenty.")
 METHODS = ("plain", "aded", "prompt-lookup")
 TOKENS = 20
 KINDS = ("whole", "whole", "race", "stop", "vanish")
-REFUSALS = re.compile("The server is busy|One run at a time")
+REFUSALS = re.compile("The server is busy|One race at a time")
 HANG = 900.0
 """Seconds after which a run counts as hanging, its time in line included."""
 GROWTH = 64 << 20

@@ -83,7 +83,7 @@ def test_sessions_grow_old():
 
 
 def test_the_number_of_sessions_is_bounded_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     kept = Sessions()
     for key in "abc":
         remember(kept.get(key))
@@ -102,7 +102,7 @@ def test_fewer_sessions_than_the_bound_stay():
 
 
 def test_what_all_sessions_remember_is_bounded_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sessions, "MOST_MEMORIES", 5)
+    monkeypatch.setattr(sessions, "MAX_MEMORIES", 5)
     kept = Sessions()
     for key in "abc":
         remember(kept.get(key), 2)

@@ -143,7 +143,7 @@ def test_a_run_that_nobody_reads_ends_whatever_its_headers_say(
 ):
     address, engine, service = gated
     monkeypatch.setattr(serving_service, "follow", partial(follow, beat=0.05, patience=0.3))
-    monkeypatch.setattr("ui.serving.reading.MOST_UNREAD", 2)
+    monkeypatch.setattr("ui.serving.reading.MAX_UNREAD", 2)
     engine.pause = 0.1
     engine.gate.set()
     posted = http.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}, headers=headers)

@@ -25,7 +25,7 @@ from ui.words import cut, say
 
 Answer = dict[str, Any]
 Lanes = Sequence[Trace]
-MOST_SUCCESSORS = 32
+MAX_SUCCESSORS = 32
 
 
 def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: object = "auto") -> Form:
@@ -206,7 +206,7 @@ def row_of(model: Any, text: str) -> Answer:
     if matrix is None:
         raise AdedError("no matrix was made for this model; make one with `python -m aded matrix build`")
     tokens, probabilities = matrix.row(*ids)
-    best = sorted(zip(probabilities.tolist(), tokens.tolist()), reverse=True)[:MOST_SUCCESSORS]
+    best = sorted(zip(probabilities.tolist(), tokens.tolist()), reverse=True)[:MAX_SUCCESSORS]
     texts = TokenTexts(model.tokenizer)
     successors = [{"token": token, "text": texts(token), "probability": probability} for probability, token in best]
     return {"pair": ids, "texts": texts.all(ids), "known": bool(successors), "successors": successors}

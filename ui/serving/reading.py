@@ -12,7 +12,7 @@ from ui.serving.runs import Run
 T = TypeVar("T")
 BEAT = 0.5
 """Seconds after which a run that waits is asked for its place again."""
-MOST_UNREAD = 16
+MAX_UNREAD = 16
 """Pieces of news on their way to a reader; while there are more, the newest waits and replaces the one before."""
 PATIENCE = 30.0
 """Seconds that a reader may read nothing for; then nobody listens."""
@@ -45,7 +45,7 @@ async def follow(
         over, heard = False, loop.time()
         while not over:
             news.clear()
-            if unread() > MOST_UNREAD:
+            if unread() > MAX_UNREAD:
                 if loop.time() - heard > patience:
                     return
                 await asyncio.sleep(beat)

@@ -21,7 +21,7 @@ from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
 from aded.core.errors import AdedError
-from aded.core.validation import can_be_made
+from aded.core.validation import is_creatable
 from ui import theme
 from ui.blocks import Page
 from ui.page import LARGEST_TRACE, build
@@ -115,7 +115,7 @@ def own_folder(port: int) -> Path:
     folder = Path(get_upload_folder())
     if folder.parent.name == FOLDER and folder.name.isdigit():  # that of a server before, in this process
         folder = folder.parent.parent
-    if not can_be_made(folder):
+    if not is_creatable(folder):
         raise AdedError(f"the page needs a folder for temporary files, and {folder} cannot be written to; set GRADIO_TEMP_DIR")
     folder = folder / FOLDER / str(port)
     os.environ["GRADIO_TEMP_DIR"] = str(folder)

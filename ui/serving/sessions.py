@@ -12,8 +12,8 @@ from weakref import ref
 
 from ui.serving.runs import Run
 
-MOST_SESSIONS = 1000
-MOST_MEMORIES = 64
+MAX_SESSIONS = 1000
+MAX_MEMORIES = 64
 """Drafters of all sessions together; the overlay of one takes about 5 MB."""
 IDLE_SECONDS = 3600.0
 """A session that was not heard of for so long is forgotten."""
@@ -26,12 +26,12 @@ class Memory:
     Attributes:
         drafter: the one that knows it; None before the first, or where it had to be given up.
         prompts: how many have taught it.
-        ground: the settings that it rests on (``aded.drafters.registry.Ground``).
+        state_settings: the settings that it rests on (``aded.drafters.registry.StateSettings``).
     """
 
     drafter: Any = None
     prompts: int = 0
-    ground: Mapping[str, Any] = field(default_factory=dict)
+    state_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Session:
@@ -123,9 +123,9 @@ class Sessions:
         with self._lock:
             idle = [s for s in self._sessions.values() if not s.busy]
             old = [s for s in idle if now - s.seen >= IDLE_SECONDS]
-            for session in [*old, *idle[: max(0, len(self._sessions) - MOST_SESSIONS)]]:
+            for session in [*old, *idle[: max(0, len(self._sessions) - MAX_SESSIONS)]]:
                 self._sessions.pop(session.key, None)
             for session in idle:
-                if self.memories <= MOST_MEMORIES:
+                if self.memories <= MAX_MEMORIES:
                     break
                 session.give_up()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from aded.evaluation.bench.figures import ALL
+from aded.evaluation.bench.aggregate import ALL
 from aded.evaluation.colours import METHOD_COLOURS
 
 Results = Mapping[str, Any]

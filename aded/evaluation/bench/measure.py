@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from aded.evaluation.bench.cells import Cell, CellFile
-from aded.evaluation.bench.contenders import Contender, Task
+from aded.evaluation.bench.systems import System, Task
 
 Progress = Callable[[str, "float | None"], None]
 SettingsOf = Callable[[int, int], Any]
 """Maps (task index, repeat) to the generation settings, the same for all methods."""
 
 
-def schedule(tasks: int, contenders: int, repeats: int) -> Iterator[tuple[int, int, int]]:
-    """Indices (repeat, task, contender) in measuring order; the contender that goes first rotates, to balance order effects."""
+def schedule(tasks: int, systems: int, repeats: int) -> Iterator[tuple[int, int, int]]:
+    """Indices (repeat, task, system) in measuring order; the system that goes first rotates, to balance order effects."""
     for repeat in range(repeats):
         for task in range(tasks):
-            for offset in range(contenders):
-                yield repeat, task, (offset + task + repeat) % contenders
+            for offset in range(systems):
+                yield repeat, task, (offset + task + repeat) % systems
 
 
 def measure(
     tasks: Sequence[Task],
-    contenders: Sequence[Contender],
+    systems: Sequence[System],
     repeats: int,
     settings_of: SettingsOf,
     warm_up: Any,
@@ -35,28 +35,28 @@ def measure(
 
     Args:
         tasks: the inputs.
-        contenders: the methods and peers.
+        systems: the methods and peers.
         repeats: number of measurements of each task.
         settings_of: the settings of a run.
-        warm_up: settings of one discarded run per contender, on the first task.
+        warm_up: settings of one discarded run per system, on the first task.
         file: finished cells.
         progress: called with a message and the fraction done.
 
     Raises:
-        AdedError: the file cannot be written, or a contender cannot run.
+        AdedError: the file cannot be written, or a system cannot run.
     """
-    order = list(schedule(len(tasks), len(contenders), repeats))
-    keys = [(tasks[task].id, contenders[contender].name, repeat) for repeat, task, contender in order]
+    order = list(schedule(len(tasks), len(systems), repeats))
+    keys = [(tasks[task].id, systems[system].name, repeat) for repeat, task, system in order]
     missing = [at for at, key in enumerate(keys) if key not in file.cells]
     for name in dict.fromkeys(keys[at][1] for at in missing):
         progress(f"warming up: {name}", None)
-        next(c for c in contenders if c.name == name).run(tasks[0], warm_up)
+        next(c for c in systems if c.name == name).run(tasks[0], warm_up)
     started = time.perf_counter()
     for done, at in enumerate(missing):
-        repeat, task, contender = order[at]
+        repeat, task, system = order[at]
         progress(_status(len(order) - len(missing) + done, len(order), done, len(missing), started), at / len(order))
-        figures = contenders[contender].run(tasks[task], settings_of(task, repeat))
-        file.add(Cell(tasks[task].id, tasks[task].category, contenders[contender].name, repeat, **figures))
+        figures = systems[system].run(tasks[task], settings_of(task, repeat))
+        file.add(Cell(tasks[task].id, tasks[task].category, systems[system].name, repeat, **figures))
     return [file.cells[key] for key in keys]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aded.evaluation.bench.contenders import Contender, Figures, MemoryWatch
+from aded.evaluation.bench.systems import Figures, MemoryWatch, System
 
 if TYPE_CHECKING:
     from aded.decoding.decoder import GenerationSettings
@@ -20,19 +20,19 @@ PROMPT_LOOKUP_TOKENS = 10
 """Maximum draft tokens of prompt lookup, as in the documentation of Transformers."""
 
 
-def generate_contender(target: TargetModel) -> Contender:
+def generate_system(target: TargetModel) -> System:
     """``model.generate``: one token per forward pass."""
-    return _contender(target, "hf-generate", "Transformers generate", {})
+    return _system(target, "hf-generate", "Transformers generate", {})
 
 
-def prompt_lookup_contender(target: TargetModel) -> Contender:
+def prompt_lookup_system(target: TargetModel) -> System:
     """``model.generate(prompt_lookup_num_tokens=10)``."""
     options = {"prompt_lookup_num_tokens": PROMPT_LOOKUP_TOKENS}
-    return _contender(target, "hf-prompt-lookup", "Transformers prompt lookup", options)
+    return _system(target, "hf-prompt-lookup", "Transformers prompt lookup", options)
 
 
-def _contender(target: TargetModel, name: str, label: str, options: dict[str, Any]) -> Contender:
-    return Contender(name, label, True, False, lambda task, s: _generate(target, task.prompt, s, options))
+def _system(target: TargetModel, name: str, label: str, options: dict[str, Any]) -> System:
+    return System(name, label, True, False, lambda task, s: _generate(target, task.prompt, s, options))
 
 
 class _StepTimer:

@@ -17,11 +17,11 @@ from aded.drafters.base import Drafter
 from aded.drafters.registry import find_method
 from aded.engine.weights import DEFAULT
 from aded.evaluation.bench import results
+from aded.evaluation.bench.aggregate import rows_of
 from aded.evaluation.bench.cells import CellFile
-from aded.evaluation.bench.contenders import Contender, Figures, Task, method_contender
-from aded.evaluation.bench.figures import rows_of
 from aded.evaluation.bench.measure import measure
 from aded.evaluation.bench.questions import digest, spread_out
+from aded.evaluation.bench.systems import Figures, System, Task, method_system
 from aded.evaluation.replay import replay_one
 from aded.ngram.trigram import TrigramMatrix
 
@@ -31,7 +31,7 @@ DEFAULT_BUDGET = 64
 
 
 @dataclass(frozen=True)
-class Absent:
+class ModelStandIn:
     """A stand-in for the target model, with what drafters need that use token ids only.
 
     Attributes:
@@ -67,22 +67,22 @@ def run(options: argparse.Namespace, methods: list[str], peers: list[str], progr
     tasks, matrix = _tasks(options.recorded, options.limit), _bundled_matrix()
     _check_ids(tasks, matrix, options.recorded)
     if options.methods is None:
-        methods = [name for name in methods if _needs_only_tokens(name, default_target())]
-    contenders = _contenders(methods, peers, matrix, options.seed)
+        methods = [name for name in methods if _needs_only_tokens(name, default_stand_in())]
+    systems = _systems(methods, peers, matrix, options.seed)
     settings = {
         "kind": "recorded",
         "recorded": Path(options.recorded).name,
         "digest": digest(options.recorded),
         "questions": len(tasks),
-        "methods": [contender.name for contender in contenders],
+        "methods": [system.name for system in systems],
         "budget": budget,
         "seed": options.seed,
         "repeat": options.repeat,
     }
     background = results.background()
     file = CellFile(Path(options.out) if options.out else None, {**settings, **background})
-    cells = measure(tasks, contenders, options.repeat, lambda task, repeat: budget, budget, file, progress)
-    rows = rows_of(cells, contenders, {task.id: task.output for task in tasks}, {})
+    cells = measure(tasks, systems, options.repeat, lambda task, repeat: budget, budget, file, progress)
+    rows = rows_of(cells, systems, {task.id: task.output for task in tasks}, {})
     return results.assemble("recorded", None, settings, rows, background)
 
 
@@ -104,10 +104,10 @@ def _bundled_matrix() -> TrigramMatrix:
     return TrigramMatrix.load(str(files[0]))
 
 
-def default_target() -> Absent:
+def default_stand_in() -> ModelStandIn:
     """A stand-in for the default model, made from the bundled matrix without loading the model."""
     matrix = _bundled_matrix()
-    return Absent(matrix.fingerprint, matrix.vocab_size)
+    return ModelStandIn(matrix.fingerprint, matrix.vocab_size)
 
 
 def _needs_only_tokens(name: str, target: Any) -> bool:
@@ -132,26 +132,26 @@ def _check_ids(tasks: list[Task], matrix: TrigramMatrix, path: str) -> None:
             )
 
 
-def _contenders(methods: list[str], peers: list[str], matrix: TrigramMatrix, seed: int) -> list[Contender]:
-    target = default_target()
-    contenders = [method_contender(spec, dataclasses.replace(target, method=spec), seed) for spec in methods]
-    for contender in contenders:
-        assert contender.drafter is not None
-        if _needs_model(contender.drafter()):
+def _systems(methods: list[str], peers: list[str], matrix: TrigramMatrix, seed: int) -> list[System]:
+    target = default_stand_in()
+    systems = [method_system(spec, dataclasses.replace(target, method=spec), seed) for spec in methods]
+    for system in systems:
+        assert system.drafter is not None
+        if _needs_model(system.drafter()):
             raise AdedError(
-                f"{contender.name} needs the model's hidden states or logits, which are not recorded; measure it with --questions"
+                f"{system.name} needs the model's hidden states or logits, which are not recorded; measure it with --questions"
             )
     if peers:
-        from aded.evaluation.bench.reference import reference_contender
+        from aded.evaluation.bench.reference import reference_system
 
-        contenders.append(reference_contender(target, matrix))
-    return [_replaying(contender) for contender in contenders]
+        systems.append(reference_system(target, matrix))
+    return [_replaying(system) for system in systems]
 
 
-def _replaying(contender: Contender) -> Contender:
-    make = contender.drafter
+def _replaying(system: System) -> System:
+    make = system.drafter
     assert make is not None
-    return dataclasses.replace(contender, run=lambda task, budget: replay_figures(make(), task, budget))
+    return dataclasses.replace(system, run=lambda task, budget: replay_figures(make(), task, budget))
 
 
 def replay_figures(drafter: Drafter, task: Task, budget: int) -> Figures:

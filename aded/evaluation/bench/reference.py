@@ -14,7 +14,7 @@ from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.drafters.aded import PUBLISHED_WINDOW
 from aded.drafters.base import Context, Drafter
-from aded.evaluation.bench.contenders import Contender, drafter_contender
+from aded.evaluation.bench.systems import System, drafter_system
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MIN_TOKEN_ID = 0
 """Smaller ids are padding in the package's paths."""
 
 
-def reference_contender(target: Any, matrix: TrigramMatrix | None) -> Contender:
+def reference_system(target: Any, matrix: TrigramMatrix | None) -> System:
     """The published package on the model's base matrix.
 
     Args:
@@ -39,7 +39,7 @@ def reference_contender(target: Any, matrix: TrigramMatrix | None) -> Contender:
     if matrix is None:
         raise AdedError(f"there is no tri-gram matrix for this model, and {NAME} needs one; leave the peer out")
     store = Store(matrix)
-    return drafter_contender(NAME, "ADED, published draft maker", target, lambda: ReferenceDrafter(package, store))
+    return drafter_system(NAME, "ADED, published draft maker", target, lambda: ReferenceDrafter(package, store))
 
 
 def _package() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from aded.core.errors import AdedError
 from aded.core.trace import write_atomically
 from aded.evaluation.bench import results as results_of
-from aded.evaluation.bench.figures import ALL
+from aded.evaluation.bench.aggregate import ALL
 
 Results = Mapping[str, Any]
 Row = Mapping[str, Any]

@@ -34,7 +34,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Contender:
+class System:
     """A method or peer in the comparison.
 
     Attributes:
@@ -54,7 +54,7 @@ class Contender:
     drafter: Callable[[], Drafter] | None = field(default=None, repr=False)
 
 
-def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
+def method_system(spec: str, target: Any, seed: int = 0) -> System:
     """A method of the registry; ``name:option=value:option=value`` sets its options.
 
     Args:
@@ -75,7 +75,7 @@ def method_contender(spec: str, target: Any, seed: int = 0) -> Contender:
     def make() -> Drafter:
         return method.make(target, options, seed)
 
-    return Contender(spec, label, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
+    return System(spec, label, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
 
 
 def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
@@ -93,9 +93,9 @@ def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
     return method, options
 
 
-def drafter_contender(name: str, label: str, target: Any, make: Callable[[], Drafter]) -> Contender:
+def drafter_system(name: str, label: str, target: Any, make: Callable[[], Drafter]) -> System:
     """A custom drafter, run by the same decoding loop as the methods."""
-    return Contender(name, label, True, True, lambda task, s: decode(target, make(), task, s), make)
+    return System(name, label, True, True, lambda task, s: decode(target, make(), task, s), make)
 
 
 def decode(target: TargetModel, drafter: Drafter, task: Task, settings: GenerationSettings) -> Figures:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from aded.engine.layers.prepacked_linear import free_bytes
-from aded.train.data import Batch
+from aded.train.dataset import Batch
 from aded.train.objective import last_hidden
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ class Rows:
         batch = replace(Batch.of(self.training[chosen]), rows=chosen)
         return batch.sample(self.share, np.random.default_rng([self.seed, step, size]))
 
-    def unseen(self) -> list[Batch]:
+    def evaluation_batches(self) -> list[Batch]:
         """The held-out rows, one per batch, with all their positions."""
         return [Batch.of(self.held_out[row : row + 1]) for row in range(len(self.held_out.ids))]
 
@@ -160,7 +160,7 @@ def check_learnable(rows: Rows, ahead: int, special: Collection[int]) -> None:
     if len(distinct) < 2 or np.isin(distinct, sorted(special)).all():
         raise AdedError("the corpus holds only separators or a single repeated token; give --corpus texts with words in them")
     _check_label_count(_chunks(rows.training), ahead, "the corpus")
-    _check_label_count(rows.unseen(), ahead, "the held-out part of the corpus")
+    _check_label_count(rows.evaluation_batches(), ahead, "the held-out part of the corpus")
 
 
 def _chunks(text: Text) -> Iterator[Batch]:

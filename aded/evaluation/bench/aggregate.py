@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from aded.evaluation.bench.cells import Cell, Key
-from aded.evaluation.bench.contenders import Contender
-from aded.evaluation.bench.differences import Difference
+from aded.evaluation.bench.output_diff import Difference
+from aded.evaluation.bench.systems import System
 
 PLAIN = "plain"
 ALL = "all"
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 def rows_of(
     cells: Sequence[Cell],
-    contenders: Sequence[Contender],
+    systems: Sequence[System],
     texts: Mapping[str, Sequence[int]],
     compared: Mapping[Key, Difference | None],
 ) -> list[Row]:
@@ -26,7 +26,7 @@ def rows_of(
 
     Args:
         cells: all finished cells.
-        contenders: in display order.
+        systems: in display order.
         texts: by question, the output of which the fraction of distinct 4-grams is reported.
         compared: by cell, the difference of its output from plain decoding's; None if equal, absent if not compared.
     """
@@ -36,11 +36,11 @@ def rows_of(
         selected = [cell for cell in cells if category in (ALL, cell.category)]
         plain = [cell for cell in selected if cell.method == PLAIN]
         distinct = distinct_ngrams([texts[q] for q in dict.fromkeys(cell.question for cell in selected) if q in texts])
-        for contender in contenders:
-            measured = [cell for cell in selected if cell.method == contender.name]
+        for system in systems:
+            measured = [cell for cell in selected if cell.method == system.name]
             if not measured:
                 continue
-            head = {"method": contender.name, "label": contender.label, "lossless": contender.lossless, "category": category}
+            head = {"method": system.name, "label": system.label, "lossless": system.lossless, "category": category}
             rows.append(
                 {
                     **head,
