@@ -159,7 +159,7 @@ def _check_model(spec: str) -> None:
     looks_local = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
     if looks_local and not path.exists():
         raise AdedError(f"there is no model at '{spec}'; give 'default', a hub id, a folder, or a .gguf file")
-    if spec not in weights.DEFAULTS:
+    if not weights.is_default(spec):
         weights.check_path(path, spec)
 
 

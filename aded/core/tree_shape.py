@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aded.core.best_first import start, take_best
 from aded.core.jit import njit
 
 
@@ -31,44 +32,38 @@ class Shape(NamedTuple):
 
 
 def best_shape(values: np.ndarray, budget: int) -> Shape:
-    """The tree of at most ``budget`` nodes (including the root) with the highest path products.
+    """The tree of at most ``budget`` nodes (including the root) with the highest path products, ties as in `take_best`.
 
     Args:
         values: acceptance rate, or its estimate, of each rank at each depth, float64 ``[depths, ranks]``, from 0 to 1. A
             value above that of a better rank is lowered to it, so that no node is drafted before a better-ranked sibling.
         budget: maximum number of nodes.
     """
-    return Shape(*_best_shape(np.minimum.accumulate(np.clip(values, 0.0, 1.0), axis=1), budget))
+    return Shape(*_best_shape(np.ascontiguousarray(values, dtype=np.float64), budget))
 
 
 @njit(cache=True)
 def _best_shape(values, budget):
-    ranks, parents, depths = np.zeros(budget, np.int32), np.full(budget, -1, np.int32), np.zeros(budget, np.int32)
-    joint = np.ones(budget)
-    # Each node adds at most two candidates, its first child and its next sibling: few enough for a linear search.
-    queue_parent, queue_rank, queue_value = np.empty(2 * budget, np.int32), np.empty(2 * budget, np.int32), np.empty(2 * budget)
-    queued, count = 0, 1
-    if values.shape[0] > 0:
-        queue_parent[0], queue_rank[0], queue_value[0] = 0, 0, values[0, 0]
-        queued = 1
-    while count < budget and queued > 0:
-        best = 0
-        for i in range(1, queued):
-            if queue_value[i] > queue_value[best]:
-                best = i
-        parent, rank, value = queue_parent[best], queue_rank[best], queue_value[best]
-        queued -= 1
-        queue_parent[best], queue_rank[best], queue_value[best] = queue_parent[queued], queue_rank[queued], queue_value[queued]
+    nodes, ranks, priors, frontier = start(0, budget, values.shape[1])
+    count = 1
+    while count < budget:
+        node = count - 1
+        nodes[node].children = _write_ranks(values, nodes[node].depth, ranks[node], priors[node])
+        if not take_best(nodes, ranks, priors, frontier, count, 1.0):
+            break
+        count += 1
+    nodes = nodes[:count]
+    return nodes.token.copy(), nodes.parent.copy(), nodes.depth.copy(), nodes.value.copy()
+
+
+@njit(cache=True, inline="always")
+def _write_ranks(values, depth, ranks, priors):
+    """Write the ranks at a depth that have a value above 0, and their values; returns their number."""
+    value, count = 1.0, 0
+    while depth < len(values) and count < values.shape[1]:
+        value = min(value, values[depth, count])
         if value <= 0.0:
             break
-        depth = depths[parent] + 1
-        parents[count], ranks[count], depths[count], joint[count] = parent, rank, depth, value
-        if rank + 1 < values.shape[1]:
-            queue_parent[queued], queue_rank[queued] = parent, rank + 1
-            queue_value[queued] = joint[parent] * values[depth - 1, rank + 1]
-            queued += 1
-        if depth < values.shape[0]:
-            queue_parent[queued], queue_rank[queued], queue_value[queued] = count, 0, value * values[depth, 0]
-            queued += 1
+        ranks[count], priors[count] = count, value
         count += 1
-    return ranks[:count], parents[:count], depths[:count], joint[:count]
+    return count

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from aded.core import tensor_file
 from aded.core.errors import AdedError, first_line
 from aded.core.paths import artifacts
 from aded.core.trace import write_atomically
@@ -100,14 +101,11 @@ def read(path: str | Path, kind: Kind, target: TargetModel) -> Checkpoint:
 
 
 def _header(path: Path) -> dict[str, str]:
-    from safetensors import safe_open
-
     try:
-        with safe_open(str(path), "pt") as file:
-            return dict(file.metadata() or {})
+        return tensor_file.read_header(path).metadata
     except FileNotFoundError:
         raise AdedError(f"there is no file {path}; give the path of a .safetensors file that `aded train` wrote") from None
-    except Exception as error:  # as above
+    except (OSError, ValueError, RecursionError) as error:
         raise AdedError(f"{path} is damaged ({first_line(error)[:120]}); copy or train it again") from None
 
 
@@ -122,12 +120,4 @@ def write(path: Path, kind: Kind, target: TargetModel, tensors: Mapping[str, tor
     header = {"format": kind, "version": VERSION, "fingerprint": target.fingerprint, "model": target.label}
     header |= {"hidden_size": str(target.config.hidden_size)} | {name: json.dumps(value) for name, value in more.items()}
     body = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, _sorted_header(save(body, header)))
-
-
-def _sorted_header(data: bytes) -> bytes:
-    """The bytes of a safetensors file with its header sorted, so that equal contents give equal files."""
-    size = int.from_bytes(data[:8], "little")
-    header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + data[8 + size :]
+    write_atomically(path, tensor_file.with_sorted_header(save(body, header)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from aded.core.best_first import highest
 from aded.core.errors import AdedError
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.core.tree_shape import Shape
@@ -262,7 +263,7 @@ class _Beam:
         self._tokens, self._parents = np.append(self._tokens, tokens), np.append(self._parents, parents)
         self._prior = np.append(self._prior, probabilities)
         self._cumulative = np.append(self._cumulative, self._cumulative[parents] * probabilities.ravel())
-        self._last_expanded = first + np.sort(np.argsort(-self._cumulative[first:], kind="stable")[:BEAM])
+        self._last_expanded = first + np.sort(highest(self._cumulative[first:], BEAM, 0.0))
         self.rows = len(self._expanded) + np.arange(len(self._last_expanded))
         self._expanded = np.append(self._expanded, self._last_expanded)
 
@@ -272,7 +273,7 @@ class _Beam:
 
     def best(self, budget: int) -> DraftTree:
         """The tree of the most probable candidates; a parent is at least as probable as its child."""
-        best = np.argsort(-self._cumulative, kind="stable")[:budget]
+        best = highest(self._cumulative, budget, 0.0)
         return self._tree(np.sort(best[self._cumulative[best] > 0]))
 
     def _tree(self, chosen: np.ndarray) -> DraftTree:

@@ -21,7 +21,7 @@ from aded.drafters.base import Context, Outcome
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
 from aded.ngram.medusa_mixture import Lattice, Shares, kind_of, lattice_kinds
-from aded.ngram.session_overlay import make_room, successors
+from aded.ngram.session_overlay import new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def _predictions(base, overlay, head_predictions, probabilities, text, start, ma
         The kind of the matrix's prediction (``kind_of``), int64 ``[n]``; the probability of each token by the heads and by the
         matrix, float64 ``[n]`` each.
     """
-    n, buffers = min(len(text) - start, len(head_predictions)), make_room()
+    n, lookup = min(len(text) - start, len(head_predictions)), new_lookup(base, overlay)
     matrix_kinds, head_p, matrix_p = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
     for depth in range(n):
-        token, count = text[start + depth], successors(base, overlay, text, start + depth, max_successors, buffers)
-        matrix_kinds[depth] = kind_of(buffers[1], count)
+        token, count = text[start + depth], successors(lookup, text, start + depth, max_successors)
+        matrix_kinds[depth] = kind_of(lookup.probabilities, count)
         for rank in range(head_predictions.shape[1]):
             head_p[depth] += probabilities[depth, rank] if head_predictions[depth, rank] == token else 0.0
         for i in range(count):
-            matrix_p[depth] += buffers[1][i] if buffers[0][i] == token else 0.0
+            matrix_p[depth] += lookup.probabilities[i] if lookup.tokens[i] == token else 0.0
     return matrix_kinds, head_p, matrix_p

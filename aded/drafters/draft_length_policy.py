@@ -15,13 +15,12 @@ import numpy as np
 
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape, best_shape
+from aded.drafters.acceptance import AcceptanceRates
 
 INITIAL_RATES = (0.6, 0.12, 0.05, 0.03)
 """Initial acceptance rates by the child's rank; the last one also applies to all further ranks."""
 INITIAL_WEIGHT = 8.0
 """Number of observations that the initial rates count as."""
-MAX_OBSERVATIONS = 400.0
-"""When a depth has more observations than this, its counts are halved, so that older ones weigh less."""
 RETRY, MAX_RETRY = 16, 256
 """Steps without a draft before drafting is tried again: at first, and at most. Each unsuccessful try doubles the number."""
 TOLERANCE = 0.02
@@ -34,26 +33,23 @@ LevelCost = Callable[[bool], float]
 
 
 class ShapePolicy:
-    """Learns acceptance rates by depth and rank, and chooses the shape with the highest expected tokens per second.
+    """Chooses the shape with the highest expected tokens per second by the acceptance rates so far.
 
     Args:
         depth: maximum depth of a draft.
         ranks: maximum number of children of a node; 1 gives chains.
         target: seconds of a forward pass of the target.
         level: seconds that the draft model takes per level; None: always use the whole budget.
+
+    Attributes:
+        rates: the acceptance rates by depth and rank.
     """
 
     def __init__(self, depth: int, ranks: int, target: Cost | None = None, level: float | None = None) -> None:
         initial = np.array([*INITIAL_RATES, *[INITIAL_RATES[-1]] * ranks])[:ranks]
-        self._observed = np.full((depth, ranks), INITIAL_WEIGHT)
-        self._accepted = INITIAL_WEIGHT * np.tile(initial, (depth, 1))
+        self.rates = AcceptanceRates(np.tile(initial, (depth, 1)), INITIAL_WEIGHT)
         self._target_cost, self._level_cost = target, level
         self._steps_without_draft, self._retry = 0, RETRY
-
-    @property
-    def rates(self) -> np.ndarray:
-        """Estimated probability that a child is accepted if its parent is, by depth and rank, float64 ``[depth, ranks]``."""
-        return self._accepted / self._observed
 
     def shape(self, context: int, budget: int, depth: int | None = None) -> Shape:
         """The throughput-optimal shape.
@@ -63,7 +59,7 @@ class ShapePolicy:
             budget: maximum number of nodes, the root included.
             depth: maximum depth, if less than the policy's.
         """
-        shape = best_shape(self.rates[:depth], budget)
+        shape = best_shape(self.rates.values[:depth], budget)
         nodes = self._best_size(shape, context)
         if nodes > 1:
             self._retry = RETRY
@@ -76,14 +72,7 @@ class ShapePolicy:
         if len(tree) > 1 and self._steps_without_draft >= self._retry:
             self._retry = min(2 * self._retry, MAX_RETRY)
         self._steps_without_draft = 0 if len(tree) > 1 else self._steps_without_draft + 1
-        accepted = {int(node) for node in path}
-        for level, node in enumerate(list(path)[: min(judged, len(self._observed))]):
-            children = np.flatnonzero(tree.parents == node)[: self._observed.shape[1]]
-            self._observed[level, : len(children)] += 1
-            self._accepted[level, : len(children)] += [int(child) in accepted for child in children]
-            if self._observed[level, 0] > MAX_OBSERVATIONS:
-                self._observed[level] *= 0.5
-                self._accepted[level] *= 0.5
+        self.rates.observe(tree, path, judged)
 
     def _best_size(self, shape: Shape, context: int) -> int:
         if self._target_cost is None or self._level_cost is None:

@@ -11,7 +11,6 @@ available; the prompt's actual successors are stored instead.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
+from aded.core.tree_shape import best_shape
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram.trigram import TrigramMatrix
@@ -114,16 +114,9 @@ def template() -> tuple[np.ndarray, np.ndarray]:
     Nodes are sorted by acceptance probability, the product of ``ACCEPTED`` along the path, so that every prefix of the tree is
     the tree of that size with the highest expected number of accepted tokens.
     """
-    parents, ranks = [-1], [-1]
-    frontier = [(-rate, 0, rank) for rank, rate in enumerate(ACCEPTED)]  # negative probability, parent, rank
-    heapq.heapify(frontier)
-    while len(parents) < TEMPLATE:
-        negative_probability, parent, rank = heapq.heappop(frontier)
-        for child_rank, rate in enumerate(ACCEPTED):
-            heapq.heappush(frontier, (negative_probability * rate, len(parents), child_rank))
-        parents.append(parent)
-        ranks.append(rank)
-    return np.array(parents, dtype=np.int32), np.array(ranks, dtype=np.int32)
+    shape = best_shape(np.tile(ACCEPTED, (TEMPLATE, 1)), TEMPLATE)
+    shape.ranks[0] = -1
+    return shape.parents, shape.ranks
 
 
 @njit(cache=True)

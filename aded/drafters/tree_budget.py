@@ -12,37 +12,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from aded.core import best_first
+from aded.core.best_first import highest
 from aded.core.jit import njit
 from aded.core.trace import Budget
 from aded.core.tree import DraftTree
+from aded.drafters.acceptance import AcceptanceCurve, AcceptanceRates, calibrate, count_children, count_predictions
 from aded.engine.cost_model import StepCost
 
 MAX_NODES = 64
 """Default maximum size of a draft, the root included."""
-MAX_PREDICTED = 4000.0
-"""When the sum of an acceptance curve's predictions exceeds this, its counts are halved, so that older ones weigh less."""
-
-
-class AcceptanceCurve:
-    """Calibrates predicted acceptance probabilities with the observed acceptance rates.
-
-    Predictions are binned by their logarithm. Each bin has a correction factor, observed over predicted acceptances, that starts
-    at the factor of all bins together, which itself starts at 1.
-    """
-
-    BINS = 16
-    WEIGHT = 12.0  # predicted acceptances at which observation and prior factor weigh equally
-
-    def __init__(self) -> None:
-        self.counts = np.zeros((2, self.BINS))  # sums of predictions and of acceptances
-
-    def __call__(self, predicted: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities, float64 ``[n]``."""
-        return np.array([_calibrated(p, self.counts, _ratio(self.counts, self.WEIGHT), self.WEIGHT) for p in predicted])
-
-    def observe(self, predicted: np.ndarray, accepted: np.ndarray) -> None:
-        """Count verified nodes: predicted probability and whether the node was accepted, ``[n]`` each."""
-        _count(np.asarray(predicted, dtype=np.float64), np.asarray(accepted, dtype=np.bool_), self.counts)
+INITIAL_RATES = np.full((64, 1), 0.6)
+"""Initial acceptance rates by depth, for drafters without priors."""
+INITIAL_WEIGHT = 2.0
+"""Number of observations that the initial rates count as."""
 
 
 class FixedBudget:
@@ -83,7 +66,7 @@ class AutomaticBudget:
         self.cost = cost
         self.largest = self.cap = largest
         self.curve = curve or AcceptanceCurve()
-        self._by_depth = np.full((64, 2), (1.2, 2.0))  # accepted and verified, for drafters without priors
+        self._rates = AcceptanceRates(INITIAL_RATES, INITIAL_WEIGHT)
         self._tokens = self._seconds = 0.0
         self._mean_gain, self._variance, self._gains = 0.0, 0.0, 0  # mean, variance and number of recent gains, in tokens
         self._pause, self._next_pause = 0, self.PATIENCE
@@ -107,9 +90,7 @@ class AutomaticBudget:
         if self._sampled_nodes:
             return tree
         rate = max(self._tokens / self._seconds if self._seconds > 0 else 0.0, 1.0 / seconds[0])
-        n, order, gain = _choose(
-            tree.parents, self.prior(tree), tree.required, self.curve.counts, AcceptanceCurve.WEIGHT, seconds, rate
-        )
+        n, order, gain = _choose(tree.parents, self.prior(tree), tree.required, self.curve.counts, seconds, rate)
         self._last = (n, gain, seconds, rate)
         return tree if n == len(tree) else tree.select(np.sort(order[:n]))
 
@@ -134,14 +115,12 @@ class AutomaticBudget:
         if len(tree) == 1:
             return
         accepted = np.asarray(path, dtype=np.int64)
-        _learn(tree.parents, self.prior(tree), tree.required, accepted, self.curve.counts, self._by_depth)
+        _learn(tree.parents, self.prior(tree), tree.required, accepted, self.curve.counts, self._rates.counts)
 
     def prior(self, tree: DraftTree) -> np.ndarray:
         """Predicted probability that each node is accepted if its parent is, float64 ``[n]``."""
         prior = tree.columns.get("prior")
-        if prior is None:
-            prior = (self._by_depth[:, 0] / self._by_depth[:, 1])[np.minimum(tree.depths, len(self._by_depth) - 1)]
-        return prior
+        return self._rates.values[np.clip(tree.depths - 1, 0, len(INITIAL_RATES) - 1), 0] if prior is None else prior
 
     def _table(self, context: int, nodes: int) -> np.ndarray:
         bucket = context // 32
@@ -188,33 +167,6 @@ def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float) -> str:
 
 
 @njit(cache=True)
-def _ratio(counts, weight):
-    return (counts[1].sum() + weight) / (counts[0].sum() + weight)
-
-
-@njit(cache=True)
-def _bin(predicted, bins):
-    return min(max(int(-2.0 * np.log2(max(predicted, 1e-6))), 0), bins - 1)
-
-
-@njit(cache=True)
-def _calibrated(predicted, counts, overall, weight):
-    i = _bin(predicted, counts.shape[1])
-    ratio = (counts[1, i] + weight * overall) / (counts[0, i] + weight)
-    return min(max(predicted * ratio, 0.0), 1.0)
-
-
-@njit(cache=True)
-def _count(predicted, accepted, counts):
-    for i in range(len(predicted)):
-        j = _bin(predicted[i], counts.shape[1])
-        counts[0, j] += predicted[i]
-        counts[1, j] += accepted[i]
-    if counts[0].sum() > MAX_PREDICTED:
-        counts *= 0.5
-
-
-@njit(cache=True)
 def _joint(parents, prior):
     """Product of the priors along each node's path, float64 ``[n]``; an unknown prior counts as 0.5."""
     joint = np.ones(len(parents))
@@ -225,20 +177,18 @@ def _joint(parents, prior):
 
 
 @njit(cache=True)
-def _choose(parents, prior, required, counts, weight, seconds, rate):
+def _choose(parents, prior, required, counts, seconds, rate):
     """The number of nodes to keep, all nodes by decreasing probability (parents first), and the expected tokens of each.
 
     The root and the required nodes come first and are always kept; required nodes count as 0 expected tokens.
     """
     joint = _joint(parents, prior)
     joint[1 : required + 1] = 1.0
-    order = np.argsort(-joint, kind="mergesort")  # stable: a parent is at least as probable as its child and comes first
-    overall = _ratio(counts, weight)
-    gain = np.ones(len(parents))
-    gain[1 : required + 1] = 0.0
+    order = highest(joint, len(joint), 0.0)
+    gain = calibrate(joint[order], counts)
+    gain[0], gain[1 : required + 1] = 1.0, 0.0
     best, value, total = required + 1, 1.0 - rate * seconds[required], 1.0
-    for i in range(required + 1, len(parents)):
-        gain[i] = _calibrated(joint[order[i]], counts, overall, weight)
+    for i in range(required + 1, len(joint)):
         total += gain[i]
         new_value = total - rate * seconds[i]
         if new_value > value:
@@ -247,25 +197,19 @@ def _choose(parents, prior, required, counts, weight, seconds, rate):
 
 
 @njit(cache=True)
-def _learn(parents, prior, required, path, counts, by_depth):
-    joint = _joint(parents, prior)
-    n = len(parents)
-    accepted = np.zeros(n, dtype=np.bool_)
-    depth = np.zeros(n, dtype=np.int64)
+def _learn(parents, prior, required, path, curve, rates):
+    accepted = np.zeros(len(parents), dtype=np.bool_)
     accepted[path] = True
-    for node in range(1, n):
-        depth[node] = min(depth[parents[node]] + 1, len(by_depth) - 1)
-        if node > required and accepted[parents[node]]:
-            by_depth[depth[node], 1] += 1.0
-            by_depth[depth[node], 0] += accepted[node]
-    _count(joint[required + 1 :], accepted[required + 1 :], counts)
+    count_predictions(_joint(parents, prior)[required + 1 :], accepted[required + 1 :], curve)
+    count_children(parents, required, path, len(path), rates)
 
 
 def warm_up() -> None:
-    """JIT-compile the functions of this module, so that no timed step does."""
+    """JIT-compile the functions that this module uses, so that no timed step does."""
+    best_first.warm_up()
     policy = AutomaticBudget(StepCost((1, 2), (1,), ((1.0, 1.0),), False), largest=2)
     for columns in ({}, {"prior": np.array([np.nan, 0.5])}):
         tree = DraftTree(np.array([0, 1]), np.array([-1, 0]), columns)
         policy.trim(tree, 1)
         policy.observe(tree, [0, 1], 2, 1.0)
-    AcceptanceCurve()(np.array([0.5]))
+        AcceptanceRates(INITIAL_RATES, INITIAL_WEIGHT).observe(tree, [0, 1], 2)

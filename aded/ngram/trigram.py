@@ -6,16 +6,14 @@ from its own text is in `aded.ngram.session_overlay`. Of the tokenizer, this mod
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors.numpy import load as parse_safetensors
 
 from aded.core import tensor_file
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError, OtherModelError, first_line
@@ -92,6 +90,18 @@ def _fill_index(contexts: np.ndarray, starts: np.ndarray, totals: np.ndarray, in
         index[slot, 0] = key
         index[slot, 1] = pack_row(np.int64(starts[row]), np.int64(starts[row + 1] - starts[row]), np.int64(totals[row]))
     return True
+
+
+class MatrixArrays(NamedTuple):
+    """The arrays of a matrix, for compiled code.
+
+    Attributes:
+        index: hash table of the rows: key and packed row, int64 ``[size, 2]``.
+        entries: id (exact, as ids are below 2^20) and probability of each successor, float32 ``[entries, 2]``.
+    """
+
+    index: np.ndarray
+    entries: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,12 +327,8 @@ class TrigramMatrix:
         )
 
     @cached_property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """The arrays that compiled code reads: index and entries.
-
-        The index is int64 ``[size, 2]`` (key, packed row). The entries are float32 ``[entries, 2]``: a successor's id
-        (exact, as ids are below 2^20) and its probability.
-        """
+    def arrays(self) -> MatrixArrays:
+        """The arrays that compiled code reads."""
         size = 16
         while size < 2 * len(self):
             size *= 2
@@ -330,7 +336,7 @@ class TrigramMatrix:
         if not _fill_index(self.contexts, self.starts, self.totals, index):
             raise AdedError(f"damaged tri-gram matrix: two rows have the same context; {REMEDY}")
         probabilities = self.counts / np.repeat(self.totals, np.diff(self.starts)).astype(np.float64)
-        return index, np.stack([self.successors, probabilities], axis=1).astype(np.float32)
+        return MatrixArrays(index, np.stack([self.successors, probabilities], axis=1).astype(np.float32))
 
     def row(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
         """Successors of a bigram (``first == -1``: of ``second`` alone) and their probabilities, int32 and float32 ``[k]``."""
@@ -373,25 +379,24 @@ class TrigramMatrix:
             AdedError: the file is missing, damaged, of another version, or built for another tokenizer.
         """
         try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise AdedError(f"cannot read the tri-gram matrix {path}: {error.strerror}; {REMEDY}") from None
-        try:
-            header = _header(data)
+            file = tensor_file.read_header(path)
+            header = file.metadata
             if header.get("format") != FORMAT:
                 raise AdedError(f"{path} is not a tri-gram matrix; {REMEDY}")
             if header.get("version") != str(VERSION):
                 raise AdedError(f"{path} has version {header.get('version')!r}, this program reads {VERSION}; {REMEDY}")
             if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
                 raise OtherModelError(f"{path} was built for another tokenizer; {REMEDY}")
-            tensors = parse_safetensors(data)
+            arrays = tensor_file.map_arrays(path, file)
             sizes = {name: int(header[name]) for name in ("vocab_size", "max_successors", "corpus_tokens")}
-            fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | sizes
+            fields: dict[str, Any] = {name: np.array(arrays[name]) for name in _TENSORS} | sizes
             matrix = cls(**fields, fingerprint=header["fingerprint"])
             _validate(matrix)
         except AdedError:
             raise
-        except Exception as error:  # safetensors has an exception type for every kind of damage
+        except OSError as error:
+            raise AdedError(f"cannot read the tri-gram matrix {path}: {error.strerror}; {REMEDY}") from None
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise AdedError(f"damaged tri-gram matrix {path}: {first_line(error)}; {REMEDY}") from None
         return matrix
 
@@ -464,14 +469,6 @@ def _assemble(
 def _contexts_of_codes(codes: np.ndarray, vocab_size: int, single: bool = False) -> np.ndarray:
     first, second = np.divmod(codes, vocab_size)
     return np.stack([np.full_like(second, -1) if single else first, second], axis=1)
-
-
-def _header(data: bytes) -> dict[str, str]:
-    """The metadata of a safetensors file (the first eight bytes give the header's length)."""
-    size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or size > len(data) - 8:
-        raise ValueError("the file is truncated")
-    return dict(json.loads(data[8 : 8 + size]).get("__metadata__") or {})
 
 
 def _validate(matrix: TrigramMatrix) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from aded.core.best_first import highest
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
 
@@ -52,11 +53,11 @@ class ContinuationTrie:
             min_share: minimum weight of a node, as a share of the root's weight.
 
         Returns:
-            Node indices, sorted, with the parents of all nodes and the root first, int32 ``[k]``; and the expected number
+            Node indices, sorted, with the parents of all nodes and the root first, int64 ``[k]``; and the expected number
             of accepted draft tokens: the sum of the nodes' shares of the root's weight, without the root.
         """
         total = self._weights[0]
-        nodes = _heaviest(self._weights, self._nodes, budget, min_share * total)
+        nodes = _best(self._weights, self._nodes, budget, min_share * total)
         return nodes, float(self._weights[nodes[1:]].sum() / total) if total else 0.0
 
     def tree(self, root: int, nodes: np.ndarray) -> DraftTree:
@@ -64,7 +65,7 @@ class ContinuationTrie:
 
         Args:
             root: token id of the root.
-            nodes: node indices, as from `best`, int32 ``[k]``.
+            nodes: node indices, as from `best`, int64 ``[k]``.
         """
         weights, tokens, parents, _, _ = self._trie
         chosen = nodes[1:]
@@ -118,18 +119,5 @@ def _count(text, starts, weight, depth, decay, vocab_size, stop, trie, nodes):
 
 
 @njit(cache=True)
-def _heaviest(weights, nodes, keep, min_weight):
-    """The ``keep`` nodes of highest weight, the root included. A parent precedes its children and weighs no less."""
-    best = np.zeros(keep, dtype=np.int32)
-    kept = 1
-    for node in range(1, nodes):
-        weight = weights[node]
-        if weight < min_weight or (kept == keep and (keep == 1 or weight <= weights[best[kept - 1]])):
-            continue
-        slot = min(kept, keep - 1)
-        while slot > 1 and weights[best[slot - 1]] < weight:
-            best[slot] = best[slot - 1]
-            slot -= 1
-        best[slot] = node
-        kept = min(kept + 1, keep)
-    return np.sort(best[:kept])
+def _best(weights, nodes, budget, min_weight):
+    return np.sort(highest(weights[:nodes], budget, min_weight))

@@ -155,7 +155,8 @@ class Datastore:
 
     @classmethod
     def _map(cls, path: str | os.PathLike[str], fingerprint: str | None, vocab_size: int | None) -> Datastore:
-        header, arrays = tensor_file.map_file(path)
+        file = tensor_file.read_header(path)
+        header = file.metadata
         if header.get("format") != FORMAT:
             raise AdedError(f"{path} is not a datastore; {REMEDY}")
         if header.get("version") != str(VERSION):
@@ -163,6 +164,7 @@ class Datastore:
         if fingerprint not in (None, header["fingerprint"]) or vocab_size not in (None, int(header["vocab_size"])):
             raise OtherModelError(f"{path} was built for another tokenizer; {REMEDY}")
         sizes = {name: int(header[name]) for name in ("separator", "vocab_size")}
+        arrays = tensor_file.map_arrays(path, file)
         if arrays.keys() == {"tokens"}:
             return cls._with_suffixes(arrays["tokens"], fingerprint=header["fingerprint"], **sizes)
         return cls(arrays["tokens"], arrays["suffixes"], fingerprint=header["fingerprint"], **sizes)

@@ -9,7 +9,8 @@ from fakes import tiny_target
 
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget, _joint
+from aded.drafters.acceptance import AcceptanceCurve
+from aded.drafters.tree_budget import AutomaticBudget, FixedBudget, _joint
 from aded.engine import cost_model
 from aded.engine.cost_model import StepCost
 

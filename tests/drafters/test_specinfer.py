@@ -216,7 +216,7 @@ def test_a_branching_is_cut_level_by_level():
 def test_chains_have_the_length_of_leviathan_s_formula(rate, level):
     """(1 - a^(g+1)) / ((1 - a)(c g + 1)) at its highest, for one rate at all depths; the longest of those that pay alike."""
     policy = ShapePolicy(12, 1, cost(1.0), level)
-    policy._observed[:], policy._accepted[:] = 1e9, rate * 1e9
+    policy.rates.counts[0], policy.rates.counts[1] = 1e9, rate * 1e9
     pays = [(1 - rate ** (g + 1)) / ((1 - rate) * (level * g + 1)) for g in range(13)]
     expected = max(g for g in range(13) if pays[g] >= (1 - TOLERANCE) * max(pays)) if max(pays) > 1 else 0
     assert len(policy.shape(100, 64).parents) - 1 == expected
@@ -224,13 +224,14 @@ def test_chains_have_the_length_of_leviathan_s_formula(rate, level):
 
 def test_rates_are_learned_from_nodes_that_were_judged():
     policy, tree = ShapePolicy(3, 2), DraftTree(np.array([1, 2, 3, 4]), np.array([-1, 0, 0, 2]))
-    before = policy.rates.copy()
+    before = policy.rates.values
     for _ in range(200):
         policy.observe(tree, [0, 2], 2)
-    assert policy.rates[0, 0] < 0.1
-    assert policy.rates[0, 1] > 0.9
-    assert policy.rates[1, 0] < 0.1  # node 3 was judged at its parent and not accepted
-    assert policy.rates[2].tolist() == before[2].tolist()
+    rates = policy.rates.values
+    assert rates[0, 0] < 0.1
+    assert rates[0, 1] > 0.9
+    assert rates[1, 0] < 0.1  # node 3 was judged at its parent and not accepted
+    assert rates[2].tolist() == before[2].tolist()
 
 
 def test_drafts_that_do_not_pay_are_tried_again_ever_more_seldom():
@@ -241,7 +242,7 @@ def test_drafts_that_do_not_pay_are_tried_again_ever_more_seldom():
         sizes.append(len(shape.parents))
         policy.observe(plain if len(shape.parents) == 1 else DraftTree.chain(1, [2]), [0], 1)
     assert [i for i, size in enumerate(sizes) if size == 2] == [RETRY, 3 * RETRY + 1, 7 * RETRY + 2]
-    assert best_shape(policy.rates, 8).values[0] == 1.0
+    assert best_shape(policy.rates.values, 8).values[0] == 1.0
 
 
 def test_what_a_level_costs_is_measured_apart_for_greedy_and_drawn_drafts(tmp_path, monkeypatch):

@@ -127,10 +127,8 @@ def park(spec: str, device: str, dtype: str, progress: Callable[[str, float | No
     name = weights.resolve(spec, progress)
     progress("loading the model", None)
     model, tokenizer = load_stock(name, spec, DTYPES[PARKED_DTYPE if dtype == "auto" else dtype], {})
-    bundled = spec in (weights.DEFAULT, "", weights.DEFAULT_HUB_ID)
-    label = weights.DEFAULT_LABEL if bundled else spec.rstrip("/").split("/")[-1].removesuffix(".gguf")
     vocab_size = int(model.config.get_text_config().vocab_size)
-    PARKED[spec] = ParkedModel(spec, label, tokenizer, tokenizer_fingerprint(tokenizer), vocab_size, model)
+    PARKED[spec] = ParkedModel(spec, weights.label_of(spec), tokenizer, tokenizer_fingerprint(tokenizer), vocab_size, model)
     return PARKED[spec]
 
 
