@@ -244,7 +244,9 @@ def _add_matrix_build(actions: Any) -> None:
     parser.add_argument(
         "--max-memory", type=int, default=1024, metavar="MB", help="approximate memory for counting (default: 1024)"
     )
-    parser.add_argument("--processes", type=int, default=1, metavar="P", help="processes that tokenize and count (default: 1)")
+    parser.add_argument(
+        "--processes", type=int, default=1, metavar="P", help="processes that tokenize, and threads that count (default: 1)"
+    )
     _add_bounds(parser)
     parser.add_argument("--restart", action="store_true", help="start again instead of resuming an interrupted build")
     parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
 from typing import TextIO
+
+from tqdm import tqdm
 
 from aded.core.errors import AdedError
 from aded.core.trace import Step, Trace
@@ -46,23 +47,21 @@ class Progress:
     """A status line on the standard error, with a progress bar if the fraction done is known."""
 
     def __enter__(self) -> Progress:
-        self._shown = False
-        self._terminal = sys.stderr.isatty()
+        self._bar = tqdm(total=1.0, leave=False, disable=None, dynamic_ncols=True, bar_format="{desc}")
         self._last = ""
         return self
 
     def __call__(self, message: str, fraction: float | None = None) -> None:
-        if self._terminal:
-            bar = "" if fraction is None else f" [{'#' * int(24 * fraction):<24}] {fraction:4.0%}"
-            print(f"\r\033[K{message}{bar}", end="", file=sys.stderr, flush=True)
-            self._shown = True
+        if not self._bar.disable:  # disabled if the standard error is not a terminal
+            self._bar.n = fraction or 0.0
+            self._bar.bar_format = "{desc}" if fraction is None else "{desc} |{bar}| {percentage:3.0f}%"
+            self._bar.set_description_str(message)
         elif (subject := message.split(":")[0]) != self._last:
             print(message, file=sys.stderr, flush=True)
             self._last = subject
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
-        if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
 
 
 class TokenStream:

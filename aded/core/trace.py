@@ -5,25 +5,27 @@ Independent of the engine: it holds only numbers and text. Every number is finit
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import math
 import os
+import sys
 import tempfile
-import types
-import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from aded.core.errors import AdedError, check_text, first_line
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from aded.core.errors import AdedError, first_line
 
 VERSION = 3
 READABLE = (1, 2, 3)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``."""
 MAX_NESTING = 8
+MAX_FIELDS = 1000
+"""Maximum fields of a JSON object in a file."""
 REMEDY = "record one with `python -m aded generate --trace FILE`"
 MAX_SECONDS = 1e6
 
@@ -45,22 +47,29 @@ Origin = Literal["draft", "target"]
 """Source of a token: an accepted draft token, or the target's bonus or correction token."""
 FinishReason = Literal["eos", "stop", "length", "context", "cancelled"]
 """End-of-text token, stop string, max new tokens, context length, cancelled by the user."""
+T = TypeVar("T")
+List = Annotated[list[T], FailFast()]
+"""A list; reading it stops at the first invalid item."""
+Duration = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+"""Seconds."""
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+"""Fields are read without conversion; unknown fields and numbers that are not finite are refused."""
 
 
 @dataclass(frozen=True)
 class TreeRecord:
     """A draft tree after verification; every list has one entry per node, in topological order."""
 
-    tokens: list[int]
-    parents: list[int]  # -1 for the root
-    texts: list[str]
-    columns: dict[str, list[float | None]]  # by name: prior P, visits N, value Q, exploration U, score of PUCT
-    probability: list[
+    tokens: List[int]
+    parents: List[int]  # -1 for the root
+    texts: List[str]
+    columns: dict[str, List[float | None]]  # by name: prior P, visits N, value Q, exploration U, score of PUCT
+    probability: List[
         float | None
     ]  # the target's probability of this token given its parent's prefix, after all sampling settings
-    rank: list[int | None]  # its rank in the target's distribution, 1 = most probable
-    verdict: list[Verdict]
-    reason: list[Reason]
+    rank: List[int | None]  # its rank in the target's distribution, 1 = most probable
+    verdict: List[Verdict]
+    reason: List[Reason]
 
 
 @dataclass(frozen=True)
@@ -73,9 +82,9 @@ class Choice:
     probability: float
     rank: int
     drafted: bool  # whether a child of the node held this token
-    top_tokens: list[int]
-    top_texts: list[str]
-    top_probabilities: list[float]
+    top_tokens: List[int]
+    top_texts: List[str]
+    top_probabilities: List[float]
     draw: float | None = None  # uniform random number of the choice; None if greedy
 
 
@@ -83,13 +92,13 @@ class Choice:
 class RowChange:
     """A row of the tri-gram matrix that the step changed: the successors of a bigram, before and after."""
 
-    key: list[int]
-    key_texts: list[str]
-    tokens: list[int]  # union of the successors before and after, by descending probability after
-    texts: list[str]
-    before: list[float]
-    after: list[float]
-    learned: list[float] = field(default_factory=list)  # share of ``after`` from session counts; empty if unknown
+    key: List[int]
+    key_texts: List[str]
+    tokens: List[int]  # union of the successors before and after, by descending probability after
+    texts: List[str]
+    before: List[float]
+    after: List[float]
+    learned: List[float] = field(default_factory=list)  # share of ``after`` from session counts; empty if unknown
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class Size:
 class SimulationRecord:
     """One simulation of the tree search. Node indices refer to the draft tree; -1 is a node that is not in the draft."""
 
-    selected: list[int]
+    selected: List[int]
     expanded: int
     reward: float
 
@@ -135,10 +144,10 @@ class Budget:
 class Seconds:
     """Decode time of one step by phase, in seconds, without recording and display. ``commit`` is KV-cache compaction."""
 
-    draft: float = 0.0
-    verify: float = 0.0
-    commit: float = 0.0
-    update: float = 0.0
+    draft: Duration = 0.0
+    verify: Duration = 0.0
+    commit: Duration = 0.0
+    update: Duration = 0.0
 
     @property
     def total(self) -> float:
@@ -151,17 +160,17 @@ class Step:
 
     index: int
     position: int  # absolute position of the root
-    tree: TreeRecord
-    path: list[int]  # accepted nodes, starting with the root
-    choices: list[Choice]  # one per node of the path
-    emitted: list[int]
-    texts: list[str]  # one per emitted token; a character of several tokens belongs to the last of them
-    origins: list[Origin]
+    tree: Annotated[TreeRecord, AfterValidator(_check_tree)]
+    path: List[int]  # accepted nodes, starting with the root
+    choices: List[Choice]  # one per node of the path
+    emitted: List[int]
+    texts: List[str]  # one per emitted token; a character of several tokens belongs to the last of them
+    origins: List[Origin]
     budget: Budget
     seconds: Seconds
-    rows: list[RowChange] = field(default_factory=list)
-    simulations: list[SimulationRecord] = field(default_factory=list)
-    agreement: list[Agreement] = field(default_factory=list)
+    rows: List[Annotated[RowChange, AfterValidator(_check_row)]] = field(default_factory=list)
+    simulations: List[SimulationRecord] = field(default_factory=list)
+    agreement: List[Agreement] = field(default_factory=list)
     size: Size | None = None  # None for a method without a matrix
     note: str | None = None
 
@@ -175,9 +184,9 @@ class Step:
 class Cost:
     """Measured time of a step on the recording machine; see ``aded.engine.cost_model.StepCost``."""
 
-    sizes: list[int]  # tree sizes in nodes, ascending
-    contexts: list[int]  # context lengths in tokens, ascending
-    seconds: list[list[float]]  # [contexts][sizes]
+    sizes: List[int]  # tree sizes in nodes, ascending
+    contexts: List[int]  # context lengths in tokens, ascending
+    seconds: List[List[Annotated[float, Field(gt=0, le=MAX_SECONDS)]]]  # [contexts][sizes]
     padded: bool  # whether trees are padded to the next measured size
 
 
@@ -193,14 +202,14 @@ class Header:
     device: str
     dtype: str
     versions: dict[str, str]
-    settings: dict[str, Any]
-    method_settings: dict[str, Any]
+    settings: Annotated[dict[str, Any], AfterValidator(_check_json)]
+    method_settings: Annotated[dict[str, Any], AfterValidator(_check_json)]
     seed: int
     prompt: str
-    prompt_tokens: list[int]
-    prompt_texts: list[str]
+    prompt_tokens: List[int]
+    prompt_texts: List[str]
     notice: str | None = None  # a limitation, such as no tree attention, or why a draft model stopped drafting
-    cost: Cost | None = None  # None if not measured
+    cost: Annotated[Cost, AfterValidator(_check_cost)] | None = None  # None if not measured
 
 
 @dataclass(frozen=True)
@@ -216,11 +225,12 @@ class Footprint:
 class Trace:
     """A complete decode."""
 
+    __pydantic_config__ = STRICT
     header: Header
-    steps: list[Step] = field(default_factory=list)
-    prefill_seconds: float = 0.0
+    steps: List[Annotated[Step, AfterValidator(_check_step)]] = field(default_factory=list)
+    prefill_seconds: Duration = 0.0
     text: str = ""
-    token_ids: list[int] = field(default_factory=list)
+    token_ids: List[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     footprint: Footprint | None = None  # None if the model is not on a GPU
 
@@ -277,10 +287,11 @@ class Trace:
 class Race:
     """Runs of several methods on one prompt."""
 
-    lanes: list[Trace]
+    __pydantic_config__ = STRICT
+    lanes: List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]]
 
 
-_FORMATS: dict[type, str] = {Trace: "aded-trace", Race: "aded-race"}
+_FORMATS: dict[type[Trace] | type[Race], str] = {Trace: "aded-trace", Race: "aded-race"}
 
 
 class TraceError(AdedError):
@@ -296,17 +307,9 @@ class TraceError(AdedError):
         super().__init__(message)
 
 
-class _FieldError(ValueError):
-    """An invalid field of a record."""
-
-    def __init__(self, where: str, what: str) -> None:
-        self.where = where
-        super().__init__(f"{where} {what}")
-
-
 def to_json(record: Any) -> Any:
     """A record of this module as lists and dictionaries; ``Trace`` and ``Race`` get a format and a version."""
-    body = _to_plain(record)
+    body = to_jsonable_python(record)
     name = _FORMATS.get(type(record))
     return {"format": name, "version": VERSION, **body} if name else body
 
@@ -329,36 +332,14 @@ def loads(text: str | bytes) -> Race:
     Raises:
         TraceError: not JSON, unknown format or version, a missing or invalid field, or a number that is not finite.
     """
+    kind = _kind(text)
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
-    except _FieldError as fault:
-        raise TraceError("damaged", f"damaged trace: {fault}; record it again") from None
-    except (ValueError, RecursionError):
-        raise TraceError("syntax", f"not a trace: it is not JSON; {REMEDY}") from None
-    return from_json(body)
-
-
-def from_json(body: Any) -> Race:
-    """Like ``loads``, for parsed JSON."""
-    name = body.get("format") if isinstance(body, dict) else None
-    if name not in _FORMATS.values():
-        raise TraceError("foreign", f"not a trace: the field 'format' is missing; {REMEDY}")
-    if body.get("version") not in READABLE:
-        readable = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
-        raise TraceError("version", f"trace version {body.get('version')!r} cannot be read, {readable}; record it again")
-    fields = {k: v for k, v in body.items() if k not in ("format", "version")}
-    try:
-        if name == _FORMATS[Race]:
-            runs = [{k: v for k, v in run.items() if k not in ("format", "version")} for run in fields.pop("lanes")]
-            race = _parse(Race, {"lanes": runs, **fields}, "race")
-        else:
-            race = Race([_parse(Trace, fields, "trace")])
-        for number, run in enumerate(race.lanes):
-            _check_trace(run, f"race.lanes[{number}]" if name == _FORMATS[Race] else "trace")
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        where = getattr(error, "where", "")
-        raise TraceError("damaged", f"damaged trace: {first_line(error)}; record it again", where) from None
-    return race
+        return _RACE.validate_json(text) if kind is Race else Race([_TRACE.validate_json(text)])
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = kind.__name__.lower() + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in fault["loc"])
+        message = f"{where}: {fault['msg'].removeprefix('Value error, ')}".splitlines()[0]
+        raise TraceError("damaged", f"damaged trace: {message}; record it again", where) from None
 
 
 def save(record: Trace | Race, path: str | os.PathLike[str]) -> None:
@@ -421,133 +402,85 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _refuse_constant(name: str) -> float:
-    raise _FieldError(name, "is not a finite number")
+def _kind(text: str | bytes) -> type[Trace] | type[Race]:
+    """Whether a file holds a trace or a race; checks its format and version."""
+    try:
+        body = json.loads(text, object_pairs_hook=_object)
+    except TraceError:
+        raise
+    except (ValueError, RecursionError):
+        raise TraceError("syntax", f"not a trace: it is not JSON; {REMEDY}") from None
+    name, version = (body.get("format"), body.get("version")) if isinstance(body, dict) else (None, None)
+    kind = next((kind for kind, known in _FORMATS.items() if name == known), None)
+    if kind is None:
+        raise TraceError("foreign", f"not a trace: the field 'format' is missing; {REMEDY}")
+    if version not in READABLE:
+        readable = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
+        raise TraceError("version", f"trace version {version!r} cannot be read, {readable}; record it again")
+    return kind
 
 
-def _to_plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: _to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): _to_plain(v) for k, v in value.items()}
-    return value
+def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object of limited size, since validation collects an error for every invalid field."""
+    if len(fields) > MAX_FIELDS:
+        raise TraceError("damaged", f"damaged trace: an object has more than {MAX_FIELDS} fields; record it again")
+    return dict(fields)
 
 
-def _parse(kind: Any, value: Any, where: str) -> Any:
-    """Convert a JSON value to ``kind``: a dataclass, list, dictionary, optional, literal or scalar."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        _check_json(value, where)
-        return value
-    if dataclasses.is_dataclass(kind):
-        return _parse_record(kind, value, where)
-    if origin is list:
-        if not isinstance(value, list):
-            raise _FieldError(where, "is not a list")
-        return [_parse(args[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise _FieldError(where, "is not an object")
-        return {k: _parse(args[1], v, f"{where}.{k}") for k, v in value.items()}
-    if origin in (typing.Union, types.UnionType):
-        inner = [a for a in args if a is not type(None)]
-        return None if value is None and len(inner) < len(args) else _parse(inner[0], value, where)
-    if origin is Literal:
-        if value not in args:
-            raise _FieldError(where, f"is {value!r}, not one of {', '.join(map(repr, args))}")
-        return value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)  # OverflowError if too large
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _FieldError(where, f"is not of type {kind.__name__}")
-    if kind is float and not math.isfinite(value):
-        raise _FieldError(where, "is not a finite number")
-    if kind is str:
-        check_text(value, where)
-    return value
+def _without_format(body: Any) -> Any:
+    """The fields of a trace or race without those that say its format."""
+    return {k: v for k, v in body.items() if k not in ("format", "version")} if isinstance(body, dict) else body
 
 
-def _check_json(value: Any, where: str, depth: int = 0) -> None:
-    """Check a field of any JSON value: finite numbers, valid Unicode, limited nesting."""
+def _check_json(value: Any, depth: int = 0) -> Any:
+    """Check a field of any JSON value: finite numbers, limited nesting."""
     if depth > MAX_NESTING:
-        raise _FieldError(where, "is nested too deeply")
-    if isinstance(value, str):
-        check_text(value, where)
-    elif isinstance(value, (int, float)) and not math.isfinite(value):
-        raise _FieldError(where, "is not a finite number")
-    elif isinstance(value, list):
-        for item in value:
-            _check_json(item, where, depth + 1)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            check_text(key, where)
-            _check_json(item, f"{where}.{key}", depth + 1)
+        raise ValueError("nested too deeply")
+    if isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:
+        raise ValueError("a number is not finite")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_json(item, depth + 1)
+    return value
 
 
-_type_hints = functools.cache(typing.get_type_hints)
+def _check_tree(tree: TreeRecord) -> TreeRecord:
+    n = len(tree.tokens)
+    columns: list[list[Any]] = [tree.parents, tree.texts, tree.probability, tree.rank, tree.verdict, tree.reason]
+    if n < 1 or any(len(column) != n for column in (*columns, *tree.columns.values())):
+        raise ValueError("the lists have different lengths")
+    if tree.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(tree.parents[1:], 1)):
+        raise ValueError("the parents are out of order")
+    return tree
 
 
-def _parse_record(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise _FieldError(where, "is not an object")
-    hints = _type_hints(kind)
-    for f in dataclasses.fields(kind):
-        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        if f.name not in value and required:
-            raise _FieldError(f"{where}.{f.name}", "is missing")
-    unknown = sorted(set(value) - set(hints))
-    if unknown:
-        raise _FieldError(f"{where}.{unknown[0]}", "is not a known field")
-    return kind(**{name: _parse(hints[name], v, f"{where}.{name}") for name, v in value.items()})
+def _check_row(row: RowChange) -> RowChange:
+    if row.learned and len(row.learned) != len(row.tokens):
+        raise ValueError("tokens and learned shares have different lengths")
+    return row
 
 
-def _check_trace(trace: Trace, name: str) -> None:
-    """Check what types cannot express: equal lengths, indices in range, tokens that match the steps.
-
-    Args:
-        name: of the trace in messages.
-    """
-    _check_cost(trace.header.cost, f"{name}.header.cost")
-    for number, step in enumerate(trace.steps):
-        tree, where = step.tree, f"{name}.steps[{number}]"
-        n = len(tree.tokens)
-        columns: list[list[Any]] = [
-            tree.parents,
-            tree.texts,
-            tree.probability,
-            tree.rank,
-            tree.verdict,
-            tree.reason,
-            *tree.columns.values(),
-        ]
-        if n < 1 or any(len(c) != n for c in columns):
-            raise _FieldError(where, "has tree lists of different lengths")
-        if tree.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(tree.parents[1:], 1)):
-            raise _FieldError(where, "has tree parents out of order")
-        durations = (step.seconds.draft, step.seconds.verify, step.seconds.commit, step.seconds.update)
-        if any(not 0 <= s <= MAX_SECONDS for s in durations):
-            raise _FieldError(where, "has invalid durations")
-        if any(not 0 <= node < n for node in step.path):
-            raise _FieldError(where, "has a path with nodes outside the tree")
-        if not len(step.emitted) == len(step.texts) == len(step.origins):
-            raise _FieldError(where, "has emitted tokens, texts and origins of different lengths")
-        if any(row.learned and len(row.learned) != len(row.tokens) for row in step.rows):
-            raise _FieldError(where, "has a matrix row with tokens and learned shares of different lengths")
-    if not 0 <= trace.prefill_seconds <= MAX_SECONDS:
-        raise _FieldError(f"{name}.prefill_seconds", "is not a valid duration")
-    if trace.finish_reason and [t for step in trace.steps for t in step.emitted] != trace.token_ids:
-        raise _FieldError(f"{name}.token_ids", "are not the tokens of the steps")
+def _check_step(step: Step) -> Step:
+    if any(not 0 <= node < len(step.tree.tokens) for node in step.path):
+        raise ValueError("the path has nodes outside the tree")
+    if not len(step.emitted) == len(step.texts) == len(step.origins):
+        raise ValueError("emitted tokens, texts and origins have different lengths")
+    return step
 
 
-def _check_cost(cost: Cost | None, where: str) -> None:
-    if cost is None:
-        return
+def _check_trace(trace: Trace) -> Trace:
+    if trace.finish_reason and [token for step in trace.steps for token in step.emitted] != trace.token_ids:
+        raise ValueError("token_ids are not the tokens of the steps")
+    return trace
+
+
+def _check_cost(cost: Cost) -> Cost:
     rows = cost.seconds
     if len(rows) != len(cost.contexts) or any(len(row) != len(cost.sizes) for row in rows) or not (rows and cost.sizes):
-        raise _FieldError(where, "has sizes, contexts and seconds whose dimensions do not match")
+        raise ValueError("the dimensions of sizes, contexts and seconds do not match")
     if any(numbers != sorted(set(numbers)) or numbers[0] < 0 for numbers in (cost.sizes, cost.contexts)):
-        raise _FieldError(where, "has sizes or contexts that are not ascending")
-    if any(not 0 < seconds <= MAX_SECONDS for row in rows for seconds in row):
-        raise _FieldError(where, "has invalid durations")
+        raise ValueError("sizes or contexts are not ascending")
+    return cost
+
+
+_TRACE: TypeAdapter[Trace] = TypeAdapter(Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)])
+_RACE: TypeAdapter[Race] = TypeAdapter(Annotated[Race, BeforeValidator(_without_format)])

@@ -27,8 +27,8 @@ from aded.core.trace import write_atomically
 from aded.core.validation import check_distinct, check_file, check_readable, flag, refuse_ignored
 from aded.data import corpus, ngram_counting
 from aded.data.conversations import MAX_REPEATED_BATCHES, Collection, pack, repetition_error, unpack
-from aded.data.job_folder import RESUME_HINT, InterruptedJobError, WorkFolder, npy_bytes, store, work_folder
-from aded.data.ngram_counting import BYTES_PER_TOKEN, Run
+from aded.data.job_folder import RESUME_HINT, SPILL, InterruptedJobError, WorkFolder, npy_bytes, store, work_folder
+from aded.data.ngram_counting import BYTES_PER_TOKEN
 from aded.data.readers import DatasetStream, Piece, Source, TextFiles, TokenFile, stamps
 from aded.engine.tokenizer import tokenizer_fingerprint
 from aded.engine.weights import Progress, label_of
@@ -112,7 +112,7 @@ def _from_source(options: argparse.Namespace, progress: Progress) -> tuple[Trigr
     vocabulary = Vocabulary(tokenizer, size, corpus.separator_for(options.separator, default, size))
     with _folder(options, vocabulary, source.identity, source.inputs) as folder:
         _settle_pieces(folder, options)
-        matrix = _counted(source, vocabulary, folder, "run", options, progress)
+        matrix = _counted(source, vocabulary, folder, "piece", options, progress)
         matrix.save(options.out)
     return matrix, _rebuilt(folder)
 
@@ -145,7 +145,7 @@ def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[Trigra
         text = folder.path("text.npy")
         store(text, npy_bytes(collection.text()))
         _settle_pieces(folder, options)
-        matrix = _counted(TokenFile(str(text)), vocabulary, folder, f"run-{collection.tokens}", options, progress)
+        matrix = _counted(TokenFile(str(text)), vocabulary, folder, f"piece-{collection.tokens}", options, progress)
         if options.keep_text:
             write_atomically(Path(options.keep_text), text.read_bytes())
         matrix.save(options.out)
@@ -202,49 +202,52 @@ def _settle_pieces(folder: WorkFolder, options: argparse.Namespace) -> None:
 def _counted(
     source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, options: argparse.Namespace, progress: Progress
 ) -> TrigramMatrix:
-    paths = count(source, vocabulary, folder, name, options.processes, progress)
-    return ngram_counting.merge(
+    paths = tokenize(source, vocabulary, folder, name, options.processes, progress)
+    return ngram_counting.count(
         paths,
         separator=vocabulary.separator,
         vocab_size=vocabulary.size,
         fingerprint=tokenizer_fingerprint(vocabulary.tokenizer),
         max_successors=options.successors or MAX_SUCCESSORS,
+        spill=folder.path(SPILL),
         rows=options.rows,
         size=options.bytes,
+        memory=options.max_memory // 2,
+        threads=options.processes,
         progress=progress,
     )
 
 
-def count(
+def tokenize(
     source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, processes: int, progress: Progress
 ) -> list[Path]:
-    """Count every piece of a source into a run file (see ``aded.data.ngram_counting.Run``); valid run files are reused.
+    """Store the token ids of every piece of a source in a file (see ``aded.data.ngram_counting.pack``); valid files are reused.
 
     Args:
-        name: prefix of the run files' names.
+        name: prefix of the files' names.
 
     Returns:
-        The paths of the run files, in order.
+        The paths of the files, in order.
     """
-    reporter, paths = ProgressReporter(progress, "counting"), []
+    reporter, paths = ProgressReporter(progress, "tokenizing"), []
 
     def jobs() -> Iterator[tuple[Piece, Path]]:
         for number, piece in enumerate(source.pieces(folder.settings["piece"])):
-            filename = f"{name}-{number:05d}.npy"
+            filename = f"{name}-{number:05d}.npz"
             paths.append(folder.path(filename))
-            if folder.read(filename, Run.verified) is not None:
+            if folder.read(filename, ngram_counting.unpack) is not None:
                 reporter.start(piece.share)
             else:
                 yield piece, paths[-1]
 
-    for tokens, share in ordered_map(PieceCounter(vocabulary), jobs(), processes):
+    for tokens, share in ordered_map(PieceTokenizer(vocabulary), jobs(), processes):
         reporter.report(reporter.tokens + tokens, share)
     return paths
 
 
 @dataclass(frozen=True)
-class PieceCounter:
-    """Counts the n-grams of a piece into a file; can be pickled, so it runs in any process."""
+class PieceTokenizer:
+    """Stores the token ids of a piece in a file; can be pickled, so it runs in any process."""
 
     vocabulary: Vocabulary
 
@@ -252,7 +255,7 @@ class PieceCounter:
         """Returns the number of tokens and the share of the source that is done (see ``aded.data.readers.Piece``)."""
         piece, path = job
         tokens = piece.tokens(self.vocabulary.tokenizer, self.vocabulary.separator)
-        store(path, Run.of(tokens, self.vocabulary.separator, self.vocabulary.size).to_bytes())
+        store(path, ngram_counting.pack(tokens, self.vocabulary.size))
         return len(tokens), piece.share
 
 

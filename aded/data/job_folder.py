@@ -20,7 +20,8 @@ from aded.core.errors import AdedError
 from aded.core.trace import write_atomically
 
 FORMAT = "aded-work"
-MANIFEST, LOCK = "manifest.json", ".lock"
+MANIFEST, LOCK, SPILL = "manifest.json", ".lock", ".spill"
+"""Names in the folder: the job's identity, the lock, and a folder for what does not fit in memory."""
 SUFFIXES = (".npy", ".npz")
 """Suffixes of a job's files other than the manifest."""
 RESUME_HINT = "run the command again: it resumes where it stopped"
@@ -130,7 +131,7 @@ class WorkFolder:
 
     def _clear(self) -> None:
         for path in self.folder.iterdir():
-            if path.name != LOCK:
+            if path.name not in (LOCK, SPILL):
                 path.unlink(missing_ok=True)
 
     def _release(self) -> None:

@@ -1,7 +1,6 @@
 """Sources of texts to count, read piece by piece: files of token ids, text files, data sets.
 
-A source is split the same way every time, so that an interrupted build can resume. A piece is tokenized in the process that
-counts it.
+A source is split the same way every time, so that an interrupted build can resume. Pieces can be tokenized in other processes.
 """
 
 from __future__ import annotations

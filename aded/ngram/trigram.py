@@ -181,45 +181,6 @@ class TrigramMatrix:
         )
 
     @classmethod
-    def from_grams(
-        cls, codes: np.ndarray, counts: np.ndarray, *, vocab_size: int, fingerprint: str, max_successors: int, corpus_tokens: int
-    ) -> TrigramMatrix:
-        """Build the matrix from tri-gram counts; the result equals `build` on the text.
-
-        Args:
-            codes: each (context, successor) once, sorted, int64 ``[grams]``: ``((first + 1) * vocab_size + second) *
-                vocab_size + successor``; a single token as context has a ``first`` of -1.
-            counts: occurrences of each, int64 ``[grams]``.
-            vocab_size, fingerprint, max_successors: as in `build`.
-            corpus_tokens: number of tokens counted.
-        """
-        contexts, successors = np.divmod(codes, vocab_size)
-        rows, first = np.unique(contexts, return_index=True)
-        totals = np.add.reduceat(counts, first) if len(first) else counts
-        order = np.lexsort((successors, -counts, contexts))
-        template = replace(cls.empty(vocab_size), fingerprint=fingerprint)
-        return _assemble(template, rows, totals, contexts[order], successors[order], counts[order], max_successors, corpus_tokens)
-
-    @classmethod
-    def joined(cls, matrices: Sequence[TrigramMatrix]) -> TrigramMatrix:
-        """Concatenate matrices with disjoint ranges of contexts, given in ascending order.
-
-        Raises:
-            AdedError: the result has more successors than int32 can index.
-        """
-        ends = np.cumsum([0, *(len(matrix.successors) for matrix in matrices)])
-        if ends[-1] > np.iinfo(np.int32).max:
-            raise AdedError(f"{ends[-1]} successors are more than a matrix can hold; keep fewer with --rows or --successors")
-        return replace(
-            matrices[0],
-            contexts=np.concatenate([matrix.contexts for matrix in matrices]),
-            starts=np.concatenate([[0], *(matrix.starts[1:] + end for matrix, end in zip(matrices, ends))]).astype(np.int32),
-            successors=np.concatenate([matrix.successors for matrix in matrices]),
-            counts=np.concatenate([matrix.counts for matrix in matrices]),
-            totals=np.concatenate([matrix.totals for matrix in matrices]),
-        )
-
-    @classmethod
     def empty(cls, vocab_size: int) -> TrigramMatrix:
         """A matrix without rows: a session then drafts from its own text alone."""
         none = np.zeros(0, dtype=np.int32)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import struct
+import sys
+import termios
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -65,3 +71,33 @@ def test_replaying_a_record_of_long_texts_and_chains_prints_little(tmp_path, cap
         assert len(out) < 100_000
         assert f"… and {5001 - terminal.MAX_SHOWN} more" in out
         assert f"… and {5000 - terminal.MAX_SHOWN} more nodes" in out
+
+
+def test_progress_fits_the_width_of_the_terminal_and_leaves_nothing_behind(monkeypatch):
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("4H", 20, 60, 0, 0))
+    with open(writer, "w", encoding="utf-8") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with terminal.Progress() as progress:
+            progress("loading")
+            for share in (0.0, 0.5, 1.0):
+                progress("counting: 2,000 tokens, 200 a second", share)
+            progress("a message that is longer than the terminal is wide: " + "x" * 60, 0.5)
+            progress("saved")
+    written = b""
+    with suppress(OSError):  # at the end
+        while data := os.read(reader, 1 << 16):
+            written += data
+    os.close(reader)
+    lines = [line.strip() for line in written.decode().split("\r")]
+    assert b"\n" not in written and max(map(len, lines)) < 60
+    assert "loading" in lines and "saved" in lines
+    assert [line[-4:] for line in lines if "counting" in line] == ["  0%", " 50%", "100%"]
+    assert lines[-2:] == ["", ""]
+
+
+def test_progress_prints_each_subject_once_where_there_is_no_terminal(capsys):
+    with terminal.Progress() as progress:
+        for message in ("loading", "counting: 1 token", "counting: 2 tokens", "saved"):
+            progress(message, 0.5)
+    assert capsys.readouterr().err == "loading\ncounting: 1 token\nsaved\n"

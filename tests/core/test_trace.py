@@ -83,6 +83,43 @@ def test_damaged_records_are_refused_in_one_line_with_a_remedy(made, change):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda b: b["header"].pop("seed"), ".header.seed"),
+        (lambda b: b["header"].update(seed=1.0), ".header.seed"),
+        (lambda b: b["header"].update(lossless=1), ".header.lossless"),
+        (lambda b: b["header"].update(extra=1), ".header.extra"),
+        (lambda b: b["header"].update(settings={"a": math.nan}), ".header.settings"),
+        (lambda b: b["header"].update(cost={**COST, "padded": 0}), ".header.cost.padded"),
+        (lambda b: b["steps"][2]["tree"]["parents"].__setitem__(0, "-1"), ".steps[2].tree.parents[0]"),
+        (lambda b: b["steps"][2]["tree"].update(parents=[0]), ".steps[2].tree"),
+        (lambda b: b["steps"][2]["seconds"].update(draft=-1), ".steps[2].seconds.draft"),
+        (lambda b: b["steps"][2].update(path=[999]), ".steps[2]"),
+        (lambda b: b.update(prefill_seconds=math.nan), ".prefill_seconds"),
+        (lambda b: b.update(token_ids=[1]), ""),
+        (lambda b: b.update(token_ids=["1"] * 100), ".token_ids[0]"),
+    ],
+)
+def test_the_damaged_field_is_named(made, change, where):
+    body = json.loads(trace.dumps(made))
+    race = {"format": "aded-race", "version": trace.VERSION, "lanes": [json.loads(trace.dumps(made)), body]}
+    change(body)
+    for text, place in ((json.dumps(body), f"trace{where}"), (json.dumps(race), f"race.lanes[1]{where}")):
+        with pytest.raises(trace.TraceError) as caught:
+            trace.loads(text)
+        assert (caught.value.kind, caught.value.where) == ("damaged", place)
+        assert str(caught.value).startswith(f"damaged trace: {place}: ")
+
+
+@pytest.mark.parametrize("field", ["versions", "settings", "unknown"])
+def test_an_object_of_too_many_fields_is_refused(made, field):
+    body = json.loads(trace.dumps(made))
+    body["header"][field] = {str(i): 1 for i in range(trace.MAX_FIELDS + 1)}
+    with pytest.raises(trace.TraceError, match="more than 1000 fields"):
+        trace.loads(json.dumps(body))
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"format": "aded-trace"}', "\x00", "[" * 100_000, '{"a": NaN}'])
 def test_what_is_no_record_is_refused(text):
     with pytest.raises(AdedError):
@@ -131,10 +168,10 @@ def test_records_of_the_first_version_are_read_and_say_nothing_of_parts_and_size
         step.pop("size")
         for row in step["rows"]:
             row.pop("learned")
-    (lane,) = trace.from_json(body).lanes
+    (lane,) = trace.loads(json.dumps(body)).lanes
     assert all(step.size is None for step in lane.steps)
     assert all(row.learned == [] for step in lane.steps for row in step.rows)
-    assert trace.from_json(json.loads(trace.dumps(lane))).lanes == [lane]
+    assert trace.loads(trace.dumps(lane)).lanes == [lane]
 
 
 def test_what_a_step_cost_is_on_record_where_it_was_measured():
@@ -154,13 +191,13 @@ def test_records_of_the_second_version_are_read_and_know_no_cost(made):
     body = json.loads(trace.dumps(made))
     body["version"] = 2
     body["header"].pop("cost")
-    assert trace.from_json(body).lanes[0].header.cost is None
+    assert trace.loads(json.dumps(body)).lanes[0].header.cost is None
     body["header"]["cost"] = COST
-    assert trace.from_json(body).lanes[0].header.cost == trace.Cost(**COST)
+    assert trace.loads(json.dumps(body)).lanes[0].header.cost == trace.Cost(**COST)
 
 
 @pytest.mark.parametrize("version", [0, 4, "1", None])
 def test_a_version_that_is_not_known_is_refused_with_those_that_are(made, version):
     body = {**json.loads(trace.dumps(made)), "version": version}
     with pytest.raises(AdedError, match="reads versions 1 to 3; record it again"):
-        trace.from_json(body)
+        trace.loads(json.dumps(body))

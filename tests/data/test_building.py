@@ -113,7 +113,7 @@ def test_an_interrupted_count_goes_on_to_the_same_bytes(tmp_path: Path, ids, mon
     assert not (tmp_path / "m").exists()
     names = interrupted_at(monkeypatch, 10**6, late)
     assert run(*command) == 0
-    assert len(names) == 10 - number + (not late)  # runs that were there are not counted again
+    assert len(names) == 10 - number + (not late)  # pieces that were there are not tokenized again
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
 
@@ -180,7 +180,9 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_after(tmp_path: Path, ids
     """A limit on file size simulates a full disk."""
     import resource
 
-    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
+    ids = np.tile(ids, 10)
+    np.save(tmp_path / "ids.npy", ids)
+    command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 1500, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, 4, late=True)
         assert run(*command) == 130
@@ -191,7 +193,7 @@ def test_a_full_disk_is_one_line_and_the_build_goes_on_after(tmp_path: Path, ids
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: cannot write") and "resumes where it stopped" in error
+    assert error.startswith("error: cannot write") and "piece-00004.npz" in error and "resumes where it stopped" in error
     assert run(*command) == 0
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
 
@@ -233,11 +235,11 @@ def test_a_build_that_fails_at_once_leaves_nothing(tmp_path: Path, capsys) -> No
 def test_two_builds_never_write_to_one_folder(tmp_path: Path, ids: np.ndarray, capsys) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--out", tmp_path / "m")
     with WorkFolder(str(tmp_path / "m"), {"another": 1}) as first:
-        store(first.path("run-00000.npy"), b"its own")
+        store(first.path("piece-00000.npz"), b"its own")
         for restart in ((), ("--restart",)):
             assert run(*command, *restart) == 2
             assert "another build writes to" in capsys.readouterr().err
-        assert first.path("run-00000.npy").read_bytes() == b"its own"
+        assert first.path("piece-00000.npz").read_bytes() == b"its own"
     assert run(*command) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
 
@@ -255,17 +257,17 @@ def test_worker_processes_end_with_their_parent() -> None:
     assert parent.communicate(timeout=HANG) == ("", None)
 
 
-def test_a_damaged_run_is_reported_and_counted_again(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+def test_a_damaged_piece_is_reported_and_tokenized_again(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, 4, late=True)
         assert run(*command) == 130
-    path = tmp_path / "m.part" / "run-00001.npy"
+    path = tmp_path / "m.part" / "piece-00001.npz"
     data = bytearray(path.read_bytes())
-    data[-3] ^= 1  # a count
+    data[len(data) // 2] ^= 1  # a token id
     path.write_bytes(data)
     assert run(*command) == 0
-    assert "damaged files rebuilt: run-00001.npy" in capsys.readouterr().out
+    assert "damaged files rebuilt: piece-00001.npz" in capsys.readouterr().out
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
 
 
@@ -302,7 +304,7 @@ def test_a_build_that_failed_because_of_its_input_does_not_block_another(tmp_pat
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]))
     command = ("matrix", "build", "--text", tmp_path / "a.jsonl", "--out", tmp_path / "m")
     assert run(*command) == 2
-    assert list((tmp_path / "m.part").glob("run-*"))
+    assert list((tmp_path / "m.part").glob("piece-*"))
     (tmp_path / "b.jsonl").write_text("\n".join(lines))
     assert run("matrix", "build", "--text", tmp_path / "b.jsonl", "--separator", 5, "--out", tmp_path / "m") == 0
 

@@ -78,8 +78,8 @@ def test_race_ends_with_each_lanes_figures_and_whether_they_agree(client: Client
 
 
 def test_trace_gives_the_record_that_the_page_and_the_terminal_read(client: Client):
-    one = trace.from_json(client.predict("hello", ["aded"], api_name="/trace")["trace"])
-    several = trace.from_json(client.predict("hello", ["plain", "aded"], api_name="/trace")["trace"])
+    one = trace.loads(json.dumps(client.predict("hello", ["aded"], api_name="/trace")["trace"]))
+    several = trace.loads(json.dumps(client.predict("hello", ["plain", "aded"], api_name="/trace")["trace"]))
     assert [lane.header.method for lane in one.lanes] == ["aded"]
     assert [lane.header.method for lane in several.lanes] == ["plain", "aded"]
 

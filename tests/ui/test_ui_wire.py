@@ -28,7 +28,7 @@ def rebuild(value: str) -> Race:
             parts[event["lane"]].update({k: event[k] for k in ("prefill_seconds", "text", "finish_reason")})
     for part in parts:
         part["token_ids"] = [t for step in part["steps"] for t in step["emitted"]]
-    return trace.from_json({"format": "aded-race", "version": 1, "lanes": parts})
+    return trace.loads(json.dumps({"format": "aded-race", "version": 1, "lanes": parts}))
 
 
 def test_the_lines_hold_the_whole_record():
