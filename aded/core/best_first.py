@@ -12,23 +12,21 @@ import numpy as np
 
 from aded.core.jit import njit
 
-NODE = np.dtype(
-    [
-        ("token", np.int32),
-        ("parent", np.int32),  # -1 for the root
-        ("depth", np.int32),
-        ("prior", np.float64),  # NaN for the root
-        ("value", np.float64),  # product of the priors along the path, 1 for the root
-        ("children", np.int32),  # number of children
-    ],
-    align=True,
-)
-"""A node of a tree in the order in which nodes were taken."""
+FIELDS = [
+    ("token", np.int32),
+    ("parent", np.int32),  # -1 for the root
+    ("depth", np.int32),
+    ("prior", np.float64),  # NaN for the root
+    ("value", np.float64),  # product of the priors along the path, 1 for the root
+    ("children", np.int32),  # number of children
+]
+"""Fields of a node. The nodes of a tree are in the order in which they were taken."""
+NODE = np.dtype(FIELDS, align=True)
 
 
 @njit(cache=True, inline="always")
 def take_root(nodes, token):
-    """Take the root; ``nodes``: records with the fields of ``NODE``."""
+    """Take the root; ``nodes``: records with ``FIELDS``, and possibly others."""
     nodes[0].token, nodes[0].parent, nodes[0].depth, nodes[0].prior, nodes[0].value = token, -1, 0, np.nan, 1.0
 
 

@@ -313,7 +313,7 @@ def _store_target_top(overlay, text, tokens, parents, top_tokens, top_probabilit
 @njit(cache=True, inline="always")
 def _mixture_successors(lookup, context, length):
     """Write successors and their probabilities by interpolated back-off, unsorted; returns their number."""
-    overlay, index, entries = lookup.overlay, lookup.base.index, lookup.base.entries
+    overlay, index, entries = lookup.overlay, lookup.base.row_index, lookup.base.entries
     row_keys, row_tokens, row_weights, occurrences = overlay.keys, overlay.successors, overlay.weights, overlay.counts
     target_top, trust = overlay.target_top, overlay.trust
     tokens, weights, keys = lookup.tokens, lookup.probabilities, lookup.keys
@@ -404,7 +404,7 @@ def _find_levels(lookup, text, length):
     overlay, rows, level_trust, keys = lookup.overlay, lookup.rows, lookup.trust, lookup.keys
     row_keys, weights, occurrences = overlay.keys, overlay.weights, overlay.counts
     target_top, trust = overlay.target_top, overlay.trust
-    index, entries = lookup.base.index, lookup.base.entries
+    index, entries = lookup.base.row_index, lookup.base.entries
     rows[:] = -1
     for level in (UNIGRAM, BIGRAM):
         rows[level] = row = _find_base_row(index, text, length, level)
@@ -526,7 +526,7 @@ def _learn_published(base, overlay, text, at, now):
 @njit(cache=True, inline="always")
 def _copy_base_row(base, first, second, tokens, weights):
     """Copy the successors of a bigram in the base and their probabilities, as many as fit; returns their number."""
-    index, entries = base.index, base.entries
+    index, entries = base.row_index, base.entries
     row = find_row(index, context_key(first, second))
     if row < 0:
         return 0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aded.core.best_first import NODE, highest, start, take, take_best, take_root
+from aded.core.best_first import FIELDS, NODE, highest, start, take, take_best, take_root
 from aded.core.inspection import Simulation
 from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
@@ -199,7 +199,7 @@ def _full(base, overlay, context, limits):
 
 SEARCH_NODE = np.dtype(
     [
-        *((name, NODE[name]) for name in NODE.names),
+        *FIELDS,
         ("first", np.int32),  # the first child; the children of a node are consecutive
         ("visits", np.int32),
         ("exhausted", np.int32),  # whether the subtree has no node left to add; always false in the published search

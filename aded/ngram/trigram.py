@@ -96,11 +96,11 @@ class MatrixArrays(NamedTuple):
     """The arrays of a matrix, for compiled code.
 
     Attributes:
-        index: hash table of the rows: key and packed row, int64 ``[size, 2]``.
+        row_index: hash index of the rows: key and packed row, int64 ``[size, 2]``.
         entries: id (exact, as ids are below 2^20) and probability of each successor, float32 ``[entries, 2]``.
     """
 
-    index: np.ndarray
+    row_index: np.ndarray
     entries: np.ndarray
 
 

@@ -9,7 +9,7 @@ from fakes import tiny_target
 
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters.acceptance import AcceptanceCurve
+from aded.drafters.acceptance import AcceptanceCurve, AcceptanceRates
 from aded.drafters.tree_budget import AutomaticBudget, FixedBudget, _joint
 from aded.engine import cost_model
 from aded.engine.cost_model import StepCost
@@ -104,6 +104,18 @@ def test_the_curve_learns_what_predictions_are_worth():
     assert np.allclose(curve(predicted), predicted)
     curve.observe(predicted, rng.random(4000) < 0.5 * predicted)
     assert np.allclose(curve(predicted), 0.5 * predicted, rtol=0.15)
+
+
+def test_rates_count_the_children_of_judged_nodes_by_depth_and_rank():
+    """Deeper nodes and higher ranks count in the last cell; required nodes do not count."""
+    rates = AcceptanceRates(np.full((2, 2), 0.5), 4.0)
+    tree = DraftTree(np.arange(9), np.array([-1, 0, 0, 0, 0, 3, 3, 5, 7]), required=1)
+    rates.observe(tree, [0, 3, 5, 7], 4)
+    observed = rates.counts - 4.0 * np.array([1.0, 0.5])[:, None, None]
+    assert observed[0].tolist() == [[1, 2], [3, 1]]  # nodes 2 | 3, 4; nodes 5, 7, 8 | 6
+    assert observed[1].tolist() == [[0, 1], [2, 0]]  # nodes 3; 5, 7
+    rates.observe(tree, [0, 3, 5, 7], 1)
+    assert (rates.counts - observed)[0].tolist() == [[5, 6], [4, 4]]
 
 
 def test_cost_tables_never_fall_and_padded_sizes_cost_their_bucket():

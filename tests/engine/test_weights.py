@@ -117,3 +117,11 @@ def test_an_unwritable_cache_names_the_remedy(monkeypatch, tmp_path):
     source.write_bytes(b"x")
     with pytest.raises(AdedError, match="ADED_CACHE"):
         weights.resolve(str(source))
+
+
+def test_every_name_of_the_default_model_has_one_label():
+    for spec in ("", weights.DEFAULT, weights.DEFAULT_LABEL, weights.DEFAULT_HUB_ID):
+        assert weights.is_default(spec)
+        assert weights.label_of(spec) == weights.DEFAULT_LABEL
+    assert not weights.is_default("some/model.gguf")
+    assert weights.label_of("some/model.gguf") == "model"

@@ -8,7 +8,7 @@ from scipy import stats
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.sampling.logits_pipeline import Rule, sample
-from aded.sampling.rng import exponentials, key_of, signed, uniform
+from aded.sampling.rng import exponentials, key_of, next_uniform, signed, uniform
 from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import verdicts
 from aded.sampling.verify import verify
@@ -92,6 +92,13 @@ def test_tensors_hold_the_same_random_numbers():
     found = exponentials(torch.tensor([signed(k) for k in keys]), 300).numpy()
     expected = [[-np.log(uniform(key, token)) for token in range(300)] for key in keys]
     assert np.allclose(found, expected, rtol=1e-12)
+
+
+def test_compiled_code_draws_the_same_random_numbers():
+    key = state = key_of(2, 9)
+    for token in range(300):
+        draw, state = next_uniform(np.uint64(state))
+        assert draw == pytest.approx(uniform(key, token), rel=0, abs=2.0**-53)
 
 
 def test_tokens_of_probability_zero_are_never_drawn():
