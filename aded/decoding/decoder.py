@@ -365,11 +365,11 @@ def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, curve
     if isinstance(drafter, PlainDrafter):
         return FixedBudget(1, "plain decoding drafts nothing")
     if model.mode == "plain":
-        return FixedBudget(1, "the model takes one token a step")
+        return FixedBudget(1, "the model verifies one token per step")
     if budget != "auto":
         return FixedBudget(int(budget), "as set")
     if model.tensor_parallel:
-        return FixedBudget(SHARED_NODES, "fixed: processes that share a model have no clock in common to measure costs by")
+        return FixedBudget(SHARED_NODES, "fixed: costs are not measured where several processes share a model")
     return AutomaticBudget(model.cost, model.shared_by_decodes(curve_key, AcceptanceCurve))
 
 

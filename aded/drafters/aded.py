@@ -34,7 +34,7 @@ PUBLISHED_WINDOW = 16
 """Number of last prompt tokens that the paper's update counts."""
 MAX_ROWS = 12
 """Largest number of matrix rows recorded per step."""
-NO_SUCCESSOR = "no successor of this pair is known: plain step"
+NO_SUCCESSOR = "no successor of this bigram is known: plain step"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 if TYPE_CHECKING:
     import torch
 
-NO_MATCH = "the newest tokens have not stood in the text before: plain step"
+NO_MATCH = "the newest tokens have not occurred in the text before: plain step"
 
 
 class PromptLookupDrafter(Drafter, Inspectable):

@@ -21,7 +21,7 @@ from aded.retrieval.suffix_array import Datastore
 
 LIMITS = {"max_suffix": (1, 64), "max_occurrences": (1, 5000), "draft_length": (1, 64)}
 PAPER_MIN_SUFFIX = 2
-NO_MATCH = "the newest tokens do not stand in the datastore: plain step"
+NO_MATCH = "the newest tokens do not occur in the datastore: plain step"
 HALF_SHARE = 4.0
 """A suffix with this many occurrences takes half of the weight that longer suffixes have left."""
 DECAY = 0.5
@@ -91,7 +91,7 @@ class RestDrafter(Drafter, Inspectable):
         if not matches:
             return Explanation(NO_MATCH if budget > 1 else None)
         length, low, high = matches[-1]
-        return Explanation(f"the last {length} tokens stand in the datastore {high - low} times")
+        return Explanation(f"the last {length} tokens occur in the datastore {high - low} times")
 
     def settings(self) -> dict[str, object]:
         names = ("max_suffix", "max_occurrences", "draft_length", "backoff")

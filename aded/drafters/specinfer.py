@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH, MAX_CHILDREN = 8, 8
 """Maximum depth of the tree and maximum number of children of a node when the shape is chosen automatically."""
-NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
+NO_GAIN = "at its acceptance rate so far, drafting is slower than plain decoding: plain step"
 
 
 def check_branching(branching: Sequence[int]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aded.engine.target_view import TargetView
 
 VerificationKind = Literal["rejection", "coupled"]
-NO_GAIN = "by its acceptance so far, no draft of this model pays: plain step"
+NO_GAIN = "at its acceptance rate so far, drafting is slower than plain decoding: plain step"
 
 
 class SpeculativeDrafter(Drafter, Inspectable):

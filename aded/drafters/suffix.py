@@ -34,7 +34,7 @@ MAX_KEPT = 1 << 16
 """Maximum number of tokens of earlier decodes that a session keeps."""
 SEPARATOR = -1
 """Marks the boundary between two texts."""
-NO_MATCH = "no end of the text stands anywhere else: plain step"
+NO_MATCH = "no suffix of the text occurs anywhere else: plain step"
 
 Match = tuple[int, np.ndarray, np.ndarray]
 """The length of a matching suffix, the tokens of the source, and the positions there where its continuations begin."""

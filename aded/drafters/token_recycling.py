@@ -36,7 +36,7 @@ ACCEPTED = (0.43, 0.11, 0.05, 0.035, 0.028, 0.018, 0.017, 0.016)
 TEMPLATE = 256
 """Number of nodes of the static tree; a draft is a prefix of it. (The paper's tree has 80 nodes.)"""
 UNKNOWN = -1
-NO_SUCCESSOR = "the target has not answered after this token yet: plain step"
+NO_SUCCESSOR = "the target has not been observed after this token yet: plain step"
 
 
 class TokenRecyclingDrafter(Drafter, Inspectable, Persistent):

@@ -157,12 +157,12 @@ class AutomaticBudget:
 
 def _why(n: int, gain: np.ndarray, seconds: np.ndarray, rate: float) -> str:
     if n >= len(gain):
-        return f"automatic: all {n} nodes of the draft pay"
+        return f"automatic: all {n} nodes of the draft are throughput-optimal"
     more = n + int((gain[n:].cumsum() - rate * (seconds[n : len(gain)] - seconds[n - 1])).argmax()) + 1
     cost = seconds[more - 1] - seconds[n - 1]
-    benefit = f"would bring {gain[n:more].sum():.2f} tokens and cost {1e3 * cost:.2f} ms, the time of {rate * cost:.2f} tokens"
+    benefit = f"would add {gain[n:more].sum():.2f} tokens and cost {1e3 * cost:.2f} ms, the time of {rate * cost:.2f} tokens"
     if n == 1:
-        return f"automatic: no draft pays here; {more - 1} nodes {benefit}"
+        return f"automatic: plain decoding is fastest here; {more - 1} nodes {benefit}"
     return f"automatic: {more - n} more {'node' if more == n + 1 else 'nodes'} {benefit}"
 
 

@@ -26,7 +26,7 @@ def choose_device(device: str) -> torch.device:
     if chosen is None or chosen.type not in ("cpu", "cuda"):
         raise AdedError(f"unknown device '{device}'; use auto, cpu or cuda")
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise AdedError("no CUDA card is to be found; use --device cpu or auto")
+        raise AdedError("no CUDA GPU was found; use --device cpu or auto")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise AdedError(f"there is no {device}; this machine has {torch.cuda.device_count()} CUDA GPUs, counted from 0")
     return chosen

@@ -16,13 +16,13 @@ const constants = readdirSync(new URL("../../aded/drafters/", import.meta.url))
   .flatMap((name) => [...read(`aded/drafters/${name}`).matchAll(/^NO_[A-Z]+ = "(.+)"$/gm)].map((found) => found[1]));
 const budgets = [...read("aded/decoding/decoder.py").matchAll(/FixedBudget\([^"]*"(.+)"\)/g)].map((found) => found[1]);
 const shaped = [
-  "automatic: all 12 nodes of the draft pay",
-  "automatic: no draft pays here; 1 node would bring 0.31 tokens and cost 2.10 ms, the time of 0.40 tokens",
-  "automatic: no draft pays here; 7 nodes would bring 0.31 tokens and cost 2.10 ms, the time of 0.40 tokens",
-  "automatic: 1 more node would bring 0.02 tokens and cost 0.61 ms, the time of 0.03 tokens",
-  "automatic: 8 more nodes would bring 0.21 tokens and cost 4.08 ms, the time of 0.25 tokens",
+  "automatic: all 12 nodes of the draft are throughput-optimal",
+  "automatic: plain decoding is fastest here; 1 node would add 0.31 tokens and cost 2.10 ms, the time of 0.40 tokens",
+  "automatic: plain decoding is fastest here; 7 nodes would add 0.31 tokens and cost 2.10 ms, the time of 0.40 tokens",
+  "automatic: 1 more node would add 0.02 tokens and cost 0.61 ms, the time of 0.03 tokens",
+  "automatic: 8 more nodes would add 0.21 tokens and cost 4.08 ms, the time of 0.25 tokens",
   "5 of 24 nodes: the search found no more",
-  "the last 3 tokens stand in the datastore 12 times",
+  "the last 3 tokens occur in the datastore 12 times",
 ];
 const sentences = [...new Set([...steps.flatMap(({ note, budget }) => [note, budget.why]), ...constants, ...budgets, ...shaped])].filter(Boolean);
 const said = (language) => {

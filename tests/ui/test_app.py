@@ -57,7 +57,7 @@ def test_a_card_that_is_not_there_is_said_at_once(capsys: pytest.CaptureFixture[
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert app.main(["--device", "cuda", "--no-browser"]) == 2
-    assert "no CUDA card is to be found; use --device cpu or auto" in capsys.readouterr().err
+    assert "no CUDA GPU was found; use --device cpu or auto" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_said(capsys: pytest.CaptureFixture[str]):
