@@ -1,15 +1,15 @@
 # docker build -t aded . && docker run -p 7860:7860 aded
-# docker run --gpus all -p 7860:7860 aded        the same image on a CUDA card
-# docker run --user 2000 --read-only -p 7860:7860 aded        as any user, on disks that cannot be written to
+# docker run --gpus all -p 7860:7860 aded        the same image on a CUDA GPU
+# docker run --user 2000 --read-only -p 7860:7860 aded        as any user, on a read-only file system
 #
-# PyPI's torch for Linux brings CUDA along and serves both. For a small image without it, name an index that has CPU builds:
+# PyPI's torch for Linux contains CUDA and works for both. For a smaller image without it, name an index with CPU builds:
 # docker build --build-arg PIP_EXTRA_INDEX_URL=... --build-arg TORCH="torch==2.11.0+cpu" -t aded-cpu .
 FROM python:3.12-slim
 
 ARG PIP_EXTRA_INDEX_URL=""
 ARG TORCH=""
 
-# Nothing lies in a home folder, which other users (docker run --user) might not be allowed to read.
+# Nothing is stored in a home folder, which other users (docker run --user) may not be allowed to read.
 RUN useradd --create-home --uid 1000 user && install -d -o user /var/cache/aded
 WORKDIR /app
 ENV PYTHONUNBUFFERED=1 \
@@ -22,7 +22,7 @@ RUN pip install --no-cache-dir -r requirements.txt $TORCH
 
 COPY . .
 USER user
-# The model is part of the image: a container needs no network.
+# The model is part of the image, so a container needs no network.
 RUN python -m aded fetch
 
 EXPOSE 7860

@@ -1,4 +1,4 @@
-"""Known faults of what is installed, by pip-audit, wherever its data can be had; run by ``make audit`` and ``make check``."""
+"""Known vulnerabilities of installed packages, by pip-audit if it has data; ``make audit`` and ``make check`` run it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import sys
 
 
 def main() -> int:
-    """1 if anything installed has a known fault; 0 if nothing has, or nobody can say."""
+    """Exit status: 1 if an installed package has a known vulnerability, else 0, also if the data is not available."""
     command = [sys.executable, "-m", "pip_audit", "--local", "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
     done = subprocess.run(command, capture_output=True, text=True)
     try:
-        found = json.loads(done.stdout)["dependencies"]
+        packages = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
-        print("not audited: the data of pip-audit cannot be had here")
+        print("not audited: the data of pip-audit is not available")
         return 0
-    audited = [one for one in found if "vulns" in one]
+    audited = [one for one in packages if "vulns" in one]
     for one in audited:
-        for fault in one["vulns"]:
+        for found in one["vulns"]:
             print(
-                f"{one['name']} {one['version']}: {fault['id']}, mended in {', '.join(fault['fix_versions']) or 'no version yet'}"
+                f"{one['name']} {one['version']}: {found['id']}, fixed in {', '.join(found['fix_versions']) or 'no version yet'}"
             )
     print(
-        f"{len(audited)} of {len(found)} packages audited" if audited else "not audited: no package is known to pip-audit's data"
+        f"{len(audited)} of {len(packages)} packages audited"
+        if audited
+        else "not audited: the data of pip-audit has none of the packages"
     )
     return int(any(one["vulns"] for one in audited))
 

@@ -1,6 +1,6 @@
-"""One server a run, one browser a file (its event loop would be in the way of others), a page that knows no other a test.
+"""Fixtures of the browser tests: one server per run, one browser per file (event loops would conflict), one page per test.
 
-Every test also promises that the console shows no error and that no request leaves this machine.
+In every test the console must show no error, and no request may leave this machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def live_server() -> Iterator[Live]:
 
 @pytest.fixture
 def live(live_server: Live) -> Iterator[Live]:
-    """With the gate shut, and no run before it on."""
+    """The live server with a closed gate and no active run."""
     live_server.engine.gate.clear()
     yield live_server
     live_server.engine.gate.set()

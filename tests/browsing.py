@@ -1,4 +1,4 @@
-"""What the browser's tests share: a watched page, and what is done with it again and again."""
+"""Helpers of the browser tests: a page whose console and requests are watched, and common actions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def running_app(*options: str, end: signal.Signals = signal.SIGINT) -> Iterator[tuple[str, int]]:
-    """The app in a process of its own, once it answers: its address, which ends in a slash, and its process id."""
+    """The app in a separate process, once it answers: its address, which ends with a slash, and its process id."""
     port = free_port()
     command = [sys.executable, "app.py", "--port", str(port), "--no-browser", *options]
     quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
@@ -79,19 +79,19 @@ COUNTING = """(() => {
     const count = (begin, end, delay) => {
         window[begin.name] = (run, ...rest) => {
             const after = delay(...rest);
-            const id = begin((...told) => { waiting.delete(begin.name + id); run(...told); }, ...rest);
+            const id = begin((...given) => { waiting.delete(begin.name + id); run(...given); }, ...rest);
             if (after !== null) waiting.set(begin.name + id, { run, after });
             return id;
         };
         window[end.name] = id => { waiting.delete(begin.name + id); end(id); };
     };
     count(setTimeout, clearTimeout, (after = 0) => after);
-    // Gradio's clock of what it waits for never stops: the server's line is such an event.
+    // The timer of Gradio's status tracker never stops while an event waits, as in the server's queue.
     count(requestAnimationFrame, cancelAnimationFrame, () => new Error().stack.includes("/statustracker") ? null : 0);
-    window.fetch = (...asked) => {
+    window.fetch = (...request) => {
         const key = {};
-        waiting.set(key, { run: asked[0], after: 0 });
-        return fetch(...asked).finally(() => waiting.delete(key));
+        waiting.set(key, { run: request[0], after: 0 });
+        return fetch(...request).finally(() => waiting.delete(key));
     };
     const moving = () => document.getAnimations().some(one =>
         one.playState === "running" && one.effect?.getComputedTiming().iterations !== Infinity);
@@ -99,26 +99,26 @@ COUNTING = """(() => {
     window.atRest = async (seconds, soon) => {
         const end = performance.now() + 1000 * seconds;
         for (let quiet = 0; quiet < 3; quiet = coming(soon).length || moving() ? 0 : quiet + 1) {
-            if (performance.now() > end) throw new Error(`still to come: ${[...coming(soon), moving()].join("\\n")}`);
+            if (performance.now() > end) throw new Error(`not finished: ${[...coming(soon), moving()].join("\\n")}`);
             await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
         }
     };
 })()"""
-"""Counts what the page has set going: timers, frames, requests that have no answer yet, transitions."""
+"""Counts what the page has started: timers, animation frames, requests without an answer yet, transitions."""
 
 
 def at_rest(page: sync_api.Page, soon: int = 1000) -> None:
-    """Wait until nothing that the page has set going for the next ``soon`` milliseconds is left; no race runs or plays."""
+    """Wait until nothing that the page has started is due in the next ``soon`` milliseconds; no race may run or play."""
     page.evaluate("([seconds, soon]) => atRest(seconds, soon)", [HANG, soon])
 
 
 def drawn(page: sync_api.Page) -> None:
-    """Wait until what was done last is on screen; the address may still be without it."""
+    """Wait until the last action is on screen; the address may not be updated yet."""
     at_rest(page, 300)
 
 
 class Tab:
-    """A page in a profile of its own, whose console and requests are watched."""
+    """A page in a separate browser profile, whose console and requests are watched."""
 
     def __init__(self, browser: sync_api.Browser) -> None:
         self.context = browser.new_context(accept_downloads=True)
@@ -126,27 +126,27 @@ class Tab:
         self.context.add_init_script(COUNTING)
         self.page = self.context.new_page()
         self.errors: list[str] = []
-        self.strangers: list[str] = []
+        self.external: list[str] = []
         self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", self._watch)
 
     def _watch(self, request: sync_api.Request) -> None:
         if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:", "about:")):
-            self.strangers.append(request.url)
+            self.external.append(request.url)
 
     def forget(self) -> None:
-        """Leave nothing of what was done in it but what the browser has read and compiled, which takes longest."""
+        """Reset everything except the files that the browser has loaded and compiled, which take longest."""
         self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
         self.page.goto("about:blank")
         self.page.emulate_media(reduced_motion="null")
         self.context.clear_cookies()
         self.context.clear_permissions()
         self.errors.clear()
-        self.strangers.clear()
+        self.external.clear()
 
     def open(self, url: str, width: int) -> None:
-        """Open this address as the first one."""
+        """Open this address with an empty history."""
         self.page.set_viewport_size({"width": width, "height": 900})
         self.page.goto(url)
         session = self.context.new_cdp_session(self.page)
@@ -159,7 +159,7 @@ SPARE: dict[tuple[sync_api.Browser, str], list[Tab]] = {}
 
 
 class watched_page:
-    """A page that knows nothing of any other, whose console and requests are watched."""
+    """A page that shares nothing with others, whose console and requests are watched."""
 
     def __init__(self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "") -> None:
         self.url, self.width = address + query, width
@@ -176,11 +176,11 @@ class watched_page:
         if kind is not None or self.page.is_closed():
             self.context.close()
             return
-        errors, strangers = [*self._tab.errors], [*self._tab.strangers]
+        errors, external = [*self._tab.errors], [*self._tab.external]
         self._tab.forget()
         self._spare.append(self._tab)
         assert errors == []
-        assert strangers == []
+        assert external == []
 
 
 def part(page: sync_api.Page, name: str) -> sync_api.Locator:
@@ -188,12 +188,12 @@ def part(page: sync_api.Page, name: str) -> sync_api.Locator:
 
 
 def text_of(page: sync_api.Page, method: str) -> str:
-    """What a lane shows, as its DOM text."""
-    return page.locator(f".ax-lane[data-method='{method}'] .ax-text").evaluate("e => e.textContent")
+    """The text of a run, as its DOM text."""
+    return page.locator(f".ax-run-view[data-method='{method}'] .ax-text").evaluate("e => e.textContent")
 
 
 def tokens_of(page: sync_api.Page, method: str, origin: str) -> list[str]:
-    found = page.locator(f".ax-lane[data-method='{method}'] .ax-tok.ax-{origin}")
+    found = page.locator(f".ax-run-view[data-method='{method}'] .ax-tok.ax-{origin}")
     return found.evaluate_all("all => all.map(e => e.textContent)")
 
 
@@ -227,7 +227,7 @@ def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
     page.locator("#ax-prompt textarea").fill(prompt)
     page.locator("#ax-max-new-tokens input[type=text]").fill(str(tokens))
     page.locator("#ax-run").click()
-    live = "() => document.querySelector('[data-part=source]').textContent === 'live run'"
+    live = "() => document.querySelector('[data-part=source]').textContent === 'live race'"
     failed = "document.querySelector('#ax-notice .ax-notice').dataset.kind === 'error'"
     page.wait_for_function(f"() => ({live})() || {failed}")
     if page.evaluate(failed):
@@ -235,7 +235,7 @@ def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
 
 
 def saved(page: sync_api.Page, what: str, folder: Path) -> Path:
-    """A file from the page's menu of things to save."""
+    """A file that is saved from the menu of the page."""
     if not part(page, "save-menu").evaluate("e => e.open"):
         part(page, "save-menu").locator("summary").click()
     with page.expect_download() as download:

@@ -1,4 +1,4 @@
-"""Shared fixtures: the bundled model once a run, development data where it is present."""
+"""Shared fixtures: the bundled model once per run, and development data if it is present."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TESTS = Path(__file__).parent
 sys.path[:0] = [
     str(TESTS),
     *(str(folder) for folder in sorted(TESTS.iterdir()) if folder.is_dir()),
-]  # helpers, and tests of tests
+]  # helpers are imported by name
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -23,13 +23,13 @@ NAMED_ONLY = ("slow", "long", "timing")
 PROMPTS = (
     "Write a short poem about the sea.",
     "Explain in three sentences why the sky is blue.",
-    "List the numbers from one to twenty, one a line.",
+    "List the numbers from one to twenty, one per line.",
     "Write a Python function that returns the n-th Fibonacci number.",
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that share the tests share the cores, and so do the servers that they start."""
+    """Divide the cores among the test processes and the servers that they start."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
@@ -40,11 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     marks = ", ".join(NAMED_ONLY)
-    parser.addoption("--all", action="store_true", help=f"run the tests marked {marks} too, which otherwise run when named")
+    parser.addoption("--all", action="store_true", help=f"also run the tests marked {marks}, which otherwise run only if named")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without ``--all``, tests of ``NAMED_ONLY`` run when their file or mark is named; tests for a GPU need one."""
+    """Without ``--all``, tests of ``NAMED_ONLY`` run only if their file or mark is named; tests for a GPU need one."""
     asked = f"{config.option.markexpr} {' '.join(config.args)}"
 
     def wanted(item: pytest.Item) -> bool:
@@ -72,7 +72,7 @@ def real_model():
 
 @pytest.fixture(scope="session")
 def questions() -> list[str]:
-    """Development questions where they are present, a few of our own where not."""
+    """Development questions if they are present, else a few fixed prompts."""
     path = DATA / "questions.jsonl"
     if not path.is_file():
         return list(PROMPTS)
@@ -81,7 +81,7 @@ def questions() -> list[str]:
 
 @pytest.fixture
 def real_tokenizer_folder(tmp_path: Path) -> Path:
-    """A folder with a small real tokenizer, for a model to be saved beside."""
+    """A folder with a small real tokenizer, in which a model can be saved."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

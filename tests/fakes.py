@@ -1,4 +1,4 @@
-"""Small stand-ins for tests: tiny random models of many families, and a tokenizer that needs no files."""
+"""Small fakes for tests: tiny random models of many families, and a tokenizer without files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SMALL = {
 _MOE = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 _GPT2 = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256, "bos_token_id": 1, "eos_token_id": 2}
 
-# family -> (class prefix, settings over _SMALL or instead of it)
+# family -> (class prefix, settings of the configuration)
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", _SMALL),
     "gpt2": ("GPT2", _GPT2),
@@ -69,7 +69,7 @@ PLAIN_FAMILIES = {
 
 
 def tiny_model(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, scale: float = 4.0, **changes: Any) -> Any:
-    """A stock random model of a family; weights scaled up so that its greedy text is not one token for ever."""
+    """A random Transformers model of a family; its weights are scaled so that its greedy text does not repeat one token."""
     import transformers
 
     prefix, settings = {**FAMILIES, **CHAIN_FAMILIES, **PLAIN_FAMILIES}[family]
@@ -86,7 +86,7 @@ def tiny_model(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, s
 
 
 class WordTokenizer:
-    """Token i is the text ``w<i> ``; as much of the interface as the engine uses."""
+    """Token i is the text ``w<i> ``; has the part of the interface that the engine uses."""
 
     bos_token_id = 1
     eos_token_id = 2
@@ -120,7 +120,7 @@ def tiny_target(family: str = "llama", seed: int = 0, **options: Any) -> Any:
 
 
 def alone(target: Any, prompt: list[int], count: int, rule: Any = None) -> list[int]:
-    """An independent oracle: token by token, no cache, no tree, stops at the first end-of-text id."""
+    """An independent reference: token by token without KV cache and tree, up to the first end-of-text token."""
     from aded.sampling.logits_pipeline import Rule
     from aded.sampling.settings import SamplingSettings
 
@@ -136,7 +136,7 @@ def alone(target: Any, prompt: list[int], count: int, rule: Any = None) -> list[
 
 
 class OracleDrafter(Drafter):
-    """Drafts random trees that hold the true continuation with probability ``hit`` a level: much accepted, much rejected."""
+    """Drafts random trees that contain the true token with probability ``hit`` per depth: many accepted, many rejected nodes."""
 
     def __init__(
         self, truth: list[int], hit: float = 0.8, seed: int = 0, vocab: int = VOCAB, width: int = 2, depth: int = 5
@@ -148,11 +148,11 @@ class OracleDrafter(Drafter):
         done = len(context.tokens) - context.prompt_length
         ahead = self.truth[done : done + self.depth]
         tokens, parents, good = [context.root], [-1], 0
-        for level, true in enumerate(ahead):
+        for depth, true in enumerate(ahead):
             children = self.rng.choice(self.vocab, self.width, replace=False).tolist()
             if true not in children and self.rng.random() < self.hit:
                 children[self.rng.integers(self.width)] = true
-            base, hits = len(tokens), good == 0 or tokens[good] == ahead[level - 1]
+            base, hits = len(tokens), good == 0 or tokens[good] == ahead[depth - 1]
             tokens += children
             parents += [good] * len(children)
             good = base + children.index(true) if hits and true in children else base
@@ -163,24 +163,24 @@ class OracleDrafter(Drafter):
 
 
 def cost(seconds: float) -> Any:
-    """Every pass takes so long, whatever its context and its nodes."""
+    """A cost model: every forward pass takes ``seconds``, for every context length and number of nodes."""
     return lambda context, nodes: np.full(nodes, seconds)
 
 
 def near(target: Any, factor: float = 1.03) -> Any:
-    """A draft model much like the target: its own layers, slightly off."""
+    """A draft model similar to the target: its layers, with slightly changed weights."""
     from aded.draft_models.draft_model import pruned_model, unshared_parameters
     from aded.engine.target_model import TargetModel
 
-    made = TargetModel(pruned_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
+    draft = TargetModel(pruned_model(target.model, [0, 1]), target.tokenizer, "draft", "draft")
     with torch.no_grad():
-        for parameter in unshared_parameters(made.model, target.model).values():
+        for parameter in unshared_parameters(draft.model, target.model).values():
             parameter.mul_(factor)
-    return made
+    return draft
 
 
 class TableModel(torch.nn.Module):
-    """A model of next-token logits by the newest token alone, as much of Transformers' interface as the engine uses.
+    """A model whose logits depend only on the last token, with the part of the Transformers interface that the engine uses.
 
     Args:
         table: logits after each token, float32 ``[vocab, vocab]``.
@@ -216,6 +216,6 @@ def table_target(probabilities: Any, **options: Any) -> Any:
     from aded.engine.target_model import TargetModel
 
     table = torch.tensor(probabilities, dtype=torch.float64).log().float()
-    made = TargetModel(TableModel(table, **options), WordTokenizer(), "table", "table")
-    made.eos_ids = frozenset()
-    return made
+    target = TargetModel(TableModel(table, **options), WordTokenizer(), "table", "table")
+    target.eos_ids = frozenset()
+    return target

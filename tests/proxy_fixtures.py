@@ -1,4 +1,4 @@
-"""A server behind a reverse proxy that shows it below a path, as docs/deploy.md says."""
+"""A server behind a reverse proxy that serves it below a path, as in docs/deploy.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOPS = {"connection", "keep-alive", "transfer-encoding", "content-length", "host
 
 @contextmanager
 def proxy(behind: str) -> Iterator[str]:
-    """Shows ``behind`` below ``BELOW`` and nothing else; takes the path off, says so in the usual headers, buffers nothing."""
+    """A proxy of ``behind`` below the path ``BELOW``: it removes the path, sets the usual headers, and does not buffer."""
     client = httpx.AsyncClient(base_url=behind, timeout=HANG)
 
     async def forward(request: Request) -> Response:
@@ -31,8 +31,8 @@ def proxy(behind: str) -> Iterator[str]:
         headers |= {"x-forwarded-host": request.headers["host"], "x-forwarded-proto": "http"}
         query = request.url.query
         path = "/" + request.path_params["path"] + (f"?{query}" if query else "")
-        asked = client.build_request(request.method, path, headers=headers, content=await request.body())
-        answer = await client.send(asked, stream=True)
+        forwarded = client.build_request(request.method, path, headers=headers, content=await request.body())
+        answer = await client.send(forwarded, stream=True)
 
         async def body() -> AsyncIterator[bytes]:
             async for part in answer.aiter_raw():
@@ -43,7 +43,7 @@ def proxy(behind: str) -> Iterator[str]:
         return StreamingResponse(body(), answer.status_code, kept)
 
     async def elsewhere(request: Request) -> Response:
-        if request.url.path == "/favicon.ico":  # which browsers ask every site for
+        if request.url.path == "/favicon.ico":  # browsers request it from every site
             return Response(status_code=204)
         return PlainTextResponse("another site", 418)
 
@@ -59,7 +59,7 @@ def proxy(behind: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[str]:
+def proxied() -> Iterator[str]:
     service = fake_service()
     with serving(service, root_path=BELOW) as behind, proxy(behind) as found:
         yield found

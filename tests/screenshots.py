@@ -1,7 +1,7 @@
-"""Pictures of every panel for the documents: ``python -m tests.screenshots``.
+"""Screenshots of every panel for the documents: ``python -m tests.screenshots``.
 
-Not a test. It starts the app, opens a bundled race, runs two prompts on the default model for the panels that only a run
-fills, and writes ``docs/img/NAME-light.webp``, ``NAME-dark.webp`` (1440 pixels wide) and ``NAME-narrow.webp`` (390).
+Not a test. It starts the app, opens a bundled race, runs two prompts on the default model for the panels that need a live
+race, and writes ``docs/img/NAME-light.webp``, ``NAME-dark.webp`` (1440 pixels wide) and ``NAME-narrow.webp`` (390).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RACE = "A maths teacher"
 PROMPTS = ("Why is the sky blue? Answer in two sentences.", "Why is the sea blue? Answer in two sentences.")
 TOKENS = 64
 QUALITY = 82
-ROOM = 4_000_000
-"""Bytes that all pictures together may take."""
+MAX_BYTES = 4_000_000
+"""Of all screenshots together."""
 WIDTHS = {"light": 1440, "dark": 1440, "narrow": 390}
 
 RECORDED = {
@@ -40,24 +40,24 @@ RECORDED = {
     "nodes": ".ax-card:has(.ax-nodes)",
     "matrix": "[data-part='matrix-card']",
     "agreement": "[data-part='agreement-card']",
-    "pairs": "[data-part='pairs-card']",
+    "bigrams": "[data-part='bigrams-card']",
     "heat": "[data-part='heat-card']",
-    "paying": "[data-part='paying-card']",
-    "caching": "[data-part='caching-card']",
+    "throughput": "[data-part='throughput-card']",
+    "kvcache": "[data-part='kvcache-card']",
 }
 LIVE = {
     "controls": "#ax-controls",
-    "apart": "[data-part='apart-card']",
+    "learned": "[data-part='learned-card']",
     "compare": "[data-part='compare-card']",
     "memory": "[data-part='memory-card']",
 }
 OVER = {"tour": "tour", "learn": "learn", "keys": "keys"}
-"""What opens over the page, by the button that opens it."""
+"""Dialogs, by the button that opens them."""
 
 
 @contextmanager
 def served_page() -> Iterator[sync_api.Page]:
-    """The app on a port of its own, in a browser."""
+    """The app on a free port, in a browser."""
     port = free_port()
     command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
     server = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"})
@@ -66,9 +66,9 @@ def served_page() -> Iterator[sync_api.Page]:
         with sync_api.sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             page = browser.new_page(viewport={"width": 1440, "height": 900})
-            page.goto(f"http://127.0.0.1:{port}/?__theme=light#race={RACE.replace(' ', '+')}&lane=aded")
+            page.goto(f"http://127.0.0.1:{port}/?__theme=light#race={RACE.replace(' ', '+')}&method=aded")
             page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
-            page.add_style_tag(content="#ax-controls { align-self: flex-start; }")  # no taller than what is in it
+            page.add_style_tag(content="#ax-controls { align-self: flex-start; }")  # as tall as its content
             yield page
             browser.close()
     finally:
@@ -77,7 +77,7 @@ def served_page() -> Iterator[sync_api.Page]:
 
 
 def look(page: sync_api.Page, name: str) -> None:
-    """Light, dark or narrow."""
+    """Set width and theme: light, dark or narrow."""
     page.set_viewport_size({"width": WIDTHS[name], "height": 900})
     if page.evaluate("document.body.classList.contains('dark')") != (name == "dark"):
         part(page, "theme").click()
@@ -99,7 +99,7 @@ def panels(page: sync_api.Page, places: dict[str, str], before: Callable[[str], 
 
 
 def search_or_verdict(page: sync_api.Page, name: str) -> None:
-    """The search in its tenth moment for its own picture, over for all others."""
+    """Show the search in its tenth simulation for its own screenshot, and its end for all others."""
     slider = part(page, "search")
     wanted = "39" if name == "search" else slider.get_attribute("max")
     slider.evaluate("(e, value) => { e.value = value; e.dispatchEvent(new Event('input')); }", wanted)
@@ -118,7 +118,7 @@ def sheets(page: sync_api.Page) -> None:
 
 
 def run_twice(page: sync_api.Page) -> None:
-    """Two prompts, with a drafter that remembers."""
+    """Run two prompts with a drafter that keeps session counts."""
     tick(page, "plain", "aded", "prompt-lookup")
     page.locator("#ax-controls button.label-wrap", has_text="ADED's settings").click()
     page.locator("#ax-keep input").check()
@@ -135,8 +135,8 @@ def main() -> None:
         run_twice(page)
         panels(page, LIVE, lambda name: None)
     size = sum(file.stat().st_size for file in FOLDER.glob("*.webp"))
-    print(f"{len(list(FOLDER.glob('*.webp')))} pictures, {size / 1e6:.1f} MB")
-    assert size < ROOM, f"the pictures take {size} bytes; lower QUALITY"
+    print(f"{len(list(FOLDER.glob('*.webp')))} screenshots, {size / 1e6:.1f} MB")
+    assert size < MAX_BYTES, f"the screenshots have {size} bytes; lower QUALITY"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An engine that is not there, and a server on it, for tests of serving."""
+"""A fake engine, and servers that use it, for tests of serving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aded.core.errors import AdedError
 from aded.drafters.base import Drafter
 from ui import page
 from ui.engine import Engine
-from ui.form import Entrant, Form
+from ui.form import Form, RunSpec
 from ui.models import Models
 from ui.run import Update
 from ui.serving import server
@@ -32,7 +32,7 @@ NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "
 
 
 class FakeDrafter(Drafter):
-    """One that knows what another one has learned, and says which."""
+    """A drafter that only keeps what an earlier drafter has learned."""
 
     def __init__(self, known: Any = None) -> None:
         self.known = known
@@ -41,7 +41,7 @@ class FakeDrafter(Drafter):
 class FakeEngine(Engine):
     def __init__(self) -> None:
         self.closed = False
-        self.lacking: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.drafters: list[Any] = []
 
@@ -51,15 +51,15 @@ class FakeEngine(Engine):
         return dict(arguments)
 
     def unavailable(self, model: Any) -> dict[str, str]:
-        return self.lacking
+        return self.missing
 
-    def drafter(self, model: Any, entrant: Entrant, seed: int, known: Any = None) -> Any:
+    def drafter(self, model: Any, run: RunSpec, seed: int, known: Any = None) -> Any:
         return FakeDrafter(known)
 
-    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
-        self.asked.append((entrant.method, dict(entrant.options)))
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> Any:
+        self.asked.append((run.method, dict(run.options)))
         self.drafters.append(drafter)
-        return FakeDecoder(make_trace(entrant.method))
+        return FakeDecoder(make_trace(run.method))
 
     def measure(self, model: Any) -> None:
         self.measured = True
@@ -72,7 +72,7 @@ class FakeEngine(Engine):
 
 
 class GatedEngine(FakeEngine):
-    """One whose steps, but for the first ``free`` ones, wait for a gate, so that a run is on for as long as a test wants."""
+    """A fake engine whose steps, except the first ``free`` ones, wait for a gate: a run lasts as long as a test needs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,16 +81,16 @@ class GatedEngine(FakeEngine):
         self.on = threading.Event()
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-        for count, made in enumerate(super().race(decoders, prompt)):
+        for count, step in enumerate(super().race(decoders, prompt)):
             self.on.set()
             if count >= self.free:
                 self.gate.wait(HANG)
             time.sleep(self.pause)
-            yield made
+            yield step
 
 
 class Live:
-    """A server whose runs write made-up steps, each told at once: fifteen, and the others when the gate is open.
+    """A server whose runs have invented steps, each shown at once: fifteen, and the rest after the gate is open.
 
     Attributes:
         address: ends in a slash.
@@ -100,14 +100,14 @@ class Live:
         self.address, self.engine, self.service = address, engine, service
 
     def stop(self, page: sync_api.Page) -> None:
-        """Press Stop, and let the step that is on end."""
+        """Press Stop, and let the current step end."""
         page.locator("#ax-stop").click()
-        until(lambda: self.service.scheduler._begun()[0].control.reason)
+        until(lambda: self.service.scheduler._running_jobs()[0].control.reason)
         self.engine.gate.set()
 
 
 def fake_service(engine: Engine | None = None, **limits: Any) -> Service:
-    """A service on a model that is an object and nothing more."""
+    """A service with a fake engine and a model that is only a name."""
     return Service(
         Models(("default", "second"), loader=lambda *_: SimpleNamespace(label="made-up-model")),
         Limits(**limits),
@@ -122,12 +122,12 @@ def form(**changes: Any) -> Form:
 def updates(
     service: Service, asked: Form | None = None, session: Session | None = None, when: Any = lambda update: None
 ) -> list[Update]:
-    """All updates of a race, as the page would get them; ``when`` is told each at once."""
+    """All updates of a race, as the page receives them; ``when`` is called with each one at once."""
 
     async def read() -> list[Update]:
         found = []
-        async with aclosing(service.race(session or service.sessions.get("a"), asked or form(), {})) as news:
-            async for update in news:
+        async with aclosing(service.race(session or service.sessions.get("a"), asked or form(), {})) as changes:
+            async for update in changes:
                 found.append(update)
                 when(update)
         return found
@@ -141,7 +141,7 @@ def words(update: Update) -> str:
 
 @contextmanager
 def serving(service: Service, tools: bool = False, root_path: str = "") -> Iterator[str]:
-    """The page and its endpoints on a port of this machine; yields the address."""
+    """Serve the page and its endpoints on a free port; yields the address."""
     port = free_port()
     shown = server.launch(service, server.Address("127.0.0.1", port, root_path=root_path), tools)
     try:

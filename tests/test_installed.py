@@ -1,4 +1,4 @@
-"""The wheel, installed into a folder of its own and run from another one: nothing of the checkout is needed."""
+"""The wheel, installed into a separate folder and run from another one: nothing of the checkout is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from waiting import HANG
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("aded", "ui", "assets", "app.py", "pyproject.toml", "requirements.txt", "README.md", "LICENSE")
 NOT_INSTALLED = "screenshot.png"
-"""README.md alone shows it."""
+"""Only README.md shows it."""
 
 
 class Installed:
@@ -35,7 +35,7 @@ class Installed:
         return subprocess.Popen(command, cwd=self.elsewhere, env={**self.environment, **more}, text=True, stdout=subprocess.PIPE)
 
     def run(self, program: str, *arguments: str, **more: Any) -> str:
-        """What a program prints that ends with status 0."""
+        """The output of a program, which must end with status 0."""
         process = self.start(program, *arguments, **more)
         printed = process.communicate(timeout=HANG)[0]
         assert process.returncode == 0
@@ -75,7 +75,7 @@ def test_every_module_and_every_bundled_file_is_installed(installed: Installed):
     assert found == wanted
 
 
-def test_the_command_line_shows_its_help_and_finds_what_every_method_needs(installed: Installed):
+def test_the_command_line_shows_its_help_and_finds_the_prerequisites_of_every_method(installed: Installed):
     assert installed.run("aded", "--help").startswith("usage: aded ")
     rows = json.loads(installed.run("aded", "methods", "--json"))
     assert len(rows) == 12
@@ -90,7 +90,7 @@ def test_a_bundled_recorded_race_is_exported(installed: Installed):
 
 @pytest.mark.model
 def test_a_text_is_generated(installed: Installed):
-    """Not compiled, for the compiled code is the checkout's and each folder has its own: seconds, and the same tokens."""
+    """Without compilation, because each folder compiles its own code: it saves seconds, and the tokens are the same."""
     printed = installed.run(
         *("aded", "generate", "--prompt", "Count to ten.", "--method", "plain", "--max-new-tokens", "4", "--json"),
         NUMBA_DISABLE_JIT="1",
@@ -98,7 +98,7 @@ def test_a_text_is_generated(installed: Installed):
     assert len(json.loads(printed)["token_ids"]) == 4
 
 
-def test_the_page_is_served_and_ends_when_it_is_told_to(installed: Installed):
+def test_the_page_is_served_and_ends_at_a_signal(installed: Installed):
     port = free_port()
     server = installed.start("aded-explorer", "--port", str(port), "--no-browser")
     try:

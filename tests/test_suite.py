@@ -1,4 +1,4 @@
-"""The tests themselves: which of them may look at a clock, and how long they wait."""
+"""The tests themselves: which of them may read a clock, and how long they wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 TIMED = {"test_load.py", "test_restart.py", "test_server.py", "test_drafters_aded.py"}
-"""Files whose tests marked ``timing`` measure something."""
-OWN = {"waiting.py", "test_suite.py", "audit.py", "screenshots.py"}
+"""Files whose tests marked ``timing`` measure time."""
+EXEMPT = {"waiting.py", "test_suite.py", "audit.py", "screenshots.py"}
 
 
 def file_named(name: str) -> Path:
@@ -19,9 +19,9 @@ def file_named(name: str) -> Path:
     return file
 
 
-def found(pattern: str, *apart: str) -> list[str]:
-    """File and line of what the pattern finds in the tests, but for these files and those of ``OWN``."""
-    files = [file for file in sorted(TESTS.rglob("*.py")) if file.name not in OWN | {*apart}]
+def found(pattern: str, *excluded: str) -> list[str]:
+    """Matches of the pattern in the tests, with file and line; not in the excluded files and those of ``EXEMPT``."""
+    files = [file for file in sorted(TESTS.rglob("*.py")) if file.name not in EXEMPT | {*excluded}]
     lines = [(file.name, number, line) for file in files for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)]
     return [f"{name}:{number}: {line.strip()}" for name, number, line in lines if re.search(pattern, line)]
 
@@ -31,7 +31,7 @@ def test_only_tests_marked_timing_read_a_clock():
     assert [name for name in TIMED if "pytest.mark.timing" not in file_named(name).read_text("utf-8")] == []
 
 
-def test_what_is_waited_for_is_an_event_and_every_wait_is_bounded_by_one_constant():
+def test_tests_wait_for_events_and_one_constant_limits_every_wait():
     assert found(r"wait_for_timeout\(") == []
     assert found(r"timeout=\d|\.(wait|join)\(\d|wait_for\(.*, [\d.]+\)", "test_load.py", "browsing.py") == []
 

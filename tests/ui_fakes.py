@@ -1,4 +1,4 @@
-"""Made-up traces for the page's tests: a plain lane and an ADED lane that write the same words."""
+"""Invented traces for tests of the page: a plain run and an ADED run with the same text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aded.core.trace import Agreement, Budget, Choice, Header, Race, RowChange, 
 WORDS = (
     "A language model reads the text so far and gives every possible next token a probability. Reading one token costs "
     "almost as much as reading twenty, because the weights have to come from memory either way. So a draft of several "
-    "tokens is checked in one pass:\n\nthe model says at every token of the draft what it would have written itself, and "
+    "tokens is checked in one forward pass:\n\nthe model says at every token of the draft what it would have written itself, and "
     "the draft is kept as long as both agree. The text stays the same, only the waiting gets shorter."
 )
 C1, C2 = 1.25, 19652.0
 
 
 def words(text: str = WORDS) -> list[str]:
-    """Tokens of a made-up tokenizer: words with the blank before them."""
+    """Tokens of an invented tokenizer: words with the space before them."""
     out: list[str] = []
     for piece in text.replace("\n", " \n").split(" "):
         out.append(piece if not out or piece.startswith("\n") else " " + piece)
@@ -55,7 +55,7 @@ def make_step(
     size: int = 26,
     newest: Sequence[str] = (" is", " a"),
 ) -> Step:
-    """A step that writes ``texts`` after ``newest``: ``accepted`` of them drafted, the last one the target's own."""
+    """A step that writes ``texts`` after ``newest``: ``accepted`` drafted tokens, then a bonus or correction token."""
     parents, tokens, names, visits = [-1], [ids[0] - 1], ["·"], [150.0]
     for depth in range(accepted):
         parents.append(depth)
@@ -133,7 +133,7 @@ def make_step(
         emitted=list(ids),
         texts=list(texts),
         origins=["draft"] * accepted + ["target"],
-        budget=Budget(size, "one node: nothing is drafted" if plain else f"{size} nodes pay best on this machine"),
+        budget=Budget(size, "one node: nothing is drafted" if plain else "as set"),
         seconds=seconds,
         rows=[] if plain else [row],
         agreement=[] if plain else [_agreement(who, rng) for who in ("base", "overlay", "session")],
@@ -180,7 +180,7 @@ def _explore(parent_visits: float, prior: float, visits: float) -> float:
 
 
 class FakeDecoder:
-    """Stands in for ``aded.decoding.decoder.Decoder``: it grows a trace that is already known."""
+    """A fake ``aded.decoding.decoder.Decoder``: its steps are those of a given trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.goal = trace
@@ -202,10 +202,10 @@ class FakeDecoder:
 
 
 def fake_race(decoders: Sequence[FakeDecoder], prompt: str) -> Iterator[tuple[int, Step]]:
-    """As ``aded.decoding.lockstep.race``: the lane whose own clock is behind takes the next step."""
+    """As ``aded.decoding.lockstep.race``: the run with the least decode time takes the next step."""
     while True:
-        open_lanes = [i for i, d in enumerate(decoders) if d.trace.finish_reason is None]
-        if not open_lanes:
+        unfinished = [i for i, d in enumerate(decoders) if d.trace.finish_reason is None]
+        if not unfinished:
             return
-        lane = min(open_lanes, key=lambda i: decoders[i].trace.decode_seconds)
-        yield lane, decoders[lane].advance()
+        run = min(unfinished, key=lambda i: decoders[i].trace.decode_seconds)
+        yield run, decoders[run].advance()

@@ -1,4 +1,4 @@
-"""How long the tests wait for an event before they count it as a hang."""
+"""Waiting for events in tests, with a timeout after which a test counts as hanging."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 import httpx
 
 HANG = 120.0 * float(os.environ.get("ADED_TEST_PATIENCE") or 1)
-"""Seconds. A wait ends with its event, so this may be long; ``ADED_TEST_PATIENCE=3`` triples it on a very slow machine."""
+"""Seconds. A wait ends with its event, so the timeout may be long; ``ADED_TEST_PATIENCE=3`` triples it on a very slow machine."""
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -22,7 +22,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 class http:
-    """The functions of ``httpx`` that ask once, with ``HANG`` for a timeout."""
+    """The functions of ``httpx`` for one request, with ``HANG`` as timeout."""
 
     get = staticmethod(partial(httpx.get, timeout=HANG))
     post = staticmethod(partial(httpx.post, timeout=HANG))

@@ -1,9 +1,9 @@
-"""A stand-in for the package ``spaces`` on ZeroGPU, for generators: forks a worker, and pickles what goes in and what comes out.
+"""A fake of the package ``spaces`` on ZeroGPU, for generators: forks a worker, and pickles arguments and results.
 
-It follows ``spaces`` 0.51.3, ``zero/wrappers.py`` and ``utils.py``, step by step: arguments through a queue to a forked worker,
-which may be warm; what is yielded through another queue, unbounded, read by a thread; a worker that dies is an aborted task;
-closing the generator sets an event that the worker looks at after each item; of an error only its class's name comes back.
-What asks the hub for a card is `schedule`, which a test may have raise, wait or write down.
+It follows ``zero/wrappers.py`` and ``utils.py`` of ``spaces`` 0.51.3. Arguments go through a queue to a forked worker, which may
+be warm. Items come back through another queue, without a limit, which a thread reads. A worker that dies is an aborted task.
+Closing the generator sets an event that the worker checks after each item. Of an error only the name of its class comes back.
+`schedule` requests a GPU from the hub; a test may let it raise, wait or record.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Queue(_SimpleQueue):  # type: ignore[type-arg]
                 raise
             raise PicklingError(str(error)) from None
 
-    def hold(self) -> None:
-        """Let nobody write, as one does who is in the middle of it."""
+    def lock(self) -> None:
+        """Lock the queue as a process does that is writing to it."""
         self._wlock.acquire()  # type: ignore[attr-defined]
 
-    def free(self) -> None:
-        """Let others write again, where a process was killed in the middle of it."""
+    def unlock(self) -> None:
+        """Unlock the queue after a process was killed while writing to it."""
         with suppress(ValueError):
             self._wlock.release()  # type: ignore[attr-defined]
 
@@ -86,7 +86,7 @@ class Worker:
 
     def _watch(self) -> None:
         self.process.join()
-        self.results.free()
+        self.results.unlock()
         self.results.put(None)
 
 
@@ -101,17 +101,17 @@ def _serve(task: Callable[..., Iterator[Any]], arguments: Queue, results: Queue,
 
 
 def _iterate(task: Any, args: Any, kwargs: Any, results: Queue, stop_event: Any) -> None:
-    made = task(*args, **kwargs)
+    items = task(*args, **kwargs)
     while True:
         try:
-            item = next(made)
+            item = next(items)
         except StopIteration:
             return
         except Exception as error:
             results.put(_raised(error))
             return
         if stop_event.is_set():
-            made.close()
+            items.close()
             return
         try:
             results.put(Ok(item))
@@ -125,12 +125,12 @@ def _raised(error: Exception) -> Raised:
 
 
 class Spaces:
-    """The package; one a test.
+    """The package; one per test.
 
     Attributes:
-        decorated: the functions that got the decorator.
-        schedule: called with the seconds that a call asks for, before a worker is had.
-        workers: all that were started; ``warm``: those that can be had again.
+        decorated: the decorated functions.
+        schedule: called with the seconds that a call requests, before it gets a worker.
+        workers: all that were started; ``warm``: those that can be reused.
     """
 
     def __init__(self, schedule: Callable[[float], None] = lambda seconds: None) -> None:
@@ -144,7 +144,7 @@ class Spaces:
             return lambda task: self.GPU(task, duration=duration, size=size)
         if inspect.iscoroutinefunction(task) or inspect.isasyncgenfunction(task):
             raise NotImplementedError
-        assert inspect.isgeneratorfunction(task), "the stand-in is for generators"
+        assert inspect.isgeneratorfunction(task), "the fake is only for generators"
         self.decorated.append(task)
 
         @wraps(task)
@@ -197,4 +197,4 @@ class Spaces:
 
 _spaces = Spaces()
 GPU = _spaces.GPU
-"""Where this module is imported by the package's name."""
+"""The decorator, if this module is imported under the name of the package."""

@@ -1,4 +1,4 @@
-"""A server whose races run in a stand-in's workers."""
+"""A service whose races run in workers of the fake ZeroGPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ui.models import Models
 from ui.serving import worker
 from ui.serving.limits import Limits
 from ui.serving.service import Service
-from ui.serving.worker import ParkedModel
+from ui.serving.worker import HostModel
 from ui.serving.zero import ZeroEngine
 
 
@@ -28,18 +28,18 @@ def spaces() -> Iterator[Spaces]:
 
 @pytest.fixture
 def on_zero(spaces: Spaces, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
-    """Makes a service whose races run in workers, by an engine and on a model that are there when workers are forked."""
-    made = []
-    for name in ("START_SECONDS", "LONGEST_SECONDS"):  # a machine that is busy, or compiles first, takes longer than a GPU
+    """Makes a service whose races run in workers; its engine and model exist when the workers are forked."""
+    services = []
+    for name in ("START_SECONDS", "MAX_SECONDS"):  # a busy machine, or one that compiles first, takes longer than a GPU
         monkeypatch.setattr(worker, name, 10 * HANG)
 
     def make(engine: Engine | None = None, model: Any = None, **limits: Any) -> Service:
         monkeypatch.setattr(worker, "ENGINE", engine or FakeEngine())
         monkeypatch.setattr(worker, "LOAD", lambda *_: model)
-        models = Models(loader=lambda *_: ParkedModel("default", "made-up-model", None, "none-97", 97, None))
-        made.append(Service(models, Limits(**limits), ZeroEngine(spaces.GPU)))
-        return made[-1]
+        models = Models(loader=lambda *_: HostModel("default", "made-up-model", None, "none-97", 97, None))
+        services.append(Service(models, Limits(**limits), ZeroEngine(spaces.GPU)))
+        return services[-1]
 
     yield make
-    for service in made:
+    for service in services:
         service.close()

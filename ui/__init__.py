@@ -1,1 +1,1 @@
-"""The page: panels, their data, and the run behind the button. No tensor arithmetic."""
+"""The page: panels, their data, and races. No tensor arithmetic."""

@@ -1,4 +1,4 @@
-"""The program that builds the page and serves it. What takes time to import is imported in functions, after ``run`` began."""
+"""The program that builds and serves the page. Heavy modules are imported in functions, after ``run`` has set signal handlers."""
 
 from __future__ import annotations
 
@@ -20,67 +20,65 @@ if TYPE_CHECKING:
     from ui.models import Models
 
 HOST, PORT = "127.0.0.1", 7860
-LARGEST = 1_000_000
+MAX_LIMIT = 1_000_000
 PATH = r"(/(?!\.{1,2}(/|$))[\w.~-]+)*/?"
-"""Of a page below a proxy: names that stand for no other folder."""
+"""Path of the page behind a proxy, without . and .. as names."""
 NUMBERS = {
-    "queue_size": (32, 0, "runs that may wait for the model at once, of all visitors together"),
-    "at_once": (4, 1, "runs that take turns on the model"),
-    "max_new_tokens": (512, 1, "most tokens that a lane may write"),
-    "max_prompt": (20_000, 1, "most characters of a prompt"),
-    "run_seconds": (300, 1, "seconds of the model that a run may take, those of others not counted"),
-    "session_limit": (0, 0, "tokens that a session may have written within an hour; 0 for any number"),
+    "queue_size": (32, 0, "maximum number of waiting jobs, of all visitors together"),
+    "at_once": (4, 1, "number of jobs that run on the model in turns"),
+    "max_new_tokens": (512, 1, "maximum number of new tokens per run"),
+    "max_prompt": (20_000, 1, "maximum length of a prompt in characters"),
+    "run_seconds": (300, 1, "maximum model time of a job in seconds, without that of other jobs"),
+    "session_limit": (0, 0, "maximum number of new tokens per session and hour; 0 for no limit"),
 }
-"""Options that are whole numbers: default, least value, meaning. ADED_QUEUE_SIZE and so on may set defaults too."""
+"""Options with whole numbers: default, minimum, meaning. Environment variables such as ADED_QUEUE_SIZE set other defaults."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line; its defaults come from GRADIO_SERVER_NAME, GRADIO_SERVER_PORT and ADED_… in the environment."""
     from aded.cli.main import Parser
 
-    known = os.environ.get
+    env = os.environ.get
     parser = Parser(prog=program(), description="ADED Explorer: speculative decoding on a real model, step by step.")
     add = parser.add_argument
-    add("--host", default=known("GRADIO_SERVER_NAME") or HOST, help="address to listen on (default: %(default)s)")
-    add("--port", default=known("GRADIO_SERVER_PORT") or str(PORT), help="port (default: %(default)s)")
-    add(
-        "--model", default=known("ADED_MODEL") or "default", metavar="SPEC", help="'default', a hub id, a folder, or a .gguf file"
-    )
-    add("--allow-models", default=known("ADED_ALLOW_MODELS") or "", metavar="SPEC,…", help="further models for programs to use")
+    add("--host", default=env("GRADIO_SERVER_NAME") or HOST, help="address to listen on (default: %(default)s)")
+    add("--port", default=env("GRADIO_SERVER_PORT") or str(PORT), help="port (default: %(default)s)")
+    add("--model", default=env("ADED_MODEL") or "default", metavar="SPEC", help="'default', a hub id, a folder, or a .gguf file")
+    add("--allow-models", default=env("ADED_ALLOW_MODELS") or "", metavar="SPEC,…", help="further models for the API")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     add("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     for name, (default, _, words) in NUMBERS.items():
-        value = known(f"ADED_{name.upper()}") or str(default)
+        value = env(f"ADED_{name.upper()}") or str(default)
         add(f"--{name.replace('_', '-')}", default=value, metavar="N", help=f"{words} (default: %(default)s)")
-    framed = known("ADED_FRAME_ANCESTORS") or (hub() if known("SPACE_ID") else "")
-    add("--frame-ancestors", default=framed, metavar="URL,…", help="sites that may show the page in a frame")
+    framed = env("ADED_FRAME_ANCESTORS") or (hub() if env("SPACE_ID") else "")
+    add("--frame-ancestors", default=framed, metavar="URL,…", help="sites that may embed the page in a frame")
     add(
         "--root-path",
-        default=known("GRADIO_ROOT_PATH") or "",
+        default=env("GRADIO_ROOT_PATH") or "",
         metavar="PATH",
-        help="where a proxy shows the page, such as /aded, if not at its root; the proxy takes it off",
+        help="path of the page behind a proxy that removes it, such as /aded",
     )
     add("--no-browser", action="store_true", help="do not open the browser")
     return parser.parse_args(arguments)
 
 
 def program() -> str:
-    """The name by which the program was started: ``app.py`` in a checkout, ``aded-explorer`` where it is installed."""
+    """The name of the program: ``app.py`` in a checkout, ``aded-explorer`` if installed."""
     return Path(sys.argv[0]).name
 
 
 def hub() -> str:
-    """Who shows a Space in a frame: the default where the environment says that this is one."""
+    """The site that embeds Spaces in a frame: the default in a Space."""
     from huggingface_hub.constants import ENDPOINT
 
     return ENDPOINT
 
 
 def check(options: argparse.Namespace) -> int:
-    """The port as a number, after all that can be known before anything heavy starts.
+    """Check all options before anything heavy starts; returns the port.
 
     Raises:
-        AdedError: a wrong number, a missing folder or file, an unknown device or dtype, an address that cannot be had.
+        AdedError: an invalid number, a missing folder or file, an unknown device or dtype, an address that is not available.
     """
     from ui import zerogpu
 
@@ -91,11 +89,11 @@ def check(options: argparse.Namespace) -> int:
     limits_of(options)
     frames_of(options)
     if not re.fullmatch(rf"{PATH}|https?://[\w.-]+(:[0-9]{{1,5}})?{PATH}", options.root_path):
-        raise AdedError(f"root path is '{options.root_path}'; give a path such as /aded, or the page's whole address")
+        raise AdedError(f"root path is '{options.root_path}'; give a path such as /aded, or the page's full address")
     if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", options.device):
         raise AdedError(f"unknown device '{options.device}'; give auto, cpu, cuda or cuda:N")
     if options.device.startswith("cuda") and not zerogpu.ON:
-        _check_card(options.device)
+        _check_gpu(options.device)
     if options.dtype not in ("auto", "float32", "bfloat16", "float16"):
         raise AdedError(f"unknown dtype '{options.dtype}'; give auto, float32, bfloat16 or float16")
     _check_address(host_of(options), int(options.port))
@@ -103,10 +101,10 @@ def check(options: argparse.Namespace) -> int:
 
 
 def host_of(options: argparse.Namespace) -> str:
-    """The address to listen on, without the brackets that one of IPv6 has in a URL.
+    """The address to listen on, without the brackets of IPv6 addresses in URLs.
 
     Raises:
-        AdedError: it is one of a single link, which no URL can name.
+        AdedError: an address with a zone, which URLs do not support.
     """
     host = str(options.host)
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -116,7 +114,7 @@ def host_of(options: argparse.Namespace) -> str:
 
 
 def models_of(options: argparse.Namespace) -> list[str]:
-    """The page's model, then those that programs may name too."""
+    """The page's model, then further models for the API."""
     further = [spec.strip() for spec in options.allow_models.split(",") if spec.strip()]
     return [options.model, *(spec for spec in dict.fromkeys(further) if spec != options.model)]
 
@@ -128,29 +126,29 @@ def limits_of(options: argparse.Namespace) -> dict[str, int]:
         AdedError: one is not a whole number, or too small.
     """
     found = {}
-    for name, (_, least, _) in NUMBERS.items():
+    for name, (_, minimum, _) in NUMBERS.items():
         text = getattr(options, name)
-        if not re.fullmatch("[0-9]{1,7}", text) or not least <= int(text) <= LARGEST:
-            raise AdedError(f"{name.replace('_', ' ')} is '{text}'; give a whole number from {least} to {LARGEST}")
+        if not re.fullmatch("[0-9]{1,7}", text) or not minimum <= int(text) <= MAX_LIMIT:
+            raise AdedError(f"{name.replace('_', ' ')} is '{text}'; give a whole number from {minimum} to {MAX_LIMIT}")
         found[name] = int(text)
     return found
 
 
 def frames_of(options: argparse.Namespace) -> list[str]:
-    """The sites that may show the page in a frame.
+    """The sites that may embed the page in a frame.
 
     Raises:
-        AdedError: one is no address of a site.
+        AdedError: one of them is not the address of a site.
     """
     sites = [site.strip() for site in options.frame_ancestors.split(",") if site.strip()]
     for site in sites:
         if not re.fullmatch(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?", site):
-            raise AdedError(f"'{site}' is no site; give addresses such as https://example.org, with commas between")
+            raise AdedError(f"'{site}' is not a site; give addresses such as https://example.org, separated by commas")
     return sites
 
 
 def _check_model(spec: str) -> None:
-    """A path must exist and be that of a model; a hub id is looked up when the model is loaded."""
+    """A path must exist and be a model; a hub id is checked when the model is loaded."""
     from aded.engine import weights
 
     path = Path(os.path.expanduser(spec))
@@ -163,8 +161,8 @@ def _check_model(spec: str) -> None:
         weights.check_path(path, spec)
 
 
-def _check_card(device: str) -> None:
-    """A card that is asked for by name must be there; this alone loads PyTorch before the address is looked at."""
+def _check_gpu(device: str) -> None:
+    """A GPU that is named must exist; only then PyTorch is loaded before the address is checked."""
     from aded.engine.loader import choose_device
 
     choose_device(device)
@@ -177,18 +175,18 @@ def _check_address(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no address"
+        reason = getattr(error, "strerror", None) or "not an address"
         shown = f"[{host}]" if ":" in host else host
         raise AdedError(f"cannot listen on {shown}:{port}: {reason}; give another --port or --host") from None
 
 
 def on_desktop() -> bool:
-    """Whether there is a screen to open a browser on."""
+    """Whether there is a display on which a browser can open."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def usual_parts(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, Engine]:
-    """Models that are loaded when they are needed, and the engine of this process."""
+def local_backend(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, Engine]:
+    """Models that are loaded at first use, and the engine of this process."""
     from ui.engine import Engine
     from ui.models import Models
 
@@ -197,31 +195,31 @@ def usual_parts(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, 
 
 def serve(options: argparse.Namespace, port: int) -> None:
     """Build the page and serve it until interrupted."""
-    os.environ.pop("GRADIO_SERVER_NAME", None)  # heeded already; Gradio itself cannot probe one of IPv6
+    os.environ.pop("GRADIO_SERVER_NAME", None)  # already applied; Gradio cannot check IPv6 addresses
     from ui import zerogpu
     from ui.serving import server
     from ui.serving.limits import Limits
     from ui.serving.service import Service
 
-    asked = limits_of(options)
+    numbers = limits_of(options)
     limits = Limits(
-        queue_size=asked["queue_size"],
-        at_once=asked["at_once"],
-        max_new_tokens=asked["max_new_tokens"],
-        prompt_characters=asked["max_prompt"],
-        run_seconds=asked["run_seconds"],
-        session_tokens=asked["session_limit"] or None,
+        queue_size=numbers["queue_size"],
+        at_once=numbers["at_once"],
+        max_new_tokens=numbers["max_new_tokens"],
+        prompt_characters=numbers["max_prompt"],
+        run_seconds=numbers["run_seconds"],
+        session_tokens=numbers["session_limit"] or None,
     )
-    parts = zerogpu.parts if zerogpu.ON else usual_parts
-    models, engine = parts(models_of(options), options.device, options.dtype)
+    backend = zerogpu.backend if zerogpu.ON else local_backend
+    models, engine = backend(models_of(options), options.device, options.dtype)
     service = Service(models, limits, engine)
-    opens = not options.no_browser and on_desktop()
+    open_browser = not options.no_browser and on_desktop()
     root = options.root_path.rstrip("/")
-    server.serve(service, server.Address(host_of(options), port, frames_of(options), opens, root))
+    server.serve(service, server.Address(host_of(options), port, frames_of(options), open_browser, root))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the app; 2 is the exit status for what the command line got wrong."""
+    """Run the app; exit status 2 for invalid options."""
     options = parse(arguments)
     prepare()
     try:
@@ -229,13 +227,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AdedError as error:
         print(f"{program()}: error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # before the page was there
+    except KeyboardInterrupt:  # before the page was served
         return 0
     return 0
 
 
 def run() -> NoReturn:
-    """`main` as a program of its own, which ends with status 0 when it is told to end while it starts."""
+    """`main` as a program; it ends with status 0 if a signal arrives while it starts."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     sys.exit(main())

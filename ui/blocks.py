@@ -1,4 +1,4 @@
-"""Gradio's page without what Gradio keeps of every call: sessions stay as small as they were, and few bytes are left of them."""
+"""``gr.Blocks`` that drops what Gradio stores per call and per session, so that memory does not grow."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import Any
 import gradio as gr
 from gradio.state_holder import SessionState
 
-from ui.words import SHOWN, cut
+from ui.words import MAX_QUOTED, cut
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-MALFORMED = "the call does not fit the page; reload the page and try again"
-FAILED = "that could not be done with what was sent; reload the page and try again"
-GONE = "the file is not kept here any more; open it again"
+MALFORMED = "the call does not match the page; reload the page and try again"
+FAILED = "the call failed; reload the page and try again"
+GONE = "the file is no longer on the server; open it again"
 
 log = logging.getLogger(__name__)
 
 
-class Said(gr.Error):
-    """What a caller is told of a call that could not be done; the log has its line already."""
+class CallError(gr.Error):
+    """The error of a call for its caller; it was already logged."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words, print_exception=False)
 
 
 class Page(gr.Blocks):
-    """A page whose sessions forget what was sent to them and what they sent.
+    """A page whose sessions store no values.
 
-    Gradio keeps the settings and the newest value of each component for every session (a hundred kilobytes), for links of a kind
-    that this page does not have, and one more for each value that follows a ``gr.skip()``: that one makes a new component, with a
-    new number to keep it under. Of every session that was there it keeps the name, and the names of calls that were cancelled.
+    Gradio stores the settings and the latest value of each component per session (about 100 kB), for a kind of links that this
+    page does not use, and one more for each value after a ``gr.skip()``, which creates a new component with a new number. It
+    also stores the name of every past session and of cancelled calls.
 
-    What a call raises is a sentence for the caller and a line in the log, where Gradio writes down whatever the call held.
+    An exception of a call becomes a message for the caller and one line in the log; Gradio would log the contents of the call.
 
     Attributes:
-        refused: told the reason of each call that could not be done.
-        end_uploads: breaks off what visitors are sending.
+        refused: called with the reason of each failed call.
+        end_uploads: aborts uploads in progress.
     """
 
     refused: Callable[[str], None] = staticmethod(lambda reason: None)
@@ -52,10 +52,10 @@ class Page(gr.Blocks):
         try:
             return await super().process_api(block_fn, inputs, state, **rest)
         except gr.Error as error:
-            error.print_exception = False  # it is what the caller is to be told
+            error.print_exception = False  # the message is for the caller
             raise
         except Exception as error:
-            raise self._said(block_fn, error, "failed", GONE if isinstance(error, FileNotFoundError) else FAILED) from error
+            raise self._call_error(block_fn, error, "failed", GONE if isinstance(error, FileNotFoundError) else FAILED) from error
         finally:
             if state is not None:
                 self._forget_values(state)
@@ -66,17 +66,17 @@ class Page(gr.Blocks):
             return await super().preprocess_data(block_fn, inputs, *rest, **more)
         except Exception as error:
             words = str(error.message) if isinstance(error, gr.Error) else MALFORMED
-            raise self._said(block_fn, error, "malformed", words) from error
+            raise self._call_error(block_fn, error, "malformed", words) from error
 
-    def _said(self, block_fn: Any, error: Exception, reason: str, words: str) -> Said:
-        """Count and log what a call raised; what its caller is told. The whole traceback is for ``logging.DEBUG``."""
+    def _call_error(self, block_fn: Any, error: Exception, reason: str, words: str) -> CallError:
+        """Count and log the exception of a call; returns the error for its caller. Tracebacks are logged at ``logging.DEBUG``."""
         self.refused(reason)
         at = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {cut(str(error), 2 * SHOWN)!r} at {PurePath(at.filename).name}:{at.lineno}"
+        what = f"{type(error).__name__}: {cut(str(error), 2 * MAX_QUOTED)!r} at {PurePath(at.filename).name}:{at.lineno}"
         log.warning(
             "a call of %s failed: %s", getattr(block_fn, "name", block_fn), what, exc_info=log.isEnabledFor(logging.DEBUG)
         )
-        return Said(words)
+        return CallError(words)
 
     def _forget_values(self, state: SessionState) -> None:
         for kept in (state.config_values, state.blocks_config.blocks):
@@ -85,7 +85,7 @@ class Page(gr.Blocks):
         state.config_values.update(dict.fromkeys(state.config_values, NOTHING))
 
     def _forget_names(self) -> None:
-        """Of sessions whose messages Gradio has dropped, and of calls that are over."""
+        """Forget sessions whose messages Gradio has dropped, and calls that have ended."""
         queue = self._queue
         for session in queue.pending_event_ids_session.keys() - queue.pending_messages_per_session.keys():
             del queue.pending_event_ids_session[session]

@@ -1,6 +1,6 @@
-"""The engine's calls that a run makes, and the steps that come of them. Tests put another engine in its place.
+"""The engine functions that a race uses, and its steps. Tests replace the engine.
 
-Its parts are imported when a run needs them: the page stands before torch does.
+Modules of the engine are imported when a race needs them: the page is served before torch is loaded.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Any
 
 from aded.drafters.base import Persistent
 from aded.drafters.registry import METHODS
-from ui.form import Entrant
-from ui.serving.runs import Control
-from ui.words import Saying, without_folders
+from ui.form import RunSpec
+from ui.serving.jobs import Control
+from ui.words import Message, without_folders
 
-Turn = tuple[int, Any] | None
-"""(lane, step), or None."""
-OVER: Any = object()
+RaceStep = tuple[int, Any] | None
+"""(index of the run, step), or None if there is nothing to report."""
+END: Any = object()
 
 
 class Engine:
-    """The engine's calls that a run makes.
+    """The engine functions that a race uses.
 
     Attributes:
-        first_words: what is said until the first step is there.
+        first_message: shown until the first step.
     """
 
-    first_words: Saying = ("notice.reading", {})
+    first_message: Message = ("notice.reading", {})
 
     def settings(self, arguments: Mapping[str, Any]) -> Any:
         from aded.decoding.decoder import GenerationSettings
@@ -36,45 +36,45 @@ class Engine:
         return GenerationSettings(**arguments)
 
     def unavailable(self, model: Any) -> dict[str, str]:
-        """The methods that cannot run on the model as it stands, and why, as visitors are told."""
+        """The methods that cannot run on the model, and why, as messages for visitors."""
         reasons = {name: method.unavailable(model) for name, method in METHODS.items()}
         return {name: without_folders(reason) for name, reason in reasons.items() if reason}
 
-    def drafter(self, model: Any, entrant: Entrant, seed: int, known: Any = None) -> Any:
-        """A new drafter, which begins with what ``known``, one of the same method and state_settings, has learned."""
-        drafter = METHODS[entrant.method].make(model, entrant.options, seed)
+    def drafter(self, model: Any, run: RunSpec, seed: int, known: Any = None) -> Any:
+        """A new drafter; ``known`` has learned with the same method and settings (``Method.state_settings``), and it starts there."""
+        drafter = METHODS[run.method].make(model, run.options, seed)
         if known is not None:
             assert isinstance(drafter, Persistent)
             drafter.load_state_dict(known.state_dict())
         return drafter
 
-    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> Any:
-        """A decode of an entrant; ``drafter`` is one that keeps what it learns."""
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> Any:
+        """A decoder for a run; ``drafter`` is one that keeps what it learns."""
         from aded.decoding.decoder import Decoder
 
-        decoder = Decoder(model, drafter or entrant.method, settings, options=entrant.options)
-        method = METHODS[entrant.method]
-        decoder.method = dataclasses.replace(method, label=entrant.label or method.label)
+        decoder = Decoder(model, drafter or run.method, settings, options=run.options)
+        method = METHODS[run.method]
+        decoder.method = dataclasses.replace(method, label=run.label or method.label)
         return decoder
 
     def measure(self, model: Any) -> None:
-        """Measure what a step costs, before the records that say it are made; not where there is no one machine to ask."""
+        """Measure the costs of a step before records are made; not for models that several processes share."""
         if not model.tensor_parallel:
             _ = model.cost
 
     def learns(self, decoder: Any) -> bool:
-        """Whether what a decode that was made here has taught its drafter is kept."""
+        """Whether what a decoder's drafter learned is kept."""
         return True
 
-    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[Turn]:
-        """The race's turns; None where there is nothing to tell, but the race can be stopped."""
+    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[RaceStep]:
+        """The steps of a race; None if there is nothing to report, so that the race can be stopped."""
         from aded.decoding.lockstep import interleaved
 
         return interleaved(decoders, prompt)
 
-    def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[Turn]:
-        """The race's turns until it ends or ``control`` ends it; tells it the tokens that were written."""
-        with closing(self.race(decoders, prompt)) as turns:  # type: ignore[type-var]
-            while control.reason is None and (turn := next(turns, OVER)) is not OVER:
-                control.tokens += len(turn[1].emitted) if turn else 0
-                yield turn
+    def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[RaceStep]:
+        """The steps of a race until it ends or ``control`` stops it; counts new tokens in ``control``."""
+        with closing(self.race(decoders, prompt)) as steps:  # type: ignore[type-var]
+            while control.reason is None and (item := next(steps, END)) is not END:
+                control.tokens += len(item[1].emitted) if item else 0
+                yield item

@@ -1,4 +1,4 @@
-"""What the visitor asked for, and the lanes that come of it. Knows the registry of methods, and no Gradio."""
+"""What a visitor asks for, and the runs of the race. Uses the registry of methods; independent of Gradio."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from aded.core.errors import AdedError
 from ui.numbers import FIELDS
 
 SWITCHES = {"on": True, "off": False}
-"""Words of a setting that is on or off, where the empty word stands for the preset's value."""
+"""Values of a setting that is on or off; the empty string is the preset's value."""
 
 ABLATIONS = ("search", "c1", "c2", "simulations", "depth", "feedback", "corpus")
-"""Settings of ADED that an ablation varies, one at a time."""
+"""Settings of ADED that an ablation can vary, one at a time."""
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A lane that shall be.
+class RunSpec:
+    """A run of a race.
 
     Attributes:
-        method: its name in the registry.
-        options: the method's own settings; what is not in it is as the method has it.
-        label: what tells it apart from another lane of the method; empty stands for the method's own label.
+        method: name in the registry.
+        options: settings of the method; others have the method's defaults.
+        label: distinguishes it from other runs of the method; empty for the method's own label.
     """
 
     method: str
@@ -34,13 +34,13 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Form:
-    """What the visitor asked for.
+    """What a visitor asks for.
 
     Attributes:
-        budget: most nodes of a draft, or ``auto``; ``numbers``: others of ``GenerationSettings``.
-        options: of each method; an empty one stands for its default.
-        ablation: a setting of ADED: its values race against plain decoding, in the place of ``methods``.
-        link: the settings as a link names them; None where the form is none of the page's.
+        budget: maximum number of nodes per draft, or ``auto``; ``numbers``: other fields of ``GenerationSettings``.
+        options: settings per method; an empty value is the default.
+        ablation: a setting of ADED whose values race against plain decoding, instead of ``methods``.
+        link: the settings as in a link; None if the form is not from the page.
     """
 
     prompt: str
@@ -55,16 +55,16 @@ class Form:
         """Arguments of ``GenerationSettings``.
 
         Raises:
-            AdedError: a field is empty or not a number.
+            AdedError: a number is missing or not valid.
         """
-        values = {name: _number(name, value, whole=FIELDS[name].whole) for name, value in self.numbers.items()}
+        values = {name: _number(name, value, integer=FIELDS[name].integer) for name, value in self.numbers.items()}
         return {**values, "budget": _budget(self.budget)}
 
-    def entrants(self) -> list[Entrant]:
-        """The lanes, in their order."""
+    def runs(self) -> list[RunSpec]:
+        """The runs of the race, in order."""
         if self.ablation is None:
-            return [Entrant(method, self.method_options(method)) for method in self.methods]
-        return [Entrant("plain"), *_variants(self.ablation, self.method_options("aded"))]
+            return [RunSpec(method, self.method_options(method)) for method in self.methods]
+        return [RunSpec("plain"), *_variants(self.ablation, self.method_options("aded"))]
 
     def method_options(self, method: str) -> dict[str, Any]:
         """The options that were set for a method."""
@@ -72,23 +72,23 @@ class Form:
         return {name: SWITCHES.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
 
 
-def _variants(axis: str, options: Mapping[str, Any]) -> list[Entrant]:
-    """ADED once for each value of a setting, all else as it is set; no lane remembers, so that all begin alike."""
+def _variants(axis: str, options: Mapping[str, Any]) -> list[RunSpec]:
+    """ADED once for each value of a setting; no run keeps what it learns, so all start equal."""
     from aded.evaluation.ablation import SWEEPS
 
     switches = {word: {axis: value} for word, value in SWITCHES.items()}
     values = switches if axis == "feedback" else {str(value): {axis: value} for value in SWEEPS[axis]}
     common = {name: value for name, value in options.items() if name != "keep"}
-    return [Entrant("aded", {**common, **change}, f"ADED, {axis} {word}") for word, change in values.items()]
+    return [RunSpec("aded", {**common, **change}, f"ADED, {axis} {word}") for word, change in values.items()]
 
 
-def _number(name: str, value: float | None, whole: bool) -> float | int:
+def _number(name: str, value: float | None, integer: bool) -> float | int:
     words = name.replace("_", " ")
     if value is None or not math.isfinite(value):
         raise AdedError(f"{words} is empty or not finite; give a number")
-    if whole and value != int(value):
+    if integer and value != int(value):
         raise AdedError(f"{words} is {value}; give a whole number")
-    return int(value) if whole else float(value)
+    return int(value) if integer else float(value)
 
 
 def _budget(asked: int | str) -> int | str:

@@ -1,6 +1,6 @@
-"""Links into the page: which settings one may hold, the widgets' values that it asks for, and what of it cannot be had.
+"""Links into the page: the settings they contain, the resulting values of the widgets, and messages about invalid parts.
 
-All of it is a stranger's text.
+All content of links is foreign text.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from aded.core.paths import ASSETS
 from aded.drafters.registry import METHODS
 from ui import picker
 from ui.numbers import FIELDS, Field, parse
-from ui.words import Refused, Saying, cut, word
+from ui.words import Message, Refused, cut, word
 
 LONGEST = 20_000
-"""Characters of a value that are read at most."""
-VIEW = ("race", "run", "file", "lane", "step", "node", "pair", "theme", "lang", "hide")
-"""Names that are the browser's to read."""
+"""Maximum number of characters of a value."""
+VIEW = ("race", "run", "file", "method", "step", "node", "bigram", "theme", "lang", "hide")
+"""Names that only the browser uses."""
 
 
 @dataclass
-class Opened:
+class LinkValues:
     """What a link asks of the controls.
 
     Attributes:
-        values: one for every setting: the link's where it can be had, else the default.
-        refused: a sentence for each value that cannot.
+        values: one per setting: the link's if it is valid, else the default.
+        refused: a message for each invalid part.
     """
 
     values: dict[str, Any]
-    refused: list[Saying] = field(default_factory=list)
+    refused: list[Message] = field(default_factory=list)
 
 
 def examples() -> dict[str, str]:
-    """Name to prompt."""
+    """Example prompts by name."""
     return {row["name"]: row["prompt"] for row in json.loads((ASSETS / "prompts" / "examples.json").read_text("utf-8"))}
 
 
 def example_of(prompt: str) -> str | None:
-    """The example whose prompt it is."""
+    """The name of the example with this prompt, or None."""
     return next((name for name, text in examples().items() if text == prompt), None)
 
 
 def encode(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of a link: those that are not as they were at first, as text."""
+    """The settings for a link, as text: those that differ from the defaults."""
     values, defaults = _named(values), _named(defaults)
     changed = {name: value for name, value in values.items() if value is not None and value != defaults[name]}
     link = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in changed.items()}
@@ -56,7 +56,7 @@ def encode(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with the picker's as the names of its methods."""
+    """The values, with the picker's value as names of methods."""
     return {**values, "methods": ",".join(picker.chosen(values["methods"]))}
 
 
@@ -66,28 +66,28 @@ def decode(
     choices: Mapping[str, Sequence[str]],
     foreign: Collection[str] = (),
     fields: Mapping[str, Field] = FIELDS,
-) -> Opened:
-    """What a link asks for.
+) -> LinkValues:
+    """Parse the settings of a link.
 
     Args:
-        link: what a browser sent: name to text, if it is honest.
-        choices: the words that a setting may have, for those that are chosen from a list.
-        foreign: names that may be somebody else's, as those behind the address's question mark.
-        fields: what each number may be.
+        link: sent by a browser; normally name to text.
+        choices: allowed values of settings that are selected from a list.
+        foreign: names that may belong to something else, such as parameters after the question mark.
+        fields: ranges of numbers.
     """
     texts = {k: v for k, v in link.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(link, Mapping) else {}
-    opened = Opened(dict(defaults))
-    kept: list[Saying] = []
-    for name in ("example", *(known for known in defaults if known in texts)):
+    found = LinkValues(dict(defaults))
+    kept: list[Message] = []
+    for name in ("example", *(setting for setting in defaults if setting in texts)):
         try:
-            opened.values |= _read(name, texts.get(name, ""), defaults, choices, fields, opened.refused)
+            found.values |= _read(name, texts.get(name, ""), defaults, choices, fields, found.refused)
         except Refused as refusal:
-            opened.refused += refusal.sayings
+            found.refused += refusal.messages
             kept = [("link.kept", {})]
-    opened.refused += kept
-    known = {"example", *defaults, *VIEW, *foreign}
-    opened.refused += [("link.name", {"value": cut(name)}) for name in texts if name not in known and not name.startswith("__")]
-    return opened
+    found.refused += kept
+    expected = {"example", *defaults, *VIEW, *foreign}
+    found.refused += [("link.name", {"value": cut(name)}) for name in texts if name not in expected and not name.startswith("__")]
+    return found
 
 
 def _read(
@@ -96,12 +96,12 @@ def _read(
     defaults: Mapping[str, Any],
     choices: Mapping[str, Sequence[str]],
     fields: Mapping[str, Field],
-    refused: list[Saying],
+    refused: list[Message],
 ) -> dict[str, Any]:
-    """The values that one entry of a link sets; what of it can be had goes in, and what cannot is added to ``refused``.
+    """The values that one entry of a link sets; messages about invalid parts are added to ``refused``.
 
     Raises:
-        Refused: nothing of it can be had.
+        Refused: no part of it is valid.
     """
     if name == "example":
         return _example(text)
@@ -113,7 +113,7 @@ def _read(
     if name in choices or isinstance(defaults[name], bool):
         return {name: _choice(name, text, choices.get(name))}
     if len(text) > LONGEST:
-        refused.append(("link.cut", {"label": word(f"control.{name}"), "most": LONGEST}))
+        refused.append(("link.cut", {"label": word(f"control.{name}"), "maximum": LONGEST}))
     return {name: text[:LONGEST]}
 
 
@@ -125,16 +125,16 @@ def _example(name: str) -> dict[str, Any]:
 
 
 def _choice(name: str, text: str, words: Sequence[str] | None) -> str | bool:
-    """One of the words, or, where there are none, whether a box is ticked."""
+    """One of the words, or, without words, whether a box is ticked."""
     if text not in (words or ("0", "1")):
         raise Refused("link.choice", label=word(f"control.{name}"), value=cut(text))
     return text if words else text == "1"
 
 
-def _methods(text: str, refused: list[Saying]) -> dict[str, Any]:
+def _methods(text: str, refused: list[Message]) -> dict[str, Any]:
     names = list(dict.fromkeys(text[:LONGEST].split(",")))
-    known = [method for method in METHODS if method in names]
+    valid = [method for method in METHODS if method in names]
     refused += [("link.method", {"value": cut(name), "list": word("picker.title")}) for name in names if name not in METHODS]
-    for name in known[picker.MOST :]:
-        refused.append(("link.most", {"most": picker.MOST, "value": word(f"article.{name}", METHODS[name].label)}))
-    return {"methods": picker.encode(known[: picker.MOST])} if known else {}
+    for name in valid[picker.MAX_METHODS :]:
+        refused.append(("link.most", {"maximum": picker.MAX_METHODS, "value": word(f"article.{name}", METHODS[name].label)}))
+    return {"methods": picker.encode(valid[: picker.MAX_METHODS])} if valid else {}

@@ -1,4 +1,4 @@
-"""The models of the process: each loaded on first need, shared by all users, never reloaded."""
+"""The models of the process: each is loaded at first use, shared by all visitors, and never loaded again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ui.words import cut
 
 Progress = Callable[[str, "float | None"], None]
 Loader = Callable[[str, str, str, Progress], Any]
-"""(spec, device, dtype, progress) to a model."""
+"""Loads a model: (spec, device, dtype, progress) to the model."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """What the loading does now, and how far it is (0 to 1) where that is known."""
+    """Progress of loading: what it does, and the fraction done (0 to 1) if known."""
 
     text: str
     fraction: float | None = None
 
 
 def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
-    """The engine's loader; its heavy imports happen here and not when the page is built."""
+    """The engine's loader; heavy modules are imported here and not when the page is built."""
     progress("starting the engine", None)
     from aded.engine.target_model import TargetModel
 
@@ -34,17 +34,17 @@ def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
 
 
 def name_of(spec: str) -> str:
-    """What visitors call a model: a file or folder by its last name, which says nothing of this machine."""
+    """The name of a model for visitors: for files and folders the last name, without the machine's paths."""
     is_path = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
     return Path(os.path.expanduser(spec)).resolve().name if is_path else spec
 
 
 class ModelHolder:
-    """Loads the model once, in a thread of its own, so that whoever waits for it can stop waiting.
+    """Loads a model once, in its own thread, so that waiting for it can be cancelled.
 
     Attributes:
-        spec: the model as the operator named it.
-        latest: what the loading does now.
+        spec: the model as given by the operator.
+        latest: latest progress of loading.
     """
 
     def __init__(self, spec: str = "default", device: str = "auto", dtype: str = "auto", loader: Loader = load_target) -> None:
@@ -63,7 +63,7 @@ class ModelHolder:
 
     @property
     def busy(self) -> bool:
-        """Whether it is being loaded now."""
+        """Whether it is being loaded."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -71,15 +71,15 @@ class ModelHolder:
         """The loaded model.
 
         Raises:
-            the error that loading ended with, for example AdedError; the next ``start()`` tries again.
+            the exception with which loading ended, for example AdedError; the next ``start()`` tries again.
         """
         if self._error is not None:
             raise self._error
-        assert self._model is not None, "loading has run to its end"
+        assert self._model is not None, "loading has ended"
         return self._model
 
     def start(self) -> None:
-        """Start loading if nobody has."""
+        """Start loading, unless it was started."""
         with self._lock:
             if self._model is None and not self.busy:
                 self._error = None
@@ -87,7 +87,7 @@ class ModelHolder:
                 self._thread.start()
 
     def loading(self, interval: float = 0.1) -> Iterator[Loading]:
-        """Start loading if nobody has, and yield what it does until it is over; ends at once when the model is there."""
+        """Start loading, unless it was started, and yield its progress until it has ended."""
         self.start()
         while not self.loaded and self._thread is not None and self._thread.is_alive():
             yield self.latest
@@ -104,10 +104,10 @@ class ModelHolder:
 
 
 class Models:
-    """The models that visitors may use: those that the operator named, and no others.
+    """The models that visitors may use, as allowed by the operator.
 
     Args:
-        specs: the page's own model first.
+        specs: the page's model first.
     """
 
     def __init__(
@@ -124,23 +124,23 @@ class Models:
 
     @property
     def first(self) -> ModelHolder:
-        """The page's own."""
+        """The page's model."""
         return next(iter(self._holders.values()))
 
     @property
     def busy(self) -> bool:
-        """Whether one is being loaded now."""
+        """Whether one of them is being loaded."""
         return any(holder.busy for holder in self._holders.values())
 
     def find(self, name: str = "") -> ModelHolder:
-        """The holder of a model by its name, or as the operator named it; an empty name stands for the page's own.
+        """The holder of a model, by its name or specification; an empty name is the page's model.
 
         Raises:
-            AdedError: the operator has not allowed it.
+            AdedError: the operator has not allowed this model.
         """
         if not name:
             return self.first
         named = {holder.spec: holder for holder in self._holders.values()} | self._holders
         if name not in named:
-            raise AdedError(f"the model '{cut(name)}' is not served here; take one of: {', '.join(self.names)}")
+            raise AdedError(f"the model '{cut(name)}' is not available here; give one of: {', '.join(self.names)}")
         return named[name]

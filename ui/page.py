@@ -1,4 +1,4 @@
-"""The page as a table of contents: its panels, and the events that connect them."""
+"""The page: its panels, and the events that connect them."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from aded.core.trace import TraceError
 from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
-from ui.controls import AXIS, Controls, Wording, create_controls, create_list
+from ui.controls import AXIS, Controls, Localizer, create_controls, create_list
 from ui.form import ABLATIONS
-from ui.numbers import within
+from ui.numbers import fields_for
 from ui.run import Notice, Update, failed, refusal
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
-from ui.wire import Colours, check_drawable, whole
-from ui.words import Refused, Saying, cut, word
+from ui.wire import Colours, check_drawable, to_lines
+from ui.words import Message, Refused, cut, word
 
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 NOTHING = Notice("", [])
-LARGEST_TRACE = 16 << 20
-"""Bytes of a race that a visitor opens; Gradio refuses to take more."""
+MAX_TRACE_BYTES = 16 << 20
+"""Maximum size in bytes of a race that a visitor opens; Gradio refuses larger files."""
 STATUS_SECONDS = 5
 CLEAN_UP = (600, 3600)
-"""Every so many seconds, files that visitors sent so many seconds ago are removed."""
+"""Gradio's cleanup: interval and maximum age of uploaded files, in seconds."""
 
 log = logging.getLogger(__name__)
 
 
 def build(service: Service) -> Page:
-    """The whole page; nothing of the engine is imported until Run is pressed."""
-    recorded, wording = load_recorded(theme.ASSETS / "traces"), Wording()
+    """The whole page; the engine is not imported until Run is pressed."""
+    recorded, localizer = load_recorded(theme.ASSETS / "traces"), Localizer()
     with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
-                controls = create_controls(wording, within(service.limits.max_new_tokens))
-                choice, upload = create_recorded(recorded, wording)
+                controls = create_controls(localizer, fields_for(service.limits.max_new_tokens))
+                choice, upload = create_recorded(recorded, localizer)
                 status = create_status()
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
@@ -55,42 +55,42 @@ def build(service: Service) -> Page:
         ends = connect_run(controls, service, view, experiment, choice, upload)
         connect_recorded(recorded, choice, upload, view, controls.notice)
         connect_link(controls, recorded, header, choice, view)
-        connect_language(header, wording)
+        connect_language(header, localizer)
         connect_status(page, service, status, ends)
-        page.load(lambda: known(service), None, controls.widgets["methods"], queue=False, **QUIET)
+        page.load(lambda: unavailable_methods(service), None, controls.widgets["methods"], queue=False, **QUIET)
         connect_leaving(page, service)
         add_endpoints(service)
     return page
 
 
-def known(service: Service) -> Any:
-    """What a model that is loaded already cannot run, for a page that was opened since."""
+def unavailable_methods(service: Service) -> Any:
+    """The picker's value with the methods that cannot run on the loaded model, for a page that is opened later."""
     holder = service.models.first
     return picker.encode(None, service.engine.unavailable(holder.model)) if holder.loaded else gr.skip()
 
 
 def key_of(request: gr.Request) -> str:
-    """What tells one visitor's tab from all others."""
+    """Identifies a visitor's tab."""
     return str(request.session_hash)
 
 
-def create_recorded(recorded: dict[str, str], wording: Wording) -> tuple[gr.Dropdown, gr.UploadButton]:
-    choice = create_list(wording, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
-    upload = wording.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
+def create_recorded(recorded: dict[str, str], localizer: Localizer) -> tuple[gr.Dropdown, gr.UploadButton]:
+    choice = create_list(localizer, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
+    upload = localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
     return choice, upload
 
 
 def create_view(recorded: dict[str, str]) -> gr.HTML:
     script = "window.AdedExplorer"
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
-    mount += f" {script}.upload.guardUploads({LARGEST_TRACE}); {script}.lists.mendLists(document, trigger);"
-    mount += f" {script}.holding.holdFocus(document.getElementById('ax-controls') || document.body);"
-    mount += f" {script}.hints.hintLists(document.getElementById('ax-controls') || document.body);"
+    mount += f" {script}.upload.guardUploads({MAX_TRACE_BYTES}); {script}.dropdowns.fixDropdowns(document, trigger);"
+    mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
+    mount += f" {script}.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
 
 def create_status() -> gr.HTML:
-    """How the server is, in one line: a notice, but one that no screen reader reads out whenever it changes."""
+    """The server's status line: a notice that screen readers do not announce at every change."""
     quiet = theme.template("notice").replace(' role="status" aria-live="polite"', "")
     mount = "window.AdedExplorer.notice.mountNotice(element, props, watch);"
     return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
@@ -102,22 +102,22 @@ def create_experiment() -> gr.HTML:
 
 
 def load_recorded(folder: Path) -> dict[str, str]:
-    """The bundled races as the browser reads them, by title, in the order of their file names.
+    """The bundled races as JSON lines, by title, in the order of their file names.
 
-    A damaged one is left out and said in the log.
+    A damaged file is left out and logged.
     """
     races = {}
     for file in sorted(folder.glob("*.json")):
         title = title_of(file)
         try:
-            races[title] = whole(trace.load(file), COLOURS, "recorded", title)
+            races[title] = to_lines(trace.load(file), COLOURS, "recorded", title)
         except AdedError as error:
             log.warning("%s: %s", file.name, error)
     return races
 
 
 def title_of(file: Path) -> str:
-    """``01-a-short_story.json`` is "A short story"."""
+    """``01-a-short_story.json`` becomes "A short story"."""
     words = file.stem.lstrip("0123456789-_ ").replace("-", " ").replace("_", " ") or file.stem
     return words[:1].upper() + words[1:]
 
@@ -125,7 +125,7 @@ def title_of(file: Path) -> str:
 def connect_run(
     controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown, upload: gr.UploadButton
 ) -> list[Any]:
-    """Both kinds of race, of methods and of one setting's values, and what ends or forgets them; gives the ends of runs."""
+    """Starting, stopping and forgetting: races of methods and ablations; returns the ends of both kinds of races."""
     buttons = [controls.start, controls.ablate, controls.stop]
     outputs = [view, controls.notice, *buttons, controls.widgets["methods"], choice, upload]
     inputs = {*controls.widgets.values(), controls.axis}
@@ -133,7 +133,7 @@ def connect_run(
     def session_of(request: gr.Request) -> Session:
         return service.sessions.get(key_of(request))
 
-    def announce(request: gr.Request) -> list[Any]:
+    def begin(request: gr.Request) -> list[Any]:
         session_of(request).begin()
         return to_page(Update(notice=Notice("busy", [("notice.waiting", {})])))
 
@@ -157,7 +157,7 @@ def connect_run(
             async for outputs in changes:
                 yield outputs
 
-    def halt(request: gr.Request) -> list[Any]:
+    def stop(request: gr.Request) -> list[Any]:
         session_of(request).stop()
         return [encode(Notice("busy", [("notice.stopping", {})])), gr.update(interactive=False)]
 
@@ -167,9 +167,9 @@ def connect_run(
 
     ends = []
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
-        begun = button.click(announce, None, outputs, queue=False, trigger_mode="once", **QUIET)
-        ends.append(begun.then(runs, inputs, outputs, concurrency_limit=None, **QUIET))
-    controls.stop.click(halt, None, [controls.notice, controls.stop], queue=False, **QUIET)
+        started = button.click(begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
+        ends.append(started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET))
+    controls.stop.click(stop, None, [controls.notice, controls.stop], queue=False, **QUIET)
     gr.on([controls.forget.click, experiment.clear], forget, None, controls.notice, queue=False, **QUIET)
     return ends
 
@@ -182,119 +182,119 @@ def connect_leaving(page: gr.Blocks, service: Service) -> None:
 
 
 def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: list[Any]) -> None:
-    """The server's line: as the page opens, now and then, and as each of ``ends`` comes."""
+    """Update the status line when the page opens, at intervals, and at the end of each race."""
 
-    def tell() -> str:
+    def update() -> str:
         return encode(service.status())
 
-    page.load(tell, None, status, queue=False, **QUIET)
-    gr.Timer(STATUS_SECONDS).tick(tell, None, status, queue=False, **QUIET)
+    page.load(update, None, status, queue=False, **QUIET)
+    gr.Timer(STATUS_SECONDS).tick(update, None, status, queue=False, **QUIET)
     for end in ends:
-        end.then(tell, None, status, queue=False, **QUIET)
+        end.then(update, None, status, queue=False, **QUIET)
 
 
 def connect_recorded(
     recorded: dict[str, str], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
 ) -> None:
-    """Another race on screen; the list holds none while it is a file's."""
+    """Show another race; the dropdown has no selection while the race is from a file."""
 
     def show(event: gr.EventData) -> list[Any]:
-        title = sent(event, "race")
+        title = event_value(event, "race")
         return [recorded[title], encode(NOTHING)] if isinstance(title, str) and title in recorded else [gr.skip(), gr.skip()]
 
     def open_file(path: str) -> list[Any]:
         try:
-            if Path(path).stat().st_size > LARGEST_TRACE:
-                raise Refused("notice.large", megabytes=LARGEST_TRACE >> 20)
+            if Path(path).stat().st_size > MAX_TRACE_BYTES:
+                raise Refused("notice.large", megabytes=MAX_TRACE_BYTES >> 20)
             race = trace.load(path)
             check_drawable(race)
-            return [whole(race, COLOURS, "file", Path(path).name), encode(NOTHING), None]
+            return [to_lines(race, COLOURS, "file", Path(path).name), encode(NOTHING), None]
         except TraceError as error:
             return [gr.skip(), encode(unreadable(Path(path).name, error)), gr.skip()]
         except Refused as error:
             return [gr.skip(), encode(refusal(error)), gr.skip()]
 
-    choice.input(None, choice, None, js="title => window.AdedExplorer.lists.chooseRace(title)", **QUIET)
+    choice.input(None, choice, None, js="title => window.AdedExplorer.dropdowns.chooseRace(title)", **QUIET)
     view.select(show, None, [view, notice], trigger_mode="always_last", **QUIET)
     upload.upload(open_file, upload, [view, notice, choice], **QUIET)
 
 
 def unreadable(name: str, error: TraceError) -> Notice:
     """What is wrong with a file, and what to open instead."""
-    place: list[Saying] = [("file.where", {"where": cut(error.where)})] if error.where else []
+    place: list[Message] = [("file.where", {"where": cut(error.where)})] if error.where else []
     return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
 
 
 def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
-    """Settings go into the address as they change; an opened link fills them in and shows its race, and runs nothing."""
+    """Changed settings go into the address; an opened link fills the controls and shows its race, but runs nothing."""
     widgets = list(controls.widgets.values())
 
     def follow(*values: Any) -> Any:
-        """Rows that the server has sent leave the choice to the browser, which is going to tell it: until then the link stays."""
-        told = dict(zip(controls.widgets, values))["methods"]
-        return gr.skip() if picker.undecided(told) else json.dumps({"settings": controls.link(values)})
+        """While the server's picker rows leave the selection to the browser, the link stays unchanged."""
+        methods = dict(zip(controls.widgets, values))["methods"]
+        return gr.skip() if picker.undecided(methods) else json.dumps({"settings": controls.link(values)})
 
     def open_link(event: gr.EventData) -> list[Any]:
-        """A page that is open already (``again``) goes back to a link that it has made itself."""
-        asked = sent(event, "link")
+        """An open page (``again``) only returns to links that it has made itself."""
+        asked = event_value(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
-        values, refused = controls.opened(asked, foreign(event))
+        values, refused = controls.link_values(asked, foreign(event))
         shown: list[Any] = [gr.skip(), gr.skip()]
         settings = controls.link(values[: len(widgets)])
-        runs = not sent(event, "again") and (settings or (isinstance(asked, dict) and "run" in asked))
-        told = Notice("info", [asking(asked)]) if runs else NOTHING
-        unfold = gr.update(open=True) if told != NOTHING and of_ablation(asked) else gr.skip()
+        runs = not event_value(event, "again") and (settings or (isinstance(asked, dict) and "run" in asked))
+        notice_shown = Notice("info", [start_hint(asked)]) if runs else NOTHING
+        unfold = gr.update(open=True) if notice_shown != NOTHING and of_ablation(asked) else gr.skip()
         if isinstance(title, str) and title in recorded:
-            shown, told = [title, recorded[title]], NOTHING
+            shown, notice_shown = [title, recorded[title]], NOTHING
         elif isinstance(title, str):
             refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
-        note = json.dumps({"settings": settings, "refused": refused, "visit": visit_of(event)})
-        return [*values, *shown, encode(told), unfold, note]
+        note = json.dumps({"settings": settings, "messages": refused, "visit": visit_of(event)})
+        return [*values, *shown, encode(notice_shown), unfold, note]
 
     outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, controls.ablation, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
     header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
 
 
-def asking(link: object) -> Saying:
-    """What to press for the race of a link that was opened."""
+def start_hint(link: object) -> Message:
+    """How to start the race of an opened link."""
     if of_ablation(link):
         return "notice.link.ablation", {"ablate": word("control.ablate"), "ablation": word("control.ablation")}
     return "notice.link", {}
 
 
 def of_ablation(link: object) -> bool:
-    """Whether a link is to a race of one setting's values."""
+    """Whether a link is to an ablation."""
     return isinstance(link, dict) and "run" in link and link.get(AXIS) in ABLATIONS
 
 
 def visit_of(event: gr.EventData) -> int | None:
-    """Which opening of a link it is: two that are told the same are told it twice."""
-    visit = sent(event, "visit")
+    """Number of the opened link, so that two equal answers in a row differ."""
+    visit = event_value(event, "visit")
     return visit if isinstance(visit, int) else None
 
 
 def foreign(event: gr.EventData) -> list[str]:
-    """Names of an address that may be somebody else's."""
-    names = sent(event, "foreign")
+    """Names in the address that may belong to something else."""
+    names = event_value(event, "foreign")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def connect_language(header: gr.HTML, wording: Wording) -> None:
+def connect_language(header: gr.HTML, localizer: Localizer) -> None:
     def speak(event: gr.EventData) -> list[Any]:
-        return wording.updates(str(sent(event, "language")))
+        return localizer.updates(str(event_value(event, "language")))
 
-    header.select(speak, None, wording.widgets, queue=False, **QUIET)
+    header.select(speak, None, localizer.widgets, queue=False, **QUIET)
 
 
-def sent(event: gr.EventData, name: str) -> object:
-    """What a browser sent with an event: anything at all."""
+def event_value(event: gr.EventData, name: str) -> object:
+    """A value that a browser sent with an event: anything."""
     data = event._data
     return data.get(name) if isinstance(data, dict) else None
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, the buttons that begin a race and the one that ends it, methods, the ways to another race."""
+    """View, notice, buttons that start and stop a race, methods, and the controls for other races."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
@@ -302,18 +302,18 @@ def to_page(update: Update) -> list[Any]:
         gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
-        *ways_to_another(update),
+        *race_choosers(update),
     ]
 
 
-def ways_to_another(update: Update) -> list[Any]:
-    """The list of recorded races and the button for a file: closed while lanes are written, which would take the screen back."""
+def race_choosers(update: Update) -> list[Any]:
+    """The dropdown of recorded races and the file button: disabled while a race runs, which would replace the view again."""
     if update.view is None and update.running:
         return [gr.skip(), gr.skip()]
-    open_again: dict[str, Any] = {"interactive": not update.running}
+    enabled: dict[str, Any] = {"interactive": not update.running}
     chosen = {} if update.view is None else {"value": None}
-    return [gr.update(**chosen, **open_again), gr.update(**open_again)]
+    return [gr.update(**chosen, **enabled), gr.update(**enabled)]
 
 
 def encode(notice: Notice) -> str:
-    return json.dumps({"kind": notice.kind, "sayings": list(notice.sayings), "fraction": notice.fraction})
+    return json.dumps({"kind": notice.kind, "messages": list(notice.messages), "fraction": notice.fraction})

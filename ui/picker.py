@@ -1,4 +1,4 @@
-"""Which methods race: the list behind the picker of methods, and what the visitor chose of it."""
+"""The method picker: its list of methods, and the visitor's selection."""
 
 from __future__ import annotations
 
@@ -10,48 +10,50 @@ from aded.drafters.registry import METHODS
 from aded.evaluation.colours import METHOD_COLOURS
 from ui.words import Refused
 
-FEWEST, MOST = 2, 6
-"""Methods in a race."""
+MIN_METHODS, MAX_METHODS = 2, 6
+"""Number of methods in a race."""
 DEFAULT = ("plain", "aded", "prompt-lookup")
 
 
 def encode(chosen: Sequence[str] | None, unavailable: Mapping[str, str] | None = None) -> str:
-    """The picker's value: a row for each method, why it cannot run where that is known, and the names that are ticked.
+    """The picker's value: one row per method, with the reason if it cannot run, and the names of the selected methods.
 
     Args:
-        chosen: names; None keeps what the visitor has ticked meanwhile.
-        unavailable: name to a sentence that ends with the command that mends it; None while no model has been asked.
+        chosen: names; None keeps the visitor's selection.
+        unavailable: name to a sentence that ends with the command to fix it; None before the model is loaded.
     """
-    lacks = unavailable or {}
+    reasons = unavailable or {}
     names = ("name", "label", "lossless", "description")
     rows = [
-        {**{n: getattr(method, n) for n in names}, "unavailable": lacks.get(method.name)}
+        {**{n: getattr(method, n) for n in names}, "unavailable": reasons.get(method.name)}
         | dict(zip(("colour", "colour_dark"), METHOD_COLOURS[method.name]))
         for method in METHODS.values()
     ]
-    return json.dumps({"methods": rows, "chosen": None if chosen is None else list(chosen), "fewest": FEWEST, "most": MOST})
+    return json.dumps(
+        {"methods": rows, "chosen": None if chosen is None else list(chosen), "min": MIN_METHODS, "max": MAX_METHODS}
+    )
 
 
 def decode(value: str | None) -> tuple[str, ...]:
-    """The chosen names in the registry's order, from what a browser sent.
+    """The selected names in the registry's order, from a browser's value.
 
     Raises:
         Refused: fewer than two or more than six of them are methods.
     """
     names = chosen(value)
-    if not FEWEST <= len(names) <= MOST:
+    if not MIN_METHODS <= len(names) <= MAX_METHODS:
         raise Refused("notice.methods", count=len(names))
     return names
 
 
 def chosen(value: str | None) -> tuple[str, ...]:
-    """The chosen names in the registry's order, however many."""
+    """The selected names in the registry's order, of any number."""
     names = _sent(value)
     return tuple(name for name in METHODS if name in names)
 
 
 def undecided(value: str | None) -> bool:
-    """Whether the value leaves the choice to the browser (see ``encode``)."""
+    """Whether the value leaves the selection to the browser (see ``encode``)."""
     try:
         return json.loads(value or "{}")["chosen"] is None
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -1,4 +1,4 @@
-"""The run behind the button: a form in, updates of the page out. Knows the engine's interface, and no Gradio."""
+"""A race on the page: a form in, updates of the page out. Uses the engine's interface; independent of Gradio."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any
 
 from aded.core.errors import AdedError
 from aded.core.trace import Trace
-from ui.engine import Engine, Turn
-from ui.form import Entrant, Form
+from ui.engine import Engine, RaceStep
+from ui.form import Form, RunSpec
 from ui.models import Loading, ModelHolder
-from ui.picker import FEWEST
-from ui.remembering import kept, recall, settle
+from ui.picker import MIN_METHODS
+from ui.serving.jobs import Control
 from ui.serving.limits import Limits
-from ui.serving.runs import Control
 from ui.serving.sessions import Memory
-from ui.wire import Colours, lane_line, race_line, status_line, step_line
-from ui.words import Refused, Saying, say, without_folders
+from ui.session_memory import keep_learned, learned_prompts, resume
+from ui.wire import Colours, race_line, run_line, status_line, step_line
+from ui.words import Message, Refused, say, without_folders
 
 UPDATE_SECONDS = 1 / 14
-"""Time between two updates of the page; each waits for the end of a turn, and the next one makes up for that."""
+"""Minimum time between two updates of the page; each waits for the end of a step, and the next one compensates for that."""
 LONG = 400_000
-"""Characters from which on updates become rarer, since every update costs the browser time in proportion."""
+"""From this number of characters on, updates are less frequent, since each takes the browser time in proportion."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A line for the user: ``info``, ``busy`` (with a meter), ``done`` or ``error``; its sentences in no language yet."""
+    """A message line: ``info``, ``busy`` (with a progress bar), ``done`` or ``error``; its messages are not translated yet."""
 
     kind: str
-    sayings: Sequence[Saying]
+    messages: Sequence[Message]
     fraction: float | None = None
 
     @property
     def text(self) -> str:
-        """The sentences in the fallback language."""
-        return " ".join(say(key, **values) for key, values in self.sayings)
+        """The messages in English."""
+        return " ".join(say(key, **values) for key, values in self.messages)
 
 
 @dataclass(frozen=True)
 class Update:
-    """What changes on the page; None leaves a part as it is.
+    """What changes on the page; None leaves a part unchanged.
 
     Attributes:
-        view: the race as JSON lines; ``notice``: the line under the buttons; ``running``: whether there is something to stop.
-        unavailable: methods that cannot run on the model, and why; known once it is loaded.
+        view: the race as JSON lines; ``notice``: the line below the buttons; ``running``: whether a race can be stopped.
+        unavailable: methods that cannot run on the model, and why; known after it is loaded.
     """
 
     view: str | None = None
@@ -57,8 +57,8 @@ class Update:
     running: bool = True
     unavailable: Mapping[str, str] | None = None
 
-    def over(self, older: Update) -> Update:
-        """Both as one, for a page that has not seen the older one."""
+    def merged(self, older: Update) -> Update:
+        """Both updates as one, for a page that has not received the older one."""
         return Update(**{f.name: _first(getattr(self, f.name), getattr(older, f.name)) for f in fields(self)})
 
 
@@ -76,9 +76,9 @@ def run(
     engine: Engine | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Update | None]:
-    """One run from press to end, the loading of the model included: an update, or None, after each step.
+    """A race from start to end, with loading of the model: an update, or None, after each step.
 
-    Never raises: what goes wrong becomes a notice, and the picture stays as it was.
+    Never raises: errors become notices, and the view stays unchanged.
     """
     control = control or Control()
     try:
@@ -95,33 +95,33 @@ def run(
 
 
 def check_form(form: Form, limits: Limits) -> None:
-    """Refuse what cannot be run, before it waits for anything.
+    """Refuse a form that cannot run, before it waits in the queue.
 
     Raises:
-        AdedError: the prompt is empty or too long, or a field is no number.
+        AdedError: the prompt is empty or too long, or a number is not valid.
     """
     if not form.prompt.strip():
         raise Refused("notice.prompt")
     if len(form.prompt) > limits.prompt_characters:
-        raise Refused("notice.long", count=len(form.prompt), most=limits.prompt_characters)
+        raise Refused("notice.long", count=len(form.prompt), maximum=limits.prompt_characters)
     form.settings()
-    form.entrants()
+    form.runs()
 
 
 def loading(state: Loading) -> Notice:
-    """What the loading of the model does."""
+    """Progress of loading the model."""
     return Notice("busy", [_engine(state.text, "…")], state.fraction)
 
 
 def failed(error: BaseException) -> Update:
-    """The end of a run that could not be, in words; the picture stays as it was."""
+    """The end of a race that failed, with a message; the view stays unchanged."""
     return Update(notice=refusal(error), running=False)
 
 
 def refusal(error: BaseException) -> Notice:
-    """What went wrong, in words; the engine's own errors are said as they are."""
+    """An error as a notice; messages of the engine are unchanged."""
     if isinstance(error, Refused):
-        return Notice("error", error.sayings)
+        return Notice("error", error.messages)
     if isinstance(error, AdedError):
         return Notice("error", [_engine(str(error))])
     reason = f"{type(error).__name__}: {without_folders((str(error).splitlines() or [''])[0])}"
@@ -138,81 +138,81 @@ def race(
     engine: Engine | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Update | None]:
-    """A race on the loaded model, a step each time it is asked: an update where one is due, else None.
+    """A race on the loaded model, one step per ``next``: an update if one is due, else None.
 
     Args:
-        memories: what the visitor's methods have learned; a race that ends adds to it (``ui.remembering``).
-        control: ends it within a step, and is told the tokens that were written.
+        memories: what the visitor's methods have learned; a race that ends adds to it (``ui.session_memory``).
+        control: stops it within a step, and counts new tokens.
 
     Raises:
-        AdedError: it cannot be run as asked.
+        AdedError: it cannot run as requested.
     """
     limits, engine = limits or Limits(), engine or Engine()
     if control.reason:
         yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
         return
-    model, (arguments, said) = holder.model, capped(form.settings(), limits)
+    model, (arguments, messages) = holder.model, capped(form.settings(), limits)
     unavailable = engine.unavailable(model)
-    yield Update(notice=Notice("busy", [engine.first_words]), unavailable=unavailable)
-    entrants, left_out = _runnable(form.entrants(), unavailable)
-    said += left_out
+    yield Update(notice=Notice("busy", [engine.first_message]), unavailable=unavailable)
+    runs, left_out = _runnable(form.runs(), unavailable)
+    messages += left_out
     settings = engine.settings(arguments)
-    recalled = recall(memories, entrants, lambda one, known: engine.drafter(model, one, arguments["seed"], known))
-    decoders = [engine.decoder(model, one, settings, known and known.drafter) for one, known in zip(entrants, recalled)]
+    states = resume(memories, runs, lambda one, known: engine.drafter(model, one, arguments["seed"], known))
+    decoders = [engine.decoder(model, one, settings, state and state.drafter) for one, state in zip(runs, states)]
     engine.measure(model)
-    remembers = [known.prompts if known else None for known in recalled]
+    earlier_prompts = [state.prompts if state else None for state in states]
     started, text = clock(), ""
-    for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, remembers, colours, clock, form.link):
-        notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *said])
+    for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, earlier_prompts, colours, clock, form.link):
+        notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
         yield Update(view=text, notice=notice) if due else None
-    lanes = [decoder.trace for decoder in decoders if text]
-    taught = [known for known, decoder in zip(recalled, decoders) if known and engine.learns(decoder)]
-    forgotten = settle(memories, taught, form) if lanes else []
-    text += "".join(lane_line(i, trace, recalled[i] in taught) for i, trace in enumerate(lanes))
-    text += status_line(running=False, kept=kept(memories))
-    notice = _farewell(lanes, control, limits, clock() - started, said, forgotten)
-    yield Update(view=text if lanes else None, notice=notice, running=False)
+    traces = [decoder.trace for decoder in decoders if text]
+    learned = [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)]
+    deleted = keep_learned(memories, learned, form) if traces else []
+    text += "".join(run_line(i, trace, states[i] in learned) for i, trace in enumerate(traces))
+    text += status_line(running=False, kept_prompts=learned_prompts(memories))
+    notice = _final_notice(traces, control, limits, clock() - started, messages, deleted)
+    yield Update(view=text if traces else None, notice=notice, running=False)
 
 
-def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Saying]]:
-    """The settings within the limits, and a sentence if that changed them."""
+def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Message]]:
+    """The settings within the limits, and a message if they were changed."""
     most = limits.max_new_tokens
     if arguments["max_new_tokens"] <= most:
         return arguments, []
     return {**arguments, "max_new_tokens": most}, [("notice.capped", {"count": most})]
 
 
-def _runnable(entrants: Sequence[Entrant], unavailable: Mapping[str, str]) -> tuple[list[Entrant], list[Saying]]:
-    """The entrants that can run, and a sentence for each that cannot.
+def _runnable(runs: Sequence[RunSpec], unavailable: Mapping[str, str]) -> tuple[list[RunSpec], list[Message]]:
+    """The runs that are possible, and a message for each that is not.
 
     Raises:
-        AdedError: fewer than two can.
+        AdedError: fewer than two are possible.
     """
-    lacking = [entrant.method for entrant in entrants if entrant.method in unavailable]
-    left_out: list[Saying] = [("notice.left", {"reason": unavailable[method].rstrip(".")}) for method in lacking]
-    runnable = [entrant for entrant in entrants if entrant.method not in unavailable]
-    if len(runnable) < FEWEST:
+    missing = [run.method for run in runs if run.method in unavailable]
+    left_out: list[Message] = [("notice.left", {"reason": unavailable[method].rstrip(".")}) for method in missing]
+    runnable = [run for run in runs if run.method not in unavailable]
+    if len(runnable) < MIN_METHODS:
         raise Refused("notice.few", and_then=left_out)
     return runnable, left_out
 
 
 def _stream(
-    turns: Iterator[Turn],
+    steps: Iterator[RaceStep],
     decoders: Sequence[Any],
-    remembers: Sequence[int | None],
+    earlier_prompts: Sequence[int | None],
     colours: Colours,
     clock: Callable[[], float],
     link: Mapping[str, str] | None,
 ) -> Iterator[tuple[str, bool]]:
-    """After each turn the text of JSON lines so far, and whether to send it: on average every ``UPDATE_SECONDS``."""
+    """After each step the JSON lines so far, and whether to send them: on average every ``UPDATE_SECONDS``."""
     text, due = "", 0.0
-    for turn in turns:
-        if turn is None:
+    for item in steps:
+        if item is None:
             yield text, False
             continue
-        lane, step = turn
-        text = text or race_line([d.trace for d in decoders], colours, "run", "", remembers, link)
-        text += step_line(lane, step)
+        run, step = item
+        text = text or race_line([d.trace for d in decoders], colours, "run", "", earlier_prompts, link)
+        text += step_line(run, step)
         now = clock() >= due
         if now:
             text += status_line(running=True)
@@ -220,30 +220,30 @@ def _stream(
         yield text, now
 
 
-def _farewell(
-    lanes: Sequence[Trace],
+def _final_notice(
+    traces: Sequence[Trace],
     control: Control,
     limits: Limits,
     seconds: float,
-    left_out: Sequence[Saying],
-    forgotten: Sequence[Saying],
+    left_out: Sequence[Message],
+    deleted: Sequence[Message],
 ) -> Notice:
     if control.reason:
-        ends: dict[str, Saying] = {"seconds": ("notice.seconds", {"seconds": f"{control.seconds or limits.run_seconds:g}"})}
+        ends: dict[str, Message] = {"seconds": ("notice.seconds", {"seconds": f"{control.seconds or limits.run_seconds:g}"})}
         ends["shutdown"] = ("notice.shutdown", {})
-        return Notice("info", [ends.get(control.reason, ("notice.stopped" if lanes else "notice.early", {})), *forgotten])
-    reasons: list[Saying] = [(f"notice.{t.finish_reason}", {}) for t in lanes if t.finish_reason in ENDS]
-    notices = [_engine(trace.header.notice) for trace in lanes if trace.header.notice]
-    done: Saying = ("notice.done", {"seconds": f"{seconds:.1f}"})
-    said = [*reasons, *notices, *left_out, *forgotten]
-    return Notice("done", [done, *(saying for i, saying in enumerate(said) if saying not in said[:i])])
+        return Notice("info", [ends.get(control.reason, ("notice.stopped" if traces else "notice.early", {})), *deleted])
+    reasons: list[Message] = [(f"notice.{t.finish_reason}", {}) for t in traces if t.finish_reason in REPORTED_REASONS]
+    notices = [_engine(trace.header.notice) for trace in traces if trace.header.notice]
+    done: Message = ("notice.done", {"seconds": f"{seconds:.1f}"})
+    messages = [*reasons, *notices, *left_out, *deleted]
+    return Notice("done", [done, *(message for i, message in enumerate(messages) if message not in messages[:i])])
 
 
-ENDS = ("context", "eos", "stop")
-"""Reasons for the end of a text that are worth a sentence."""
+REPORTED_REASONS = ("context", "eos", "stop")
+"""Finish reasons that are mentioned in the final notice."""
 
 
-def _engine(text: str, end: str = ".") -> Saying:
-    """An engine message as a sentence, in the engine's language."""
+def _engine(text: str, end: str = ".") -> Message:
+    """An engine message as a sentence, not translated."""
     text = without_folders(text.strip())
     return "notice.text", {"text": text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "!", "?")) else end)}

@@ -1,6 +1,6 @@
-"""The page as a folder of files: the whole explorer playing recorded races, for a static Space, any web server, or a disk.
+"""The page as a folder of files that plays recorded races: for a static Space, any web server, or from disk.
 
-A page opened from a disk may load scripts and nothing else, so races and the charts' library are scripts that bring packed text.
+A page opened from disk can only load scripts, so races and the chart library are scripts with compressed text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from aded.core.errors import AdedError
 from aded.core.trace import Race, write_atomically
 from ui import theme
 from ui.page import COLOURS, title_of
-from ui.wire import check_drawable, whole
+from ui.wire import check_drawable, to_lines
 
 MARK = "aded-explorer-site"
-"""Name of the page's generator: a folder that holds such a page may be written over."""
+"""Generator name in the page: a folder with such a page may be overwritten."""
 PANELS = ("header", "site", "race", "experiment")
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -47,31 +47,31 @@ def export(out: Path, files: Sequence[Path] = ()) -> list[Path]:
     """Write the site.
 
     Args:
-        out: a folder that is not there yet, is empty, or holds an exported site, whole or cut short.
-        files: recorded races; none for all bundled ones.
+        out: a folder that does not exist, is empty, or contains an exported site, complete or not.
+        files: recorded races; all bundled ones if empty.
 
     Returns:
-        The files that were written.
+        The written files.
 
     Raises:
-        AdedError: a race cannot be read or drawn, or the folder cannot be written or holds something else.
+        AdedError: a race cannot be read or drawn, or the folder cannot be written or contains something else.
     """
     races = read(files or sorted((theme.ASSETS / "traces").glob("*.json")))
     _claim(out)
     names = {title: f"traces/{number:02}-{_slug(title)}.js" for number, title in enumerate(races, 1)}
-    texts = {names[title]: packed(names[title], whole(race, COLOURS, "recorded", title)) for title, race in races.items()}
-    texts["plotly.js"] = packed("plotly.js", theme.PLOTLY.read_text("utf-8"))
-    texts |= {"README.md": README, "index.html": index(names)}  # the page last: what it names is there
+    texts = {names[title]: script_of(names[title], to_lines(race, COLOURS, "recorded", title)) for title, race in races.items()}
+    texts["plotly.js"] = script_of("plotly.js", theme.PLOTLY.read_text("utf-8"))
+    texts |= {"README.md": README, "index.html": index(names)}  # the page last, when all its files exist
     for name, text in texts.items():
         write_atomically(out / name, text.encode())
     return [out / name for name in texts]
 
 
 def read(files: Sequence[Path]) -> dict[str, Race]:
-    """Recorded races by title; titles are told apart.
+    """Recorded races by title; equal titles get a number.
 
     Raises:
-        AdedError: there is none, or one cannot be read or drawn.
+        AdedError: there are none, or one cannot be read or drawn.
     """
     races: dict[str, Race] = {}
     for file in files:
@@ -79,8 +79,8 @@ def read(files: Sequence[Path]) -> dict[str, Race]:
             race = trace.load(file)
             check_drawable(race)
         except AdedError as error:
-            told = str(error) if str(file) in str(error) else f"{file}: {error}"
-            raise AdedError(f"{told}, or name the other races with --traces") from None
+            message = str(error) if str(file) in str(error) else f"{file}: {error}"
+            raise AdedError(f"{message}, or name the other races with --traces") from None
         title = title_of(file)
         races[title if title not in races else f"{title} ({len(races) + 1})"] = race
     if not races:
@@ -88,14 +88,14 @@ def read(files: Sequence[Path]) -> dict[str, Race]:
     return races
 
 
-def packed(name: str, text: str) -> str:
-    """A script that brings a text: gzipped, in base64; equal texts make equal scripts."""
+def script_of(name: str, text: str) -> str:
+    """A script that contains a text, gzipped and in base64; equal texts make equal scripts."""
     data = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return f"AdedExplorer.site.take({json.dumps(name)}, {json.dumps(data)});\n"
 
 
 def index(names: Mapping[str, str]) -> str:
-    """The page; names: the races' files by title."""
+    """The page; ``names``: the races' files by title."""
     races = json.dumps([{"title": title, "file": file} for title, file in names.items()]).replace("<", "\\u003c")
     panels = "\n".join(f'<div id="ax-{name}">{theme.template(name)}</div>' for name in PANELS)
     return f"""<!doctype html>
@@ -118,15 +118,15 @@ def index(names: Mapping[str, str]) -> str:
 
 
 def _claim(out: Path) -> None:
-    """Make the folder, and refuse one that holds something else."""
+    """Create the folder, and refuse one that contains something else."""
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        own = {"traces", "plotly.js", "README.md"}
+        expected = {"traces", "plotly.js", "README.md"}
         if page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]:
-            own.add(page.name)
-        if any(entry.name not in own for entry in out.iterdir()):
-            raise AdedError(f"{out} holds other files; give --out a new or empty folder")
+            expected.add(page.name)
+        if any(entry.name not in expected for entry in out.iterdir()):
+            raise AdedError(f"{out} contains other files; give --out a new or empty folder")
         (out / "traces").mkdir(exist_ok=True)
         for old in (out / "traces").glob("*.js"):
             old.unlink()

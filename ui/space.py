@@ -1,7 +1,7 @@
-"""The folder that a Space is made of: assembled, then checked as far as this can be done without the hub.
+"""The folder of a Space: assembled, then checked as far as possible without the hub.
 
-``python -m ui.space --out DIR`` copies what the page needs, names files that have to go through Git LFS, and checks the
-front matter, and the requirements against the versions of torch and Python that hosted Spaces have.
+``python -m ui.space --out DIR`` copies what the page needs, lists large files for Git LFS, and checks the
+front matter, and the requirements against the versions of torch and Python of hosted Spaces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = PACKAGE.parent
 CONTENT = ("README.md", "LICENSE", "app.py", "requirements.txt", "aded", "ui", "assets", "docs")
 LEFT_OUT = ("__pycache__", "*.pyc", "img")
 LARGE = 10_000_000
-"""Bytes from which on a file of a Space has to be stored through Git LFS."""
+"""Files above this size in bytes must be stored with Git LFS in a Space."""
 TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")
 PYTHON = "3.12"
 PLATFORMS = (
@@ -36,13 +36,13 @@ LONGEST_DESCRIPTION = 60
 
 
 def assemble(out: Path, root: Path = ROOT) -> list[Path]:
-    """Copy what the Space holds; its large files, which ``.gitattributes`` names.
+    """Copy the contents of the Space; returns its large files, which ``.gitattributes`` names.
 
     Raises:
-        AdedError: this is no checkout, or the folder holds something already, or cannot be written.
+        AdedError: this is not a checkout, or the folder is not empty or not writable.
     """
     if not (root / "app.py").is_file():
-        raise AdedError(f"{root} holds no app.py: a Space is made of a checkout; run this in the project's folder")
+        raise AdedError(f"{root} contains no app.py: a Space is made from a checkout; run this in the project's folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
@@ -52,7 +52,7 @@ def assemble(out: Path, root: Path = ROOT) -> list[Path]:
                 shutil.copytree(root / name, out / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
             else:
                 shutil.copy2(root / name, out / name)
-        hold_torch(out)
+        limit_torch(out)
         large = sorted(file for file in out.rglob("*") if file.is_file() and file.stat().st_size > LARGE)
         lines = [f"{file.relative_to(out).as_posix()} filter=lfs diff=lfs merge=lfs -text\n" for file in large]
         (out / ".gitattributes").write_text("".join(lines))
@@ -61,14 +61,14 @@ def assemble(out: Path, root: Path = ROOT) -> list[Path]:
     return large
 
 
-def hold_torch(folder: Path) -> None:
-    """Keep to versions of torch that every kind of Space has: where cards are shared (ZeroGPU), newer ones do not start."""
+def limit_torch(folder: Path) -> None:
+    """Limit torch to versions of every kind of Space: newer ones do not start on shared GPUs (ZeroGPU)."""
     file = folder / "requirements.txt"
     file.write_text(re.sub(r"(?m)^torch\b.*$", f"torch>={TORCH[0]},<={TORCH[-1]}", file.read_text("utf-8")), "utf-8")
 
 
 def front_matter(readme: str) -> dict[str, Any]:
-    """The settings at the head of a Space's README.
+    """The settings at the start of a Space's README.
 
     Raises:
         AdedError: there are none.
@@ -81,12 +81,12 @@ def front_matter(readme: str) -> dict[str, Any]:
     except yaml.YAMLError:
         found = None
     if not isinstance(found, dict):
-        raise AdedError("README.md has no front matter; begin it with the settings of the Space between lines of ---")
+        raise AdedError("README.md has no front matter; start it with the settings of the Space between lines of ---")
     return found
 
 
-def faults_of_settings(settings: Mapping[str, Any], folder: Path) -> list[str]:
-    """What the hub would refuse, or do otherwise than is meant."""
+def errors_of_settings(settings: Mapping[str, Any], folder: Path) -> list[str]:
+    """Settings that the hub would refuse or interpret differently."""
     from packaging.requirements import Requirement
 
     needed = {r.name: r for r in map(Requirement, requirements(folder))}
@@ -101,27 +101,27 @@ def faults_of_settings(settings: Mapping[str, Any], folder: Path) -> list[str]:
         <= LONGEST_DESCRIPTION,
         "license is missing": settings.get("license"),
     }
-    return [fault for fault, holds in checks.items() if not holds]
+    return [error for error, holds in checks.items() if not holds]
 
 
 def requirements(folder: Path) -> list[str]:
-    """The lines of requirements.txt that ask for something."""
+    """The requirements of requirements.txt, without comments."""
     lines = (line.split("#")[0].strip() for line in (folder / "requirements.txt").read_text("utf-8").splitlines())
     return [line for line in lines if line]
 
 
-def faults_of_requirements(folder: Path) -> list[str]:
-    """Versions of torch on hosted Spaces that the requirements leave out."""
+def errors_of_requirements(folder: Path) -> list[str]:
+    """Versions of torch on hosted Spaces that the requirements exclude."""
     from packaging.requirements import Requirement
 
     torch = next((r for r in map(Requirement, requirements(folder)) if r.name == "torch"), None)
     if torch is None:
         return ["requirements.txt does not name torch"]
-    return [f"requirements.txt leaves out torch {version}" for version in TORCH if version not in torch.specifier]
+    return [f"requirements.txt excludes torch {version}" for version in TORCH if version not in torch.specifier]
 
 
-def faults_of_resolution(folder: Path) -> list[str]:
-    """Whether pip finds wheels of all that is needed for the Spaces' Python, with their oldest torch; takes a minute."""
+def errors_of_resolution(folder: Path) -> list[str]:
+    """Check that pip finds wheels of all requirements for the Spaces' Python and their oldest torch; takes a minute."""
     with tempfile.TemporaryDirectory() as target:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", target]
         command += ["--python-version", PYTHON, "--only-binary=:all:", *(f"--platform={name}" for name in PLATFORMS)]
@@ -131,13 +131,13 @@ def faults_of_resolution(folder: Path) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("ERROR")] if done.returncode else []
 
 
-def faults_of_environment(folder: Path, python: str) -> list[str]:
-    """Whether the page is built in a fresh environment of this Python with the requirements installed; takes minutes."""
-    with tempfile.TemporaryDirectory() as place:
+def errors_of_environment(folder: Path, python: str) -> list[str]:
+    """Check that the page can be built in a fresh environment of this Python with the requirements; takes minutes."""
+    with tempfile.TemporaryDirectory() as environment:
         steps = (
-            [python, "-m", "venv", place],
-            [f"{place}/bin/python", "-m", "pip", "install", "--quiet", "-r", str(folder / "requirements.txt")],
-            [f"{place}/bin/python", "-c", BUILD],
+            [python, "-m", "venv", environment],
+            [f"{environment}/bin/python", "-m", "pip", "install", "--quiet", "-r", str(folder / "requirements.txt")],
+            [f"{environment}/bin/python", "-c", BUILD],
         )
         for step in steps:
             done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)
@@ -147,7 +147,7 @@ def faults_of_environment(folder: Path, python: str) -> list[str]:
 
 
 def python_of_spaces() -> str | None:
-    """An interpreter of the Spaces' version; None where there is none, or one by name that does not run."""
+    """A Python interpreter of the Spaces' version; None if there is none that runs."""
     found = shutil.which(f"python{PYTHON}")
     try:
         if found is not None:
@@ -158,30 +158,30 @@ def python_of_spaces() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Assemble and check; 1 if something is wrong with the folder, 2 if it cannot be made."""
+    """Assemble and check; exit status 1 if the folder has errors, 2 if it cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m ui.space", description="Assemble the folder of a Space and check it.")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="new or empty")
-    parser.add_argument("--quick", action="store_true", help="leave out what asks a package index")
+    parser.add_argument("--quick", action="store_true", help="skip checks that use a package index")
     options = parser.parse_args(arguments)
     try:
         large = assemble(options.out)
-        faults = faults_of_settings(front_matter((options.out / "README.md").read_text("utf-8")), options.out)
+        errors = errors_of_settings(front_matter((options.out / "README.md").read_text("utf-8")), options.out)
     except AdedError as error:
         print(f"space: error: {error}", file=sys.stderr)
         return 2
-    faults += faults_of_requirements(options.out)
+    errors += errors_of_requirements(options.out)
     for file in large:
-        print(f"{file.relative_to(options.out)}: {file.stat().st_size / 1e6:.1f} MB, through Git LFS (.gitattributes names it)")
+        print(f"{file.relative_to(options.out)}: {file.stat().st_size / 1e6:.1f} MB, through Git LFS (in .gitattributes)")
     if not options.quick:
-        faults += faults_of_resolution(options.out)
+        errors += errors_of_resolution(options.out)
         python = python_of_spaces()
-        faults += faults_of_environment(options.out, python) if python else []
-        print(f"built with Python {PYTHON}" if python else f"there is no Python {PYTHON} here: the page was not built with it")
-    for fault in faults:
-        print(f"fault: {fault}")
+        errors += errors_of_environment(options.out, python) if python else []
+        print(f"built with Python {PYTHON}" if python else f"Python {PYTHON} is not installed: the page was not built with it")
+    for text in errors:
+        print(f"error: {text}")
     files = [file for file in options.out.rglob("*") if file.is_file()]
-    print(f"{options.out}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB, {len(faults)} faults")
-    return 1 if faults else 0
+    print(f"{options.out}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB, {len(errors)} errors")
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

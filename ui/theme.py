@@ -1,4 +1,4 @@
-"""Looks and scripts as Gradio wants them: the theme, the style sheet in the head, one script made of the modules."""
+"""Theme, styles and scripts for Gradio: style sheets in the head, and all modules as one script."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from ui import words
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "bus", "memory", "panels", "offers", "boxes", "letters", "drawing", "recorded", "record"),
-    *("slots", "csv", "verdict", "search", "history", "searching", "charts", "zoom", "agreement", "treegrid"),
-    *("shades", "tree", "pairs", "places", "player", "pairroutes", "pairgraph", "heat", "apart", "matrix", "node"),
-    *("tables", "picker", "refused", "lanes", "times", "strip", "mask", "guess", "step", "settled", "keys", "bar"),
-    *("save", "link", "number", "sheet", "keysheet", "glossary", "stops", "tour", "learn", "linknote", "upload"),
-    *("lists", "holding", "hints", "header", "notice", "figures", "promptline", "main", "paying", "payingchart"),
-    *("caching", "cachingchart", "compare", "successive", "experiment", "standalone", "site"),
+    *("dom", "words", "events", "storage", "panels", "exports", "svgboxes", "svgtext", "svgexport", "enginetext", "record"),
+    *("slots", "csv", "verdict", "search", "nodehistory", "searchplayer", "charts", "zoom", "agreement", "treegrid"),
+    *("scorecolours", "tree", "bigrams", "racehistory", "player", "edgeroutes", "bigramgraph", "heatmap", "learnedshare"),
+    *("matrix", "node", "steptables", "picker", "rejected", "runs", "steptimes", "timestrip", "mask", "prediction", "step"),
+    *("stableheight", "shortcuts", "timebar", "save", "link", "number", "sheet", "shortcutsheet", "glossary", "toursteps"),
+    *("tour", "learn", "linknote", "upload", "dropdowns", "runfocus", "placeholders", "header", "notice", "runtable"),
+    *("promptline", "main", "throughput", "throughputchart", "kvcache", "kvcachechart", "compare", "promptseries"),
+    *("experiment", "standalone", "site"),
 )
-"""Scripts of ``assets/js``, each after those that it imports."""
+"""Modules of ``assets/js``, each after those that it imports."""
 STYLES = ("tokens", "frame", "page", "race", "step", "learn", "matrix", "experiment", "file")
-"""Sheets of ``assets/css`` in the order in which they apply."""
+"""Style sheets of ``assets/css``, in order."""
 
 
 @cache
 def script() -> str:
-    """All modules and the words as one script, with one global: ``AdedExplorer``, which holds the modules by name.
+    """All modules and texts as one script with one global, ``AdedExplorer``, which contains the modules by name.
 
-    Every module keeps a scope of its own and hands out what it exports.
+    Every module has its own scope and returns its exports.
     """
     tables = json.dumps(words.tables(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = ["const modules = {};", *map(_module, MODULES), f"modules.words.setTables({tables});", "return modules;"]
@@ -46,21 +47,21 @@ def _module(name: str) -> str:
     text = (ASSETS / "js" / f"{name}.js").read_text("utf-8")
     exports = re.findall(r"^export (?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
     text = re.sub(r'^import ({[^}]*}) from "\./(\w+)\.js";$', r"const \1 = modules.\2;", text, flags=re.MULTILINE)
-    assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own element"
+    assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
     text = re.sub(r"^export ", "", text, flags=re.MULTILINE)
     return f"modules.{name} = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
 
 
 @cache
 def template(name: str) -> str:
-    """A static template; tokens never pass through it."""
+    """A static template; it never contains tokens."""
     return (ASSETS / "html" / f"{name}.html").read_text("utf-8")
 
 
 def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> gr.HTML:
-    """Static markup whose script draws the value, a JSON string: no token ever passes through a template.
+    """Static markup whose script draws the value, a JSON string: templates never contain tokens.
 
-    (Not a subclass of ``gr.HTML``: Gradio would write an interface file beside the source of one.)
+    (Not a subclass of ``gr.HTML``: Gradio would write an interface file next to the source of one.)
     """
     return gr.HTML(
         value=value,
@@ -72,33 +73,33 @@ def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> g
 
 
 def head() -> str:
-    """The style sheets and the script, once for the whole page; both are there before any panel is.
+    """Style sheets and script for the whole page, loaded before any panel.
 
-    (Gradio scopes what it is given as ``css``, which would keep it from the page's own ground.)
+    (Gradio limits the scope of ``css``, so it could not style the page's background.)
     """
     styles = [f"<style data-ax>{(ASSETS / 'css' / f'{name}.css').read_text('utf-8')}</style>" for name in STYLES]
     return "".join([*styles, f"<script data-ax-script>{script()}</script>"])
 
 
 def plotly_url() -> str:
-    """Where this server serves the charts' library: relative, so that it holds below any root path."""
+    """Address of the chart library, relative, so that it works behind any root path."""
     return f"gradio_api/file={quote(str(PLOTLY))}"
 
 
 def serve_static() -> None:
-    """Let the server hand out the charts' library."""
+    """Let the server serve the chart library."""
     gr.set_static_paths([PLOTLY])
 
 
 def _fonts(name: str) -> list[str]:
-    """A family of ``assets/css/tokens.css``, its names in turn."""
+    """A font family of ``assets/css/tokens.css`` as a list of names."""
     found = re.search(rf"--ax-{name}: ([^;]+);", (ASSETS / "css" / "tokens.css").read_text("utf-8"))
-    assert found, "the tokens name the families of fonts"
+    assert found, "tokens.css defines the font families"
     return [family.strip(' "') for family in found[1].split(",")]
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's own widgets in the page's palette; the variables switch with light and dark by themselves."""
+    """Gradio's widgets with the page's palette; the variables change with light and dark themes."""
     colours = {
         "body_background_fill": "var(--ax-paper)",
         "body_text_color": "var(--ax-ink)",

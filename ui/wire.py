@@ -1,7 +1,7 @@
-"""What goes to the browser: the record itself, one JSON line an event, so that a growing race ships only its tail.
+"""JSON lines for the browser: one line per event, so that a growing race only adds lines.
 
-Line kinds, in order: one ``race``, then any number of ``step``, ``lane`` and ``status``. The browser rebuilds the whole
-``aded.core.trace.Race`` from them, which is why saving a race needs no server.
+Kinds of lines, in order: one ``race``, then any number of ``step``, ``run`` and ``status``. The browser rebuilds the whole
+``aded.core.trace.Race`` from them, so a race can be saved without the server.
 """
 
 from __future__ import annotations
@@ -17,114 +17,116 @@ from aded.core.trace import Race, Step, Trace, TraceError, to_json
 from ui.layout import layout
 
 Colours = dict[str, tuple[str, str]]
-"""Method name to its colour on paper and its colour in the dark."""
+"""Method name to its colours in the light and the dark theme."""
 
-PLACES = [
+SERIES_COLOURS = [
     ("#994db3", "#dd8afe"),
     ("#b15904", "#f5a936"),
     ("#21207b", "#098bc0"),
     ("#881940", "#cc5b7c"),
     ("#024401", "#b4fcbd"),
 ]
-"""Colours of lanes of one method, on paper and in the dark: a hue a place, far apart, also for who lacks red or green cones."""
-ONE = 1 + 1e-3
-"""The greatest probability, with what rounding may add."""
+"""Colours of several runs of one method, light and dark: distinct hues, also with colour blindness."""
+MAX_PROBABILITY = 1 + 1e-3
+"""Probabilities may exceed 1 by rounding."""
 
 
 def line(kind: str, **fields: Any) -> str:
-    """One event as a JSON line; nothing in it looks like markup to whoever carries it."""
+    """One event as a JSON line that contains no markup."""
     text = json.dumps({"t": kind, **fields}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c") + "\n"
 
 
 def race_line(
-    lanes: Sequence[Trace],
+    runs: Sequence[Trace],
     colours: Colours,
     source: str,
     title: str,
-    remembers: Sequence[int | None] | None = None,
+    earlier_prompts: Sequence[int | None] | None = None,
     link: Mapping[str, str] | None = None,
 ) -> str:
-    """The first line: who runs, under a name that no other race has. ``source`` is ``run``, ``recorded`` or ``file``.
+    """The first line: the runs, and an id that no other race has. ``source`` is ``run``, ``recorded`` or ``file``.
 
     Args:
-        remembers: prompts that each lane had learned from before this one; None for a lane that keeps nothing.
-        link: the settings of the run as a link names them, whatever the controls say by now; None for what is no run of the page.
+        earlier_prompts: number of prompts that each run had learned from before; None for a run that keeps nothing.
+        link: the settings of the race as in a link, whatever the controls have by now; None if it was not run on the page.
     """
-    known = remembers or [None] * len(lanes)
-    shown = _lane_colours([trace.header.method for trace in lanes], colours)
-    heads = [{"header": to_json(t.header), "colours": c, "remembers": n} for t, c, n in zip(lanes, shown, known)]
-    return line("race", id=secrets.token_hex(4), source=source, title=title, settings=link, lanes=heads)
+    prompts = earlier_prompts or [None] * len(runs)
+    shown = _run_colours([trace.header.method for trace in runs], colours)
+    heads = [{"header": to_json(t.header), "colours": c, "earlier_prompts": n} for t, c, n in zip(runs, shown, prompts)]
+    return line("race", id=secrets.token_hex(4), source=source, title=title, settings=link, runs=heads)
 
 
-def _lane_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:
-    """Each lane's colour: its method's own; lanes of one method, as in an ablation, take those of their places."""
-    return [_of_place(name, methods, i) if methods.count(name) > 1 else colours.get(name) for i, name in enumerate(methods)]
+def _run_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:
+    """Colour of each run: that of its method; several runs of one method, as in an ablation, get different ones."""
+    return [_series_colour(name, methods, i) if methods.count(name) > 1 else colours.get(name) for i, name in enumerate(methods)]
 
 
-def _of_place(method: str, methods: Sequence[str], index: int) -> tuple[str, str]:
-    """The places of a method's lanes stand as far apart in the row of colours as it allows."""
+def _series_colour(method: str, methods: Sequence[str], index: int) -> tuple[str, str]:
+    """Colours of several runs of a method are as far apart in the list as possible."""
     place, count = list(methods[:index]).count(method), list(methods).count(method)
-    return PLACES[round(place * (len(PLACES) - 1) / (count - 1)) if count <= len(PLACES) else place % len(PLACES)]
+    return SERIES_COLOURS[
+        round(place * (len(SERIES_COLOURS) - 1) / (count - 1)) if count <= len(SERIES_COLOURS) else place % len(SERIES_COLOURS)
+    ]
 
 
-def step_line(lane: int, step: Step) -> str:
-    """One step as recorded, and where its nodes stand."""
-    return line("step", lane=lane, step=to_json(step), layout=dataclasses.asdict(layout(step)))
+def step_line(run: int, step: Step) -> str:
+    """One step as recorded, with its layout."""
+    return line("step", run=run, step=to_json(step), layout=dataclasses.asdict(layout(step)))
 
 
-def lane_line(lane: int, trace: Trace, taught: bool = False) -> str:
-    """What belongs to a lane as a whole and changes until it ends; ``taught``: what it learned is kept for the next race."""
+def run_line(run: int, trace: Trace, kept: bool = False) -> str:
+    """Fields of a run that change until it ends; ``kept``: whether what it learned is kept for the next race."""
     fields = {"prefill_seconds": trace.prefill_seconds, "text": trace.text, "finish_reason": trace.finish_reason}
-    return line("lane", lane=lane, taught=taught, **fields)
+    return line("run", run=run, kept=kept, **fields)
 
 
-def status_line(running: bool, kept: Mapping[str, int] | None = None) -> str:
+def status_line(running: bool, kept_prompts: Mapping[str, int] | None = None) -> str:
     """Whether more steps will come.
 
     Args:
-        kept: at a run's end, how many prompts have taught each method what it keeps.
+        kept_prompts: at the end of a race, the number of prompts that each method has learned from and keeps.
     """
-    return line("status", running=running, kept=dict(kept or {}))
+    return line("status", running=running, kept_prompts=dict(kept_prompts or {}))
 
 
 def check_drawable(race: Race) -> None:
-    """What the page relies on beyond what ``aded.core.trace`` checks, for a file that somebody else wrote.
+    """Check what the page requires beyond the checks of ``aded.core.trace``, for files from outside.
 
     Raises:
-        TraceError: a step refers to nodes that are not there, lists that belong together differ in length, or a
-            probability is none.
+        TraceError: a step refers to missing nodes, related lists differ in length, or a probability is
+            not between 0 and 1.
     """
     if not race.lanes:
-        raise TraceError("damaged", "the race has no lanes; record it again", "race.lanes")
-    for lane, trace in enumerate(race.lanes):
+        raise TraceError("damaged", "the race has no runs; record it again", "race.lanes")
+    for run, trace in enumerate(race.lanes):
         for number, step in enumerate(trace.steps):
             if problem := _problem(step):
-                where = f"race.lanes[{lane}].steps[{number}]"
+                where = f"race.lanes[{run}].steps[{number}]"
                 raise TraceError("damaged", f"damaged trace: {where}: {problem}; record it again", where)
 
 
 def _problem(step: Step) -> str | None:
     n, parents = len(step.tree.tokens), step.tree.parents
     if step.path[:1] != [0] or any(parents[b] != a for a, b in itertools.pairwise(step.path)):
-        return "the accepted path is no path from the root"
+        return "the accepted path is not a path from the root"
     if not step.emitted:
-        return "it writes nothing"
+        return "it has no new tokens"
     if any(not 0 <= choice.node < n for choice in step.choices):
-        return "a choice was made at a node that is not there"
+        return "a choice was made at a missing node"
     if any(len(row.key) != 2 or len(row.key_texts) != 2 for row in step.rows):
-        return "a row of the matrix is not that of a pair"
+        return "a row of the matrix is not that of a bigram"
     rows = [(row.tokens, row.texts, row.before, row.after) for row in step.rows]
     tops = [(choice.top_tokens, choice.top_texts, choice.top_probabilities) for choice in step.choices]
     if any(len({len(part) for part in parts}) > 1 for parts in (*rows, *tops)):
-        return "lists that belong together differ in length"
-    if not all(0 <= share <= ONE for share in _shares(step)):
+        return "related lists differ in length"
+    if not all(0 <= share <= MAX_PROBABILITY for share in _shares(step)):
         return "a probability is not between 0 and 1"
     return None
 
 
 def _shares(step: Step) -> Iterator[float]:
-    """Every number of a step that is a probability or a share of one."""
+    """All probabilities of a step, and shares of them."""
     yield from (p for p in step.tree.probability if p is not None)
     for choice in step.choices:
         yield from (choice.probability, *choice.top_probabilities)
@@ -134,9 +136,9 @@ def _shares(step: Step) -> Iterator[float]:
         yield from (near.total_variation, near.top_1, near.top_4, near.top_12)
 
 
-def whole(race: Race, colours: Colours, source: str, title: str) -> str:
-    """A finished race as one string."""
+def to_lines(race: Race, colours: Colours, source: str, title: str) -> str:
+    """A finished race as JSON lines."""
     parts = [race_line(race.lanes, colours, source, title)]
     parts += [step_line(i, step) for i, trace in enumerate(race.lanes) for step in trace.steps]
-    parts += [lane_line(i, trace) for i, trace in enumerate(race.lanes)]
+    parts += [run_line(i, trace) for i, trace in enumerate(race.lanes)]
     return "".join(parts) + status_line(running=False)

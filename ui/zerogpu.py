@@ -1,4 +1,4 @@
-"""Whether this is a ZeroGPU Space, whose card belongs to workers alone. Imported before anything that could touch CUDA."""
+"""Whether this is a ZeroGPU Space, where only workers have a GPU. Must be imported before anything that uses CUDA."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from ui.models import Models
 
 ON = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-"""What the package ``spaces`` itself goes by. It is part of every Space with Gradio, and of no other place."""
+"""The same test as in the package ``spaces``, which is installed in every Gradio Space, and nowhere else."""
 
 if ON:
     import spaces
 
 
-def parts(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, Engine]:
-    """Models that the server holds and workers move to the card, the page's own from now on, and the engine that asks them."""
+def backend(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, Engine]:
+    """Models in host memory, of which the page's starts to load, and the engine that runs races in workers."""
     from ui.models import Models
-    from ui.serving.worker import park
+    from ui.serving.worker import load_to_host
     from ui.serving.zero import ZeroEngine
 
-    models = Models(specs, device, dtype, park)
+    models = Models(specs, device, dtype, load_to_host)
     models.first.start()
     return models, ZeroEngine(spaces.GPU, device, dtype)

@@ -183,7 +183,7 @@ def _add_replay(commands: Any) -> None:
     parser = commands.add_parser("replay", help="print a recorded trace step by step")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--step", type=int, metavar="N", help="only step N, with its full draft tree")
-    parser.add_argument("--lane", type=int, default=None, metavar="N", help="only run N (from 0) of a file with several")
+    parser.add_argument("--run", type=int, dest="run_index", metavar="N", help="only run N (from 0) of a file with several")
     parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.set_defaults(run=_replay)
@@ -477,7 +477,7 @@ def _replay(options: argparse.Namespace) -> None:
     from aded.core import trace
 
     race = trace.load(options.file)
-    indices = range(len(race.lanes)) if options.lane is None else [options.lane]
+    indices = range(len(race.lanes)) if options.run_index is None else [options.run_index]
     for index in indices:
         if not 0 <= index < len(race.lanes):
             raise AdedError(f"there is no run {index}; {options.file} has {len(race.lanes)}, counted from 0")

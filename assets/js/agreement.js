@@ -1,11 +1,11 @@
-// How near the matrix is to the model at each step's root: a curve over the run for each of its parts, and a table.
+// Agreement of the matrix with the target at each step's root: one curve per part of the matrix, and a table.
 
 import { PLOT_CONFIG, lineLayout, namedLine, plotted } from "./charts.js";
 import { cssToken, el, setText, small } from "./dom.js";
-import { offer } from "./offers.js";
+import { registerExport } from "./exports.js";
 import { language, say } from "./words.js";
 
-const WINDOW = 8; // steps that a point of the curve is the mean of
+const WINDOW = 8; // steps per moving average
 
 export const MEASURES = ["total_variation", "top_1", "top_4", "top_12"];
 export const PARTS_OF_MATRIX = {
@@ -14,7 +14,7 @@ export const PARTS_OF_MATRIX = {
   session: { dash: "solid", colour: "--ax-aded" },
 };
 
-// One part's values, an entry a step; null where the step has none.
+// Values of one part of the matrix, one entry per step; null if the step has none.
 export function values(steps, who, measure) {
   return steps.map((step) => {
     const found = step.agreement.find((agreement) => agreement.who === who);
@@ -22,7 +22,7 @@ export function values(steps, who, measure) {
   });
 }
 
-// The mean of the last `size` known values at each place.
+// Moving average over the last `size` entries; null entries are ignored.
 export function movingMean(list, size) {
   return list.map((_, i) => mean(list.slice(Math.max(0, i - size + 1), i + 1)));
 }
@@ -40,20 +40,20 @@ export function createAgreement(part, changed) {
   part("agreement-key").replaceChildren(...Object.entries(PARTS_OF_MATRIX).map(partKey));
   let drawn = "";
 
-  function render(Plotly, race, lane, index, look) {
-    const known = lane.steps.some((step) => step.agreement.length);
+  function render(Plotly, race, run, index, look) {
+    const known = run.steps.some((step) => step.agreement.length);
     part("agreement-card").hidden = !known;
     if (!known) return;
     const measure = picker.value;
-    const key = [race.id, race.lanes.indexOf(lane), lane.steps.length, index, measure, part("agreement-every").open, look, part("agreement").clientWidth, language()].join("/");
+    const key = [race.id, race.runs.indexOf(run), run.steps.length, index, measure, part("agreement-every").open, look, part("agreement").clientWidth, language()].join("/");
     if (!Plotly || key === drawn) return;
     drawn = key;
     setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
-    Plotly.react(part("agreement"), traces(lane.steps, measure), lineLayout(part("agreement"), axes(lane.steps.length), index + 1), PLOT_CONFIG);
-    part("agreement-now").replaceChildren(...nowRows(lane.steps, index, measure));
+    Plotly.react(part("agreement"), traces(run.steps, measure), lineLayout(part("agreement"), axes(run.steps.length), index + 1), PLOT_CONFIG);
+    part("agreement-now").replaceChildren(...nowRows(run.steps, index, measure));
     const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(part("agreement"))];
-    offer("agreement", { group: "matrix", title: "save.agreement", place: () => part("agreement"), picture, table: () => agreementTable(lane.steps) });
-    part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(lane.steps, index, measure) : []));
+    registerExport("agreement", { group: "matrix", title: "save.agreement", place: () => part("agreement"), picture, table: () => agreementTable(run.steps) });
+    part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(run.steps, index, measure) : []));
   }
   return { render };
 }

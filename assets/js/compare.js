@@ -1,31 +1,31 @@
-// This run beside the one before: what was set otherwise, and what came of it.
+// The last two races compared: changed settings and their results.
 
 import { el, fixed, number, rate, setText, visible } from "./dom.js";
-import { figures, plainLane } from "./record.js";
-import { choice, laneLabel } from "./recorded.js";
+import { runStats, plainRun } from "./record.js";
+import { choice, runLabel } from "./enginetext.js";
 import { say, sayOr, sentences } from "./words.js";
 
-// What of a finished race is kept to be compared with.
+// The part of a finished race that is kept for the comparison.
 export function summary(race) {
-  const plain = plainLane(race);
-  const base = plain ? figures(plain, plain.steps.length).rate : 0;
-  const { prompt, settings } = race.lanes[0].header;
-  const lanes = race.lanes.map((lane) => {
-    const { tokens, rate: speed, perPass } = figures(lane, lane.steps.length);
-    const { method, label } = lane.header;
-    return { method, label, own: lane.header.method_settings, tokens, rate: speed, perPass, ratio: base ? speed / base : null };
+  const plain = plainRun(race);
+  const base = plain ? runStats(plain, plain.steps.length).rate : 0;
+  const { prompt, settings } = race.runs[0].header;
+  const runs = race.runs.map((run) => {
+    const { tokens, rate: speed, perStep } = runStats(run, run.steps.length);
+    const { method, label } = run.header;
+    return { method, label, methodSettings: run.header.method_settings, tokens, rate: speed, perStep, ratio: base ? speed / base : null };
   });
-  return { prompt, settings, lanes, stopped: race.lanes.some((lane) => lane.finish_reason === "cancelled") };
+  return { prompt, settings, runs, stopped: race.runs.some((run) => run.finish_reason === "cancelled") };
 }
 
-// Settings that differ: {label of the lane or null, name, before, after}; a lane that is in one run alone has none.
+// Changed settings as {label of the run or null, name, before, after}; runs that only one of the races has are skipped.
 export function changes(before, now) {
   const common = differing(before.settings, now.settings).map((change) => ({ label: null, ...change }));
-  const own = now.lanes.flatMap((lane) => {
-    const old = before.lanes.find(({ label }) => label === lane.label);
-    return old ? differing(old.own, lane.own).map((change) => ({ label: laneLabel(lane), ...change })) : [];
+  const ofRuns = now.runs.flatMap((run) => {
+    const old = before.runs.find(({ label }) => label === run.label);
+    return old ? differing(old.methodSettings, run.methodSettings).map((change) => ({ label: runLabel(run), ...change })) : [];
   });
-  return [...common, ...own.filter(({ name }) => !common.some((change) => change.name === name))];
+  return [...common, ...ofRuns.filter(({ name }) => !common.some((change) => change.name === name))];
 }
 
 function differing(a, b) {
@@ -37,10 +37,10 @@ function text(value) {
   return value === undefined || value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-const SAME = { base_matrix: "corpus" }; // settings that are another one's doing
+const SAME = { base_matrix: "corpus" }; // settings that follow from another one
 const WORDS = { true: "on", false: "off" };
 
-// A setting by its label on the page, and a value of it in words.
+// The label of a setting, and a value as text.
 function settingName(name) {
   return sayOr(`control.${SAME[name] ?? name}`, name.replaceAll("_", " "));
 }
@@ -50,7 +50,7 @@ function settingValue(name, value) {
   return visible(choice(WORDS[value] ?? value), 30);
 }
 
-// Whether one of the runs, or both, ended before their texts did.
+// A sentence if one of the races, or both, was stopped early.
 export function stoppedSentence(before, now) {
   const which = before.stopped && now.stopped ? "both" : now.stopped ? "now" : before.stopped ? "before" : null;
   return which ? say(`compare.stopped.${which}`) : "";
@@ -59,16 +59,16 @@ export function stoppedSentence(before, now) {
 export function changesSentence(before, now) {
   const words = changes(before, now).map(({ label, name, before: old, after }) => {
     const values = { name: settingName(name), label, before: settingValue(name, old), after: settingValue(name, after) };
-    return say(label ? "compare.own" : "compare.change", values);
+    return say(label ? "compare.of-run" : "compare.change", values);
   });
-  if (labels(before) !== labels(now)) words.unshift(say("compare.lanes"));
+  if (labels(before) !== labels(now)) words.unshift(say("compare.runs"));
   if (before.prompt !== now.prompt) words.unshift(say("compare.prompt"));
   if (words.length) return say("compare.changed", { changes: words.join(say("verdict.semicolon")) });
   return say(before.stopped || now.stopped ? "compare.unchanged" : "compare.same");
 }
 
-function labels(run) {
-  return JSON.stringify(run.lanes.map((lane) => lane.label).sort());
+function labels(race) {
+  return JSON.stringify(race.runs.map((run) => run.label).sort());
 }
 
 export function renderCompare(part, before, now) {
@@ -80,16 +80,16 @@ export function renderCompare(part, before, now) {
 }
 
 function rows(before, now) {
-  const all = [...new Set([...now.lanes, ...before.lanes].map((lane) => lane.label))];
-  const of = (run, label) => run.lanes.find((lane) => lane.label === label);
-  return all.map((label) => [of(before, label), of(now, label)]).map(([old, fresh]) => compareRow(laneLabel(fresh || old), old, fresh));
+  const all = [...new Set([...now.runs, ...before.runs].map((run) => run.label))];
+  const of = (race, label) => race.runs.find((run) => run.label === label);
+  return all.map((label) => [of(before, label), of(now, label)]).map(([old, fresh]) => compareRow(runLabel(fresh || old), old, fresh));
 }
 
 function compareRow(label, old, now) {
-  const speeds = [old, now].map((lane) => (lane ? rate(lane.rate) : "–"));
-  const gains = [old, now].map((lane) => (lane?.ratio ? `${number(lane.ratio)}×` : "–"));
-  const counts = [old, now].map((lane) => (lane ? number(lane.perPass) : "–"));
-  const change = old && now && old.perPass ? now.perPass - old.perPass : 0;
+  const speeds = [old, now].map((run) => (run ? rate(run.rate) : "–"));
+  const gains = [old, now].map((run) => (run?.ratio ? `${number(run.ratio)}×` : "–"));
+  const counts = [old, now].map((run) => (run ? number(run.perStep) : "–"));
+  const change = old && now && old.perStep ? now.perStep - old.perStep : 0;
   const kind = Math.abs(change) < 0.005 ? "ax-dim" : change > 0 ? "ax-up" : "ax-down";
   const cells = [...speeds, ...gains, ...counts].map((value) => el("td", { class: "ax-num", text: value }));
   const difference = Math.abs(change) < 0.005 ? "·" : `${change > 0 ? "+" : "−"}${fixed(Math.abs(change), 2)}`;

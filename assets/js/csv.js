@@ -1,11 +1,11 @@
 // Tables of a race as comma-separated values (RFC 4180). Pure text.
 
-import { PARTS, column, figures, laneName, possible, rankOf } from "./record.js";
+import { PARTS, column, runStats, runName, possible, rankOf } from "./record.js";
 import { slotsOf } from "./slots.js";
 
-const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would run
+const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would evaluate
 
-// A cell: quoted where it must be; text that a spreadsheet would run as a formula gets an apostrophe before it.
+// A cell, quoted if necessary; text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe.
 export function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return Number.isFinite(value) ? String(value) : "";
@@ -17,47 +17,47 @@ export function csv(rows) {
   return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
 }
 
-export function lanesTable({ lanes }) {
+export function runsTable({ runs }) {
   const head = ["method", "label", "lossless", "tokens", "steps", "seconds", "tokens_per_second", "tokens_per_step", ...PARTS.map((p) => `${p}_seconds`)];
-  const rows = lanes.map((lane) => {
-    const now = figures(lane, lane.steps.length);
-    const { method, label, lossless } = lane.header;
-    return [method, label, String(lossless), now.tokens, now.passes, now.seconds, now.rate, now.perPass, ...PARTS.map((p) => now[p])];
+  const rows = runs.map((run) => {
+    const now = runStats(run, run.steps.length);
+    const { method, label, lossless } = run.header;
+    return [method, label, String(lossless), now.tokens, now.steps, now.seconds, now.rate, now.perStep, ...PARTS.map((p) => now[p])];
   });
   return [head, ...rows];
 }
 
-export function stepsTable({ lanes }) {
+export function stepsTable({ runs }) {
   const head = ["method", "step", "position", "drafted", "accepted", "written", ...PARTS.map((p) => `${p}_seconds`), "text"];
-  const rows = lanes.flatMap((lane, i) =>
-    lane.steps.map((step) => {
+  const rows = runs.flatMap((run, i) =>
+    run.steps.map((step) => {
       const counts = [step.index + 1, step.position, step.tree.tokens.length - 1, step.path.length - 1, step.emitted.length];
-      return [laneName(lanes, i), ...counts, ...PARTS.map((p) => step.seconds[p]), step.texts.join("")];
+      return [runName(runs, i), ...counts, ...PARTS.map((p) => step.seconds[p]), step.texts.join("")];
     }),
   );
   return [head, ...rows];
 }
 
-// Every row of the matrix that a step changed, an entry a successor.
-export function rowsTable({ lanes }) {
-  const head = ["method", "step", "first", "second", "pair", "token", "text", "before", "after", "learned"];
-  const rows = lanes.flatMap((lane, i) =>
-    lane.steps.flatMap((step) =>
+// Every row of the matrix that a step changed, one line per successor.
+export function rowsTable({ runs }) {
+  const head = ["method", "step", "first", "second", "bigram", "token", "text", "before", "after", "learned"];
+  const rows = runs.flatMap((run, i) =>
+    run.steps.flatMap((step) =>
       step.rows.flatMap((row) =>
-        row.tokens.map((token, k) => [laneName(lanes, i), step.index + 1, ...row.key, row.key_texts.join(""), token, row.texts[k], row.before[k], row.after[k], row.learned?.[k]]),
+        row.tokens.map((token, k) => [runName(runs, i), step.index + 1, ...row.key, row.key_texts.join(""), token, row.texts[k], row.before[k], row.after[k], row.learned?.[k]]),
       ),
     ),
   );
   return [head, ...rows];
 }
 
-// How many tokens each lane had written at the end of each of its steps.
-export function curveTable({ lanes }) {
-  const rows = lanes.flatMap((lane, i) => lane.ends.map((seconds, k) => [laneName(lanes, i), k + 1, seconds, lane.counts[k]]));
+// Number of tokens of each run after each of its steps.
+export function curveTable({ runs }) {
+  const rows = runs.flatMap((run, i) => run.ends.map((seconds, k) => [runName(runs, i), k + 1, seconds, run.counts[k]]));
   return [["method", "step", "seconds", "tokens"], ...rows];
 }
 
-// The verification walk, with the most probable of what else the target held possible at each node.
+// The walk of the verification, with the target's other most probable tokens at each node.
 export function walkTable({ tree, choices }) {
   const others = Math.max(0, ...choices.map((choice) => possible(choice).length));
   const head = ["place", "node", "after", "token", "text", "probability", "rank", "draw", "drafted"];
@@ -71,34 +71,34 @@ export function walkTable({ tree, choices }) {
   return [head, ...rows];
 }
 
-// What each node attends to beside the text: itself and its ancestors, the farthest first.
+// The nodes that each node attends to in addition to the context: its ancestors from the root on, and itself.
 export function maskTable({ tree }) {
-  const sees = [];
-  for (const [node, parent] of tree.parents.entries()) sees.push([...(parent < 0 ? [] : sees[parent]), node]);
-  return [["node", "token", "text", "sees"], ...sees.map((nodes, node) => [node, tree.tokens[node], tree.texts[node], nodes.join(" ")])];
+  const attended = [];
+  for (const [node, parent] of tree.parents.entries()) attended.push([...(parent < 0 ? [] : attended[parent]), node]);
+  return [["node", "token", "text", "attends_to"], ...attended.map((nodes, node) => [node, tree.tokens[node], tree.texts[node], nodes.join(" ")])];
 }
 
-// Two runs side by side; a lane that is in one alone has nothing of the other.
+// Two races side by side; cells of a run that only one of them has are empty.
 export function compareTable(before, now) {
-  const names = ["tokens", "tokens_per_second", "times_plain", "tokens_per_step"];
-  const numbers = (lane) => (lane ? [lane.tokens, lane.rate, lane.ratio, lane.perPass] : names.map(() => null));
-  const labels = [...new Set([...now.lanes, ...before.lanes].map((lane) => lane.label))];
-  const rows = labels.map((label) => [label, ...[before, now].flatMap((run) => numbers(run.lanes.find((lane) => lane.label === label)))]);
-  return [["lane", ...["before", "now"].flatMap((run) => names.map((name) => `${run}_${name}`))], ...rows];
+  const names = ["tokens", "tokens_per_second", "speedup", "tokens_per_step"];
+  const numbers = (run) => (run ? [run.tokens, run.rate, run.ratio, run.perStep] : names.map(() => null));
+  const labels = [...new Set([...now.runs, ...before.runs].map((run) => run.label))];
+  const rows = labels.map((label) => [label, ...[before, now].flatMap((race) => numbers(race.runs.find((run) => run.label === label)))]);
+  return [["run", ...["before", "now"].flatMap((race) => names.map((name) => `${race}_${name}`))], ...rows];
 }
 
-// A step's nodes; of one that the target has not judged, on screen, nothing that it says.
+// The nodes of a step; the target's results are left out while they are hidden on screen.
 export function nodesTable(step) {
   const { tree } = step;
   const columns = ["prior", "visits", "value", "score"];
   const head = ["node", "parent", "token", "text", "verdict", "reason", ...columns, "target_probability", "target_rank", "slot", "slot_after"];
   const { written, kept } = slotsOf(step);
   const after = new Map(kept.map(({ node, slot }) => [node, slot]));
-  const judged = !step.exists;
+  const verified = !step.exists;
   const rows = tree.tokens.map((token, i) => {
     const numbers = columns.map((name) => column(tree, name)[i]);
-    const verdict = judged ? [tree.verdict[i], tree.reason[i]] : [tree.verdict[i], null];
-    const target = judged ? [tree.probability[i], rankOf(tree, i), written[i].slot, after.get(i)] : [null, null, written[i].slot, null];
+    const verdict = verified ? [tree.verdict[i], tree.reason[i]] : [tree.verdict[i], null];
+    const target = verified ? [tree.probability[i], rankOf(tree, i), written[i].slot, after.get(i)] : [null, null, written[i].slot, null];
     return [i, tree.parents[i], token, tree.texts[i], ...verdict, ...numbers, ...target];
   });
   return [head, ...rows];

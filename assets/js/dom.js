@@ -1,4 +1,4 @@
-// Small helpers: elements, numbers, and tokens made visible. Text enters the page through textContent alone.
+// Helpers for elements, numbers and visible tokens. Text is only inserted as textContent.
 
 export function el(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
@@ -28,7 +28,7 @@ export function toggleClass(node, name, on) {
 
 const LARGE = 1e9;
 
-// A number with so many digits behind the point; one that would take a line of its own stands as a power of ten.
+// A number with a fixed number of decimals; very large ones in scientific notation.
 export function fixed(value, digits) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
   return Math.abs(value) < LARGE ? value.toFixed(digits) : value.toExponential(2);
@@ -38,7 +38,7 @@ export function number(value, digits = 2) {
   return value === null || value === undefined ? "–" : fixed(value, digits);
 }
 
-// Three digits for what is small, two for the rest.
+// Three decimals for small numbers, two for others.
 export function small(value) {
   return number(value, Math.abs(value) < 0.995 ? 3 : 2);
 }
@@ -52,7 +52,7 @@ export function milliseconds(seconds) {
   return ms === 0 ? "0 ms" : ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${fixed(seconds, 2)} s`;
 }
 
-// Bytes in decimal units, as disks are sold.
+// Bytes in decimal units.
 export function bytes(value) {
   const unit = value < 1e3 ? 0 : value < 1e6 ? 1 : value < 1e9 ? 2 : 3;
   return `${unit ? fixed(value / 1000 ** unit, 1) : value} ${["B", "kB", "MB", "GB"][unit]}`;
@@ -66,45 +66,45 @@ export function rate(value) {
   return value >= 100 ? count(Math.round(value)) : value.toFixed(1);
 }
 
-// A sentence whose commands stand between backquotes, as nodes.
+// A sentence with commands in backquotes, as nodes.
 export function withCode(sentence) {
   return sentence.split("`").map((text, i) => (i % 2 ? el("code", { text }) : text));
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: what cannot be seen is looked for here
+// biome-ignore lint/suspicious/noControlCharactersInRegex: invisible characters are searched for here
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
-// Characters that may take the room of two: all beyond the alphabets and signs that monospaced fonts hold.
+// Characters that may be two columns wide: all beyond the alphabets and symbols of monospaced fonts.
 const WIDE = /[\u1100-\u1dff\u2c00-\uffff\u{10000}-\u{10ffff}]|\p{Emoji_Presentation}/u;
 
-const CITED = 60; // letters of a stranger's text that are said again
+const CITED = 60; // maximum length of quoted foreign text
 
 const widthOf = (point) => (WIDE.test(point) ? 2 : 1);
 
-// How many letters wide a text is.
+// Width of a text in columns.
 export function lettersOf(text) {
   return Array.from(text).reduce((sum, point) => sum + widthOf(point), 0);
 }
 
-// A text no wider than so many letters; what is cut ends in dots.
+// A text cut to `limit` columns, with an ellipsis.
 export function fitted(text, limit) {
   if (lettersOf(text) <= limit) return text;
-  let [kept, room] = ["", limit - 1];
+  let [kept, free] = ["", limit - 1];
   for (const point of text) {
-    room -= widthOf(point);
-    if (room < 0) break;
+    free -= widthOf(point);
+    if (free < 0) break;
     kept += point;
   }
   return `${kept}…`;
 }
 
-// A stranger's text as a sentence says it again: no longer than can be read.
+// Foreign text, cut for use in a sentence.
 export function cited(text) {
   return fitted(String(text), CITED);
 }
 
-// A token for labels and tables: blanks, line ends and control characters can be seen, long ones are cut.
+// A token for labels and tables: spaces, line ends and control characters are made visible, long tokens are cut.
 export function visible(text, limit = 18) {
   if (text === "") return "∅";
   const shown = text
@@ -115,12 +115,12 @@ export function visible(text, limit = 18) {
   return fitted(shown, limit);
 }
 
-// Plotly reads a few tags in its labels; escaped, they are text.
+// Plotly interprets some tags in labels; this escapes them.
 export function plotText(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("$", "&#36;");
 }
 
-// The value of a token of tokens.css, as it stands in the theme of the moment.
+// The value of a CSS variable of tokens.css in the current theme.
 export function cssToken(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
 }

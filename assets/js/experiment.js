@@ -1,85 +1,85 @@
-// The experiments below the race: this run and the one before, where drafting pays, what a memory gains.
+// The experiments below the race: comparison with the race before, draft depth, KV cache, learning from prompt to prompt.
 
 import { MEASURES, PARTS_OF_MATRIX, partKey } from "./agreement.js";
-import { on } from "./bus.js";
-import { renderCaching } from "./cachingchart.js";
+import { on } from "./events.js";
+import { renderKvCache } from "./kvcachechart.js";
 import { plotly } from "./charts.js";
 import { renderCompare, summary } from "./compare.js";
 import { compareTable } from "./csv.js";
 import { el, isDark } from "./dom.js";
-import { offer } from "./offers.js";
+import { registerExport } from "./exports.js";
 import { keepMarkup, keepValue } from "./panels.js";
-import { renderPaying } from "./payingchart.js";
-import { renderSuccessive, taken } from "./successive.js";
-import { keepWorded, language } from "./words.js";
+import { renderThroughput } from "./throughputchart.js";
+import { renderPromptSeries, extended } from "./promptseries.js";
+import { localize, language } from "./words.js";
 
 const FORGET = "#ax-forget";
 
-// The value is {runs, series} as JSON, which only a saved page has.
-// `trigger` tells the server what shall be done; a page without one has none.
+// The value is {races, series} as JSON; only a saved page has one.
+// `trigger` sends an event to the server; pages without a server have none.
 export function mountExperiment(element, props, watch, plotlyUrl, trigger = null) {
   keepMarkup("experiment", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
-  const known = parsed(props.value);
-  const state = { race: null, lane: 0, runs: known.runs, series: known.series, Plotly: null, drawn: "" };
+  const saved = parsed(props.value);
+  const state = { race: null, run: 0, races: saved.races, series: saved.series, Plotly: null, drawn: "" };
 
-  function show({ race, lane }) {
-    if (race.running || !race.lanes.length) return;
-    Object.assign(state, { race, lane });
-    if (race.source === "run" && !state.runs.some((run) => run.id === race.id)) remember(race);
+  function show({ race, run }) {
+    if (race.running || !race.runs.length) return;
+    Object.assign(state, { race, run });
+    if (race.source === "run" && !state.races.some(({ id }) => id === race.id)) keepRace(race);
     render();
   }
 
-  function remember(race) {
-    state.runs = [...state.runs, { id: race.id, ...summary(race) }].slice(-2);
-    state.series = taken(state.series, race);
+  function keepRace(race) {
+    state.races = [...state.races, { id: race.id, ...summary(race) }].slice(-2);
+    state.series = extended(state.series, race);
   }
 
   function render() {
-    const { race, lane, Plotly } = state;
+    const { race, run, Plotly } = state;
     const measure = part("memory-measure").value;
-    const key = [race.id, lane, race.lanes[lane].steps.length, props.value, state.series.length, measure, isDark(), language(), element.clientWidth, Boolean(Plotly)].join("/");
+    const key = [race.id, run, race.runs[run].steps.length, props.value, state.series.length, measure, isDark(), language(), element.clientWidth, Boolean(Plotly)].join("/");
     if (state.drawn === key) return;
     state.drawn = key;
-    const [before, now] = state.runs.length > 1 ? state.runs : [null, state.runs[0]];
+    const [before, now] = state.races.length > 1 ? state.races : [null, state.races[0]];
     renderCompare(part, before, now);
-    offer("compare", { group: "experiment", title: "compare.title", place: () => part("compare-table"), table: () => compareTable(before, now) });
-    renderPaying(part, Plotly, race, race.lanes[lane], isDark());
-    renderCaching(part, Plotly, race.lanes[lane], isDark());
-    renderSuccessive(part, Plotly, state.series);
+    registerExport("compare", { group: "experiment", title: "compare.title", place: () => part("compare-table"), table: () => compareTable(before, now) });
+    renderThroughput(part, Plotly, race, race.runs[run], isDark());
+    renderKvCache(part, Plotly, race.runs[run], isDark());
+    renderPromptSeries(part, Plotly, state.series);
     part("memory-reset").hidden = !trigger;
   }
 
-  const again = () => state.race && render();
+  const redraw = () => state.race && render();
   for (const who of ["base", "session"]) part("memory-key").append(partKey([who, PARTS_OF_MATRIX[who]]));
   part("memory-measure").append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
-  part("memory-measure").addEventListener("change", again);
+  part("memory-measure").addEventListener("change", redraw);
   wireForgetting(part("memory-reset"), trigger, () => {
     state.series = [];
-    again();
+    redraw();
   });
-  keepValue("experiment", () => JSON.stringify({ runs: state.runs, series: state.series }));
-  keepWorded(element, again);
-  watch("value", again);
+  keepValue("experiment", () => JSON.stringify({ races: state.races, series: state.series }));
+  localize(element, redraw);
+  watch("value", redraw);
   on("shown", show);
   plotly(plotlyUrl).then(
     (library) => {
       state.Plotly = library;
-      again();
+      redraw();
     },
-    () => undefined, // the race's panel says that there are no pictures; the tables stand
+    () => undefined, // the race panel reports that there are no charts; the tables remain
   );
 }
 
 function parsed(value) {
-  return { runs: [], series: [], ...(value ? JSON.parse(value) : {}) };
+  return { races: [], series: [], ...(value ? JSON.parse(value) : {}) };
 }
 
-// Both buttons, this card's and the one beside the controls, make the drafters forget, and the series ends with it.
-function wireForgetting(button, trigger, forgotten) {
-  document.addEventListener("click", (event) => event.target instanceof Element && event.target.closest(FORGET) && forgotten());
+// The button in this card and the one in the controls both make drafters forget; then the series is cleared too.
+function wireForgetting(button, trigger, clear) {
+  document.addEventListener("click", (event) => event.target instanceof Element && event.target.closest(FORGET) && clear());
   button.addEventListener("click", () => {
     trigger("clear");
-    forgotten();
+    clear();
   });
 }

@@ -1,12 +1,12 @@
-// The words of the trade: each one on the page that is marked with data-term opens its meaning beside it.
+// The glossary: a click on a term (data-term) opens its definition.
 
 import { el } from "./dom.js";
-import { say, wordsOf } from "./words.js";
+import { say, keysOf } from "./words.js";
 
-const EDGE = 8; // pixels kept free at the window's edge
+const EDGE = 8; // minimum distance in pixels from the edge of the window
 
 export function terms() {
-  return wordsOf("term");
+  return keysOf("term");
 }
 
 export function glossaryList() {

@@ -1,18 +1,18 @@
-// The head of the page: language, light and dark, and the address, which always describes what is on screen.
+// The page header: language, theme, and the address, which always describes the view on screen.
 
-import { emit, on } from "./bus.js";
+import { emit, on } from "./events.js";
 import { el, setText } from "./dom.js";
 import { createLearning } from "./learn.js";
-import { PLACE, asksServer, completed, faultsOf, otherPlace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { createLinkNote } from "./linknote.js";
-import { recall, remember } from "./memory.js";
+import { loadItem, storeItem } from "./storage.js";
 import { keepMarkup } from "./panels.js";
-import { keepWorded, language, languages, onLanguage, say, setLanguage } from "./words.js";
+import { localize, language, languages, onLanguage, say, setLanguage } from "./words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
-const ANSWER = 4000; // and in which the server is to answer a link; a file, and a page whose server is gone, have none
-const SHOWN = 2500; // milliseconds that "copied" is shown
-const [OF_PLACE, IN_PLACE] = [["link.file", "link.race", "link.gone"], ["link.lane", "link.step", "link.node", "link.pair"]]; // what is said of a race that was asked for, and of the one on screen
+const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
+const SHOWN = 2500; // milliseconds for which "copied" is shown
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram"]]; // messages about the race that a link asks for, and about the view within it
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -24,65 +24,65 @@ export function mountHeader(element, props, watch, trigger) {
   document.body.classList.toggle("ax-hide-controls", address.link.hide === "controls");
   part("copy").addEventListener("click", () => copy(part("copied"), address, note));
   createLearning(element);
-  keepWorded(element);
+  localize(element);
   address.open();
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: null, waits: false, timer: 0 };
-  // Until when an answer to the address is awaited, whether it is to be written over as it came, and whether the view to come was spoken of.
-  const visit = { count: 0, awaits: 0, follows: Boolean(window.location.hash), said: false };
-  const told = () => ({ settings: {}, refused: [], ...JSON.parse(props.value || "{}") });
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: null, waiting: false, timer: 0 };
+  // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
+  const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
+  const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
     const hide = here.link.hide === "controls" ? here.link.hide : null;
     const url = new URL(window.location.href);
     url.search = url.hash = "";
-    return url.href + writeLink({ ...(here.settings ?? told().settings), ...here.view, theme, lang: language(), hide });
+    return url.href + writeLink({ ...(here.settings ?? answer().settings), ...here.view, theme, lang: language(), hide });
   };
 
   function open() {
     const wanted = completed(here.link, here.first);
     note.set(faultsOf(here.link, languages().map(({ code }) => code)));
-    emit("show", { ...viewOf(wanted), again: here.opened });
+    emit("openView", { ...viewOf(wanted), again: here.opened });
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened];
     here.opened = true;
     const foreign = [...new URLSearchParams(window.location.search).keys()];
-    const news = again && sameSettings(told().settings, here.link) ? { race: asked.race } : asked;
-    if (asksServer(news, here.view?.race) || (again && news === asked)) {
+    const request = again && sameSettings(answer().settings, here.link) ? { race: asked.race } : asked;
+    if (asksServer(request, here.view?.race) || (again && request === asked)) {
       visit.awaits = performance.now() + ANSWER;
       trigger("submit", { link: asked, again, foreign, visit: ++visit.count });
     }
     later();
   }
 
-  // Until something was chosen, the address stays as it was typed where it is short, or names what is still to come.
+  // Until the user selects something, a short address stays as it was typed, and so does one that asks for a live race or a file.
   function untouched() {
-    const waiting = here.link.run || here.link.file;
-    return (!window.location.hash || waiting) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(told().settings, here.link);
+    const pending = here.link.run || here.link.file;
+    return (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(answer().settings, here.link);
   }
 
-  // Another race or lane, and the first change of all, is something to come back to; a step or a node is not.
-  function departs() {
-    const before = readLink(window.location);
-    const known = PLACE.some((name) => before[name]) ? before : here.first;
-    return !window.location.hash || otherPlace(known, here.view) || (known.lane ?? null) !== (here.view.lane ?? null);
+  // Another race or run, and the first change of all, adds a history entry; another step or node replaces it.
+  function addsHistory() {
+    const address = readLink(window.location);
+    const before = RACE.some((name) => address[name]) ? address : here.first;
+    return !window.location.hash || otherRace(before, here.view) || (before.method ?? null) !== (here.view.method ?? null);
   }
 
   function write() {
     visit.said = false;
-    if (!here.view || here.waits || performance.now() < visit.awaits || untouched()) return;
-    const [next, leaves] = [text(), !visit.follows && departs()];
-    visit.follows = false;
-    if (next !== window.location.href) window.history[leaves ? "pushState" : "replaceState"](null, "", next);
+    if (!here.view || here.waiting || performance.now() < visit.awaits || untouched()) return;
+    const [next, adds] = [text(), !visit.replaces && addsHistory()];
+    visit.replaces = false;
+    if (next !== window.location.href) window.history[adds ? "pushState" : "replaceState"](null, "", next);
   }
 
-  // From a run that has ended, once it can be gone back to, to what was asked for meanwhile.
+  // After a live race that the user navigated away from has ended: keep it in the history, then open the link.
   function leave() {
-    here.waits = false;
+    here.waiting = false;
     write();
-    setTimeout(open, REST); // what the server still has to say of the run comes first
+    setTimeout(open, REST); // the server's last message about the race comes first
   }
 
   function later() {
@@ -90,56 +90,56 @@ function createAddress(props, watch, trigger, note) {
     here.timer = setTimeout(write, REST);
   }
 
-  // What was said of another race goes with it.
+  // Messages about a race are removed when another race is shown.
   function forget(view) {
-    if (here.view && otherPlace(here.view, view)) note.drop(...OF_PLACE, ...(visit.said ? [] : IN_PLACE));
+    if (here.view && otherRace(here.view, view)) note.drop(...OF_RACE, ...(visit.said ? [] : IN_RACE));
     visit.said = false;
   }
 
   on("view", ({ settings, ...view }) => {
     forget(view);
-    Object.assign(here, { view, settings }); // of a run its own, whatever the controls say by now
+    Object.assign(here, { view, settings }); // settings of the race on screen, not of the controls
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
     if (!view.run) note.drop("link.copied.run");
-    if (here.waits && here.running === null) leave();
+    if (here.waiting && here.running === null) leave();
     else later();
     here.first ??= view;
   });
-  on("refused", (sayings) => {
+  on("linkErrors", (messages) => {
     visit.said = true;
-    note.add(sayings);
+    note.add(messages);
   });
   watch("value", () => {
     visit.awaits = 0;
-    note.add(told().refused);
+    note.add(answer().messages);
     later();
   });
   onLanguage(later);
   window.addEventListener("popstate", () => {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
-    here.waits = here.running !== null && here.link.run !== here.running;
-    visit.follows = !here.waits;
-    if (here.waits) note.set([["link.waits", {}]]);
+    here.waiting = here.running !== null && here.link.run !== here.running;
+    visit.replaces = !here.waiting;
+    if (here.waiting) note.set([["link.waits", {}]]);
     else open();
   });
-  on("running", (run) => {
-    here.running = run;
+  on("running", (id) => {
+    here.running = id;
     note.drop("link.copied.run");
   });
-  const aside = () => [
+  const warnings = () => [
     ...(here.view?.file ? [["link.copied.file", {}]] : []),
-    ...(here.settings && !sameSettings(here.settings, told().settings) ? [["link.copied.run", {}]] : []),
+    ...(here.settings && !sameSettings(here.settings, answer().settings) ? [["link.copied.run", {}]] : []),
   ];
-  return { link: here.link, text, open, later, aside };
+  return { link: here.link, text, open, later, warnings };
 }
 
 function wireTheme(button, { link, later }) {
-  const theme = ["light", "dark"].find((name) => name === link.theme) || (new URLSearchParams(window.location.search).get("__theme") ? null : recall("theme"));
+  const theme = ["light", "dark"].find((name) => name === link.theme) || (new URLSearchParams(window.location.search).get("__theme") ? null : loadItem("theme"));
   if (theme) document.body.classList.toggle("dark", theme === "dark");
   button.addEventListener("click", () => {
-    remember("theme", document.body.classList.toggle("dark") ? "dark" : "light");
+    storeItem("theme", document.body.classList.toggle("dark") ? "dark" : "light");
     later();
   });
 }
@@ -151,11 +151,11 @@ function wireLanguage(select, asked, trigger) {
     trigger("select", { language: code });
   });
   const known = languages().map(({ code }) => code);
-  const own = document.body.classList.contains("ax-file") ? document.documentElement.lang : null; // that of the page it was saved from
-  setLanguage([asked, own, recall("language"), (navigator.language || "").slice(0, 2)].find((code) => known.includes(code)));
+  const saved = document.body.classList.contains("ax-file") ? document.documentElement.lang : null; // the language of the page that this file was saved from
+  setLanguage([asked, saved, loadItem("language"), (navigator.language || "").slice(0, 2)].find((code) => known.includes(code)));
   select.value = document.documentElement.lang = language();
   select.addEventListener("change", () => {
-    remember("language", select.value);
+    storeItem("language", select.value);
     setLanguage(select.value);
   });
 }
@@ -168,6 +168,6 @@ async function copy(status, address, note) {
   } catch {
     window.prompt(say("link.copy"), text);
   }
-  note.add(address.aside());
+  note.add(address.warnings());
   setTimeout(() => setText(status, ""), SHOWN);
 }

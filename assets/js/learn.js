@@ -1,25 +1,25 @@
-// What there is to learn: the tour, the keys, and a sheet with the glossary and an article a method.
+// Material for learners: the tour, the shortcuts, and a sheet with the glossary and one article per method.
 
-import { on } from "./bus.js";
+import { on } from "./events.js";
 import { el } from "./dom.js";
 import { glossaryList, listenForTerms } from "./glossary.js";
-import { createKeySheet } from "./keysheet.js";
+import { createShortcutSheet } from "./shortcutsheet.js";
 import { createSheet } from "./sheet.js";
 import { createTour } from "./tour.js";
-import { say, wordsOf } from "./words.js";
+import { say, keysOf } from "./words.js";
 
 export function createLearning(header) {
   const part = (name) => header.querySelector(`[data-part="${name}"]`);
   const sheet = createSheet("sheet", "learn.title", content);
   createTour(part("tour"));
-  createKeySheet(part("keys"));
+  createShortcutSheet(part("keys"));
   listenForTerms();
   part("learn").addEventListener("click", sheet.open);
   on("article", (method) => openAt(sheet, method));
 }
 
 function content() {
-  return [el("h3", { text: say("learn.methods") }), ...wordsOf("article").map(article), el("h3", { text: say("learn.glossary") }), glossaryList()];
+  return [el("h3", { text: say("learn.methods") }), ...keysOf("article").map(article), el("h3", { text: say("learn.glossary") }), glossaryList()];
 }
 
 function openAt(sheet, method) {

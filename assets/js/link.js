@@ -1,17 +1,18 @@
-// The address as a description of what is on screen: read, checked and written. Values are text, whatever they hold.
+// The address as a description of the view: parsed, checked and written. All values are text from outside.
 
 import { cited } from "./dom.js";
 
-export const PLACE = ["race", "run", "file"];
-export const VIEW = [...PLACE, "lane", "step", "node", "pair"];
+// Parameters of the address. Of RACE, one names the race: a recorded race by title, a live race by id (run), a file by name.
+export const RACE = ["race", "run", "file"];
+export const VIEW = [...RACE, "method", "step", "node", "bigram"];
 export const PAGE = ["theme", "lang", "hide"];
 
-// Name to value; what stands behind # goes before what stands behind ?.
+// Name to value; parameters after # override those after ?.
 export function readLink({ search, hash }) {
   return Object.fromEntries([...new URLSearchParams(search), ...new URLSearchParams(hash.replace(/^#/, ""))]);
 }
 
-// A link as it stands behind #: the view first, then the page, then the settings; what is empty is left out.
+// The link as the part after #: the view first, then the page, then the settings; empty values are left out.
 export function writeLink(link) {
   const rest = Object.keys(link).filter((name) => !VIEW.includes(name) && !PAGE.includes(name));
   const names = [...VIEW, ...PAGE, ...rest].filter((name) => link[name] !== undefined && link[name] !== null && link[name] !== "");
@@ -19,36 +20,36 @@ export function writeLink(link) {
   return text ? `#${text}` : "";
 }
 
-// Whether a link asks for more than the race on screen: another race, settings in the controls, or a run.
+// Whether a link needs the server: for another race, for settings in the controls, or for a live race.
 export function asksServer(link, race) {
   return Object.keys(settingsOf(link)).length > 0 || (link.race !== undefined && link.race !== race) || Boolean(viewOf(link).run);
 }
 
-// What of a link is for the controls.
+// The parameters of a link that are settings of the controls.
 export function settingsOf(link) {
   return Object.fromEntries(Object.entries(link).filter(([name]) => !VIEW.includes(name) && !PAGE.includes(name) && !name.startsWith("__")));
 }
 
-// What a link asks for, where it leaves something open: what it names is looked for in the view that the page began with.
+// A link with the missing parts of its view taken from the view that the page started with.
 export function completed(link, first) {
   const named = VIEW.findIndex((name) => link[name]);
-  if (PLACE.includes(VIEW[named])) return link;
+  if (RACE.includes(VIEW[named])) return link;
   const open = Object.entries(first ?? {}).filter(([name]) => named < 0 || VIEW.indexOf(name) < named);
   return { ...Object.fromEntries(open), ...link };
 }
 
-// Whether two views are of different races.
-export function otherPlace(one, other) {
-  return PLACE.some((name) => (one[name] ?? null) !== (other[name] ?? null));
+// Whether two views show different races.
+export function otherRace(one, other) {
+  return RACE.some((name) => (one[name] ?? null) !== (other[name] ?? null));
 }
 
-// Whether two links set the same; which setting an ablation varies is said of its race alone.
+// Whether two links have the same settings; the ablation belongs to the race, not to the settings.
 export function sameSettings(one, other) {
   const sorted = (link) => JSON.stringify(Object.entries({ ...settingsOf(link), ablation: null }).sort(([a], [b]) => (a < b ? -1 : 1)));
   return sorted(one) === sorted(other);
 }
 
-// Sentences on what a link says of the page and of the view and cannot mean, as keys and values; `languages` are codes.
+// Messages about parameters of the page and the view that are invalid; `languages` are language codes.
 export function faultsOf(link, languages) {
   const view = viewOf(link);
   const wrong = {
@@ -56,23 +57,23 @@ export function faultsOf(link, languages) {
     lang: link.lang && !languages.includes(link.lang),
     hide: link.hide && link.hide !== "controls",
     run: link.run && !view.run,
-    step: link.step && view.step === null,
-    node: link.node && view.node === null,
-    pair: link.pair && view.pair === null,
+    "view.step": link.step && view.step === null,
+    "view.node": link.node && view.node === null,
+    "view.bigram": link.bigram && view.bigram === null,
   };
-  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name]) }]);
+  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name.replace("view.", "")]) }]);
 }
 
-// The view that a link names, as the player counts: steps from 0. What is no whole number is null.
+// The view that a link names, with steps counted from 0; invalid numbers are null.
 export function viewOf(link) {
-  return { race: link.race, run: /^(1|[0-9a-f]{8})$/.test(link.run || "") ? link.run : null, file: link.file, lane: link.lane, step: whole(link.step, 1), node: whole(link.node, 0), pair: pairOf(link.pair) };
+  return { race: link.race, run: /^(1|[0-9a-f]{8})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram) };
 }
 
-// Two ids of tokens, as the matrix names a pair.
-function pairOf(text) {
+// A bigram: two token ids.
+function bigramOf(text) {
   return /^\d{1,7} \d{1,7}$/.test(text || "") ? text : null;
 }
 
-function whole(text, first) {
+function integer(text, first) {
   return /^-?\d{1,6}$/.test(text || "") ? Number(text) - first : null;
 }

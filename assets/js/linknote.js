@@ -1,24 +1,24 @@
-// What a link does not hold, or asks for in vain: sentences below the header, until they are closed.
+// Messages about a link, below the header, until the user closes them.
 
 import { el, withCode } from "./dom.js";
 import { onLanguage, say } from "./words.js";
 
 export function createLinkNote(part) {
-  const note = { sayings: [] };
+  const note = { messages: [] };
 
-  function set(sayings) {
-    note.sayings = sayings.filter((saying, i) => sayings.findIndex((other) => same(other, saying)) === i);
+  function set(messages) {
+    note.messages = messages.filter((message, i) => messages.findIndex((other) => same(other, message)) === i);
     draw();
   }
 
   function draw() {
-    part("note-text").replaceChildren(...note.sayings.map(([key, values]) => el("p", {}, ...withCode(say(key, values)))));
-    part("note").hidden = !note.sayings.length;
+    part("note-text").replaceChildren(...note.messages.map(([key, values]) => el("p", {}, ...withCode(say(key, values)))));
+    part("note").hidden = !note.messages.length;
   }
 
   part("note-close").addEventListener("click", () => set([]));
   onLanguage(draw);
-  return { set, add: (sayings) => set([...note.sayings, ...sayings]), drop: (...names) => set(note.sayings.filter(([key]) => !names.includes(key))) };
+  return { set, add: (messages) => set([...note.messages, ...messages]), drop: (...names) => set(note.messages.filter(([key]) => !names.includes(key))) };
 }
 
 function same(one, other) {

@@ -1,14 +1,14 @@
-// Tree attention: which nodes a node sees in the one pass that verifies them all. A row sees the text and its ancestors.
+// Tree attention: the nodes that each node attends to in the forward pass that verifies the draft: the context and its ancestors.
 
 import { maskTable } from "./csv.js";
 import { cssToken, setText, svg, visible } from "./dom.js";
-import { standIn } from "./drawing.js";
-import { offer } from "./offers.js";
+import { registerDrawing } from "./svgexport.js";
+import { registerExport } from "./exports.js";
 import { say } from "./words.js";
 
-const CELL = 34; // pixels of a cell at most
+const CELL = 34; // maximum size of a cell in pixels
 const WIDEST = 360;
-const TEXT = 0.12; // share of the width that stands for the text so far
+const TEXT = 0.12; // share of the width for the context
 
 export function createMask(canvas, caption, { onHover, onPick }) {
   let order = [];
@@ -29,15 +29,15 @@ export function createMask(canvas, caption, { onHover, onPick }) {
     const pen = canvas.getContext("2d");
     pen.scale(dots, dots);
     paint(pen, size, step.tree, order, selected);
-    standIn(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
-    offer("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [caption, canvas], table: () => maskTable(step) });
+    registerDrawing(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
+    registerExport("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [caption, canvas], table: () => maskTable(step) });
     setText(caption, describe(step.tree, selected));
-    caption.title = caption.textContent; // the lines that are cut off
+    caption.title = caption.textContent; // all of it, since long captions are cut off
   }
   return { draw };
 }
 
-// The picture as SVG, by the same strokes: what a canvas's pen fills becomes a rectangle.
+// The same picture as SVG: each filled rectangle of the canvas becomes a rectangle.
 function drawing(size, draw) {
   const root = svg("svg", { viewBox: `0 0 ${size} ${size}` });
   const place = (n) => n.toFixed(2);
@@ -60,14 +60,14 @@ function paint(pen, size, tree, order, selected) {
   const cell = { w: (size - left) / order.length, h: size / order.length };
   const gap = cell.h > 5 ? 1 : 0;
   const place = new Map(order.map((node, i) => [node, i]));
-  const fill = { accepted: "--ax-accept", root: "--ax-ink", rejected: "--ax-reject", unreached: "--ax-faint", unjudged: "--ax-muted" };
+  const fill = { accepted: "--ax-accept", root: "--ax-ink", rejected: "--ax-reject", unreached: "--ax-faint", unverified: "--ax-muted" };
   const colours = Object.fromEntries(Object.entries(fill).map(([verdict, name]) => [verdict, cssToken(name)]));
-  const [soft, own] = [cssToken("--ax-soft"), cssToken("--ax-own")];
+  const [soft, context] = [cssToken("--ax-soft"), cssToken("--ax-target")];
   order.forEach((node, row) => {
     const chosen = node === selected;
     const y = row * cell.h;
     pen.globalAlpha = chosen ? 1 : 0.5;
-    pen.fillStyle = own;
+    pen.fillStyle = context;
     pen.fillRect(0, y, left - 3, cell.h - gap);
     pen.globalAlpha = 1;
     pen.fillStyle = soft;

@@ -1,15 +1,15 @@
-// One node in full: its numbers, the formula that chose it with the numbers in place, and why it stands or fell.
+// Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
 import { el, fixed, number, probability, small, visible } from "./dom.js";
-import { historyFigure } from "./history.js";
-import { column, rankOf } from "./record.js";
+import { historyFigure } from "./nodehistory.js";
+import { column, rankOf, targetTokenKind } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
-import { OWN } from "./tree.js";
+import { TARGET } from "./tree.js";
 import { say } from "./words.js";
 
-// `recorded` is the step as it was recorded, `moment` where its search stands (null: over).
+// `recorded`: the step as recorded; `moment`: the moment of the search that is shown, null after its end.
 export function renderNode(root, step, node, header, recorded, moment) {
-  const facts = node === OWN ? ownFacts(step) : nodeFacts(step, node);
+  const facts = node === TARGET ? targetFacts(step) : nodeFacts(step, node);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
@@ -22,7 +22,7 @@ export function renderNode(root, step, node, header, recorded, moment) {
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
-// A node of each verdict and reason, and the one with the longest name in each: together as high as a card of the step can be.
+// For each verdict and reason, the node with the longest text: the highest cards of the step are among these.
 export function kindsOf({ tree, exists, origins }) {
   const longest = new Map();
   tree.tokens.forEach((_, id) => {
@@ -30,7 +30,7 @@ export function kindsOf({ tree, exists, origins }) {
     if (exists && !exists[id]) return;
     if (!longest.has(kind) || tree.texts[id].length > tree.texts[longest.get(kind)].length) longest.set(kind, id);
   });
-  return [...longest.values(), ...(!exists && origins[origins.length - 1] === "target" ? [OWN] : [])];
+  return [...longest.values(), ...(!exists && origins[origins.length - 1] === "target" ? [TARGET] : [])];
 }
 
 function nodeFacts(step, node) {
@@ -47,12 +47,13 @@ function nodeFacts(step, node) {
   return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
 }
 
-function ownFacts(step) {
+function targetFacts(step) {
   const choice = step.choices[step.choices.length - 1];
   const text = step.texts[step.texts.length - 1];
   const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
-  return { rows, verdict: "own", text, why: say("why.own", { after }) };
+  const kind = targetTokenKind(step);
+  return { rows, verdict: kind, text, why: say(`why.${kind}`, { after }) };
 }
 
 function why(step, node) {

@@ -1,42 +1,42 @@
-// The line under the buttons: progress, and what went wrong, in words.
+// The message below the buttons: progress and errors.
 
-import { on } from "./bus.js";
+import { on } from "./events.js";
 import { toggleClass, withCode } from "./dom.js";
-import { spoken, spokenSentence } from "./recorded.js";
+import { engineMessage, engineSentence } from "./enginetext.js";
 import { onLanguage, say, sentences } from "./words.js";
 
-// The value is a notice of the server as JSON: {kind, sayings, fraction}. `hears`: also what the page itself has to tell.
-export function mountNotice(element, props, watch, hears = false) {
+// The value is a notice of the server as JSON: {kind, messages, fraction}. `withLocal`: also show notices of the page itself.
+export function mountNotice(element, props, watch, withLocal = false) {
   const box = element.querySelector(".ax-notice");
   const text = element.querySelector("[data-part='text']");
   const meter = element.querySelector("[data-part='meter']");
-  let own = null;
+  let local = null;
   let busy = false;
   const show = () => {
-    const notice = own || (props.value ? JSON.parse(props.value) : { kind: "", sayings: [], fraction: null });
-    const words = sentences(...notice.sayings.map(wording));
+    const notice = local || (props.value ? JSON.parse(props.value) : { kind: "", messages: [], fraction: null });
+    const words = sentences(...notice.messages.map(wording));
     if (notice.kind === "busy" && !busy) box.style.minHeight = "";
     busy = notice.kind === "busy";
     box.dataset.kind = notice.kind;
     text.replaceChildren(...withCode(words));
     box.hidden = !words;
-    box.style.minHeight = `${box.offsetHeight}px`; // what stands below moves no more until the next run
+    box.style.minHeight = `${box.offsetHeight}px`; // nothing below moves until the next race
     meter.hidden = notice.kind !== "busy";
     toggleClass(meter, "ax-unknown", notice.fraction === null);
     meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
   };
-  const tell = (notice) => {
-    own = notice;
+  const showLocal = (notice) => {
+    local = notice;
     show();
   };
-  watch("value", () => tell(null));
-  if (hears) on("told", tell);
+  watch("value", () => showLocal(null));
+  if (withLocal) on("notice", showLocal);
   onLanguage(show);
   show();
 }
 
-// A sentence of the server; what the engine said stands in it in the engine's words.
+// A message of the server as text; engine messages inside it are translated.
 function wording([key, values]) {
-  if (key === "notice.text") return spokenSentence(values.text);
-  return say(key, key === "notice.left" ? { reason: spoken(values.reason) } : values);
+  if (key === "notice.text") return engineSentence(values.text);
+  return say(key, key === "notice.left" ? { reason: engineMessage(values.reason) } : values);
 }

@@ -1,4 +1,4 @@
-// What a file of its own begins with: the panels' markup as it was before anything was drawn into it, and their values.
+// Content of a saved page: the markup of the panels before anything was drawn into it, and their values.
 
 const pristine = {};
 const values = {};
@@ -11,7 +11,7 @@ export function keptMarkup() {
   return { ...pristine };
 }
 
-// `value` gives a panel's value, a JSON string, at the time of saving.
+// `value` returns the value of a panel, a JSON string, at the time of saving.
 export function keepValue(name, value) {
   values[name] = value;
 }

@@ -1,26 +1,26 @@
-// The picker of methods: which of them race, which lack a part, which may change the text.
+// The method picker: which methods race, which cannot run here and why, which are lossy.
 
 import { el, setText, withCode } from "./dom.js";
-import { spoken } from "./recorded.js";
-import { keepWorded, say, sayOr } from "./words.js";
+import { engineMessage } from "./enginetext.js";
+import { localize, say, sayOr } from "./words.js";
 
-const NARROW = 860; // width in pixels below which the list begins folded
+const NARROW = 860; // window width in pixels up to which the list starts collapsed
 
-// The value as an object; what is not there yet is an empty list.
+// The value as an object; missing parts are empty.
 export function parsePicks(value) {
-  return { methods: [], chosen: [], fewest: 2, most: 6, ...(value ? JSON.parse(value) : {}) };
+  return { methods: [], chosen: [], min: 2, max: 6, ...(value ? JSON.parse(value) : {}) };
 }
 
-// The names that are ticked after one is clicked: the order of the list, never more than the most that race.
-export function toggled({ methods, chosen, most }, name) {
+// The selected names after a click on one: in the order of the list, never more than `max`.
+export function toggled({ methods, chosen, max }, name) {
   const wanted = chosen.includes(name) ? chosen.filter((n) => n !== name) : [...chosen, name];
-  return wanted.length > most ? chosen : methods.map((m) => m.name).filter((n) => wanted.includes(n));
+  return wanted.length > max ? chosen : methods.map((m) => m.name).filter((n) => wanted.includes(n));
 }
 
-// New rows; ticks are kept where the server sends none, and no method that lacks a part stays ticked.
+// New rows from the server; the selection is kept if the server sends none, without methods that cannot run.
 export function merged(old, fresh) {
-  const lacking = new Set(fresh.methods.filter((m) => m.unavailable).map((m) => m.name));
-  return { ...fresh, chosen: (fresh.chosen || old.chosen).filter((name) => !lacking.has(name)) };
+  const unavailable = new Set(fresh.methods.filter((m) => m.unavailable).map((m) => m.name));
+  return { ...fresh, chosen: (fresh.chosen || old.chosen).filter((name) => !unavailable.has(name)) };
 }
 
 export function mountPicker(element, props, watch) {
@@ -30,33 +30,33 @@ export function mountPicker(element, props, watch) {
   function take() {
     picks = merged(picks, parsePicks(props.value));
     draw();
-    tell();
+    publish();
   }
 
-  function tell() {
+  function publish() {
     const value = JSON.stringify(picks);
     if (value !== props.value) props.value = value;
   }
 
   function draw() {
-    const lacking = picks.methods.filter((m) => m.unavailable);
+    const unavailable = picks.methods.filter((m) => m.unavailable);
     fill(part("list"), picks.methods.filter((m) => !m.unavailable).map((m) => methodRow(m, picks)));
-    fill(part("lacking-list"), lacking.map(lackingRow));
-    part("lacking").hidden = !lacking.length;
-    setText(part("lacking-title"), say("picker.lacking", { count: lacking.length }));
+    fill(part("unavailable-list"), unavailable.map(unavailableRow));
+    part("unavailable").hidden = !unavailable.length;
+    setText(part("unavailable-title"), say("picker.unavailable", { count: unavailable.length }));
     setText(part("count"), countText(picks));
   }
 
   part("list").addEventListener("change", (event) => {
     picks = { ...picks, chosen: toggled(picks, event.target.value) };
     draw();
-    tell();
+    publish();
     const box = [...part("list").querySelectorAll("input")].find((input) => input.value === event.target.value);
     if (box) box.focus({ preventScroll: true });
   });
   if (window.innerWidth <= NARROW) part("box").open = false;
   watch("value", take);
-  keepWorded(element, draw);
+  localize(element, draw);
   take();
 }
 
@@ -64,25 +64,25 @@ function fill(list, rows) {
   list.replaceChildren(...rows);
 }
 
-export function countText({ chosen, fewest, most }) {
-  const kind = chosen.length < fewest ? "few" : chosen.length === most ? "full" : "some";
-  return say(`picker.${kind}`, { chosen: chosen.length, fewest, most });
+export function countText({ chosen, min, max }) {
+  const kind = chosen.length < min ? "few" : chosen.length === max ? "full" : "some";
+  return say(`picker.${kind}`, { chosen: chosen.length, min, max });
 }
 
-function methodRow(method, { chosen, most }) {
+function methodRow(method, { chosen, max }) {
   const ticked = chosen.includes(method.name);
-  const input = el("input", { type: "checkbox", value: method.name, disabled: !ticked && chosen.length >= most });
+  const input = el("input", { type: "checkbox", value: method.name, disabled: !ticked && chosen.length >= max });
   input.checked = ticked;
   const about = sayOr(`about.${method.name}`, method.description);
-  return el("li", { title: about }, el("label", {}, input, ...named(method)));
+  return el("li", { title: about }, el("label", {}, input, ...labelOf(method)));
 }
 
-function lackingRow(method) {
-  const label = el("label", {}, el("input", { type: "checkbox", disabled: true }), ...named(method));
-  return el("li", {}, label, el("p", { class: "ax-dim" }, ...withCode(spoken(method.unavailable))));
+function unavailableRow(method) {
+  const label = el("label", {}, el("input", { type: "checkbox", disabled: true }), ...labelOf(method));
+  return el("li", {}, label, el("p", { class: "ax-dim" }, ...withCode(engineMessage(method.unavailable))));
 }
 
-function named(method) {
+function labelOf(method) {
   return [swatch(method), el("span", { text: sayOr(`article.${method.name}`, method.label) }), lossyMark(method)].filter(Boolean);
 }
 
@@ -92,7 +92,7 @@ export function lossyMark({ lossless }) {
 
 function swatch(method) {
   const mark = el("i", { class: "ax-swatch-dot" });
-  mark.style.setProperty("--lane-light", method.colour);
-  mark.style.setProperty("--lane-dark", method.colour_dark);
+  mark.style.setProperty("--run-light", method.colour);
+  mark.style.setProperty("--run-dark", method.colour_dark);
   return mark;
 }

@@ -1,43 +1,43 @@
-// Time: playing, stepping and scrubbing a record. Draws nothing; it changes the state and says so.
+// Playback: playing, stepping and seeking in a record. It changes the state and calls `changed`; it draws nothing.
 
-import { currentPair, pairOfNode, rowsSoFar } from "./pairs.js";
-import { isPlace } from "./places.js";
-import { draftingLane, duration, laneName, stepsDone, tellingStep } from "./record.js";
+import { currentBigram, bigramOfNode, rowsSoFar } from "./bigrams.js";
+import { isRace } from "./racehistory.js";
+import { draftingRun, duration, runName, stepsDone, exampleStep } from "./record.js";
 
 export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
-const PLEASANT = 14; // seconds a replay should last
+const REPLAY_SECONDS = 14; // preferred duration of a replay
 
 export function createState(race) {
-  return { race, lane: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, pair: null, hover: null, following: false, moment: null, guess: null, peek: false };
+  return { race, run: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, bigram: null, hover: null, following: false, moment: null, predictions: null, peek: false };
 }
 
-// Whether the verdict on the step on screen waits for the learner's guess.
+// Whether the verification of the step on screen is hidden until the user has predicted it.
 export function covered(state) {
-  return unguessed(state, state.step);
+  return unpredicted(state, state.step);
 }
 
-// Whether a step's verdict is still to be guessed; what the text before the step on screen has told needs no guess.
-export function unguessed({ guess, step }, index) {
-  return guess !== null && index >= step && !guess.has(index);
+// Whether a step is still to be predicted; earlier steps are visible in the text.
+export function unpredicted({ predictions, step }, index) {
+  return predictions !== null && index >= step && !predictions.has(index);
 }
 
-// Steps of a lane that may be seen: those that have ended, and where a verdict is covered none that says more than the text before it.
-export function stepsShown(state, lane) {
-  const done = stepsDone(lane, state.time);
+// Number of steps of a run to show: those that have ended; while a step is hidden, none that reveals more than the text before it.
+export function stepsShown(state, run) {
+  const done = stepsDone(run, state.time);
   if (!covered(state)) return done;
-  const known = state.race.lanes[state.lane].counts[state.step - 1] ?? 0;
-  const beyond = lane.counts.findIndex((count) => count > known);
+  const known = state.race.runs[state.run].counts[state.step - 1] ?? 0;
+  const beyond = run.counts.findIndex((count) => count > known);
   return beyond < 0 ? done : Math.min(done, beyond);
 }
 
-// `missed` is told what a link names and the race does not have: (lane, step, node or pair; its name).
+// `missed` is called for what a link names and the race does not have: (method, step, node or bigram; its name).
 export function createPlayer(state, changed, missed = () => {}) {
   let before = null;
-  let wanted = null; // the view to open as soon as its race is there
+  let wanted = null; // view to open when its race is there
 
-  const lane = () => state.race.lanes[state.lane];
-  const settle = () => {
-    state.done = lane() ? stepsDone(lane(), state.time) : 0;
+  const run = () => state.race.runs[state.run];
+  const update = () => {
+    state.done = run() ? stepsDone(run(), state.time) : 0;
     changed();
   };
 
@@ -47,16 +47,16 @@ export function createPlayer(state, changed, missed = () => {}) {
     if (fresh) reset();
     else if (state.following) follow();
     if (!race.running && state.following) finish();
-    settle();
-    meet();
+    update();
+    openWanted();
   }
 
   function reset() {
     const { race } = state;
-    Object.assign(state, { lane: draftingLane(race), playing: 0, following: race.running, hover: null, guess: null, peek: false });
+    Object.assign(state, { run: draftingRun(race), playing: 0, following: race.running, hover: null, predictions: null, peek: false });
     state.time = duration(race);
-    selectStep(race.running ? lastStep() : tellingStep(lane()));
-    state.speed = pleasantSpeed(race);
+    selectStep(race.running ? lastStep() : exampleStep(run()));
+    state.speed = replaySpeed(race);
   }
 
   function follow() {
@@ -66,116 +66,116 @@ export function createPlayer(state, changed, missed = () => {}) {
 
   function finish() {
     follow();
-    selectStep(tellingStep(lane()));
+    selectStep(exampleStep(run()));
     state.following = false;
-    state.speed = pleasantSpeed(state.race);
+    state.speed = replaySpeed(state.race);
   }
 
-  const lastStep = () => Math.max(0, lane().steps.length - 1);
+  const lastStep = () => Math.max(0, run().steps.length - 1);
 
   function selectStep(index) {
     state.step = index;
     state.hover = null;
-    state.pair = null;
+    state.bigram = null;
     state.moment = null;
-    const step = lane()?.steps[index];
+    const step = run()?.steps[index];
     state.node = step?.path.length > 1 && !covered(state) ? step.path[step.path.length - 1] : 0;
   }
 
-  // A node that is chosen brings its pair of tokens with it; a node without one brings the step's own pair back.
+  // Selecting a node also selects its bigram; a node without a recorded bigram selects the step's own.
   function selectNode(node) {
     state.node = node;
     state.hover = null;
-    state.pair = pairOfNode(lane().steps, state.step, node);
+    state.bigram = bigramOfNode(run().steps, state.step, node);
     changed();
   }
 
-  // A pair by its name, until another step or node is chosen; null for the step's own.
-  function selectPair(name) {
-    const { steps } = lane();
-    const known = name !== null && name !== currentPair(steps[state.step]) && rowsSoFar(steps, state.step).has(name);
-    state.pair = known ? name : null;
+  // Selects a bigram by name until another step or node is selected; null: the step's own.
+  function selectBigram(name) {
+    const { steps } = run();
+    const known = name !== null && name !== currentBigram(steps[state.step]) && rowsSoFar(steps, state.step).has(name);
+    state.bigram = known ? name : null;
     changed();
   }
 
   function seek(index) {
-    if (!lane()?.steps.length) return;
+    if (!run()?.steps.length) return;
     state.playing = 0;
-    state.following = state.race.running && index >= lastStep() && !state.guess;
+    state.following = state.race.running && index >= lastStep() && !state.predictions;
     selectStep(Math.max(0, Math.min(lastStep(), index)));
-    state.time = clock();
-    settle();
+    state.time = stepTime();
+    update();
   }
 
-  // The race clock at the end of the step on screen, or at its beginning while its verdict is covered.
-  function clock() {
-    const { ends } = lane();
+  // The race time at the end of the step on screen, or at its start while its verification is hidden.
+  function stepTime() {
+    const { ends } = run();
     return covered(state) ? (state.step ? ends[state.step - 1] : 0) : ends[state.step];
   }
 
-  // The end of all lanes, at this one's last step.
+  // The end of the race: the last step of this run, and the end of all runs.
   function end() {
     seek(lastStep());
-    if (!lane() || covered(state)) return;
+    if (!run() || covered(state)) return;
     state.time = duration(state.race);
-    settle();
+    update();
   }
 
-  // Opens a view that a link names: {race, run, file, lane, step, node, pair}; what does not fit is told and left as it is.
+  // Opens the view of a link: {race, run, file, method, step, node, bigram}; parts that do not exist are reported and left as they are.
   function show(view) {
-    wanted = { ...view, beside: state.race };
-    meet();
+    wanted = { ...view, previous: state.race };
+    openWanted();
   }
 
-  // A run that is here no more can be made again: then the view is that of the next run.
-  const isThere = () => isPlace(wanted, state.race) || (wanted.run && state.race.source === "run" && state.race !== wanted.beside);
+  // A live race that is no longer kept can be run again; then the view applies to the next live race.
+  const isThere = () => isRace(wanted, state.race) || (wanted.run && state.race.source === "run" && state.race !== wanted.previous);
 
-  function meet() {
-    if (!wanted || !lane() || state.race.running || !isThere()) return;
-    const { lane: name, step, node, pair } = wanted;
+  function openWanted() {
+    if (!wanted || !run() || state.race.running || !isThere()) return;
+    const { method: name, step, node, bigram } = wanted;
     wanted = null;
-    const index = state.race.lanes.findIndex((_, i) => laneName(state.race.lanes, i) === name);
-    if (name && index < 0) missed("lane", name);
-    if (index >= 0 && index !== state.lane) setLane(index);
-    if (step !== null && lane().steps[step]) seek(step);
+    const index = state.race.runs.findIndex((_, i) => runName(state.race.runs, i) === name);
+    if (name && index < 0) missed("method", name);
+    if (index >= 0 && index !== state.run) setRun(index);
+    if (step !== null && run().steps[step]) seek(step);
     else if (step !== null) missed("step", step + 1);
-    if (node !== null && lane().steps[state.step] && hasNode(lane().steps[state.step], node)) state.node = node;
+    if (node !== null && run().steps[state.step] && hasNode(run().steps[state.step], node)) state.node = node;
     else if (node !== null) missed("node", node);
-    if (pair !== null && lane().steps[state.step]) selectPair(pair);
-    if (pair && ![state.pair, currentPair(lane().steps[state.step])].includes(pair)) missed("pair", pair);
-    settle();
+    if (bigram !== null && run().steps[state.step]) selectBigram(bigram);
+    if (bigram && ![state.bigram, currentBigram(run().steps[state.step])].includes(bigram)) missed("bigram", bigram);
+    update();
   }
 
-  function toggleGuess() {
-    state.guess = state.guess ? null : new Map();
+  function togglePrediction() {
+    state.predictions = state.predictions ? null : new Map();
     seek(state.step);
   }
 
   function answer(node) {
-    state.guess.set(state.step, node);
+    state.predictions.set(state.step, node);
     seek(state.step);
   }
 
-  function setLane(index, step) {
-    if (state.guess && index !== state.lane) state.guess = new Map();
-    state.lane = index;
-    const known = step === undefined ? Math.max(0, stepsDone(lane(), state.time) - 1) : step;
-    if (step === undefined && state.time >= duration(state.race)) selectStep(tellingStep(lane()));
+  function setRun(index, step) {
+    if (state.predictions && index !== state.run) state.predictions = new Map();
+    state.run = index;
+    const known = step === undefined ? Math.max(0, stepsDone(run(), state.time) - 1) : step;
+    if (step === undefined && state.time >= duration(state.race)) selectStep(exampleStep(run()));
     else selectStep(known);
-    if (step !== undefined || state.guess) seek(state.step);
-    settle();
+    if (step !== undefined || state.predictions) seek(state.step);
+    update();
   }
 
   function play(direction) {
-    if (!state.race.lanes.length || state.race.running) return;
+    if (!state.race.runs.length || state.race.running) return;
     const end = duration(state.race);
     if (direction > 0 && state.time >= end) state.time = 0;
     if (direction < 0 && state.time <= 0) state.time = end;
     state.playing = state.playing === direction ? 0 : direction;
-    state.guess = null;
+    state.predictions = null;
     before = null;
     if (state.playing) requestAnimationFrame(frame);
-    settle();
+    update();
   }
 
   function frame(now) {
@@ -184,14 +184,14 @@ export function createPlayer(state, changed, missed = () => {}) {
     before = now;
     const end = duration(state.race);
     state.time = Math.max(0, Math.min(end, state.time + passed * state.speed * state.playing));
-    const index = Math.max(0, stepsDone(lane(), state.time) - 1);
+    const index = Math.max(0, stepsDone(run(), state.time) - 1);
     if (index !== state.step) selectStep(index);
     if ((state.playing > 0 && state.time >= end) || (state.playing < 0 && state.time <= 0)) state.playing = 0;
     else requestAnimationFrame(frame);
-    settle();
+    update();
   }
 
-  return { open, seek, selectNode, selectPair, setLane, play, show, toggleGuess, answer, by: (n) => seek(state.step + n), home: () => seek(0), end };
+  return { open, seek, selectNode, selectBigram, setRun, play, show, togglePrediction, answer, by: (n) => seek(state.step + n), home: () => seek(0), end };
 }
 
 function hasNode(step, node) {
@@ -199,8 +199,8 @@ function hasNode(step, node) {
   return node >= (own ? -1 : 0) && node < step.tree.tokens.length;
 }
 
-// Real time where that is long enough to watch, otherwise slower, by the next speed on the list.
-export function pleasantSpeed(race) {
-  const wanted = duration(race) / PLEASANT;
+// Real time if it is long enough, otherwise the slower speed of the list that comes closest.
+export function replaySpeed(race) {
+  const wanted = duration(race) / REPLAY_SECONDS;
   return SPEEDS.filter((s) => s <= 1).reduce((a, b) => (Math.abs(Math.log(b / wanted)) < Math.abs(Math.log(a / wanted)) ? b : a), 1);
 }

@@ -1,8 +1,8 @@
-// The prompt above the lanes: one line, and all of it on demand where it is longer.
+// The prompt above the runs: one line, expandable if it is longer.
 
 import { setText } from "./dom.js";
 
-// Returns what says another prompt.
+// Returns a function that shows another prompt.
 export function createPromptLine(part) {
   const [line, words, toggle] = ["prompt-line", "prompt", "prompt-toggle"].map(part);
 

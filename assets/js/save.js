@@ -1,21 +1,21 @@
-// The menu of things to save: the race, a file that plays it, and whatever the panels offer. All of it is made in the browser.
+// The menu of exports: the race, a page that plays it, and what the panels registered. Everything is made in the browser.
 
 import { csv } from "./csv.js";
-import { drawingOf, pixels, svgText } from "./drawing.js";
+import { drawingOf, pixels, svgText } from "./svgexport.js";
 import { el } from "./dom.js";
-import { GROUPS, offered, pictureOf, tableOf } from "./offers.js";
+import { GROUPS, availableExports, pictureOf, tableOf } from "./exports.js";
 import { toFile } from "./record.js";
 import { say } from "./words.js";
 
-const KEPT = 10000; // milliseconds until the memory of a saved file is given back
+const KEPT = 10000; // milliseconds until the memory of a saved file is released
 
-// `source` gives {race, standalone}; the last makes the text of a file of its own.
+// `source` returns {race, standalone}; `standalone` makes the text of a page that plays the race.
 export function createSave(part, source) {
   const menu = part("save-menu");
   const list = part("save-list");
   menu.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-save]");
-    if (!button || !source().race.lanes.length) return;
+    if (!button || !source().race.runs.length) return;
     button.disabled = true;
     await save(button.dataset.save, source()).finally(() => (button.disabled = false));
     menu.open = false;
@@ -28,7 +28,7 @@ export function createSave(part, source) {
 }
 
 function groupRows(group) {
-  const rows = offered().filter((entry) => entry.group === group).map(entryRow);
+  const rows = availableExports().filter((entry) => entry.group === group).map(entryRow);
   return rows.length ? [el("p", { class: "ax-dim", text: say(`save.group.${group}`) }), ...rows] : [];
 }
 

@@ -1,9 +1,9 @@
-// The search that made a draft, simulation by simulation, each in four phases. A moment counts phases from the first on.
+// The tree search of a draft, simulation by simulation, in four phases each. A moment is a number of phases since the start.
 
 import { column } from "./record.js";
 import { small, visible } from "./dom.js";
-import { choice, laneLabel } from "./recorded.js";
-import { say, wordsOf } from "./words.js";
+import { choice, runLabel } from "./enginetext.js";
+import { say, keysOf } from "./words.js";
 
 export const PHASES = ["selection", "expansion", "reward", "backup"];
 
@@ -11,13 +11,13 @@ export function moments(step) {
   return PHASES.length * step.simulations.length;
 }
 
-// Which simulation a moment belongs to (0: none has begun) and which of its phases it is.
+// The simulation of a moment (0: none has started) and the index of its phase.
 export function phaseAt(moment) {
   const k = Math.ceil(moment / PHASES.length);
   return { k, phase: k ? moment - PHASES.length * (k - 1) - 1 : -1 };
 }
 
-// A copy of the step as the search stood at a moment: its own counts, means and scores, no verdicts yet.
+// A copy of the step with the state of the search at a moment: visit counts, mean values and scores, no verdicts.
 export function searchedStep(step, moment, settings) {
   const { k, phase } = phaseAt(moment);
   const counted = phase === PHASES.length - 1 ? k : Math.max(0, k - 1);
@@ -47,7 +47,7 @@ function tally(step, count, visited) {
   return { visits, rewards };
 }
 
-// Whether the simulations account for every visit on record; a draft that was cut afterwards may have lost some.
+// Whether the simulations explain all recorded visit counts; a draft that was pruned later may have lost some.
 export function canReplay(step, settings) {
   const recorded = column(step.tree, "visits");
   if (!step.simulations.length) return false;
@@ -55,8 +55,8 @@ export function canReplay(step, settings) {
   return visits.every((count, node) => count === (recorded[node] || 0));
 }
 
-// The nodes of the draft whose counts a simulation raises, each once. The published search samples on from the first
-// child of the node it expands, so that this child is counted too.
+// The nodes of the draft whose visit counts a simulation increases, each once. The published search continues its rollout from the
+// first child of the expanded node, so this child is counted too.
 export function trail({ selected, expanded }, step, settings) {
   const nodes = [...new Set([...kept(selected), ...kept([expanded])])];
   const { parents } = step.tree;
@@ -84,8 +84,8 @@ export function puctOf(tree, node, settings) {
   return { parent, n, q: q || 0, p, c1, log: pull - c1, explore, score: (q || 0) + explore };
 }
 
-// Every node's score as the selection would see it. The published search takes every child once before any twice, as if
-// the score of one that was not visited yet had no bound.
+// The score of every node as seen by the selection. The published search visits every child once before any child twice: the score
+// of a child without visits is infinite.
 function scores(tree, exists, settings) {
   return tree.parents.map((_, node) => {
     const known = node && exists[node] ? puctOf(tree, node, settings) : null;
@@ -93,7 +93,7 @@ function scores(tree, exists, settings) {
   });
 }
 
-// The scores between which the selection decides: those of the children of the nodes it goes through.
+// The scores that the selection compares: those of the children of the nodes on its path.
 function decisive(all, tree, shown) {
   return new Map([...all.entries()].filter(([node, score]) => score !== null && shown.includes(tree.parents[node])));
 }
@@ -102,7 +102,7 @@ export function scoreText(score) {
   return score === Infinity ? "∞" : small(score);
 }
 
-// What happens at a moment, in words.
+// Description of a moment.
 export function searchText(step, moment, settings) {
   const total = step.simulations.length;
   if (moment === null) return say("search.over", { count: total });
@@ -120,7 +120,7 @@ function phaseText(step, simulation, phase, settings) {
   return say(`search.${phase}${variant}`, values);
 }
 
-// Why there is no search to replay; an empty text where there is.
+// Why there is no search to replay; empty if there is one.
 export function searchNote(step, header) {
   const { search } = header.method_settings;
   if (header.method === "plain") return say("drafted.plain");
@@ -129,10 +129,10 @@ export function searchNote(step, header) {
   return canReplay(step, header.method_settings) ? "" : say("search.lost");
 }
 
-// How the tree was made where there is no search to replay.
+// How the tree was drafted if there is no search to replay.
 function withoutSimulations(search, header) {
   if (search === "mcts") return say("search.unrecorded");
-  if (wordsOf("drafted").includes(header.method)) return say(`drafted.${header.method}`);
+  if (keysOf("drafted").includes(header.method)) return say(`drafted.${header.method}`);
   if (search) return say("search.sweep", { search: choice(search) });
-  return say("search.without", { label: laneLabel(header) });
+  return say("search.without", { label: runLabel(header) });
 }

@@ -1,9 +1,9 @@
-// A sheet over the page: a title, a button that closes it, and a body that is made anew each time it opens.
+// A dialog over the page: title, close button, and a body that is created each time it opens.
 
 import { el, setText } from "./dom.js";
 import { onLanguage, say } from "./words.js";
 
-// `name` tells sheets apart, `title` is a key of the words, `content` gives the nodes of the body.
+// `name`: distinguishes dialogs; `title`: key of the title; `content`: returns the nodes of the body.
 export function createSheet(name, title, content) {
   const heading = el("h2", { id: `ax-${name}-title` });
   const close = el("button", { type: "button", class: "ax-pill", "data-part": `${name}-close` });

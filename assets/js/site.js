@@ -1,24 +1,24 @@
-// The page as a folder of files: recorded races and a menu of them, on any web server or straight from a disk.
+// The page as a folder of files: recorded races and a menu, on any web server or from disk.
 //
-// Every file is a script, since a page that was opened from a disk may read nothing else; texts are packed in them.
+// All data files are scripts, because a page opened from disk cannot read other files; they contain compressed text.
 
 import { mountExperiment } from "./experiment.js";
-import { emit } from "./bus.js";
+import { emit } from "./events.js";
 import { cited, el, setText } from "./dom.js";
 import { mountHeader } from "./header.js";
 import { mountRace } from "./main.js";
 import { standalone } from "./standalone.js";
-import { keepWorded, say, sayOr } from "./words.js";
+import { localize, say, sayOr } from "./words.js";
 
 const LIBRARY = "plotly.js";
-const taken = new Map();
+const loaded = new Map();
 
-// What a file's script calls: its own name, and the text that it brings, gzipped and in base64.
+// Called by the script of a data file: its name, and its text, gzipped and in base64.
 export function take(file, packed) {
-  taken.set(file, packed);
+  loaded.set(file, packed);
 }
 
-// `races`, [{title, file}], in the order of the menu.
+// `races`: [{title, file}] in the order of the menu.
 export async function openSite(races) {
   const panel = (name) => document.getElementById(`ax-${name}`);
   const menu = panel("site").querySelector("select");
@@ -32,10 +32,10 @@ export async function openSite(races) {
     for (const option of menu.options) option.text = sayOr(`title.${option.value}`, option.value);
   }
 
-  // A link's race, or a word on it where there is none.
+  // Shows the race of a link, or a message if it does not exist.
   function open(title) {
     if (fileOf(title)) return show(title);
-    if (title) emit("refused", [["link.race", { value: cited(title), list: { say: "control.recorded" } }]]);
+    if (title) emit("linkErrors", [["link.race", { value: cited(title), list: { say: "control.recorded" } }]]);
     return null;
   }
 
@@ -51,7 +51,7 @@ export async function openSite(races) {
 
   menu.append(...races.map(({ title }) => el("option", { value: title })));
   menu.addEventListener("change", () => show(menu.value));
-  keepWorded(panel("site"), word);
+  localize(panel("site"), word);
   word();
   await library().catch((error) => setText(status, error.message));
   mountRace(panel("race"), props, (_, act) => watchers.push(act), LIBRARY, standalone);
@@ -60,14 +60,14 @@ export async function openSite(races) {
   mountHeader(panel("header"), { value: null }, () => {}, (_, asked) => asked.link && open(asked.link.race));
 }
 
-// The charts' library as a script of the page itself, as the page that is saved from here needs it.
+// The chart library as a script of the page itself, where saving the page finds it.
 async function library() {
   document.head.append(el("script", { "data-ax-plotly": "", text: await textOf(LIBRARY) }));
 }
 
 async function textOf(file) {
-  if (!taken.has(file)) await load(file);
-  const bytes = Uint8Array.from(atob(taken.get(file) || ""), (letter) => letter.charCodeAt(0));
+  if (!loaded.has(file)) await load(file);
+  const bytes = Uint8Array.from(atob(loaded.get(file) || ""), (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 

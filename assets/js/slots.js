@@ -1,13 +1,13 @@
-// The cache of keys and values around the pass: the text's slots, the draft's behind them, and what compaction leaves of these.
+// The KV cache around the forward pass: slots of the context, slots of the draft, and what remains after KV-cache compaction.
 
 import { count, el, setText, toggleClass, visible } from "./dom.js";
-import { offer } from "./offers.js";
+import { registerExport } from "./exports.js";
 import { say } from "./words.js";
 
-export const MOST = 96; // slots of a draft that are drawn one by one
-const LONGEST = 14; // letters of a token
+export const MAX_SLOTS = 96; // slots of a draft that are drawn individually
+const LONGEST = 14; // maximum length of a token
 
-// Where each node lies. The pass writes node i behind the text, at slot position + i; the kept ones are then moved together.
+// The slots of all nodes: the forward pass writes node i to slot position + i; compaction then moves the accepted nodes together.
 export function slotsOf(step) {
   const start = step.position;
   const written = step.tree.tokens.map((_, node) => ({ node, slot: start + node }));
@@ -15,15 +15,15 @@ export function slotsOf(step) {
   return { start, written, kept, free: written.length - kept.length };
 }
 
-// The cache as the pass left it and, once judged, as compaction did; `from` is the slot that an entry was moved from.
-function slotsTable(step, judged) {
+// The cache after the forward pass and, once verified, after compaction; `from`: the slot that an entry was moved from.
+function slotsTable(step, verified) {
   const { written, kept } = slotsOf(step);
   const row = (when) => ({ node, slot: at, from = at }) => [when, at, from, node, step.tree.tokens[node], step.tree.texts[node]];
-  return [["when", "slot", "from", "node", "token", "text"], ...written.map(row("before")), ...(judged ? kept.map(row("after")) : [])];
+  return [["when", "slot", "from", "node", "token", "text"], ...written.map(row("before")), ...(verified ? kept.map(row("after")) : [])];
 }
 
-// The slots of a draft to be drawn: the first ones and all that are kept; {from, to} stands for the nodes that are left out there.
-export function folded(written, kept, most = MOST) {
+// The slots of a draft to draw: the first ones and all that are kept; {from, to} replaces the nodes in between.
+export function folded(written, kept, most = MAX_SLOTS) {
   const always = new Set(kept.map(({ node }) => node));
   const shown = [];
   for (const entry of written) {
@@ -46,18 +46,18 @@ export function createSlots(part, { onHover, onPick }) {
     row.addEventListener("mouseleave", () => onHover(null));
   }
 
-  function render(step, judged) {
+  function render(step, verified) {
     const { start, written, kept, free } = slotsOf(step);
     const text = () => slot("ax-slot-text", range(0, start), say("slots.text", { count: start }));
-    const cells = folded(written, judged ? kept : []).map((entry) => ("to" in entry ? more(entry) : cell(step.tree, entry)));
+    const cells = folded(written, verified ? kept : []).map((entry) => ("to" in entry ? more(entry) : cell(step.tree, entry)));
     rows[0].replaceChildren(...(start ? [text()] : []), ...cells);
     const left = free ? [slot("ax-slot-free", range(start + kept.length, free), say("slots.free", { count: free }))] : [];
-    rows[1].replaceChildren(...(judged ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry)), ...left] : []));
+    rows[1].replaceChildren(...(verified ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry)), ...left] : []));
     const moved = kept.filter(({ slot: now, from }) => now !== from).length;
     const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
     const picture = () => [part("slots-text"), ...rows.map((row) => row.parentElement)];
-    offer("slots", { group: "step", title: "slots.title", place: () => rows[0], picture, table: () => slotsTable(step, judged) });
-    setText(part("slots-text"), judged ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
+    registerExport("slots", { group: "step", title: "slots.title", place: () => rows[0], picture, table: () => slotsTable(step, verified) });
+    setText(part("slots-text"), verified ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
   }
 
   function select(node) {

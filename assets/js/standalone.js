@@ -1,19 +1,19 @@
-// One HTML file that plays a race with no server and no network: this page's own renderer, its style, the charts' library.
+// One HTML file that plays a race without server and network: the page's scripts and styles, and the chart library.
 
-import { emit } from "./bus.js";
+import { emit } from "./events.js";
 import { cited } from "./dom.js";
 import { mountExperiment } from "./experiment.js";
 import { mountHeader } from "./header.js";
 import { viewOf } from "./link.js";
 import { mountRace } from "./main.js";
-import { isPlace } from "./places.js";
+import { isRace } from "./racehistory.js";
 import { keptMarkup, keptValue } from "./panels.js";
 
 const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; font-src data:";
 
 const PANELS = ["header", "race", "experiment"];
 
-// The file's text; `lines` is the race as JSON lines.
+// The text of the file; `lines` is the race as JSON lines.
 export async function standalone(lines) {
   const made = document.implementation.createHTMLDocument("ADED Explorer");
   const add = (parent, tag, attributes, text = "") => {
@@ -39,20 +39,20 @@ export async function standalone(lines) {
   return `<!doctype html>\n${made.documentElement.outerHTML}\n`;
 }
 
-// What such a file does when it is opened.
+// Starts such a page.
 export function openFile() {
   const still = () => {};
   const panel = (name) => document.getElementById(`ax-${name}`);
   const value = (name) => document.querySelector(`script[data-ax-${name}]`).textContent;
   mountRace(panel("race"), { value: value("race") }, still, null, standalone);
   if (panel("experiment")) mountExperiment(panel("experiment"), { value: value("experiment") }, still, null);
-  mountHeader(panel("header"), { value: null }, still, (_, { link }) => link && refuseOther(link, value("race")));
+  mountHeader(panel("header"), { value: null }, still, (_, { link }) => link && reportOther(link, value("race")));
 }
 
-// A file holds one race: a link to another one is refused.
-function refuseOther(link, lines) {
+// A file contains one race; a link to another one is reported.
+function reportOther(link, lines) {
   const shown = JSON.parse(lines.slice(0, lines.indexOf("\n")));
-  if (!isPlace(viewOf(link), shown)) emit("refused", [["link.alone", { value: cited(link.race || link.file || "") }]]);
+  if (!isRace(viewOf(link), shown)) emit("linkErrors", [["link.alone", { value: cited(link.race || link.file || "") }]]);
 }
 
 async function textOf(selector) {
@@ -60,7 +60,7 @@ async function textOf(selector) {
   return script.src ? (await fetch(script.src)).text() : script.textContent;
 }
 
-// JSON text in which nothing looks like markup.
+// JSON text that contains no markup.
 function harmless(json) {
   return json.replaceAll("<", "\\u003c");
 }

@@ -1,28 +1,28 @@
-// A step in sentences, and its cards' headings.
+// The step on screen as sentences, and the headings of its cards.
 
 import { milliseconds, setText, small, visible } from "./dom.js";
 import { covered } from "./player.js";
-import { PARTS, column } from "./record.js";
-import { recorded } from "./recorded.js";
-import { renderWalk } from "./tables.js";
+import { PARTS, column, targetTokenKind } from "./record.js";
+import { engineText } from "./enginetext.js";
+import { renderWalk } from "./steptables.js";
 import { tallest } from "./treegrid.js";
 import { say } from "./words.js";
 
 export function renderStep(part, state) {
-  const lane = state.race.lanes[state.lane];
-  const step = lane.steps[state.step];
-  const { hidden } = lane.layouts[state.step];
+  const run = state.race.runs[state.run];
+  const step = run.steps[state.step];
+  const { hidden } = run.layouts[state.step];
   const total = step.tree.tokens.length;
-  setText(part("step-title"), say("step.title", { name: lane.label, step: step.index + 1 }));
-  setText(part("step-sentence"), covered(state) ? say("guess.covered", { count: total - 1 }) : sentence(step));
-  setText(part("step-note"), recorded(step.note || ""));
-  setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: recorded(step.budget.why), used: total }));
+  setText(part("step-title"), say("step.title", { name: run.label, step: step.index + 1 }));
+  setText(part("step-sentence"), covered(state) ? say("predict.covered", { count: total - 1 }) : sentence(step));
+  setText(part("step-note"), engineText(step.note || ""));
+  setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: engineText(step.budget.why), used: total }));
   setText(part("hidden"), hidden ? say("step.hidden", { count: hidden, total }) : "");
   setText(part("step-seconds"), secondsText(step.seconds));
-  part("tree").style.setProperty("--ax-room", `${Math.min(400, tallest(lane))}px`);
+  part("tree").style.setProperty("--ax-tree-height", `${Math.min(400, tallest(run))}px`);
   renderWalk(part("walk"), step);
-  part("search-slot").dataset.kept = String(lane.steps.some((other) => other.simulations.length));
-  const drafts = lane.steps.some((other) => other.tree.tokens.length > 1); // in a lane that does, a step without a draft moves nothing
+  part("search-slot").dataset.kept = String(run.steps.some((other) => other.simulations.length));
+  const drafts = run.steps.some((other) => other.tree.tokens.length > 1); // the cards stay visible on a step without a draft if others have one
   for (const card of ["mask-card", "slots-card"]) part(card).hidden = !drafts;
   part("walk-card").hidden = step.choices.length === 0;
 }
@@ -30,8 +30,8 @@ export function renderStep(part, state) {
 export function sentence(step) {
   const count = step.tree.tokens.length - 1;
   const accepted = step.origins.filter((o) => o === "draft").length;
-  const own = step.origins[step.origins.length - 1] === "target";
-  const end = own ? say("step.own", { token: visible(step.texts[step.texts.length - 1]) }) : say("step.ended");
+  const kind = targetTokenKind(step);
+  const end = kind ? say(`step.${kind}`, { token: visible(step.texts[step.texts.length - 1]) }) : say("step.ended");
   return count ? say("step.drafted", { count, accepted, end }) : say("step.undrafted", { end });
 }
 
@@ -40,12 +40,12 @@ export function visitsKey(step, moment) {
   return column(step.tree, "visits").some((visits) => visits !== null) ? say("tree.visits") : "";
 }
 
-// What the nodes' colour stands for, and its highest value here.
-export function renderShadeKey(part, shades) {
-  part("shade-key").hidden = !shades;
-  if (!shades) return;
-  setText(part("shade-name"), shades.measure === "score" ? say("tree.shade", { measure: "PUCT" }) : say("tree.shade.root", { measure: say(`fact.${shades.measure}`) }));
-  setText(part("shade-top"), small(shades.top));
+// What the colour of the nodes means, and the highest value of the step.
+export function renderColourKey(part, colours) {
+  part("colour-key").hidden = !colours;
+  if (!colours) return;
+  setText(part("colour-name"), colours.measure === "score" ? say("tree.colour", { measure: "PUCT" }) : say("tree.colour.root", { measure: say(`fact.${colours.measure}`) }));
+  setText(part("colour-top"), small(colours.top));
 }
 
 function secondsText(seconds) {

@@ -1,12 +1,12 @@
-// The guided tour: a card at each stop, the place it speaks of in a frame. Some stops wait until the learner has acted.
+// The guided tour: a card per tour step, and a frame around the element that it explains. Some tour steps wait for an action of the user.
 
-import { emit, on } from "./bus.js";
+import { emit, on } from "./events.js";
 import { el, reducedMotion, setText, toggleClass } from "./dom.js";
-import { recall, remember } from "./memory.js";
-import { STOPS, placeFor, resumed } from "./stops.js";
+import { loadItem, storeItem } from "./storage.js";
+import { TOUR_STEPS, findStep, resumeIndex } from "./toursteps.js";
 import { onLanguage, say } from "./words.js";
 
-const SETTLED = 150; // milliseconds after which a step that was sent for is on screen
+const RENDERED = 150; // milliseconds until a requested step is on screen
 
 export function createTour(opener) {
   const tour = { at: -1, done: new Set(), place: null, seen: null, moved: null };
@@ -15,26 +15,26 @@ export function createTour(opener) {
   function go(at) {
     tour.at = at;
     if (at < 0) return leave();
-    remember("tour", STOPS[at].name);
+    storeItem("tour", TOUR_STEPS[at].name);
     view.card.hidden = false;
-    study(STOPS[at]);
+    showStep(TOUR_STEPS[at]);
     render();
     view.card.focus({ preventScroll: true });
   }
 
-  // Brings a step on screen that holds what the stop speaks of.
-  function study(stop) {
+  // Shows a race step that the tour step can explain.
+  function showStep(step) {
     const { seen } = tour;
-    const place = seen && placeFor(stop, seen);
-    tour.moved = place && (place.lane !== seen.lane || place.step !== seen.step) ? place : null;
+    const place = seen && findStep(step, seen);
+    tour.moved = place && (place.run !== seen.run || place.step !== seen.step) ? place : null;
     reveal();
     if (!tour.moved) return;
-    emit("study", place);
-    setTimeout(() => tour.at >= 0 && reveal(), SETTLED);
+    emit("goto", place);
+    setTimeout(() => tour.at >= 0 && reveal(), RENDERED);
   }
 
-  // Stops that the race on screen has something for: all of them before there is any race.
-  const open = () => [...STOPS.keys()].filter((at) => !tour.seen || placeFor(STOPS[at], tour.seen));
+  // The tour steps that the race on screen can illustrate: all of them before there is a race.
+  const open = () => [...TOUR_STEPS.keys()].filter((at) => !tour.seen || findStep(TOUR_STEPS[at], tour.seen));
   const after = (at) => open().find((other) => other > at) ?? -1;
   const before = (at) => open().findLast((other) => other < at) ?? -1;
 
@@ -51,7 +51,7 @@ export function createTour(opener) {
   }
 
   function reveal() {
-    const found = document.querySelector(STOPS[tour.at].at);
+    const found = document.querySelector(TOUR_STEPS[tour.at].at);
     const place = found?.offsetHeight ? found : null;
     frame(place);
     if (place) place.scrollIntoView({ block: place.offsetHeight > 0.6 * window.innerHeight ? "start" : "center", behavior: reducedMotion() ? "auto" : "smooth" });
@@ -59,15 +59,15 @@ export function createTour(opener) {
 
   function render() {
     if (tour.at < 0) return;
-    const { name, task } = STOPS[tour.at];
+    const { name, task } = TOUR_STEPS[tour.at];
     const waits = task && !tour.done.has(name);
-    const stops = open();
+    const steps = open();
     const last = after(tour.at) < 0;
-    setText(view.count, say("tour.count", { at: stops.indexOf(tour.at) + 1, of: stops.length }));
+    setText(view.count, say("tour.count", { at: steps.indexOf(tour.at) + 1, of: steps.length }));
     setText(view.title, say(`tour.${name}`));
     setText(view.text, say(`tour.${name}.text`));
     setText(view.farewell, last ? say(canRun() ? "tour.end.run" : "tour.end.alone") : "");
-    setText(view.moved, tour.moved ? say("tour.moved", { step: tour.moved.step + 1, name: tour.seen.race.lanes[tour.moved.lane].label }) : "");
+    setText(view.moved, tour.moved ? say("tour.moved", { step: tour.moved.step + 1, name: tour.seen.race.runs[tour.moved.run].label }) : "");
     setText(view.task, task ? `${waits ? "" : "✓ "}${say(`tour.${name}.task`)}` : "");
     view.task.dataset.done = String(!waits);
     setText(view.next, say(last ? "tour.end" : waits ? "tour.skip" : "tour.next"));
@@ -85,9 +85,9 @@ export function createTour(opener) {
   view.card.addEventListener("keydown", (event) => {
     if (event.key === "Escape") go(-1);
   });
-  on("did", (what) => {
-    if (tour.at < 0 || STOPS[tour.at].task !== what) return;
-    tour.done.add(STOPS[tour.at].name);
+  on("action", (what) => {
+    if (tour.at < 0 || TOUR_STEPS[tour.at].task !== what) return;
+    tour.done.add(TOUR_STEPS[tour.at].name);
     render();
   });
   on("shown", (seen) => {
@@ -96,22 +96,22 @@ export function createTour(opener) {
     if (other && tour.at >= 0) go(nearest(tour.at));
   });
   onLanguage(render);
-  opener.addEventListener("click", () => go(tour.at < 0 ? nearest(resumed(recall("tour"))) : -1));
+  opener.addEventListener("click", () => go(tour.at < 0 ? nearest(resumeIndex(loadItem("tour"))) : -1));
 
-  // A stop, or, where the race has nothing for it, the next one.
+  // The tour step, or the next one if the race cannot illustrate it.
   function nearest(at) {
     return Math.max(0, after(at - 1));
   }
 
-  // Forgets what was done; the next tour begins at the first stop.
+  // Resets the tour to its first step.
   function finish() {
     tour.done.clear();
-    remember("tour", STOPS[0].name);
+    storeItem("tour", TOUR_STEPS[0].name);
     return -1;
   }
 }
 
-// Whether this page can make a race of its own: a saved one and a teacher's link have no such button.
+// Whether this page can run a race: saved pages and links with hide=controls have no such button.
 function canRun() {
   return Boolean(document.querySelector("#ax-run")?.offsetHeight);
 }

@@ -1,25 +1,25 @@
-// Files that somebody opens, looked at before they are sent: what is no race is said in the page's own words.
+// Files opened by the user are checked before they are sent; unusable ones are reported in the page's own words.
 
-import { emit } from "./bus.js";
+import { emit } from "./events.js";
 import { cited } from "./dom.js";
 
 
-// What is wrong with a file, as sentences by key and values; null where nothing is. `most` is the largest size in bytes.
-export function faultOfFile({ name, size }, most) {
+// What is wrong with a file, as messages; null if nothing is. `maxBytes`: maximum size in bytes.
+export function errorOfFile({ name, size }, maxBytes) {
   const remedy = ["file.remedy", { save: { say: "save.open" } }];
   if (!/\.json$/i.test(name)) return [["file.kind", { name: cited(name) }], remedy];
-  return size > most ? [["notice.large", { megabytes: Math.floor(most / 2 ** 20) }]] : null;
+  return size > maxBytes ? [["notice.large", { megabytes: Math.floor(maxBytes / 2 ** 20) }]] : null;
 }
 
-// Stops a file with a fault before anybody else hears of it; the notice tells.
-export function guardUploads(most) {
+// Stops the upload of an unusable file and shows a notice.
+export function guardUploads(maxBytes) {
   const onChange = (event) => {
     const input = event.target instanceof Element ? event.target.closest("input[type='file']") : null;
-    const fault = input?.files.length ? faultOfFile(input.files[0], most) : null;
-    if (!fault) return;
+    const error = input?.files.length ? errorOfFile(input.files[0], maxBytes) : null;
+    if (!error) return;
     event.stopImmediatePropagation();
     input.value = "";
-    emit("told", { kind: "error", sayings: fault, fraction: null });
+    emit("notice", { kind: "error", messages: error, fraction: null });
   };
   document.addEventListener("change", onChange, { capture: true });
 }

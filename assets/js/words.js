@@ -1,9 +1,9 @@
-// The page's own words: one table a language (assets/i18n), one language at a time. Knows nothing of what it words.
+// The texts of the page: one table per language (assets/i18n), one language at a time.
 
 import { withCode } from "./dom.js";
 
 const FALLBACK = "en";
-const HAN = "[\\p{sc=Han}，。！？；：、（）“”《》]"; // and the signs of a full width
+const HAN = "[\\p{sc=Han}，。！？；：、（）“”《》]"; // Han characters and full-width punctuation
 const SLOT = new RegExp(`((?:(?<=${HAN}) )?)\\{(\\w+)\\}((?: (?=${HAN}))?)`, "gu");
 const [BEGINS, ENDS] = [new RegExp(`^${HAN}`, "u"), new RegExp(`${HAN}$`, "u")];
 const state = { tables: {}, language: FALLBACK, listeners: new Set() };
@@ -12,7 +12,7 @@ export function setTables(tables) {
   state.tables = tables;
 }
 
-// Code and own name of each language, in the order of the tables.
+// Code and native name of each language, in the order of the tables.
 export function languages() {
   return Object.entries(state.tables).map(([code, table]) => ({ code, name: table["language.name"] }));
 }
@@ -21,7 +21,7 @@ export function language() {
   return state.language;
 }
 
-// Speaks another language from now on; one that is not there changes nothing.
+// Switches the language; an unknown one changes nothing.
 export function setLanguage(code) {
   if (!Object.hasOwn(state.tables, code) || code === state.language) return;
   state.language = code;
@@ -32,14 +32,14 @@ export function onLanguage(listener) {
   state.listeners.add(listener);
 }
 
-// The words of a key, {names} replaced by values. An entry of several forms is chosen from by the value `count`.
-// A value {say, otherwise} is said too: the words of its key, or `otherwise` where there are none.
-// The blank that parts a value from Han characters falls where the value has one at that end.
+// The text of a key with {names} replaced by values. An entry with several forms is selected by the value `count`.
+// A value {say, otherwise} is a key itself: its text, or `otherwise` if there is none.
+// A space between a value and Han characters is dropped if the value begins or ends with Han characters on that side.
 export function say(key, values = {}) {
   return formOf(entry(key), values.count).replace(SLOT, (whole, before, name, after) => (Object.hasOwn(values, name) ? joined(before, said(values[name]), after) : whole));
 }
 
-// Sentences one after the other, empty ones left out; after a full-width stop there is no blank.
+// Joins sentences, without empty ones; there is no space after full-width punctuation.
 export function sentences(...list) {
   return list.filter(Boolean).reduce((text, next) => text + (!text || /[。！？；：]$/u.test(text) ? "" : " ") + next, "");
 }
@@ -52,18 +52,18 @@ function said(value) {
   return value instanceof Object && "say" in value ? sayOr(value.say, value.otherwise ?? value.say) : String(value);
 }
 
-// The words of a key, or `otherwise` where no language has any.
+// The text of a key, or `otherwise` if no language has it.
 export function sayOr(key, otherwise) {
   return Object.hasOwn(state.tables[FALLBACK] || {}, key) ? say(key) : otherwise;
 }
 
-// The words of a key in the first language, in which the engine speaks.
+// The text of a key in English, the language of the engine.
 export function original(key) {
   return state.tables[FALLBACK]?.[key];
 }
 
-// Names of a family in the order of the table: "term" gives "draft" for "term.draft".
-export function wordsOf(family) {
+// Names of a family of keys in the order of the table: "term" returns "draft" for "term.draft".
+export function keysOf(family) {
   const known = new RegExp(`^${family}\\.([\\w-]+)$`);
   return Object.keys(state.tables[FALLBACK] || {}).flatMap((key) => (known.exec(key) || []).slice(1));
 }
@@ -79,18 +79,18 @@ function formOf(found, count) {
   return found[count] || (count === 1 && found.one) || found.other;
 }
 
-// Puts words into the static markup below a node: text by data-say, names by data-say-label, hints by data-say-title.
-export function fillWords(root) {
+// Fills static markup below a node: text by data-say, labels by data-say-label, tooltips by data-say-title.
+export function fillText(root) {
   for (const node of root.querySelectorAll("[data-say]")) node.replaceChildren(...withCode(say(node.dataset.say)));
   for (const node of root.querySelectorAll("[data-say-label]")) node.setAttribute("aria-label", say(node.dataset.sayLabel));
   for (const node of root.querySelectorAll("[data-say-title]")) node.title = say(node.dataset.sayTitle);
 }
 
-// Fills a panel's static markup now and whenever the language changes; `redraw` then draws what is not static.
-export function keepWorded(root, redraw = () => {}) {
-  fillWords(root);
+// Fills static markup now and after every change of language; `redraw` then draws the rest.
+export function localize(root, redraw = () => {}) {
+  fillText(root);
   onLanguage(() => {
-    fillWords(root);
+    fillText(root);
     redraw();
   });
 }

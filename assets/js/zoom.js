@@ -1,28 +1,28 @@
-// A part of a chart's time: chosen by buttons or by a drag over the chart, and kept while a run grows.
+// The part of the time that a chart shows: selected by buttons or by dragging, and kept while a race runs.
 
-const NEAREST = 64; // parts of the whole: no part is shorter
-const WHOLE = 0.999; // a part that long is the whole
+const NEAREST = 64; // the smallest part is the whole time divided by this
+const WHOLE = 0.999; // larger shares count as the whole
 
-// The part half as long, around `now` where that is within it, and not where all is over; null stands for the whole of `end` seconds.
+// Half the part, around `now` if it is inside and the race has not ended; null is the whole of `end` seconds.
 export function nearer(span, now, end) {
   const [from, to] = span || [0, end];
   return around(Math.max((to - from) / 2, end / NEAREST), [from, to], now, end);
 }
 
-// The part twice as long; null once that is the whole.
+// Twice the part; null if that is the whole.
 export function farther(span, now, end) {
   if (!span) return null;
   const size = 2 * (span[1] - span[0]);
   return size < WHOLE * end ? around(size, span, now, end) : null;
 }
 
-// What was drawn out by hand, within the whole and not too short to see.
+// A part selected by dragging, limited to the whole and to the smallest part.
 export function drawnOut(from, to, end) {
   const [low, high] = [Math.max(0, Math.min(from, to)), Math.min(end, Math.max(from, to))];
   return high - low < WHOLE * end ? around(Math.max(high - low, end / NEAREST), [low, high], -1, end) : null;
 }
 
-// The part that a clock which is moved from `before` to `now` takes with it, where it leaves the part.
+// The part, moved along with the time if the time leaves it.
 export function taken(span, before, now, end) {
   const [from, to] = span;
   if (now === before || (now >= from && now <= to)) return span;
@@ -39,14 +39,14 @@ function around(size, [from, to], now, end) {
   return [start, start + size];
 }
 
-// `follow(id, now, end, growing)`: tells where a race stands, and gives the part of it that is shown; null for the whole, as each
-// begins. A clock that is moved by hand, or plays, takes the part with it; one that runs because the race grows does not.
+// `follow(id, now, end, growing)`: updates the race and its time, and returns the part to show; null for the whole, as at the start. A
+// part follows a time that the user or the playback moves, but not one that grows with a running race.
 export function createZoom(part, changed) {
   const box = part("chart");
   let known = { id: null, now: 0, end: 0, growing: false };
   let span = null;
-  let heard = false;
-  let held = false; // by a pointer: a drawing in between would take the drag away
+  let listening = false;
+  let held = false; // a pointer is down; drawing would interrupt the drag
   const set = (next) => {
     span = next;
     changed();
@@ -64,10 +64,10 @@ export function createZoom(part, changed) {
     changed();
   }
 
-  // Once Plotly has drawn into the box, it tells of what is done on it.
+  // Listens to Plotly's events, once it has drawn into the box.
   function listen() {
-    if (heard) return;
-    heard = true;
+    if (listening) return;
+    listening = true;
     box.on("plotly_doubleclick", () => set(null));
     box.on("plotly_relayout", (what) => {
       const [from, to] = [what["xaxis.range[0]"], what["xaxis.range[1]"]];

@@ -30,25 +30,25 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
 
-def test_a_recorded_race_is_on_screen_before_any_model(page: sync_api.Page):
-    assert page.locator(".ax-lane").count() >= 2
+def test_a_recorded_race_is_shown_before_a_model_is_loaded(page: sync_api.Page):
+    assert page.locator(".ax-run-view").count() >= 2
     assert part(page, "source").inner_text() == "recorded"
     assert "plain decoding" in part(page, "sentence").inner_text()
     assert page.locator(".ax-nodes tbody tr").count() > 1
 
 
-def test_the_page_shows_the_tokens_and_origins_of_the_record(page: sync_api.Page, tmp_path: Path):
+def test_the_page_shows_the_tokens_and_origins_of_the_trace(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
-    for lane in race.lanes:
-        method = lane.header.method
+    for run in race.lanes:
+        method = run.header.method
         for origin in ("draft", "target"):
-            told = [t for s in lane.steps for t, o in zip(s.texts, s.origins) if o == origin]
-            assert tokens_of(page, method, origin) == told
-        assert text_of(page, method) == lane.text
+            recorded = [t for s in run.steps for t, o in zip(s.texts, s.origins) if o == origin]
+            assert tokens_of(page, method, origin) == recorded
+        assert text_of(page, method) == run.text
 
 
-def test_steps_are_scrubbed_by_keyboard_and_pointer(page: sync_api.Page, tmp_path: Path):
+def test_steps_are_selected_by_keyboard_and_pointer(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
     steps = race.lanes[1].steps
@@ -70,7 +70,7 @@ def test_steps_are_scrubbed_by_keyboard_and_pointer(page: sync_api.Page, tmp_pat
     assert strip.get_attribute("aria-valuenow") == str(len(steps))
 
 
-def test_keys_belong_to_a_field_while_one_types_in_it(page: sync_api.Page):
+def test_shortcuts_are_off_while_the_user_types_in_a_field(page: sync_api.Page):
     before = part(page, "where").inner_text()
     page.locator("#ax-prompt textarea").click()
     page.keyboard.press("Home")
@@ -80,7 +80,7 @@ def test_keys_belong_to_a_field_while_one_types_in_it(page: sync_api.Page):
     assert part(page, "play").get_attribute("aria-label") == "Play"
 
 
-def test_the_replay_runs_forwards_and_backwards(page: sync_api.Page):
+def test_a_race_plays_forwards_and_backwards(page: sync_api.Page):
     part(page, "speed").select_option("5")
     page.keyboard.press("Home")
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
@@ -93,7 +93,7 @@ def test_the_replay_runs_forwards_and_backwards(page: sync_api.Page):
     sync_api.expect(part(page, "where")).to_have_text(first)
 
 
-def test_a_node_chosen_in_the_table_is_the_one_in_the_card_and_the_other_way_round(page: sync_api.Page, tmp_path: Path):
+def test_a_node_selected_in_the_table_is_shown_in_the_card_and_the_other_way_round(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     row = page.locator(".ax-nodes tbody tr[data-node='2']")
     row.click()
@@ -107,15 +107,14 @@ def test_a_node_chosen_in_the_table_is_the_one_in_the_card_and_the_other_way_rou
     sync_api.expect(parent).to_have_attribute("data-node", "1")
 
 
-def test_tokens_are_text_whatever_they_hold(page: sync_api.Page, tmp_path: Path):
+def test_tokens_are_shown_as_text_whatever_they_contain(page: sync_api.Page, tmp_path: Path):
     race = make_race(HOSTILE * 4)
     named = [
-        replace(lane, header=replace(lane.header, prompt=HOSTILE[0], label=lane.header.label + " <i>${1}</i>"))
-        for lane in race.lanes
+        replace(run, header=replace(run.header, prompt=HOSTILE[0], label=run.header.label + " <i>${1}</i>")) for run in race.lanes
     ]
     open_race(page, trace.Race(named), tmp_path)
-    for lane in race.lanes:
-        assert text_of(page, lane.header.method) == "".join(HOSTILE * 4)
+    for run in race.lanes:
+        assert text_of(page, run.header.method) == "".join(HOSTILE * 4)
     assert part(page, "prompt").inner_text() == HOSTILE[0]
     for _ in range(6):
         page.keyboard.press("ArrowLeft")
@@ -126,7 +125,7 @@ def test_tokens_are_text_whatever_they_hold(page: sync_api.Page, tmp_path: Path)
     assert "bold" not in labels or "<b>" in labels
 
 
-def test_a_damaged_file_is_said_and_the_picture_stays(page: sync_api.Page, tmp_path: Path):
+def test_a_damaged_file_is_reported_and_the_view_stays(page: sync_api.Page, tmp_path: Path):
     before = text_of(page, "plain")
     path = tmp_path / "damaged.json"
     path.write_text('{"format": "aded-race", "version": 1, "lanes": [{}]}')
@@ -135,7 +134,7 @@ def test_a_damaged_file_is_said_and_the_picture_stays(page: sync_api.Page, tmp_p
     assert text_of(page, "plain") == before
 
 
-def test_a_saved_race_is_the_record(page: sync_api.Page, tmp_path: Path):
+def test_a_saved_race_equals_the_opened_one(page: sync_api.Page, tmp_path: Path):
     race = make_race(["a", " b", "\u2028", "</script>", " c"])
     open_race(page, race, tmp_path)
     path = saved(page, "race.json", tmp_path)
@@ -161,7 +160,7 @@ def test_the_page_never_scrolls_sideways(browser: sync_api.Browser, address: str
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_an_empty_prompt_is_said_and_nothing_is_lost(page: sync_api.Page):
+def test_an_empty_prompt_is_reported_and_nothing_is_lost(page: sync_api.Page):
     before = text_of(page, "plain")
     page.locator("#ax-prompt textarea").fill("  ")
     page.locator("#ax-run").click()
@@ -173,35 +172,35 @@ def test_an_empty_prompt_is_said_and_nothing_is_lost(page: sync_api.Page):
 def test_two_to_six_methods_race(page: sync_api.Page):
     tick(page, "aded")
     page.locator("#ax-run").click()
-    sync_api.expect(notice(page)).to_contain_text("choose two to six")
+    sync_api.expect(notice(page)).to_contain_text("select two to six")
     names = page.locator(".ax-picker [data-part='list'] input").evaluate_all("all => all.map(e => e.value)")
     tick(page, *names[:6])
-    sync_api.expect(part(page, "count")).to_contain_text("the most that race")
+    sync_api.expect(part(page, "count")).to_contain_text("the maximum")
     assert page.locator(f".ax-picker input[value='{names[6]}']").is_disabled()
     assert page.locator(".ax-picker .ax-lossy").count() == 1
 
 
-def six_lanes() -> trace.Race:
+def six_runs() -> trace.Race:
     names = ("plain", "aded", "prompt-lookup", "rest", "suffix", "medusa-typical")
-    lanes = [make_trace(name) for name in names]
-    return trace.Race([replace(t, header=replace(t.header, lossless=t.header.method != "medusa-typical")) for t in lanes])
+    runs = [make_trace(name) for name in names]
+    return trace.Race([replace(t, header=replace(t.header, lossless=t.header.method != "medusa-typical")) for t in runs])
 
 
-def test_six_lanes_keep_their_height_while_time_runs(page: sync_api.Page, tmp_path: Path):
-    open_race(page, six_lanes(), tmp_path)
-    assert page.locator(".ax-lane").count() == page.locator(".ax-times li").count() == 6
-    assert page.locator(".ax-lane .ax-lossy").count() == 1
+def test_six_runs_keep_their_height_at_every_time(page: sync_api.Page, tmp_path: Path):
+    open_race(page, six_runs(), tmp_path)
+    assert page.locator(".ax-run-view").count() == page.locator(".ax-times li").count() == 6
+    assert page.locator(".ax-run-view .ax-lossy").count() == 1
     height = "() => document.querySelector('.ax-race').offsetHeight"
-    whole = page.evaluate(height)
+    full = page.evaluate(height)
     page.keyboard.press("Home")
     drawn(page)
-    assert page.evaluate(height) == whole
+    assert page.evaluate(height) == full
 
 
-def test_a_part_of_the_time_is_drawn_out_over_the_chart_or_chosen_by_buttons(page: sync_api.Page, tmp_path: Path):
+def test_a_part_of_the_time_is_selected_by_dragging_or_by_buttons(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
-    end = max(sum(step.seconds.total for step in lane.steps) for lane in race.lanes)
+    end = max(sum(step.seconds.total for step in run.steps) for run in race.lanes)
     chart, less, more = part(page, "chart"), part(page, "zoom-in"), part(page, "zoom-out")
 
     def expect_span(low: float, high: float) -> None:
@@ -232,23 +231,23 @@ def test_a_part_of_the_time_is_drawn_out_over_the_chart_or_chosen_by_buttons(pag
     sync_api.expect(more).to_have_attribute("aria-disabled", "true")
 
 
-def test_the_steps_shown_are_those_of_the_chosen_lane(page: sync_api.Page, tmp_path: Path):
-    race = six_lanes()
+def test_the_steps_shown_are_those_of_the_selected_run(page: sync_api.Page, tmp_path: Path):
+    race = six_runs()
     open_race(page, race, tmp_path)
-    lane = race.lanes[4]
-    page.locator(".ax-lane[data-method='suffix'] .ax-look").click()
-    sync_api.expect(part(page, "where")).to_contain_text(f"of {len(lane.steps)}")
+    run = race.lanes[4]
+    page.locator(".ax-run-view[data-method='suffix'] .ax-look").click()
+    sync_api.expect(part(page, "where")).to_contain_text(f"of {len(run.steps)}")
     sync_api.expect(part(page, "step-title")).to_contain_text("suffix: draft tree")
     sync_api.expect(part(page, "search-note")).to_have_text(
-        "Drafted without a search, from what followed the longest ends of the text, here and in a corpus."
+        "Draft without a search: continuations of the longest matching suffixes of the text, in it and in a corpus."
     )
-    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
     sync_api.expect(part(page, "agreement-card")).to_be_hidden()
     sync_api.expect(part(page, "matrix-card")).to_be_hidden()
 
 
-def test_the_agreement_of_the_step_is_drawn_and_told_in_numbers(page: sync_api.Page, tmp_path: Path):
+def test_the_agreement_of_the_step_is_shown_as_a_chart_and_in_numbers(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
     steps = race.lanes[1].steps
@@ -264,15 +263,15 @@ def test_the_agreement_of_the_step_is_drawn_and_told_in_numbers(page: sync_api.P
     sync_api.expect(part(page, "agreement-steps").locator("tr")).to_have_count(len(steps))
 
 
-def test_the_search_is_replayed_phase_by_phase_forwards_and_back(page: sync_api.Page):
+def test_the_search_is_replayed_phase_by_phase_forwards_and_backwards(page: sync_api.Page):
     text, now = part(page, "search-text"), page.locator(".ax-phase-now")
     part(page, "search").evaluate("e => { e.value = '12'; e.dispatchEvent(new Event('input')); }")
     sync_api.expect(text).to_contain_text("Simulation 3 of")
-    sync_api.expect(now).to_have_text("back up")
+    sync_api.expect(now).to_have_text("backpropagation")
     visits = page.locator(".ax-nodes tbody tr[data-node='0'] td:nth-child(5)")
     sync_api.expect(visits).to_have_text("3")
-    part(page, "search-on").click()
-    sync_api.expect(now).to_have_text("select")
+    part(page, "search-forward").click()
+    sync_api.expect(now).to_have_text("selection")
     part(page, "search-back").click()
     part(page, "search-back").click()
     sync_api.expect(now).to_have_text("reward")
@@ -280,29 +279,29 @@ def test_the_search_is_replayed_phase_by_phase_forwards_and_back(page: sync_api.
     part(page, "search-play").click()
     page.wait_for_function("() => /Simulation [5-9]/.test(document.querySelector('[data-part=search-text]').textContent)")
     part(page, "search-play").click()
-    held = text.inner_text()
+    paused = text.inner_text()
     at_rest(page)
-    assert text.inner_text() == held
+    assert text.inner_text() == paused
 
 
 @pytest.mark.model
-def test_a_prompt_runs_on_the_real_model_and_all_lanes_write_the_same(page: sync_api.Page):
+def test_a_prompt_runs_on_the_real_model_and_all_runs_write_the_same(page: sync_api.Page):
     tick(page, "plain", "aded", "token-recycling")
     start(page, "List the days of the week.", 20)
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
     assert text_of(page, "plain") == text_of(page, "aded") == text_of(page, "token-recycling") != ""
     assert "identical" in part(page, "sentence").inner_text()
-    written = page.locator(".ax-lane[data-method='aded'] .ax-tok").count()
+    written = page.locator(".ax-run-view[data-method='aded'] .ax-tok").count()
     drafted = len(tokens_of(page, "aded", "draft"))
-    steps = page.locator(".ax-lane[data-method='aded'] .ax-step").count()
+    steps = page.locator(".ax-run-view[data-method='aded'] .ax-step").count()
     assert written == drafted + len(tokens_of(page, "aded", "target"))
     assert len(tokens_of(page, "aded", "target")) <= steps
     page.keyboard.press("Home")
     part(page, "search").evaluate("e => { e.value = '12'; e.dispatchEvent(new Event('input')); }")
     sync_api.expect(part(page, "search-text")).to_contain_text("Simulation 3 of")
-    sync_api.expect(page.locator(".ax-why")).to_contain_text("target has not spoken")
+    sync_api.expect(page.locator(".ax-why")).to_contain_text("not verified yet")
     page.keyboard.press("ArrowRight")
-    sync_api.expect(part(page, "search-text")).to_contain_text("verdict")
+    sync_api.expect(part(page, "search-text")).to_contain_text("the result of the verification")
 
 
 @pytest.mark.model
@@ -316,23 +315,23 @@ def test_a_closed_tab_frees_the_model_for_the_next_visitor(browser: sync_api.Bro
 
 
 @pytest.mark.model
-def test_a_run_stops_midway_and_the_other_visitor_sees_nothing_of_it(browser: sync_api.Browser, address: str):
+def test_a_race_stops_early_and_another_visitor_sees_nothing_of_it(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page, watched_page(browser, address) as other:
-        theirs = text_of(other, "plain")
+        before = text_of(other, "plain")
         start(page, "Write a long story about the sea.", 400)
-        page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3")
+        page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 3")
         page.locator("#ax-stop").click()
-        sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway")
+        sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
-        assert page.locator(".ax-lane[data-method='aded'] .ax-step").count() < 200
+        assert page.locator(".ax-run-view[data-method='aded'] .ax-step").count() < 200
         page.keyboard.press("Home")
         sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
-        assert text_of(other, "plain") == theirs
+        assert text_of(other, "plain") == before
         assert notice(other).inner_text() == ""
 
 
 @pytest.mark.model
-def test_while_a_run_is_on_no_other_race_can_be_opened_and_the_lists_name_what_is_there(page: sync_api.Page):
+def test_during_a_race_no_other_one_can_be_opened_and_the_lists_name_what_is_shown(page: sync_api.Page):
     recorded, examples = page.locator("#ax-recorded input"), page.locator("#ax-examples input")
     sync_api.expect(recorded).to_have_value("A maths teacher")
     sync_api.expect(examples).to_have_value("How a model writes")
@@ -340,9 +339,9 @@ def test_while_a_run_is_on_no_other_race_can_be_opened_and_the_lists_name_what_i
     sync_api.expect(examples).to_have_value("")
     sync_api.expect(recorded).to_be_disabled()
     sync_api.expect(recorded).to_have_value("")
-    sync_api.expect(notice(page)).to_contain_text("Other races can be opened once they have stopped")
+    sync_api.expect(notice(page)).to_contain_text("Other races can be opened after they have ended")
     page.locator("#ax-stop").click()
-    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway")
+    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
     sync_api.expect(recorded).to_be_enabled()
     recorded.click()
     page.locator("li[role='option']").first.click()
@@ -350,7 +349,7 @@ def test_while_a_run_is_on_no_other_race_can_be_opened_and_the_lists_name_what_i
     sync_api.expect(recorded).to_have_value("A maths teacher")
 
 
-def test_a_list_that_escape_has_closed_opens_again_with_a_click(page: sync_api.Page):
+def test_a_list_that_was_closed_by_escape_opens_again_by_a_click(page: sync_api.Page):
     recorded, options = page.locator("#ax-recorded input"), page.locator("li[role='option']")
     for _ in range(2):
         recorded.click()
@@ -359,8 +358,8 @@ def test_a_list_that_escape_has_closed_opens_again_with_a_click(page: sync_api.P
         sync_api.expect(options).to_have_count(0)
 
 
-def test_the_field_takes_as_many_new_tokens_as_the_server_writes(page: sync_api.Page):
+def test_the_field_accepts_as_many_new_tokens_as_the_server_writes(page: sync_api.Page):
     field = page.locator("#ax-max-new-tokens")
     field.locator("input[type=text]").fill("513")
     field.locator("input[type=text]").press("Tab")
-    sync_api.expect(field.locator(".ax-fault")).to_contain_text("Give a number from 1 to 512")
+    sync_api.expect(field.locator(".ax-error")).to_contain_text("Give a number from 1 to 512")

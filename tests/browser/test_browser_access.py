@@ -1,4 +1,4 @@
-"""The page for everyone: by keyboard alone, at every width, without motion, and by the rules that a machine can check."""
+"""Accessibility: keyboard only, every width, reduced motion, and the rules that axe-core checks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
 AXE = "axe-core@4.10.3"
-GRAVE = ("serious", "critical")
+SERIOUS = ("serious", "critical")
 PANELS = ".ax"
-"""Our own panels; what Gradio makes of its widgets is not ours to change."""
+"""The panels of the project; the widgets of Gradio are not checked."""
 
 
 @pytest.fixture(scope="session")
@@ -39,32 +39,32 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         return script.read().decode()
 
 
-def faults(page: sync_api.Page, axe: str) -> list[tuple[Any, ...]]:
-    """Serious faults of what is on screen: rule, place, why."""
+def violations(page: sync_api.Page, axe: str) -> list[tuple[Any, ...]]:
+    """Serious violations on the page: rule, element, reason."""
     page.evaluate(axe)
     found = page.evaluate("panels => axe.run(panels, {resultTypes: ['violations']})", PANELS)
-    grave = [fault for fault in found["violations"] if fault["impact"] in GRAVE]
-    return [(fault["id"], node["target"], node["failureSummary"]) for fault in grave for node in fault["nodes"][:3]]
+    serious = [one for one in found["violations"] if one["impact"] in SERIOUS]
+    return [(one["id"], node["target"], node["failureSummary"]) for one in serious for node in one["nodes"][:3]]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_panel_has_a_serious_fault(browser: sync_api.Browser, address: str, axe: str, theme: str, tmp_path: Path):
+def test_no_panel_has_a_serious_violation(browser: sync_api.Browser, address: str, axe: str, theme: str, tmp_path: Path):
     with watched_page(browser, address, query=f"?__theme={theme}") as page:
-        assert faults(page, axe) == []
+        assert violations(page, axe) == []
         open_race(page, make_race(), tmp_path)
         for box in page.locator("details.ax-every, [data-part='agreement-every']").all():
             box.evaluate("e => { e.open = true; }")
-        assert faults(page, axe) == []
+        assert violations(page, axe) == []
 
 
-@pytest.mark.parametrize("opener", ["tour", "learn", "keys", "guess-toggle"])
-def test_what_opens_over_the_page_has_no_serious_fault(page: sync_api.Page, axe: str, opener: str):
+@pytest.mark.parametrize("opener", ["tour", "learn", "keys", "prediction-toggle"])
+def test_no_dialog_has_a_serious_violation(page: sync_api.Page, axe: str, opener: str):
     page.locator(f"button[data-part='{opener}']").click()
     drawn(page)
-    assert faults(page, axe) == []
+    assert violations(page, axe) == []
 
 
-def test_the_keys_are_shown_by_a_key_and_closed_by_another(page: sync_api.Page):
+def test_the_shortcuts_are_shown_by_a_key_and_closed_by_another(page: sync_api.Page):
     sheet = page.locator("dialog[data-part='keys']")
     page.keyboard.press("?")
     sync_api.expect(sheet).to_be_visible()
@@ -76,7 +76,7 @@ def test_the_keys_are_shown_by_a_key_and_closed_by_another(page: sync_api.Page):
     sync_api.expect(sheet).to_be_hidden()
 
 
-def test_everything_that_can_be_used_is_reached_by_tab_and_shows_its_focus(page: sync_api.Page, tmp_path: Path):
+def test_every_control_is_reached_by_tab_and_shows_its_focus(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     at_rest(page)
     wanted = "button, a[href], input, select, summary, [tabindex='0']"
@@ -97,14 +97,14 @@ def test_everything_that_can_be_used_is_reached_by_tab_and_shows_its_focus(page:
     assert page.evaluate("window.seen.size") >= count
 
 
-def test_every_picture_has_its_numbers_in_a_table_and_a_live_sentence(page: sync_api.Page):
+def test_every_chart_has_a_table_and_the_step_is_announced(page: sync_api.Page):
     page.locator("[data-part='race-every'] summary").click()
-    sync_api.expect(part(page, "race-rows").locator("tr")).to_have_count(page.locator(".ax-lane").count())
-    page.locator("[data-part='paying-every'] summary").click()
-    assert part(page, "paying-rows").locator("tr").count() > 8
-    pictures = page.locator("[role='img']").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
-    assert len(pictures) >= 5
-    assert all(pictures)
+    sync_api.expect(part(page, "race-rows").locator("tr")).to_have_count(page.locator(".ax-run-view").count())
+    page.locator("[data-part='throughput-every'] summary").click()
+    assert part(page, "throughput-rows").locator("tr").count() > 8
+    labels = page.locator("[role='img']").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
+    assert len(labels) >= 5
+    assert all(labels)
     page.keyboard.press("Home")
     sync_api.expect(part(page, "live")).to_contain_text("Step 1:")
 
@@ -120,7 +120,7 @@ def test_no_width_cuts_the_page(browser: sync_api.Browser, address: str, first: 
             assert page.locator(".ax-card").evaluate_all(wide) == []
 
 
-def test_nothing_moves_by_itself_where_motion_is_not_wanted(browser: sync_api.Browser, address: str):
+def test_nothing_moves_by_itself_with_reduced_motion(browser: sync_api.Browser, address: str):
     watched = watched_page(browser, address)
     watched.page.emulate_media(reduced_motion="reduce")
     with watched as page:

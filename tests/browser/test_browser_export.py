@@ -1,4 +1,4 @@
-"""What the page saves: every file is opened again, the page of its own with the network off."""
+"""What the page saves: every file is opened again; the saved page is opened without a network."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ pytestmark = pytest.mark.browser
 TOKENS = HOSTILE * 4
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = {
-    *("lanes", "race", "times", "strip", "tree", "history", "mask", "slots", "matrix", "heat", "apart", "pairs", "sizes"),
+    *("runs", "race", "times", "strip", "tree", "history", "mask", "slots", "matrix", "heat", "learned", "bigrams", "sizes"),
     *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs"),
 }
 TABLES = (PICTURES - {"strip", "tree", "tokens", "speed", "cache-tokens", "cache-pairs"}) | {
-    *("steps", "walk", "nodes", "rows", "paying", "cache"),
+    *("steps", "walk", "nodes", "rows", "throughput", "cache"),
 }
 
 
 @pytest.fixture
 def hostile(page: sync_api.Page, tmp_path: Path) -> sync_api.Page:
-    """The page with a race whose tokens, prompt and labels try to be more than text."""
+    """The page with a race whose tokens, prompt and labels contain markup and code."""
     race = make_race(TOKENS)
-    lanes = [replace(t, header=replace(t.header, prompt=HOSTILE[0], label=t.header.label + " <i>${1}</i>")) for t in race.lanes]
-    open_race(page, trace.Race(lanes), tmp_path)
+    runs = [replace(t, header=replace(t.header, prompt=HOSTILE[0], label=t.header.label + " <i>${1}</i>")) for t in race.lanes]
+    open_race(page, trace.Race(runs), tmp_path)
     return page
 
 
 def alone(browser: sync_api.Browser, path: Path) -> tuple[sync_api.BrowserContext, sync_api.Page, list[str]]:
-    """The file in a profile of its own, with the network off, and what went wrong in it."""
+    """The file in a separate browser profile without a network, and the errors in it."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True, accept_downloads=True)
     page, wrong = context.new_page(), []
     page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
@@ -54,7 +54,7 @@ def alone(browser: sync_api.Browser, path: Path) -> tuple[sync_api.BrowserContex
     return context, page, wrong
 
 
-def test_a_page_of_its_own_plays_the_race_without_server_and_network(
+def test_a_saved_page_plays_the_race_without_server_and_network(
     hostile: sync_api.Page, browser: sync_api.Browser, tmp_path: Path
 ):
     file = saved(hostile, "race.html", tmp_path)
@@ -64,7 +64,7 @@ def test_a_page_of_its_own_plays_the_race_without_server_and_network(
         assert text_of(page, method) == "".join(TOKENS)
     assert part(page, "where").inner_text() == steps
     assert part(page, "prompt").inner_text() == HOSTILE[0]
-    for name in ("paying-sentence", "paying-source", "sizes-sentence"):
+    for name in ("throughput-sentence", "throughput-source", "sizes-sentence"):
         sync_api.expect(part(page, name)).to_have_text(part(hostile, name).inner_text())
     assert page.locator("#ax-experiment .main-svg").count() >= 3
     page.keyboard.press("Home")
@@ -86,7 +86,7 @@ def test_a_page_of_its_own_plays_the_race_without_server_and_network(
 
 
 def offered(page: sync_api.Page) -> dict[str, set[str]]:
-    """What the menu has to save beside the race itself: names by format."""
+    """What the menu can save besides the race: names by format."""
     if not part(page, "save-menu").evaluate("e => e.open"):
         part(page, "save-menu").locator("summary").click()
         part(page, "save-list").locator("[data-save]").first.wait_for()
@@ -96,7 +96,7 @@ def offered(page: sync_api.Page) -> dict[str, set[str]]:
 
 
 def drawing_of(path: Path) -> ElementTree.Element:
-    """A saved drawing, which holds shapes and texts, each in a font, and nothing else."""
+    """A saved drawing; it must contain only shapes and texts with fonts."""
     drawing = ElementTree.fromstring(path.read_text("utf-8"))
     assert drawing.tag == f"{SVG}svg"
     tags = {element.tag.removeprefix(SVG) for element in drawing.iter()}
@@ -112,14 +112,14 @@ def words_of(drawing: ElementTree.Element) -> str:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """A saved table; no line of it has more or fewer cells than the head."""
+    """A saved table; every line must have as many cells as the head."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows and all(None not in row and None not in row.values() for row in rows)
     return rows
 
 
-def test_every_picture_and_every_table_can_be_saved(page: sync_api.Page, tmp_path: Path):
+def test_every_chart_and_every_table_can_be_saved(page: sync_api.Page, tmp_path: Path):
     part(page, "heat-rows").locator("tr").first.wait_for()
     files = offered(page)
     assert files == {"svg": PICTURES, "png": PICTURES, "csv": TABLES}
@@ -133,12 +133,12 @@ def test_every_picture_and_every_table_can_be_saved(page: sync_api.Page, tmp_pat
         rows_of(saved(page, f"{name}.csv", tmp_path))
 
 
-DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "strip": ".ax-strip", "lanes": ".ax-text"}
-"""Pictures of what is no picture on the page, and where it is."""
+DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "strip": ".ax-strip", "runs": ".ax-text"}
+"""Saved pictures of elements that are no charts on the page, and the selectors of these elements."""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_saved_picture_looks_as_on_the_page(browser: sync_api.Browser, address: str, tmp_path: Path, theme: str):
+def test_a_saved_picture_looks_like_the_element_on_the_page(browser: sync_api.Browser, address: str, tmp_path: Path, theme: str):
     with watched_page(browser, address, query=f"?__theme={theme}") as page:
         part(page, "heat-rows").locator("tr").first.wait_for()
         files = {name: saved(page, f"{name}.svg", tmp_path) for name in DRAWN}
@@ -150,16 +150,16 @@ def test_a_saved_picture_looks_as_on_the_page(browser: sync_api.Browser, address
         view = context.new_page()
         for name, file in files.items():
             view.goto(file.as_uri())
-            assert holds(pixels_of(view), shown[name]), name
+            assert contains(pixels_of(view), shown[name]), name
 
 
 def pixels_of(place: sync_api.Page | sync_api.Locator) -> Image.Image:
-    """A little blurred, so that where the dots of a line begin does not count, but a pixel's shift of a word does."""
+    """A screenshot, slightly blurred: the phase of a dotted line does not matter, but a shift of a word by a pixel does."""
     return Image.open(io.BytesIO(place.screenshot())).convert("RGB").filter(ImageFilter.GaussianBlur(1))
 
 
-def holds(picture: Image.Image, seen: Image.Image) -> bool:
-    """Whether it is in the picture, wherever the picture's title and text end."""
+def contains(picture: Image.Image, seen: Image.Image) -> bool:
+    """Whether the picture contains the screenshot, at any of the places below its title."""
     for x, y in itertools.product(range(10, 22), range(30, 120)):
         part_of = picture.crop((x, y, x + seen.width, y + seen.height))
         if sum(ImageStat.Stat(ImageChops.difference(part_of, seen)).mean) / 3 < 2.5:
@@ -167,67 +167,67 @@ def holds(picture: Image.Image, seen: Image.Image) -> bool:
     return False
 
 
-def test_hostile_tokens_are_text_in_whatever_is_saved(hostile: sync_api.Page, tmp_path: Path):
+def test_hostile_tokens_are_text_in_every_saved_file(hostile: sync_api.Page, tmp_path: Path):
     at_rest(hostile)
     files = offered(hostile)
-    assert files["svg"] == PICTURES - {"history"}  # these steps have no simulations on record
+    assert files["svg"] == PICTURES - {"history"}  # these steps have no recorded simulations
     words = {name: words_of(drawing_of(saved(hostile, f"{name}.svg", tmp_path))) for name in sorted(files["svg"])}
-    assert words["lanes"].count(HOSTILE[0]) == 2 * TOKENS.count(HOSTILE[0])
+    assert words["runs"].count(HOSTILE[0]) == 2 * TOKENS.count(HOSTILE[0])
     for name in ("tree", "heat", "matrix", "slots"):
         assert "U+202E" in words[name] or "<img" in words[name], name
         assert "\u202e" not in words[name]
     tables = {name: rows_of(saved(hostile, f"{name}.csv", tmp_path)) for name in sorted(files["csv"])}
-    assert all(row["lane"] != "" for row in tables["lanes"] if "lane" in row)
+    assert all(row["run"] != "" for row in tables["runs"] if "run" in row)
     for name in ("nodes", "walk", "slots", "mask"):
         assert {row["text"] for row in tables[name]} & set(TOKENS), name
     assert hostile.evaluate("window.PWN") is None
 
 
-def test_tables_hold_the_record(hostile: sync_api.Page, tmp_path: Path):
+def test_saved_tables_have_the_values_of_the_trace(hostile: sync_api.Page, tmp_path: Path):
     read = {
         name: rows_of(saved(hostile, f"{name}.csv", tmp_path))
-        for name in ("lanes", "steps", "nodes", "race", "agreement", "sizes")
+        for name in ("runs", "steps", "nodes", "race", "agreement", "sizes")
     }
     race = make_race(TOKENS)
     plain, aded = race.lanes
-    assert [int(row["tokens"]) for row in read["lanes"]] == [len(TOKENS)] * 2
+    assert [int(row["tokens"]) for row in read["runs"]] == [len(TOKENS)] * 2
     assert len(read["steps"]) == len(read["race"]) == len(plain.steps) + len(aded.steps)
     written = "".join(row["text"] for row in read["steps"] if row["method"] == "plain")
     assert written == "".join(TOKENS)
     assert len(read["nodes"]) > 1
-    told = [(step.index + 1, found.who, found.total_variation) for step in aded.steps for found in step.agreement]
-    assert [(int(row["step"]), row["part"], float(row["total_variation"])) for row in read["agreement"]] == told
+    recorded = [(step.index + 1, found.who, found.total_variation) for step in aded.steps for found in step.agreement]
+    assert [(int(row["step"]), row["part"], float(row["total_variation"])) for row in read["agreement"]] == recorded
     assert [int(row["overlay_rows"]) for row in read["sizes"]] == [step.size.overlay_rows for step in aded.steps if step.size]
 
 
-def test_what_the_target_says_is_not_saved_before_it_is_guessed(page: sync_api.Page, tmp_path: Path):
+def test_verdicts_are_not_saved_before_they_are_predicted(page: sync_api.Page, tmp_path: Path):
     part(page, "heat-rows").locator("tr").first.wait_for()
-    part(page, "guess-toggle").click()
+    part(page, "prediction-toggle").click()
     sync_api.expect(part(page, "view-root")).to_have_attribute("data-covered", "true")
     files = offered(page)
     assert not {"walk", "matrix", "heat", "rows", "agreement"} & (files["svg"] | files["csv"])
     nodes = rows_of(saved(page, "nodes.csv", tmp_path))
-    assert {row["verdict"] for row in nodes} == {"root", "unjudged"}
+    assert {row["verdict"] for row in nodes} == {"root", "unverified"}
     assert all(row["target_probability"] == row["reason"] == row["slot_after"] == "" for row in nodes)
     assert {row["when"] for row in rows_of(saved(page, "slots.csv", tmp_path))} == {"before"}
 
 
-def test_runs_and_memory_are_saved_from_a_page_of_its_own(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
-    """Two runs and two prompts in a saved page, as a visitor who ran them would have them there."""
+def test_compared_races_and_learning_are_saved_from_a_saved_page(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
+    """Two races and two prompts in a saved page, as after a visitor has run them."""
     file = saved(page, "race.html", tmp_path)
-    lane = {"label": "ADED", "own": {}, "tokens": 24, "rate": 50.5, "perPass": 2.25, "ratio": 1.5}
-    runs = [{"id": f"{i}", "prompt": f"p{i}", "settings": {}, "lanes": [{**lane, "tokens": 24 + i}]} for i in range(2)]
+    run = {"label": "ADED", "methodSettings": {}, "tokens": 24, "rate": 50.5, "perStep": 2.25, "ratio": 1.5}
+    races = [{"id": f"{i}", "prompt": f"p{i}", "settings": {}, "runs": [{**run, "tokens": 24 + i}]} for i in range(2)]
     near = {"total_variation": 0.5, "top_1": 0.25, "top_4": 0.5, "top_12": 0.75}
-    series = [{"prompt": HOSTILE[0], "label": "ADED", "perPass": 2, "base": near, "session": near} for _ in range(2)]
-    known = json.dumps({"runs": runs, "series": series}).replace("<", "\\u003c")
-    text = re.sub(r"(<script[^>]*data-ax-experiment[^>]*>)[^<]*", lambda found: found[1] + known, file.read_text("utf-8"))
+    series = [{"prompt": HOSTILE[0], "label": "ADED", "perStep": 2, "base": near, "session": near} for _ in range(2)]
+    experiments = json.dumps({"races": races, "series": series}).replace("<", "\\u003c")
+    text = re.sub(r"(<script[^>]*data-ax-experiment[^>]*>)[^<]*", lambda found: found[1] + experiments, file.read_text("utf-8"))
     file.write_text(text, "utf-8")
     context, view, wrong = alone(browser, file)
     part(view, "memory-rows").locator("tr").first.wait_for()
     assert offered(view)["csv"] == TABLES | {"compare", "memory"}
     assert offered(view)["svg"] == PICTURES | {"memory"}
     (row,) = rows_of(saved(view, "compare.csv", tmp_path))
-    assert [row["before_tokens"], row["now_tokens"], row["now_times_plain"]] == ["24", "25", "1.5"]
+    assert [row["before_tokens"], row["now_tokens"], row["now_speedup"]] == ["24", "25", "1.5"]
     rows = rows_of(saved(view, "memory.csv", tmp_path))
     assert [(row["prompt"], row["session_top_12"]) for row in rows] == [(HOSTILE[0], "0.75")] * 2
     drawing_of(saved(view, "memory.svg", tmp_path))
@@ -235,13 +235,13 @@ def test_runs_and_memory_are_saved_from_a_page_of_its_own(page: sync_api.Page, b
     context.close()
 
 
-def test_a_page_saved_during_a_run_plays_what_was_there(
+def test_a_page_that_is_saved_during_a_race_plays_the_part_until_then(
     live_page: sync_api.Page, live: Live, browser: sync_api.Browser, tmp_path: Path
 ):
     page = live_page
     start(page, "Write a long story about the sea.", 400)
     part(page, "language").select_option("zh")
-    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3")
+    page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 3")
     file = saved(page, "race.html", tmp_path)
     live.stop(page)
     context, own, wrong = alone(browser, file)

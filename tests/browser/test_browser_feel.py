@@ -1,7 +1,7 @@
-"""How the page feels: how soon a race is on screen, and that it streams without a jump.
+"""Responsiveness of the page: the time until a race is shown, and streaming without layout shifts.
 
-``ADED_FEEL_OUT=bench/results/feel python -m pytest tests/test_browser_feel.py`` keeps the figures of a quiet machine, where
-they are as asked; without that only half of it is asked.
+``ADED_FEEL_OUT=bench/results/feel python -m pytest tests/browser/test_browser_feel.py`` saves the measurements of an
+idle machine, with the required limits; without the variable the limits are half as strict.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
 OUT = os.environ.get("ADED_FEEL_OUT")
-PAINT_SECONDS, UPDATES_A_SECOND = 2.0, 10.0
+PAINT_SECONDS, UPDATES_PER_SECOND = 2.0, 10.0
 SLACK = 1.0 if OUT else 2.0
 LOADS = 3 if OUT else 1
 STEP_SECONDS = 0.03
 
 PAINTED = """(() => {
-    const asked = ['.ax-lane .ax-tok', '.ax-tree .main-svg', '.ax-chart .js-line'];
+    const required = ['.ax-run-view .ax-tok', '.ax-tree .main-svg', '.ax-chart .js-line'];
     const answered = () => performance.getEntriesByType('navigation')[0].responseStart;
-    const look = () => asked.every(one => document.querySelector(one))
+    const look = () => required.every(one => document.querySelector(one))
         ? window.painted = (performance.now() - answered()) / 1000
         : requestAnimationFrame(look);
     look();
 })()"""
 
 STREAMED = """() => {
-    const parts = '.ax-plot, .ax-chart, .ax-lane, .ax-text, .ax-card, .ax-strip, [data-part]';
+    const parts = '.ax-plot, .ax-chart, .ax-run-view, .ax-text, .ax-card, .ax-strip, [data-part]';
     const seen = window.seen = { frames: [], shifts: [], marked: [...document.querySelectorAll(parts)] };
     let grown = false;
     const grows = new MutationObserver(() => { grown = true; });
-    grows.observe(document.querySelector('.ax-lanes'), { childList: true, subtree: true, characterData: true });
+    grows.observe(document.querySelector('.ax-runs'), { childList: true, subtree: true, characterData: true });
     const frame = () => {
         if (grown) seen.frames.push(performance.now());
         grown = false;
@@ -49,18 +49,18 @@ STREAMED = """() => {
     frame();
     const element = node => node && (node.nodeType === Node.TEXT_NODE ? node.parentElement : node);
     const place = box => [box.x, box.y, box.width, box.height].map(Math.round).join(' ');
-    // Bars of a picture are of another size with every step, and the words of the verdict flow within its own room.
+    // Bars change their size with every step, and the words of the verdict flow within their box.
     const jumped = ({ node, previousRect, currentRect }) =>
         !element(node)?.closest('.ax-strip, .ax-split, .ax-verdict') && place(previousRect) !== place(currentRect);
-    const told = ({ node, previousRect, currentRect }) =>
+    const description = ({ node, previousRect, currentRect }) =>
         `${element(node)?.outerHTML.slice(0, 80)}: ${place(previousRect)} to ${place(currentRect)}`;
     new PerformanceObserver(list => {
         for (const { hadRecentInput, sources } of list.getEntries())
-            if (!hadRecentInput) seen.shifts.push(...sources.filter(jumped).map(told));
+            if (!hadRecentInput) seen.shifts.push(...sources.filter(jumped).map(description));
     }).observe({ type: 'layout-shift' });
 }"""
 
-PLACES = """() => {
+CARD_TOPS = """() => {
     const tops = window.tops = [...document.querySelectorAll('.ax-card, .ax-strip')].map(() => []);
     const look = () => {
         for (const [i, card] of document.querySelectorAll('.ax-card, .ax-strip').entries())
@@ -76,10 +76,10 @@ SEEN = "({ frames: seen.frames, shifts: seen.shifts, gone: seen.marked.filter(e 
 @pytest.fixture(scope="module")
 def figures() -> Iterator[dict[str, Any]]:
     found: dict[str, Any] = {
-        "command": "python -m pytest tests/test_browser_feel.py",
+        "command": "python -m pytest tests/browser/test_browser_feel.py",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}; the browser on the same machine",
         "load": [round(value, 2) for value in os.getloadavg()],
-        "asked": {"paint_seconds": PAINT_SECONDS, "updates_a_second": UPDATES_A_SECOND},
+        "asked": {"paint_seconds": PAINT_SECONDS, "updates_a_second": UPDATES_PER_SECOND},
     }
     yield found
     if OUT:
@@ -88,7 +88,7 @@ def figures() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.timing
-def test_a_recorded_race_is_painted_soon_after_the_servers_answer(
+def test_a_recorded_race_is_painted_soon_after_the_answer_of_the_server(
     browser: sync_api.Browser, address: str, figures: dict[str, Any]
 ):
     took = []
@@ -102,31 +102,31 @@ def test_a_recorded_race_is_painted_soon_after_the_servers_answer(
     assert min(took) < SLACK * PAINT_SECONDS
 
 
-def test_while_a_run_streams_nothing_jumps_or_is_made_anew_or_loses_its_zoom(browser: sync_api.Browser):
+def test_during_a_live_race_nothing_jumps_is_replaced_or_loses_its_zoom(browser: sync_api.Browser):
     seen = streamed(browser)
     assert len(seen["frames"]) > 1
     assert seen["gone"] == [] and seen["shifts"] == []
 
 
 @pytest.mark.timing
-def test_a_run_streams_ten_times_a_second(browser: sync_api.Browser, figures: dict[str, Any]):
+def test_a_live_race_is_updated_ten_times_per_second(browser: sync_api.Browser, figures: dict[str, Any]):
     seen = streamed(browser)
     frames = seen["frames"]
     rate = (len(frames) - 1) / (frames[-1] - frames[0]) * 1000
     figures["updates_a_second"] = round(rate, 1)
     figures["layout_shift"] = seen["shifts"]
-    assert rate > UPDATES_A_SECOND / SLACK
+    assert rate > UPDATES_PER_SECOND / SLACK
 
 
 def streamed(browser: sync_api.Browser) -> dict[str, Any]:
-    """What is seen of a run, from its first tokens to its end: ``SEEN``; the chart keeps its zoom."""
+    """Measurements of a live race from its first tokens to its end (``SEEN``); the chart must keep its zoom."""
     engine = GatedEngine()
     engine.pause, engine.free = STEP_SECONDS, 12
     with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
         tick(page, "plain", "aded", "rest", "suffix")
         page.locator("#ax-run").click()
         page.locator("[data-part='view-root'][data-running='true']").wait_for()
-        page.wait_for_function("() => document.querySelectorAll('.ax-lane .ax-tok').length > 6")
+        page.wait_for_function("() => document.querySelectorAll('.ax-run-view .ax-tok').length > 6")
         part(page, "zoom-in").click()
         sync_api.expect(part(page, "zoom-out")).to_have_attribute("aria-disabled", "false")
         shown = page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range")
@@ -139,19 +139,21 @@ def streamed(browser: sync_api.Browser) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_nothing_comes_nearer_while_a_race_plays_by_itself(browser: sync_api.Browser, address: str, width: int):
+def test_no_card_moves_up_while_a_race_plays(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, width) as page:
         page.keyboard.press("Home")
         part(page, "speed").select_option("0.5")
         drawn(page)
         where = part(page, "where").inner_text()
         part(page, "play").click()
-        for _ in range(2):  # what pressing Play changes is on screen by the second step
+        for _ in range(2):  # the effects of pressing Play are on screen by the second step
             sync_api.expect(part(page, "where")).not_to_have_text(where)
             where = part(page, "where").inner_text()
-        page.evaluate(PLACES)
+        page.evaluate(CARD_TOPS)
         page.wait_for_function("() => document.querySelector('[data-part=play]').getAttribute('aria-label') === 'Play'")
         tops = page.evaluate("tops")
         assert all(seen == sorted(seen) for seen in tops), [seen for seen in tops if seen != sorted(seen)]
         page.keyboard.press("ArrowLeft")
-        page.wait_for_function("() => tops.some(seen => seen.at(-1) < Math.max(...seen))")  # a step that was asked for
+        page.wait_for_function(
+            "() => tops.some(seen => seen.at(-1) < Math.max(...seen))"
+        )  # after a selected step cards may move up

@@ -1,4 +1,4 @@
-"""Where the keyboard stands: lists that it leaves close and tell nobody, a run takes it to Stop and back."""
+"""Keyboard focus: lists close without a request when they lose it; a race moves it to Stop and back."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
 LISTS = ("examples", "recorded", "preset", "search", "feedback", "corpus", "axis")
-"""Every list that Gradio makes."""
+"""All dropdown lists of Gradio."""
 OPTION = "[role='listbox'] li"
 
 
 def settled(page: sync_api.Page) -> None:
-    """What follows a key or a click has been, and has closed what it closes."""
+    """Wait until the effects of a key or a click are over."""
     at_rest(page)
 
 
 @contextmanager
 def silent(page: sync_api.Page) -> Iterator[None]:
-    """Nothing but the server's line is asked of the server meanwhile."""
+    """No request but that of the status line may be sent meanwhile."""
     asked: list[str] = []
 
     def watch(request: sync_api.Request) -> None:
@@ -42,7 +42,7 @@ def silent(page: sync_api.Page) -> Iterator[None]:
 
 
 def leave_by_every_way(page: sync_api.Page, name: str) -> None:
-    """By Tab to both sides, by a key just before it, and by a click elsewhere."""
+    """Leave a list by Tab in both directions, after a key, and by a click elsewhere."""
     field, options = page.locator(f"#ax-{name} input"), page.locator(f"#ax-{name} {OPTION}")
     for keys in (["Tab"], ["Shift+Tab"], ["ArrowDown", "Tab"]):
         field.focus()
@@ -58,7 +58,7 @@ def leave_by_every_way(page: sync_api.Page, name: str) -> None:
     sync_api.expect(options).to_have_count(0)
 
 
-def test_a_list_that_is_left_closes_and_tells_nobody(page: sync_api.Page):
+def test_a_list_that_loses_the_focus_closes_without_a_request(page: sync_api.Page):
     for folded in page.locator("#ax-controls button.label-wrap").all():
         folded.click()
     settled(page)
@@ -69,9 +69,9 @@ def test_a_list_that_is_left_closes_and_tells_nobody(page: sync_api.Page):
             leave_by_every_way(page, name)
 
 
-def test_a_list_from_which_nothing_is_chosen_does_nothing_when_it_is_left(page: sync_api.Page, tmp_path: Path):
+def test_an_empty_list_changes_nothing_when_it_loses_the_focus(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
-    page.locator("#ax-prompt textarea").fill("A prompt of my own.")
+    page.locator("#ax-prompt textarea").fill("Another prompt.")
     for name in ("examples", "recorded"):
         sync_api.expect(page.locator(f"#ax-{name} input")).to_have_value("")
     settled(page)
@@ -79,11 +79,11 @@ def test_a_list_from_which_nothing_is_chosen_does_nothing_when_it_is_left(page: 
         for name in ("examples", "recorded"):
             leave_by_every_way(page, name)
     assert page.locator("[data-testid='toast-body']").count() == 0
-    sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value("A prompt of my own.")
+    sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value("Another prompt.")
     sync_api.expect(part(page, "source")).to_have_text("from a file")
 
 
-def test_a_list_that_is_left_as_it_was_leaves_the_step_on_screen(page: sync_api.Page):
+def test_a_list_without_a_new_choice_keeps_the_step_on_screen(page: sync_api.Page):
     page.keyboard.press("Home")
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
     leave_by_every_way(page, "recorded")
@@ -91,7 +91,7 @@ def test_a_list_that_is_left_as_it_was_leaves_the_step_on_screen(page: sync_api.
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
 
 
-def test_lists_choose_by_mouse_and_by_keys(page: sync_api.Page):
+def test_lists_are_used_by_mouse_and_by_keyboard(page: sync_api.Page):
     prompt, title = page.locator("#ax-prompt textarea"), part(page, "race-title")
     page.locator("#ax-recorded input").click()
     page.locator(OPTION).nth(1).click()
@@ -100,11 +100,11 @@ def test_lists_choose_by_mouse_and_by_keys(page: sync_api.Page):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     sync_api.expect(title).to_have_text("A sampled story")
-    prompt.fill("A prompt of my own.")
+    prompt.fill("Another prompt.")
     settled(page)
     page.locator("#ax-examples input").click()
     page.locator(OPTION).nth(2).click()
-    sync_api.expect(prompt).not_to_have_value("A prompt of my own.")
+    sync_api.expect(prompt).not_to_have_value("Another prompt.")
     first = prompt.input_value()
     page.locator("#ax-examples input").focus()
     page.keyboard.press("ArrowDown")
@@ -113,8 +113,8 @@ def test_lists_choose_by_mouse_and_by_keys(page: sync_api.Page):
     sync_api.expect(page.locator("#ax-examples input")).not_to_have_value("")
 
 
-def begin(page: sync_api.Page, button: str, tokens: int) -> None:
-    """Press a button that begins a run by keyboard."""
+def press_by_keyboard(page: sync_api.Page, button: str, tokens: int) -> None:
+    """Press a button that starts a race by keyboard."""
     page.locator("#ax-max-new-tokens input[type=text]").fill(str(tokens))
     page.locator(button).focus()
     page.keyboard.press("Shift+Tab")
@@ -125,28 +125,28 @@ def begin(page: sync_api.Page, button: str, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("button", ["#ax-run", "#ax-ablate"])
-def test_a_run_takes_the_keyboard_to_stop_and_brings_it_back(live_page: sync_api.Page, live: Live, button: str):
+def test_a_race_moves_the_focus_to_stop_and_back(live_page: sync_api.Page, live: Live, button: str):
     page = live_page
     page.locator("#ax-controls button.label-wrap", has_text="Ablation").click()
-    begin(page, button, 200)
+    press_by_keyboard(page, button, 200)
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
-    page.wait_for_function("() => document.querySelector('[data-part=source]').textContent === 'live run'")
+    page.wait_for_function("() => document.querySelector('[data-part=source]').textContent === 'live race'")
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
     page.keyboard.press("Enter")
-    until(lambda: live.service.scheduler._begun()[0].control.reason)
+    until(lambda: live.service.scheduler._running_jobs()[0].control.reason)
     live.engine.gate.set()
     sync_api.expect(page.locator(button)).to_be_enabled()
     sync_api.expect(page.locator(button)).to_be_focused()
 
 
-def test_a_run_that_ends_by_itself_brings_the_keyboard_back_unless_it_has_gone_elsewhere(live_page: sync_api.Page, live: Live):
+def test_a_race_that_ends_moves_the_focus_back_unless_it_was_moved_elsewhere(live_page: sync_api.Page, live: Live):
     page = live_page
-    begin(page, "#ax-run", 8)
+    press_by_keyboard(page, "#ax-run", 8)
     live.engine.gate.set()
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
     sync_api.expect(page.locator("#ax-run")).to_be_focused()
     live.engine.gate.clear()
-    begin(page, "#ax-run", 40)
+    press_by_keyboard(page, "#ax-run", 40)
     sync_api.expect(page.locator("#ax-stop")).to_be_focused()
     part(page, "theme").focus()
     live.engine.gate.set()
@@ -155,29 +155,31 @@ def test_a_run_that_ends_by_itself_brings_the_keyboard_back_unless_it_has_gone_e
     sync_api.expect(part(page, "theme")).to_be_focused()
 
 
-def test_a_run_that_is_clicked_leaves_stop_alone_so_that_a_blank_does_not_end_it(live_page: sync_api.Page, live: Live):
+def test_a_race_that_is_started_by_a_click_does_not_focus_stop_so_that_space_does_not_end_it(
+    live_page: sync_api.Page, live: Live
+):
     page = live_page
     start(page, "List the days of the week.", 24)
     sync_api.expect(page.locator("#ax-stop")).not_to_be_focused()
     page.keyboard.press("Space")
     live.engine.gate.set()
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
-    assert "Stopped midway" not in part(page, "sentence").inner_text()
+    assert "Stopped early" not in part(page, "sentence").inner_text()
 
 
-def test_who_guesses_by_keyboard_goes_on_by_keyboard(page: sync_api.Page):
+def test_predictions_can_be_made_by_keyboard_only(page: sync_api.Page):
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")
-    part(page, "guess-toggle").focus()
+    part(page, "prediction-toggle").focus()
     page.keyboard.press("Enter")
-    choice = part(page, "guess-choices").locator("button").first
+    choice = part(page, "prediction-choices").locator("button").first
     if choice.count():
         choice.focus()
         page.keyboard.press("Enter")
-        sync_api.expect(part(page, "guess-answer")).not_to_have_text("")
+        sync_api.expect(part(page, "prediction-answer")).not_to_have_text("")
     else:
-        part(page, "guess-next").focus()
-    sync_api.expect(part(page, "guess-next")).to_be_focused()
+        part(page, "prediction-next").focus()
+    sync_api.expect(part(page, "prediction-next")).to_be_focused()
     page.keyboard.press("Enter")
-    sync_api.expect(part(page, "guess-next")).to_be_hidden()
-    sync_api.expect(part(page, "guess-toggle")).to_be_focused()
+    sync_api.expect(part(page, "prediction-next")).to_be_hidden()
+    sync_api.expect(part(page, "prediction-toggle")).to_be_focused()

@@ -1,4 +1,4 @@
-"""Learning on the page: the tour, guessing, the words of the trade, the languages."""
+"""Learning on the page: the tour, predictions, terms with explanations, languages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stop(page: sync_api.Page) -> str:
     return page.locator(".ax-tour h2").inner_text()
 
 
-def test_the_tour_waits_for_the_learner_can_be_left_and_goes_on(page: sync_api.Page):
+def test_the_tour_waits_for_its_tasks_can_be_left_and_continued(page: sync_api.Page):
     following, task = part(page, "tour-next"), page.locator(".ax-task")
     part(page, "tour").click()
     for _ in range(3):
@@ -47,7 +47,7 @@ def test_the_tour_waits_for_the_learner_can_be_left_and_goes_on(page: sync_api.P
     sync_api.expect(page.locator(".ax-tour .ax-dim")).to_have_text("1 of 12")
 
 
-def test_the_tour_goes_through_all_its_stops(page: sync_api.Page):
+def test_the_tour_shows_all_its_steps(page: sync_api.Page):
     part(page, "tour").click()
     seen = [stop(page)]
     while part(page, "tour-next").inner_text() != "Finish":
@@ -59,15 +59,15 @@ def test_the_tour_goes_through_all_its_stops(page: sync_api.Page):
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
 
 
-def test_the_tour_leaves_a_lane_without_drafts_for_one_that_has_what_a_stop_asks_for(page: sync_api.Page):
-    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+def test_the_tour_changes_to_a_run_that_has_what_a_step_shows(page: sync_api.Page):
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
     part(page, "tour").click()
     for _ in range(5):
-        sync_api.expect(page.locator(".ax-lane[data-method='plain'] .ax-look")).to_have_attribute("aria-pressed", "true")
+        sync_api.expect(page.locator(".ax-run-view[data-method='plain'] .ax-look")).to_have_attribute("aria-pressed", "true")
         part(page, "tour-next").click()
-    sync_api.expect(page.locator(".ax-tour")).to_contain_text(re.compile(r"step \d+ of ADED is on screen now"))
-    sync_api.expect(page.locator(".ax-lane[data-method='aded'] .ax-look")).to_have_attribute("aria-pressed", "true")
-    for place in ("tree-card", "guess-toggle", "search-slot", "walk-card", "mask-card", "matrix-card"):
+    sync_api.expect(page.locator(".ax-tour")).to_contain_text(re.compile(r"step \d+ of ADED is shown now"))
+    sync_api.expect(page.locator(".ax-run-view[data-method='aded'] .ax-look")).to_have_attribute("aria-pressed", "true")
+    for place in ("tree-card", "prediction-toggle", "search-slot", "walk-card", "mask-card", "matrix-card"):
         while not part(page, place).evaluate("e => e.classList.contains('ax-toured')"):
             assert part(page, "tour-next").inner_text() != "Finish"
             part(page, "tour-next").click()
@@ -75,9 +75,9 @@ def test_the_tour_leaves_a_lane_without_drafts_for_one_that_has_what_a_stop_asks
         sync_api.expect(part(page, place)).to_be_visible()
 
 
-def test_the_tour_passes_over_what_no_lane_has(page: sync_api.Page, tmp_path: Path):
+def test_the_tour_leaves_out_what_no_run_has(page: sync_api.Page, tmp_path: Path):
     race = make_race()
-    open_race(page, Race([lane for lane in race.lanes if lane.header.method == "plain"]), tmp_path)
+    open_race(page, Race([run for run in race.lanes if run.header.method == "plain"]), tmp_path)
     part(page, "tour").click()
     sync_api.expect(page.locator(".ax-tour .ax-dim").first).to_have_text("1 of 5")
     for _ in range(4):
@@ -88,12 +88,12 @@ def test_the_tour_passes_over_what_no_lane_has(page: sync_api.Page, tmp_path: Pa
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("query", "words"), [("", "press Run"), ("#hide=controls", "at your own pace")])
-def test_the_tour_ends_with_what_the_page_can_do(browser: sync_api.Browser, address: str, query: str, words: str):
+@pytest.mark.parametrize(("query", "words"), [("", "press Run"), ("#hide=controls", "the other steps and runs")])
+def test_the_tour_ends_with_what_the_user_can_do_next(browser: sync_api.Browser, address: str, query: str, words: str):
     with watched_page(browser, address, query=query) as page:
         part(page, "tour").click()
         while part(page, "tour-next").inner_text() != "Finish":
-            assert not {"press Run", "at your own pace"} & set(re.findall("press Run|at your own pace", tour_text(page)))
+            assert not re.search("press Run|the other steps and runs", tour_text(page))
             part(page, "tour-next").click()
         assert words in tour_text(page)
 
@@ -102,31 +102,31 @@ def tour_text(page: sync_api.Page) -> str:
     return page.locator(".ax-tour").inner_text()
 
 
-def test_the_verdict_is_covered_until_the_learner_has_guessed(page: sync_api.Page, tmp_path: Path):
+def test_the_verdict_is_hidden_until_the_user_has_predicted_it(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
     steps = race.lanes[1].steps
     index = next(i for i, step in enumerate(steps) if len(step.path) > 2)
-    page.locator(".ax-lane[data-method='aded'] .ax-step").nth(index).click()
-    part(page, "guess-toggle").click()
-    sync_api.expect(part(page, "guess-question")).to_be_visible()
+    page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(index).click()
+    part(page, "prediction-toggle").click()
+    sync_api.expect(part(page, "prediction-question")).to_be_visible()
     sync_api.expect(page.locator(".ax-walk")).to_be_hidden()
-    sync_api.expect(page.locator(".ax-lane[data-method='aded'] .ax-step").nth(index)).to_be_hidden()
+    sync_api.expect(page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(index)).to_be_hidden()
     chips = page.locator(".ax-nodes .ax-chip").all_inner_texts()
-    assert set(chips) == {"root", "not judged yet"}
+    assert set(chips) == {"root", "not verified yet"}
     ends = "steps => document.querySelector('.ax-chart').data[1].x.length === steps + 1"
     page.wait_for_function(ends, arg=index)
     choices = page.locator(".ax-choice")
     assert choices.count() >= 2
     page.locator(f".ax-choice[data-node='{steps[index].path[1]}']").click()
-    sync_api.expect(part(page, "guess-answer")).to_contain_text("Right: the model wrote")
-    sync_api.expect(part(page, "guess-score")).to_have_text("1 of 1 guess right")
+    sync_api.expect(part(page, "prediction-answer")).to_contain_text("Correct: the target chose")
+    sync_api.expect(part(page, "prediction-score")).to_have_text("1 of 1 prediction correct")
     page.wait_for_function(ends, arg=index + 1)
     sync_api.expect(page.locator(".ax-walk")).to_be_visible()
     assert "accepted ✓" in page.locator(".ax-nodes .ax-chip").all_inner_texts()
-    part(page, "guess-next").click()
+    part(page, "prediction-next").click()
     sync_api.expect(page.locator(".ax-walk")).to_be_hidden()
-    part(page, "guess-toggle").click()
+    part(page, "prediction-toggle").click()
     page.wait_for_function(ends, arg=len(steps))
     sync_api.expect(page.locator(".ax-walk")).to_be_visible()
 
@@ -135,29 +135,29 @@ LOOKS = """all => all.map(e => [e.getBoundingClientRect().height, getComputedSty
     [...e.children].map(b => getComputedStyle(b).display)].join())"""
 
 
-def test_the_time_strip_tells_nothing_of_what_is_still_to_be_guessed(page: sync_api.Page):
+def test_the_time_strip_hides_what_is_still_to_be_predicted(page: sync_api.Page):
     bars, strip = page.locator(".ax-strip i"), page.locator(".ax-strip")
-    known = bars.evaluate_all(LOOKS)
+    full = bars.evaluate_all(LOOKS)
     bars.nth(5).click()
-    part(page, "guess-toggle").click()
-    sync_api.expect(bars.nth(5)).to_have_class("ax-current ax-unguessed")
+    part(page, "prediction-toggle").click()
+    sync_api.expect(bars.nth(5)).to_have_class("ax-current ax-unpredicted")
     covered = bars.evaluate_all(LOOKS)
-    assert covered[:5] == known[:5]
+    assert covered[:5] == full[:5]
     assert len({*covered[6:]}) == 1
     assert covered[5].split(",")[0] == covered[6].split(",")[0]
-    assert "What did the target accept?" in (strip.get_attribute("aria-valuetext") or "")
+    assert "Which does the target accept?" in (strip.get_attribute("aria-valuetext") or "")
     page.locator(".ax-choice").first.click()
     sync_api.expect(bars.nth(5)).to_have_class("ax-current")
-    sync_api.expect(bars.nth(6)).to_have_class("ax-ahead ax-unguessed")
-    assert bars.nth(5).evaluate_all(LOOKS)[0].split(",")[0] == known[5].split(",")[0]
-    part(page, "guess-toggle").click()
-    sync_api.expect(page.locator(".ax-unguessed")).to_have_count(0)
+    sync_api.expect(bars.nth(6)).to_have_class("ax-ahead ax-unpredicted")
+    assert bars.nth(5).evaluate_all(LOOKS)[0].split(",")[0] == full[5].split(",")[0]
+    part(page, "prediction-toggle").click()
+    sync_api.expect(page.locator(".ax-unpredicted")).to_have_count(0)
 
 
-def test_a_word_of_the_trade_opens_its_meaning_and_escape_closes_it(page: sync_api.Page):
+def test_a_term_opens_its_explanation_and_escape_closes_it(page: sync_api.Page):
     page.locator(".ax-nodes [data-term='puct']").click()
     box = page.locator(".ax-term-box")
-    sync_api.expect(box).to_contain_text("mean reward Q plus a bonus U")
+    sync_api.expect(box).to_contain_text("the mean reward Q plus an exploration term U")
     within = box.evaluate(
         "e => { const r = e.getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth && r.top >= 0; }"
     )
@@ -166,8 +166,8 @@ def test_a_word_of_the_trade_opens_its_meaning_and_escape_closes_it(page: sync_a
     sync_api.expect(box).to_be_hidden()
 
 
-def test_a_lanes_method_is_explained_with_its_paper(page: sync_api.Page):
-    page.locator(".ax-lane[data-method='aded'] .ax-about").click()
+def test_the_method_of_a_run_is_explained_with_its_paper(page: sync_api.Page):
+    page.locator(".ax-run-view[data-method='aded'] .ax-about").click()
     opened = page.locator(".ax-article[open]")
     sync_api.expect(opened).to_have_count(1)
     sync_api.expect(opened).to_contain_text("arXiv 2407.12021")
@@ -178,7 +178,7 @@ def test_a_lanes_method_is_explained_with_its_paper(page: sync_api.Page):
     assert page.locator(".ax-glossary dt").count() >= 18
 
 
-def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_api.Page):
+def test_the_whole_page_uses_the_selected_language_and_keeps_it(page: sync_api.Page):
     part(page, "language").select_option("zh")
     sync_api.expect(page.locator("#ax-run")).to_have_text("运行")
     sync_api.expect(page.locator("#ax-prompt label span").first).to_have_text("提示词")
@@ -186,8 +186,8 @@ def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_a
     page.locator("#ax-prompt textarea").fill(" ")
     page.locator("#ax-run").click()
     sync_api.expect(page.locator("#ax-notice [data-part='text']")).to_contain_text("提示词为空")
-    said = page.locator("[data-say]:visible").evaluate_all("all => all.map(e => e.textContent.trim()).filter(Boolean)")
-    assert [text for text in said if not CHINESE.search(text)] == []
+    texts = page.locator("[data-say]:visible").evaluate_all("all => all.map(e => e.textContent.trim()).filter(Boolean)")
+    assert [text for text in texts if not CHINESE.search(text)] == []
     for name in ("sentence", "detail", "step-title", "step-sentence", "where", "matrix-key", "mask-text"):
         assert CHINESE.search(part(page, name).inner_text()), name
     page.reload()
@@ -198,36 +198,36 @@ def test_the_whole_page_speaks_the_chosen_language_and_remembers_it(page: sync_a
     sync_api.expect(part(page, "sentence")).to_contain_text("plain decoding here")
 
 
-def test_guessing_in_a_live_run_shows_no_answer(live_page: sync_api.Page, live: Live):
+def test_predictions_in_a_live_race_show_no_answer(live_page: sync_api.Page, live: Live):
     page = live_page
     start(page, "Write a long story about the sea.", 60)
-    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 3")
-    part(page, "guess-toggle").click()
-    shown = "() => [...document.querySelectorAll('.ax-lane[data-method=aded] .ax-step:not(.ax-later)')].length"
-    asked = int(part(page, "where").inner_text().split()[1])
-    told = "() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length"
-    before = page.evaluate(told)
-    assert page.evaluate(shown) < asked
+    page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 3")
+    part(page, "prediction-toggle").click()
+    shown = "() => [...document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step:not(.ax-later)')].length"
+    predicted = int(part(page, "where").inner_text().split()[1])
+    received = "() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length"
+    before = page.evaluate(received)
+    assert page.evaluate(shown) < predicted
     live.engine.gate.set()
-    page.wait_for_function(f"before => ({told})() > before", arg=before)
-    assert page.evaluate(shown) < asked
+    page.wait_for_function(f"before => ({received})() > before", arg=before)
+    assert page.evaluate(shown) < predicted
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
-    assert page.evaluate(shown) == asked - 1
+    assert page.evaluate(shown) == predicted - 1
 
 
-def test_no_lane_no_label_and_no_other_lane_tells_what_is_asked(page: sync_api.Page):
+def test_no_run_and_no_label_shows_what_is_to_be_predicted(page: sync_api.Page):
     page.locator("#ax-recorded input").click()
     page.locator("li[role='option']", has_text="A function in Python").click()
     sync_api.expect(part(page, "race-title")).to_have_text("A function in Python")
-    part(page, "guess-toggle").click()
-    lanes = page.locator(".ax-lane")
+    part(page, "prediction-toggle").click()
+    runs = page.locator(".ax-run-view")
     written = ".ax-step:not(.ax-later)"
     for look in (1, 2):
         drawn(page)
-        texts = ["".join(lane.locator(written).all_text_contents()) for lane in lanes.all()]
-        own = "".join(page.locator(f".ax-lane.ax-focus {written}").all_text_contents())
-        assert max(texts, key=len) == own, "a lane that is ahead tells what comes"
+        texts = ["".join(run.locator(written).all_text_contents()) for run in runs.all()]
+        selected = "".join(page.locator(f".ax-run-view.ax-focus {written}").all_text_contents())
+        assert max(texts, key=len) == selected, "a run that is ahead shows what comes next"
         assert "accepted" not in (part(page, "tree").get_attribute("aria-label") or "")
         assert "tokens in" not in (part(page, "strip").get_attribute("aria-valuetext") or "")
-        page.locator(".ax-lane:not(.ax-focus) .ax-look").nth(look).click()
-        sync_api.expect(part(page, "guess-question")).to_be_visible()
+        page.locator(".ax-run-view:not(.ax-focus) .ax-look").nth(look).click()
+        sync_api.expect(part(page, "prediction-question")).to_be_visible()

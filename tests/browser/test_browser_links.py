@@ -1,4 +1,4 @@
-"""Links into the page: what the address says is what is on screen, whoever wrote it."""
+"""Links into the page: the address and the view agree, also for invalid addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def link_of(page: sync_api.Page) -> dict[str, str]:
-    """The address as it stands."""
+    """The parameters of the current address."""
     return {name: values[0] for name, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
 
 
@@ -30,13 +30,13 @@ def test_an_untouched_page_keeps_its_short_address(page: sync_api.Page, address:
     assert page.url == address
 
 
-def test_a_link_opens_race_lane_step_and_node_as_they_were(browser: sync_api.Browser, address: str):
+def test_a_link_opens_the_same_race_run_step_and_node(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         names = page.locator("#ax-recorded input")
         names.click()
         page.locator("li[role='option']").nth(1).click()
         part(page, "race-title").filter(has_text="A function").wait_for()
-        page.locator(".ax-lane[data-method='aded'] .ax-step").nth(6).click()
+        page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(6).click()
         page.locator(".ax-nodes tbody tr[data-node='2']").click()
         wait_for_link(page, "node", "2")
         asked, seen = page.url, [part(page, name).inner_text() for name in ("race-title", "step-title", "where", "node")]
@@ -49,7 +49,7 @@ def test_a_link_opens_race_lane_step_and_node_as_they_were(browser: sync_api.Bro
         assert page.locator("#ax-recorded input").input_value() == seen[0]
 
 
-def test_settings_travel_in_a_link_and_nothing_is_run(browser: sync_api.Browser, address: str):
+def test_a_link_contains_the_settings_and_starts_no_race(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         page.locator("#ax-prompt textarea").fill("2 < 3 & “漢” 🙂")
         page.locator("#ax-max-new-tokens input[type=text]").fill("33")
@@ -65,17 +65,17 @@ def test_settings_travel_in_a_link_and_nothing_is_run(browser: sync_api.Browser,
         assert part(page, "source").inner_text() == "recorded"
 
 
-def test_a_live_races_link_says_that_run_makes_it(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, query="#run=1&lane=aded&step=3&seed=5") as page:
+def test_the_link_of_a_live_race_says_how_to_repeat_it(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, query="#run=1&method=aded&step=3&seed=5") as page:
         sync_api.expect(notice(page)).to_contain_text("Press Run")
         assert part(page, "source").inner_text() == "recorded"
 
 
-def test_back_and_forward_go_through_what_was_seen(page: sync_api.Page):
+def test_back_and_forward_go_through_the_shown_views(page: sync_api.Page):
     page.keyboard.press("Home")
     wait_for_link(page, "step", "1")
-    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
-    wait_for_link(page, "lane", "plain")
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
+    wait_for_link(page, "method", "plain")
     page.go_back()
     sync_api.expect(part(page, "step-title")).to_contain_text("ADED")
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
@@ -83,7 +83,7 @@ def test_back_and_forward_go_through_what_was_seen(page: sync_api.Page):
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
 
 
-def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: sync_api.Page, tmp_path: Path):
+def test_back_restores_the_views_before_it_leaves_the_page(page: sync_api.Page, tmp_path: Path):
     where, title, source = part(page, "where"), part(page, "race-title"), part(page, "source")
     first = where.inner_text()
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_back_restores_what_was_seen_and_never_leaves_the_page_at_once(page: syn
     sync_api.expect(title).to_have_text("A function in Python")
 
 
-def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(live_page: sync_api.Page, live: Live):
+def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page: sync_api.Page, live: Live):
     page = live_page
     title, source = part(page, "race-title"), part(page, "source")
     page.keyboard.press("Home")
@@ -122,22 +122,20 @@ def test_back_during_a_run_waits_for_its_end_and_loses_nothing_of_it(live_page: 
     page.locator("li[role='option']").nth(1).click()
     wait_for_link(page, "race", "A function in Python")
     start(page, "Write a long story about the sea.", 400)
-    page.wait_for_function("() => document.querySelectorAll('.ax-lane[data-method=aded] .ax-step').length >= 2")
+    page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 2")
     page.go_back()
-    sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("comes up when the run has ended")
-    sync_api.expect(source).to_have_text("live run")
+    sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("opens when the race has ended")
+    sync_api.expect(source).to_have_text("live race")
     live.stop(page)
     sync_api.expect(title).to_have_text("A maths teacher")
     sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
     wait_for_link(page, "race", "A maths teacher")
     page.go_back()
-    sync_api.expect(source).to_have_text("live run")
-    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped midway")
+    sync_api.expect(source).to_have_text("live race")
+    sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
 
 
-def test_a_link_to_an_opened_file_says_so_and_finds_its_place_when_the_file_is_opened(
-    browser: sync_api.Browser, address: str, tmp_path: Path
-):
+def test_a_link_to_an_opened_file_shows_its_step_once_the_file_is_opened(browser: sync_api.Browser, address: str, tmp_path: Path):
     watched = watched_page(browser, address)
     watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
     with watched as page:
@@ -146,7 +144,7 @@ def test_a_link_to_an_opened_file_says_so_and_finds_its_place_when_the_file_is_o
         page.keyboard.press("ArrowRight")
         wait_for_link(page, "step", "2")
         part(page, "copy").click()
-        sync_api.expect(part(page, "note-text")).to_contain_text("The link does not hold the opened file.")
+        sync_api.expect(part(page, "note-text")).to_contain_text("The link does not contain the opened file.")
         asked = page.evaluate("navigator.clipboard.readText()")
     with watched_page(browser, address, query=asked.removeprefix(address)) as page:
         sync_api.expect(part(page, "note-text")).to_contain_text("Open the file here under “Open a saved race”")
@@ -155,8 +153,8 @@ def test_a_link_to_an_opened_file_says_so_and_finds_its_place_when_the_file_is_o
         sync_api.expect(part(page, "note")).to_be_hidden()
 
 
-def test_what_a_link_asks_for_in_vain_is_named_with_its_remedy_and_the_rest_holds(browser: sync_api.Browser, address: str):
-    query = "#race=No+such+race&methods=foo,plain,rest&temperature=9&seed=5&theme=blue&lane=x&speed=2"
+def test_invalid_parts_of_a_link_are_reported_with_a_remedy_and_the_rest_is_used(browser: sync_api.Browser, address: str):
+    query = "#race=No+such+race&methods=foo,plain,rest&temperature=9&seed=5&theme=blue&method=x&speed=2"
     with watched_page(browser, address, query=query) as page:
         note = part(page, "note-text")
         for words in (
@@ -172,13 +170,13 @@ def test_what_a_link_asks_for_in_vain_is_named_with_its_remedy_and_the_rest_hold
         sync_api.expect(page.locator(".ax-picker input:checked")).to_have_count(2)
         part(page, "note-close").click()
         sync_api.expect(part(page, "note")).to_be_hidden()
-    with watched_page(browser, address, query="?hide=controls#race=A+summary&lane=nobody&step=9999&node=77777") as page:
-        for words in ("no lane “nobody”", "no step “9999”", "no node “77777”"):
+    with watched_page(browser, address, query="?hide=controls#race=A+summary&method=nobody&step=9999&node=77777") as page:
+        for words in ("no run “nobody”", "no step “9999”", "no node “77777”"):
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
         sync_api.expect(part(page, "race-title")).to_have_text("A summary")
 
 
-def test_what_a_field_shows_is_what_is_run(page: sync_api.Page):
+def test_a_field_shows_the_value_that_is_used(page: sync_api.Page):
     page.locator("#ax-controls button.label-wrap", has_text="Sampling").click()
     for name, typed, shown in (
         ("seed", "007", "7"),
@@ -190,11 +188,11 @@ def test_what_a_field_shows_is_what_is_run(page: sync_api.Page):
         field.fill(typed)
         field.press("Tab")
         sync_api.expect(field).to_have_value(shown)
-        assert page.locator(f"#ax-{name} .ax-fault").is_hidden()
+        assert page.locator(f"#ax-{name} .ax-error").is_hidden()
     field = page.locator("#ax-temperature input[type=text]")
     field.fill("3.5")
     field.press("Tab")
-    sync_api.expect(page.locator("#ax-temperature .ax-fault")).to_have_text(
+    sync_api.expect(page.locator("#ax-temperature .ax-error")).to_have_text(
         "Temperature: 3.5 is out of range. Give a number from 0 to 2."
     )
     sync_api.expect(field).to_have_value("3.5")
@@ -202,7 +200,7 @@ def test_what_a_field_shows_is_what_is_run(page: sync_api.Page):
     sync_api.expect(notice(page)).to_have_text("Temperature: 3.5 is out of range. Give a number from 0 to 2.")
 
 
-def test_theme_language_and_hidden_controls_come_with_a_link(browser: sync_api.Browser, address: str):
+def test_a_link_sets_theme_language_and_hidden_controls(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, query="?hide=controls#theme=dark&lang=zh") as page:
         assert page.locator("body.dark").count() == 1
         sync_api.expect(part(page, "tour")).to_have_text("导览")
@@ -225,7 +223,7 @@ def test_the_link_is_copied(browser: sync_api.Browser, address: str):
 
 @pytest.mark.parametrize("text", ["".join(HOSTILE[:5]), HOSTILE[1]], ids=["all of them", "one"])
 def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address: str, text: str):
-    names = ("race", "lane", "step", "node", "theme", "lang", "hide", "example", "methods", "seed", "search", "c1", "budget")
+    names = ("race", "method", "step", "node", "theme", "lang", "hide", "example", "methods", "seed", "search", "c1", "budget")
     query = "#" + urlencode({**dict.fromkeys(names, text), "prompt": text})
     with watched_page(browser, address, query=query) as page:
         sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value(text)
@@ -236,12 +234,12 @@ def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address:
         assert page.evaluate("window.PWN") is None
 
 
-def test_sliders_and_typed_numbers_say_the_same_and_travel_in_a_link(browser: sync_api.Browser, address: str):
+def test_sliders_and_typed_numbers_agree_and_are_in_the_link(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         page.locator("#ax-controls button.label-wrap", has_text="ADED's settings").click()
         c1, depth = page.locator("#ax-c1"), page.locator("#ax-depth")
         field, slider = c1.locator("input[type=text]"), c1.locator("input[type=range]")
-        assert (field.input_value(), field.get_attribute("placeholder")) == ("", "preset’s")
+        assert (field.input_value(), field.get_attribute("placeholder")) == ("", "preset’s value")
         slider.focus()
         for _ in range(3):
             page.keyboard.press("ArrowRight")
@@ -267,7 +265,7 @@ def test_sliders_and_typed_numbers_say_the_same_and_travel_in_a_link(browser: sy
         page.wait_for_function("() => !location.hash.includes('budget')")
 
 
-def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser: sync_api.Browser, live: Live):
+def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_controls(browser: sync_api.Browser, live: Live):
     live.engine.gate.set()
     with watched_page(browser, live.address) as page:
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -276,32 +274,32 @@ def test_a_run_is_copied_as_it_was_made_whatever_the_controls_say_by_now(browser
         page.locator("#ax-prompt textarea").fill("Something else.")
         at_rest(page)
         part(page, "copy").click()
-        sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("holds this run as it was made")
+        sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("describes the race on screen")
         copied = parse_qs(page.evaluate("navigator.clipboard.readText()").partition("#")[2])
         assert (copied["prompt"], copied["max_new_tokens"]) == (["List the days of the week."], ["12"])
         assert copied["run"]
 
 
-def test_the_link_of_an_ablation_leads_to_the_ablation(browser: sync_api.Browser, live: Live):
+def test_the_link_of_an_ablation_repeats_the_ablation(browser: sync_api.Browser, live: Live):
     live.engine.gate.set()
     with watched_page(browser, live.address) as page:
         page.locator("#ax-max-new-tokens input[type=text]").fill("8")
         page.get_by_text("Ablation", exact=True).first.click()
         page.locator("#ax-ablate").click()
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
-        page.locator(".ax-lane .ax-look").nth(2).click()
+        page.locator(".ax-run-view .ax-look").nth(2).click()
         wait_for_link(page, "ablation", "search")
         link = page.evaluate("location.hash")
     with watched_page(browser, live.address, query=link) as page:
         sync_api.expect(notice(page)).to_contain_text("“Run the ablation”")
         page.locator("#ax-ablate").click()
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
-        wait_for_link(page, "lane", parse_qs(link[1:])["lane"][0])
+        wait_for_link(page, "method", parse_qs(link[1:])["method"][0])
         sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
 
 
 @pytest.mark.model
-def test_back_over_live_runs_shows_each_with_its_own_settings(page: sync_api.Page):
+def test_back_over_live_races_shows_each_with_its_settings(page: sync_api.Page):
     texts = []
     for prompt in ("List the days of the week.", "Name three rivers."):
         start(page, prompt, 12)
@@ -317,19 +315,26 @@ def test_back_over_live_runs_shows_each_with_its_own_settings(page: sync_api.Pag
     assert text_of(page, "plain") == texts[1]
 
 
-def test_a_run_that_is_gone_is_said_so(page: sync_api.Page):
-    for link in ("#run=0badcafe&lane=aded&step=3&node=14&temperature=0.7", "#race=A+maths+teacher"):
+def test_a_race_that_is_no_longer_available_is_reported(page: sync_api.Page):
+    for link in ("#run=0badcafe&method=aded&step=3&node=14&temperature=0.7", "#race=A+maths+teacher"):
         page.evaluate("link => history.pushState(null, '', link)", link)
     page.go_back()
-    sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("not kept here any more")
+    sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("no longer available")
     sync_api.expect(page.locator("#ax-temperature input[type=text]")).to_have_value("0.7")
     assert part(page, "source").inner_text() == "recorded"
 
 
-def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page, address: str):
+def test_an_edited_address_is_one_step_of_the_history(page: sync_api.Page, address: str):
     there = "([link, count]) => location.hash !== link && location.hash.includes('race=') && history.length === count"
     count = page.evaluate("history.length") + 1
-    for link in ("#race=No+such+race", "#race=No+such+race", "#race=A+summary", "#lane=plain", "#step=3", "#lane=nobody&seed=5"):
+    for link in (
+        "#race=No+such+race",
+        "#race=No+such+race",
+        "#race=A+summary",
+        "#method=plain",
+        "#step=3",
+        "#method=nobody&seed=5",
+    ):
         page.evaluate("link => { location.hash = link; }", link)
         page.wait_for_function(there, arg=[link, count])
         at_rest(page)
@@ -343,9 +348,9 @@ def test_an_address_that_is_changed_by_hand_is_one_step_back(page: sync_api.Page
     sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
 
 
-def test_a_link_from_which_no_setting_is_had_does_not_speak_of_its_settings(browser: sync_api.Browser, address: str):
+def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sync_api.Browser, address: str):
     for query, words in (
-        ("#temperature=99", "A setting that cannot be had is as on a new page."),
+        ("#temperature=99", "Invalid settings keep their default values."),
         ("?utm_source=x#tour=99", "There is no setting “tour”."),
     ):
         with watched_page(browser, address, query=query) as page:
@@ -353,14 +358,14 @@ def test_a_link_from_which_no_setting_is_had_does_not_speak_of_its_settings(brow
             at_rest(page)
             assert notice(page).inner_text() == ""
     with watched_page(browser, address, query="#run=0badcafe") as page:
-        sync_api.expect(notice(page)).to_contain_text("Press Run to make its race.")
+        sync_api.expect(notice(page)).to_contain_text("Press Run to start the race.")
 
 
-def test_what_was_said_of_a_race_goes_with_it(page: sync_api.Page):
+def test_a_note_about_a_race_disappears_with_it(page: sync_api.Page):
     for link, words in (
         ("#file=gone.json", "“gone.json”"),
-        ("#race=No+such+race&lane=aded", "“No such race”"),
-        ("#lane=nobody", "“nobody”"),
+        ("#race=No+such+race&method=aded", "“No such race”"),
+        ("#method=nobody", "“nobody”"),
     ):
         page.evaluate("link => { location.hash = link; }", link)
         sync_api.expect(part(page, "note-text")).to_contain_text(words)
@@ -373,20 +378,20 @@ def test_what_was_said_of_a_race_goes_with_it(page: sync_api.Page):
     sync_api.expect(part(page, "note-text")).to_contain_text("no step “9999”")
 
 
-def test_a_link_to_another_lane_asks_for_no_step_or_node_of_the_first(page: sync_api.Page):
-    page.evaluate("location.hash = '#lane=plain'")
+def test_a_link_to_another_run_has_no_step_or_node_of_the_first(page: sync_api.Page):
+    page.evaluate("location.hash = '#method=plain'")
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
     at_rest(page)
     sync_api.expect(part(page, "note")).to_be_hidden()
 
 
-def test_back_to_a_file_that_is_gone_leaves_no_note_once_another_race_is_shown(live_page: sync_api.Page, live: Live):
+def test_the_note_about_a_missing_file_disappears_when_another_race_is_shown(live_page: sync_api.Page, live: Live):
     page = live_page
-    for link in ("#file=gone.json", "#race=A+maths+teacher&lane=aded&step=3"):
+    for link in ("#file=gone.json", "#race=A+maths+teacher&method=aded&step=3"):
         page.evaluate("link => history.pushState(null, '', link)", link)
     start(page, "Write a long story about the sea.", 400)
     page.go_back()
-    sync_api.expect(part(page, "note-text")).to_contain_text("comes up when the run has ended")
+    sync_api.expect(part(page, "note-text")).to_contain_text("opens when the race has ended")
     live.stop(page)
     sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”")
     page.locator("#ax-recorded input").click()

@@ -1,4 +1,4 @@
-"""What a designer would see: nothing is cut, broken inside a word, or left over."""
+"""Layout: nothing is cut off, no word is broken, no empty mark is left."""
 
 from __future__ import annotations
 
@@ -48,34 +48,34 @@ def test_no_word_of_a_setting_is_broken_and_no_table_of_the_race_is_wider_than_i
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_a_step_that_ends_a_line_leaves_nothing_on_the_empty_line_behind_it(page: sync_api.Page, tmp_path: Path):
+def test_a_step_that_ends_a_line_has_no_mark_on_the_empty_line_after_it(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(["one", "\n", "\n", "two"]), tmp_path)
-    plain = page.locator(".ax-lane[data-method='plain']")
+    plain = page.locator(".ax-run-view[data-method='plain']")
     for index in (1, 2):
         plain.locator(".ax-step").nth(index).click()
         step = plain.locator(".ax-step.ax-now")
         sync_api.expect(step).to_have_attribute("data-step", str(index))
         shown = step.evaluate("e => [...e.getClientRects()].map(box => box.width)")
-        assert max(shown) > 4  # the mark of the line's end
+        assert max(shown) > 4  # the mark of the line break
         sides = step.evaluate(
             "e => [...getComputedStyle(e).boxShadow.matchAll(/(-?[\\d.]+)px (-?[\\d.]+)px ([\\d.]+)px (-?[\\d.]+)px/g)]"
             ".flatMap(([, right, , blur, spread]) => [right, blur, spread].map(Number))"
         )
-        assert sides and not any(sides)  # what has no width casts no shadow beside it
+        assert sides and not any(sides)  # a box without width has no shadow at its sides
 
 
 CUT = """all => all.filter(e => e.getClientRects().length && !e.closest(".ax-wide, .ax-scroll, .ax-sr")).flatMap(e => {
     const card = e.closest(".ax-card");
-    const room = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight);
-    return e.getBoundingClientRect().right > room + 1 ? [e.className] : [];
+const edge = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight);
+    return e.getBoundingClientRect().right > edge + 1 ? [e.className] : [];
 })"""
-"""Tables, and boxes that scroll, beyond the room of their card."""
+"""Tables, and boxes that scroll, that are wider than their card."""
 
 
 def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, 390) as page:
         page.evaluate("() => { for (const box of document.querySelectorAll('details:not(.ax-menu)')) box.open = true; }")
-        for look in page.locator(".ax-lane .ax-look").all():
+        for look in page.locator(".ax-run-view .ax-look").all():
             look.click()
             at_rest(page)
             tables = page.locator(".ax-card table")
@@ -86,10 +86,10 @@ def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: 
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_a_long_prompt_is_unfolded_by_keyboard_and_pointer(browser: sync_api.Browser, address: str, width: int, tmp_path: Path):
+def test_a_long_prompt_is_expanded_by_keyboard_and_pointer(browser: sync_api.Browser, address: str, width: int, tmp_path: Path):
     race = make_race()
     prompt = "Explain it, at length. " * 20
-    named = [replace(lane, header=replace(lane.header, prompt=prompt)) for lane in race.lanes]
+    named = [replace(run, header=replace(run.header, prompt=prompt)) for run in race.lanes]
     with watched_page(browser, address, width) as page:
         line, toggle = part(page, "prompt-line"), part(page, "prompt-toggle")
         open_race(page, make_race(), tmp_path)
@@ -111,9 +111,9 @@ def open_race_again(page: sync_api.Page, race: Race, folder: Path) -> None:
     sync_api.expect(part(page, "race-title")).to_have_text("again.json")
 
 
-def test_few_steps_fill_the_strip_and_each_is_where_it_is_clicked(page: sync_api.Page, tmp_path: Path):
+def test_few_steps_fill_the_strip_and_each_can_be_clicked(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(["one", " two", " three", " four", " five", " six", " seven"]), tmp_path)
-    page.locator(".ax-lane[data-method='plain'] .ax-look").click()
+    page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
     bars = part(page, "strip").locator("> i")
     sync_api.expect(bars).to_have_count(7)
     wide = part(page, "strip").evaluate(
@@ -125,7 +125,7 @@ def test_few_steps_fill_the_strip_and_each_is_where_it_is_clicked(page: sync_api
         sync_api.expect(part(page, "where")).to_have_text(f"step {index + 1} of 7")
 
 
-def test_every_chart_says_its_units(page: sync_api.Page):
+def test_every_chart_has_axis_titles_with_units(page: sync_api.Page):
     for name in ("chart", "agreement", "sizes-chart", "cost-chart", "tokens-chart", "speed-chart"):
         box = part(page, name)
         sync_api.expect(box.locator(".xtitle")).to_have_text(re.compile(r"\w"))
@@ -136,12 +136,12 @@ def test_every_chart_says_its_units(page: sync_api.Page):
     sync_api.expect(part(page, "cost-chart").locator(".ytitle")).to_contain_text("ms")
 
 
-def test_the_neighbourhood_has_its_room_and_its_labels_a_rim(page: sync_api.Page):
-    box = part(page, "pairs")
+def test_the_neighbourhood_fits_its_box_and_its_labels_have_an_outline(page: sync_api.Page):
+    box = part(page, "bigrams")
     sync_api.expect(box.locator(".textpoint text").first).to_be_visible()
     assert box.evaluate("e => e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth + 1")
-    rims = box.locator(".textpoint text").evaluate_all("all => all.map(e => getComputedStyle(e).paintOrder.split(' ')[0])")
-    assert set(rims) == {"stroke"}
+    outlines = box.locator(".textpoint text").evaluate_all("all => all.map(e => getComputedStyle(e).paintOrder.split(' ')[0])")
+    assert set(outlines) == {"stroke"}
 
 
 WIDTHS_OF_MARKS = """async () => {
@@ -155,14 +155,14 @@ WIDTHS_OF_MARKS = """async () => {
 }"""
 
 
-def test_the_mark_of_a_blank_is_the_same_in_running_text_and_in_columns(page: sync_api.Page):
+def test_the_mark_of_a_space_is_the_same_in_text_and_in_columns(page: sync_api.Page):
     running, columns = page.evaluate(WIDTHS_OF_MARKS)
     assert running == columns
 
 
-def test_a_list_from_which_nothing_is_chosen_says_so_in_the_readers_language(page: sync_api.Page, tmp_path: Path):
+def test_an_empty_list_has_a_placeholder_in_the_language_of_the_user(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
-    page.locator("#ax-prompt textarea").fill("a prompt of one's own")
+    page.locator("#ax-prompt textarea").fill("another prompt")
     lists = {"examples": ("Choose an example", "选择一个示例"), "recorded": ("Choose a race", "选择一场比赛")}
     for at, language in enumerate(("en", "zh")):
         part(page, "language").select_option(language)
@@ -172,7 +172,7 @@ def test_a_list_from_which_nothing_is_chosen_says_so_in_the_readers_language(pag
             sync_api.expect(field).to_have_attribute("placeholder", words[at])
 
 
-def test_boxes_that_cannot_be_ticked_are_dark_on_a_dark_page(browser: sync_api.Browser, address: str):
+def test_checkboxes_have_the_colours_of_the_theme(browser: sync_api.Browser, address: str):
     for theme, scheme in (("dark", "dark"), ("light", "normal")):
         with watched_page(browser, address, query=f"#theme={theme}") as page:
             schemes = page.locator(".ax-picker input").evaluate_all("all => all.map(e => getComputedStyle(e).colorScheme)")

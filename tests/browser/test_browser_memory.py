@@ -19,11 +19,11 @@ pytestmark = [
 ]
 
 ROUNDS, FIRST, GROWTH = 200, 50, 1.1
-"""Rounds, and what the memory after the last one may be, as a multiple of that after round ``FIRST``."""
+"""Rounds, and the limit of the memory after the last one, as a multiple of the memory after round ``FIRST``."""
 FEW, EARLY, POOLS = 5, 2, 1.15
-"""The same for a quick look; a server's threads and their pools of memory are still being made in it."""
+"""The same for a short test, in which a server still starts threads and their memory pools."""
 RACES = ("A maths teacher", "A summary", "A translation")
-SETTLED = 4  # collections before a heap is measured
+SETTLED = 4  # garbage collections before a heap is measured
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def small_server(real_tokenizer_folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def heap(page: sync_api.Page) -> float:
-    """Bytes of the tab's heap after garbage was collected."""
+    """Bytes of the heap of the tab after garbage collection."""
     session = page.context.new_cdp_session(page)
     for _ in range(SETTLED):
         session.send("HeapProfiler.collectGarbage")
@@ -53,7 +53,7 @@ def resident(pid: int) -> float:
 
 def replay(page: sync_api.Page, title: str) -> None:
     """Open a recorded race and play its last part."""
-    page.evaluate("link => { location.hash = link; }", f"race={quote(title)}&lane=aded")
+    page.evaluate("link => { location.hash = link; }", f"race={quote(title)}&method=aded")
     sync_api.expect(part(page, "race-title")).to_have_text(title)
     page.keyboard.press("End")
     for _ in range(3):
@@ -68,16 +68,16 @@ def replay(page: sync_api.Page, title: str) -> None:
 
 def run(page: sync_api.Page) -> None:
     page.locator("#ax-run").click()
-    sync_api.expect(part(page, "source")).to_have_text("live run")
+    sync_api.expect(part(page, "source")).to_have_text("live race")
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
 
 
 Sizes = tuple[float, float]
-"""Bytes of the tab's heap and of the server."""
+"""Bytes of the heap of the tab and of the server."""
 
 
 def measure(browser: sync_api.Browser, server: tuple[str, int], rounds: int, first: int) -> tuple[Sizes, Sizes]:
-    """Sizes after round ``first`` and after the last one; a round is a run and a recorded race."""
+    """Sizes after round ``first`` and after the last one; a round is a live race and a recorded race."""
     address, pid = server
     with watched_page(browser, address) as page:
         tick(page, "plain", "aded", "prompt-lookup")
@@ -99,18 +99,18 @@ def check(sizes: tuple[Sizes, Sizes], server_growth: float) -> None:
     assert late_server < server_growth * server, f"the server grew from {server / 1e6:.0f} to {late_server / 1e6:.0f} MB"
 
 
-def test_the_tab_hardly_grows_over_the_first_replays_and_runs(browser: sync_api.Browser, live: Live):
-    """The server is this process, in which more goes on than serving."""
+def test_the_tab_hardly_grows_over_the_first_recorded_and_live_races(browser: sync_api.Browser, live: Live):
+    """The server runs in the process of the test, whose memory is not checked."""
     live.engine.gate.set()
     (tab, _), (late_tab, _) = measure(browser, (live.address, os.getpid()), FEW, EARLY)
     check(((tab, 1.0), (late_tab, 1.0)), POOLS)
 
 
 @pytest.mark.slow
-def test_memory_hardly_grows_over_the_first_replays_and_runs(browser: sync_api.Browser, small_server: tuple[str, int]):
+def test_memory_hardly_grows_over_the_first_recorded_and_live_races(browser: sync_api.Browser, small_server: tuple[str, int]):
     check(measure(browser, small_server, FEW, EARLY), POOLS)
 
 
 @pytest.mark.long
-def test_memory_stays_flat_over_two_hundred_replays_and_runs(browser: sync_api.Browser, small_server: tuple[str, int]):
+def test_memory_does_not_grow_over_two_hundred_recorded_and_live_races(browser: sync_api.Browser, small_server: tuple[str, int]):
     check(measure(browser, small_server, ROUNDS, FIRST), GROWTH)

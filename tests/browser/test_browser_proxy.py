@@ -1,4 +1,4 @@
-"""Behind a reverse proxy that shows the page below a path: the page finds everything there."""
+"""Behind a reverse proxy that serves the page below a path: all requests of the page are below it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ pytest_plugins = ("browser_fixtures", "proxy_fixtures")
 pytestmark = pytest.mark.browser
 
 
-def test_a_race_runs_on_the_page_below_the_path_and_nothing_is_asked_of_the_site_above_it(shown: str, browser: sync_api.Browser):
-    asked: list[str] = []
-    with watched_page(browser, f"{shown}/") as page:
-        page.on("request", lambda request: asked.append(request.url))
+def test_a_race_runs_below_the_path_and_no_request_leaves_it(proxied: str, browser: sync_api.Browser):
+    requested: list[str] = []
+    with watched_page(browser, f"{proxied}/") as page:
+        page.on("request", lambda request: requested.append(request.url))
         page.locator("#ax-run").click()
         sync_api.expect(notice(page)).to_contain_text("Done in")
-    assert asked
-    assert all(url.startswith((shown, "data:", "blob:")) for url in asked)
+    assert requested
+    assert all(url.startswith((proxied, "data:", "blob:")) for url in requested)

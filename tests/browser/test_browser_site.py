@@ -1,4 +1,4 @@
-"""The exported site plays from a disk and from a plain file server, with nobody else asked for anything."""
+"""The exported site plays from a disk and from a plain file server, without any other request."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site of two races; the tokens of the second try to be more than text."""
-    made = tmp_path_factory.mktemp("site")
-    trace.save(make_race([" one", " two", " three", " four"]), made / "01-first.json")
-    trace.save(make_race(HOSTILE * 2), made / "02-second.json")
-    site.export(made / "out", [made / "01-first.json", made / "02-second.json"])
-    return made / "out"
+    """A site of two races; the tokens of the second contain markup and code."""
+    folder = tmp_path_factory.mktemp("site")
+    trace.save(make_race([" one", " two", " three", " four"]), folder / "01-first.json")
+    trace.save(make_race(HOSTILE * 2), folder / "02-second.json")
+    site.export(folder / "out", [folder / "01-first.json", folder / "02-second.json"])
+    return folder / "out"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def choose(page: sync_api.Page, title: str) -> None:
     sync_api.expect(part(page, "race-title")).to_have_text(title)
 
 
-def test_it_plays_from_a_disk_with_the_network_off(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_the_site_plays_from_a_disk_without_a_network(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
     context, page, wrong = alone(browser, folder / "index.html")
     assert text_of(page, "aded") == " one two three four"
     choose(page, "Second")
@@ -63,13 +63,13 @@ def test_it_plays_from_a_disk_with_the_network_off(folder: Path, browser: sync_a
     context.close()
 
 
-def test_a_link_into_it_opens_race_step_and_node(address: str, browser: sync_api.Browser) -> None:
+def test_a_link_into_the_site_opens_race_step_and_node(address: str, browser: sync_api.Browser) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 800})
     page, wrong = context.new_page(), []
     page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("request", lambda r: None if r.url.startswith((address.rsplit("/", 1)[0], "data:", "blob:")) else wrong.append(r.url))
-    page.goto(f"{address}#race=Second&lane=aded&step=2&node=1&theme=dark")
+    page.goto(f"{address}#race=Second&method=aded&step=2&node=1&theme=dark")
     sync_api.expect(part(page, "race-title")).to_have_text("Second")
     sync_api.expect(part(page, "where")).to_contain_text("step 2 of")
     assert page.locator("body.dark").count() == 1
@@ -79,7 +79,7 @@ def test_a_link_into_it_opens_race_step_and_node(address: str, browser: sync_api
     context.close()
 
 
-def test_a_file_that_is_missing_is_said_and_the_rest_goes_on(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_and_the_other_races_work(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
     import shutil
 
     copy = tmp_path / "copy"

@@ -1,4 +1,4 @@
-"""The page in Chinese: whatever is opened, shown, read out or answered holds no English, but for names, tokens and letters."""
+"""The page in Chinese: no text that is shown, opened or read out contains English words, except names, tokens and symbols."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.browser
 
 NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG GPU GB MB kB ms
     English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
-"""What a Chinese paper prints as it is: names, acronyms, units, what a machine is called, and what one types."""
+"""Words that a Chinese paper does not translate: names, acronyms, units, devices, and texts that the user types."""
 KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark controls"
 ALLOWED = set(f"{NAMES} {KEYS} {TYPED}".split())
-FOREIGN = """code, kbd, textarea, script, style, .ax-text, .ax-formula, .ax-plot, .ax-pairs svg, .ax-choices, .ax-next,
+FOREIGN = """code, kbd, textarea, script, style, .ax-text, .ax-formula, .ax-plot, .ax-bigrams svg, .ax-choices, .ax-next,
     .ax-article .ax-dim, [data-part='prompt'], [data-part='matrix-picker'], [data-part='memory-rows']"""
-"""Places of tokens, of what a visitor has typed, and of papers' titles."""
+"""Elements with tokens, with texts typed by a visitor, and with titles of papers."""
 READ_OUT = ["aria-label", "aria-valuetext", "aria-description", "title", "placeholder", "alt"]
 SEEN = """([foreign, names]) => {
   const shown = (e) => !e.closest("script, style") && e.checkVisibility({ visibilityProperty: true });
@@ -40,13 +40,13 @@ SEEN = """([foreign, names]) => {
   const tokens = document.querySelectorAll(".ax code, .ax-tok, [data-part='matrix-picker'] option");
   return { texts: found.filter((text) => /[A-Za-z]{2}/.test(text)), tokens: [...tokens].map((e) => e.textContent) };
 }"""
-"""What is seen or read out, and the tokens beside it, at one moment: time may run."""
+"""Texts that are shown or read out, and all tokens, at one moment, as a race may be running."""
 QUOTED = re.compile(r"“[^”]*”|<\|\w+\|>|␣?[^\s，。；：（）]*␣[^\s，。；：（）]*")
-"""Tokens inside of sentences, and what a visitor has typed."""
+"""Tokens in sentences, and texts typed by a visitor."""
 
 
 def english(page: sync_api.Page, *names: str, runs: bool = False) -> list[str]:
-    """Texts on screen and in what is read out that hold a word of English which is none of the names, nor a token on screen."""
+    """Texts, shown or read out, with an English word that is neither an allowed name nor part of a token on screen."""
     if not runs:
         drawn(page)
     seen = page.evaluate(SEEN, [FOREIGN, READ_OUT])
@@ -84,7 +84,7 @@ def test_every_list_to_choose_from(page: sync_api.Page):
         sync_api.expect(page.locator("li[role='option']")).to_have_count(0)
 
 
-def test_every_recorded_race_lane_by_lane(page: sync_api.Page):
+def test_every_recorded_race_run_by_run(page: sync_api.Page):
     page.locator("#ax-recorded input").click()
     count = page.locator("li[role='option']").count()
     for index in range(count):
@@ -93,23 +93,23 @@ def test_every_recorded_race_lane_by_lane(page: sync_api.Page):
             page.locator("#ax-recorded input").click()
             page.locator("li[role='option']").nth(index).click()
             sync_api.expect(part(page, "race-title")).not_to_have_text(before)
-        lanes = ".ax-lane:not([data-method='plain'])" if index else ".ax-lane"  # plain decoding says the same in every race
-        for look in page.locator(f"{lanes} .ax-look").all():
+        drafting = ":not([data-method='plain'])" if index else ""  # plain decoding has the same texts in every race
+        for look in page.locator(f".ax-run-view{drafting} .ax-look").all():
             look.click()
             page.keyboard.press("Home")
             page.keyboard.press("ArrowRight")
             assert english(page) == []
 
 
-def test_what_a_button_opens(page: sync_api.Page):
-    for opener in ("learn", "keys", "guess-toggle", "refused", "copy"):
+def test_every_dialog_and_note(page: sync_api.Page):
+    for opener in ("learn", "keys", "prediction-toggle", "rejected", "copy"):
         page.locator(f"button[data-part='{opener}']").click()
         page.evaluate("() => { for (const box of document.querySelectorAll('.ax-article')) box.open = true; }")
         assert english(page) == [], opener
         page.keyboard.press("Escape")
 
 
-def test_every_stop_of_the_tour(page: sync_api.Page):
+def test_every_step_of_the_tour(page: sync_api.Page):
     part(page, "tour").click()
     for _ in range(12):
         assert english(page) == []
@@ -126,7 +126,7 @@ def test_the_search_phase_by_phase_and_every_kind_of_node(page: sync_api.Page):
         assert english(page) == []
 
 
-def test_what_a_run_is_refused_for(page: sync_api.Page):
+def test_every_reason_for_which_a_race_is_refused(page: sync_api.Page):
     unfold(page)
     wrong = {"temperature": "3.5", "top-p": "", "top-k": "x", "seed": "1.5", "max-new-tokens": "0", "budget": "many"}
     wrong |= {"depth": "deep", "c1": "-1", "c2": "0", "simulations": "1e9", "successors": "1.5"}
@@ -135,23 +135,23 @@ def test_what_a_run_is_refused_for(page: sync_api.Page):
         right = field.input_value()
         field.fill(text)
         page.locator("#ax-run").click()
-        sync_api.expect(page.locator(f"#ax-{name} .ax-fault")).to_be_visible()
+        sync_api.expect(page.locator(f"#ax-{name} .ax-error")).to_be_visible()
         sync_api.expect(notice(page)).to_contain_text(page.locator(f"#ax-{name} [data-part='label']").inner_text())
         assert english(page) == []
         field.fill(right)
         field.press("Tab")
-        sync_api.expect(page.locator(f"#ax-{name} .ax-fault")).to_be_hidden()
+        sync_api.expect(page.locator(f"#ax-{name} .ax-error")).to_be_hidden()
     page.locator(".ax-picker input[value='plain']").uncheck()
     page.locator(".ax-picker input[value='aded']").uncheck()
     page.locator("#ax-run").click()
     sync_api.expect(notice(page)).to_contain_text("两到六种")
     page.locator("#ax-prompt textarea").fill(" ")
     page.locator("#ax-forget").click()
-    sync_api.expect(notice(page)).to_contain_text("已忘掉")
+    sync_api.expect(notice(page)).to_contain_text("已删除")
     assert english(page) == []
 
 
-def test_what_a_file_is_refused_for(page: sync_api.Page, tmp_path: Path):
+def test_every_reason_for_which_a_file_is_refused(page: sync_api.Page, tmp_path: Path):
     for name, content in (
         ("cut.json", b'{"format": "aded'),
         ("bytes.json", b"\xff\xfe\x00"),
@@ -171,19 +171,19 @@ def test_what_a_file_is_refused_for(page: sync_api.Page, tmp_path: Path):
         assert [line for line in english(page) if name not in line] == [], name
 
 
-def test_what_a_link_asks_for_in_vain(browser: sync_api.Browser, address: str):
-    view = "race=none&lane=none&step=x&node=x&pair=x&theme=blue&hide=all&run=no"
+def test_every_invalid_part_of_a_link(browser: sync_api.Browser, address: str):
+    view = "race=none&method=none&step=x&node=x&bigram=x&theme=blue&hide=all&run=no"
     settings = "methods=none,plain,aded&temperature=9&seed=x&search=none&keep=maybe&example=none&speed=2"
     with watched_page(browser, address, query=f"?lang=zh#{view}&{settings}") as page:
         sync_api.expect(part(page, "note-text").locator("p")).to_have_count(15)
         assert english(page) == []
 
 
-def test_an_opened_file_and_what_its_link_says(page: sync_api.Page, tmp_path: Path):
+def test_an_opened_file_and_the_note_about_its_link(page: sync_api.Page, tmp_path: Path):
     open_file_in_chinese(page, tmp_path)
     part(page, "copy").click()
     sync_api.expect(part(page, "note-text")).to_contain_text("链接不包含")
-    assert english(page, "opened", "json", "made", "up", "model", "nodes", "pay", "best", "on", "this", "machine") == []
+    assert english(page, "opened", "json", "made", "up", "model") == []
 
 
 def open_file_in_chinese(page: sync_api.Page, folder: Path) -> None:
@@ -196,7 +196,7 @@ def open_file_in_chinese(page: sync_api.Page, folder: Path) -> None:
 
 
 @pytest.mark.model
-def test_runs_and_an_ablation_side_by_side(page: sync_api.Page):
+def test_two_races_and_an_ablation(page: sync_api.Page):
     unfold(page)
     for button in ("#ax-run", "#ax-run", "#ax-ablate"):
         page.locator("#ax-prompt textarea").fill("List the days of the week.")

@@ -1,4 +1,4 @@
-"""The page where cards are shared: what a visitor is told who gets none."""
+"""The page on shared GPUs: the message for a visitor who gets none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest_plugins = ("browser_fixtures", "zero_fixtures")
 pytestmark = pytest.mark.browser
 
 
-def test_a_visitor_without_quota_is_told_the_remedy_and_plays_the_recorded_race(
+def test_a_visitor_without_quota_sees_a_remedy_and_plays_the_recorded_race(
     on_zero: Any, spaces: Spaces, browser: sync_api.Browser
 ):
     def refuse(seconds: float) -> None:
@@ -23,7 +23,7 @@ def test_a_visitor_without_quota_is_told_the_remedy_and_plays_the_recorded_race(
     with serving(on_zero()) as address, watched_page(browser, f"{address}/") as page:
         title = part(page, "race-title").text_content()
         page.locator("#ax-run").click()
-        sync_api.expect(notice(page)).to_contain_text("Recorded races still play.")
+        sync_api.expect(notice(page)).to_contain_text("Recorded races can still be played.")
         assert part(page, "race-title").text_content() == title != ""
         page.locator("[data-part='language']").select_option("zh")
         sync_api.expect(notice(page)).to_contain_text("录制的比赛仍可播放。")

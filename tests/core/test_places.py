@@ -128,11 +128,11 @@ def test_the_command_line_works_where_there_is_no_folder_for_temporary_files(no_
 
 
 def test_the_page_says_that_it_needs_a_folder_for_temporary_files(no_folder: Path, monkeypatch: pytest.MonkeyPatch):
-    from ui.serving.server import own_folder
+    from ui.serving.server import upload_folder
 
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
     with pytest.raises(AdedError, match="cannot be written to; set GRADIO_TEMP_DIR"):
-        own_folder(7860)
+        upload_folder(7860)
 
 
 def test_the_home_folder_of_an_unknown_user_is_no_model():

@@ -11,7 +11,7 @@ from aded.core.errors import AdedError
 from aded.drafters.base import Persistent
 from aded.drafters.registry import METHODS
 from aded.evaluation.colours import METHOD_COLOURS
-from ui.wire import PLACES
+from ui.wire import SERIES_COLOURS
 
 GROUNDS = ("#fbfaf7", "#14171b")
 LEAST_DISTANCE = 0.085
@@ -85,7 +85,7 @@ def test_a_method_has_a_state_dict_where_it_can_keep_what_it_learned(method):
 
 @pytest.mark.parametrize("column", range(len(GROUNDS)))
 def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and_from_plain_decoding(column):
-    colours = [pair[column] for pair in PLACES]
+    colours = [pair[column] for pair in SERIES_COLOURS]
     places = [oklab(colour) for colour in (*colours, METHOD_COLOURS["plain"][column])]
     assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= 0.15
     assert min(np.hypot(*place[1:]) for place in places[:-1]) >= 0.09, "a colour that is nearly grey"
@@ -95,7 +95,7 @@ def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and
 @pytest.mark.parametrize("lacking", COLOUR_BLIND)
 @pytest.mark.parametrize("column", range(len(GROUNDS)))
 def test_lanes_of_one_method_are_not_told_apart_by_red_and_green_alone(column, lacking):
-    colours = [*(pair[column] for pair in PLACES), METHOD_COLOURS["plain"][column]]
+    colours = [*(pair[column] for pair in SERIES_COLOURS), METHOD_COLOURS["plain"][column]]
     places = [oklab(colour, COLOUR_BLIND[lacking]) for colour in colours]
     assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
 

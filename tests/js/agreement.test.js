@@ -1,4 +1,4 @@
-// The curve of agreement: its values and its moving mean.
+// The agreement curve: values and moving average.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -8,18 +8,18 @@ import { MEASURES, PARTS_OF_MATRIX, mean, movingMean, values } from "../../asset
 const agreement = (who, total_variation) => ({ who, unseen: false, total_variation, top_1: 1, top_4: 0.5, top_12: 0.25 });
 const steps = [{ agreement: [agreement("base", 0.2), agreement("session", 0.1)] }, { agreement: [] }, { agreement: [agreement("base", 0.6)] }];
 
-test("a part's values stand at their steps, with gaps where there are none", () => {
+test("values of a part are in the order of the steps, with null for missing ones", () => {
   assert.deepEqual(values(steps, "base", "total_variation"), [0.2, null, 0.6]);
   assert.deepEqual(values(steps, "overlay", "top_1"), [null, null, null]);
 });
 
-test("the moving mean leaves gaps out and begins with what there is", () => {
+test("the moving average ignores missing values and starts with the first ones", () => {
   assert.deepEqual(movingMean([1, 3, null, 5], 2), [1, 2, 3, 5]);
   assert.deepEqual(movingMean([null, 2], 8), [null, 2]);
   assert.equal(mean([]), null);
 });
 
-test("every measure and part that a record may hold has a name", () => {
+test("every measure and every part of the matrix in a record has a name", () => {
   assert.deepEqual(Object.keys(agreement("base", 0)).slice(2).sort(), [...MEASURES].sort());
   assert.deepEqual(Object.keys(PARTS_OF_MATRIX), ["base", "overlay", "session"]);
 });

@@ -1,20 +1,20 @@
-// Tables as files: any token survives, none is run by a spreadsheet.
+// Tables as CSV: every token is preserved, none is evaluated by a spreadsheet.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { cell, compareTable, csv, curveTable, lanesTable, maskTable, nodesTable, stepsTable, walkTable } from "../../assets/js/csv.js";
+import { cell, compareTable, csv, curveTable, runsTable, maskTable, nodesTable, stepsTable, walkTable } from "../../assets/js/csv.js";
 import { emptyRace, readLines } from "../../assets/js/record.js";
 
 const saved = JSON.parse(readFileSync(new URL("../../assets/traces/01-a-maths-teacher.json", import.meta.url), "utf-8"));
 const lines = [
-  { t: "race", id: 1, source: "file", title: "", lanes: saved.lanes.map(({ header }) => ({ header, colours: null })) },
-  ...saved.lanes.flatMap(({ steps }, lane) => steps.map((step) => ({ t: "step", lane, step, layout: {} }))),
+  { t: "race", id: 1, source: "file", title: "", runs: saved.lanes.map(({ header }) => ({ header, colours: null })) },
+  ...saved.lanes.flatMap(({ steps }, run) => steps.map((step) => ({ t: "step", run, step, layout: {} }))),
 ];
 const race = readLines(emptyRace(), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
 
-// An independent reader of RFC 4180.
+// An independent parser of RFC 4180.
 function parse(text) {
   const rows = [[]];
   for (const [, quoted, bare, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n)/g)) {
@@ -24,7 +24,7 @@ function parse(text) {
   return rows.slice(0, -1);
 }
 
-test("whatever a cell holds comes back as text", () => {
+test("every cell is read back as the same text", () => {
   const values = ['a"b', "a,b", "line\nend", " blank", "漢🙂", "<b>", ""];
   assert.deepEqual(parse(csv([values])), [values]);
   for (const text of ["=1+1", "+1", "-x", "@a", "\tb"]) assert.ok(/^"?'/.test(cell(text)));
@@ -33,8 +33,8 @@ test("whatever a cell holds comes back as text", () => {
   assert.equal(cell(Infinity), "");
 });
 
-test("the tables hold the record's numbers", () => {
-  const [head, ...rows] = parse(csv(lanesTable(race)));
+test("the tables contain the numbers of the record", () => {
+  const [head, ...rows] = parse(csv(runsTable(race)));
   const at = (name) => head.indexOf(name);
   rows.forEach((row, i) => {
     const tokens = saved.lanes[i].steps.flatMap((step) => step.emitted).length;
@@ -43,10 +43,10 @@ test("the tables hold the record's numbers", () => {
     assert.ok(Math.abs(Number(row[at("tokens_per_second")]) * Number(row[at("seconds")]) - tokens) < 1e-6);
   });
   const texts = parse(csv(stepsTable(race))).slice(1).map((row) => row.at(-1).replace(/^'(?=[=+\-@\t\r])/, ""));
-  assert.deepEqual(texts, saved.lanes.flatMap((lane) => lane.steps.map((step) => step.texts.join(""))));
+  assert.deepEqual(texts, saved.lanes.flatMap((run) => run.steps.map((step) => step.texts.join(""))));
 });
 
-test("a step's nodes stand in their order", () => {
+test("the nodes of a step are in their order", () => {
   const step = saved.lanes.at(-1).steps.find((one) => one.tree.tokens.length > 4);
   const rows = parse(csv(nodesTable(step))).slice(1);
   assert.deepEqual(rows.map((row) => Number(row[1])), step.tree.parents);
@@ -55,13 +55,13 @@ test("a step's nodes stand in their order", () => {
   assert.deepEqual(rows.flatMap((row, node) => (row.at(-1) ? [node] : [])), step.path.slice(0, step.emitted.length));
 });
 
-const aded = race.lanes[1];
+const aded = race.runs[1];
 const tables = (rows) => {
   const [head, ...cells] = parse(csv(rows));
   return cells.map((row) => Object.fromEntries(head.map((name, i) => [name, row[i]])));
 };
 
-test("the walk says at each node what the target chose, and the most probable of what it might have", () => {
+test("the walk has the target's choice at each node, and its most probable tokens", () => {
   const step = aded.steps.find(({ choices }) => choices.length > 2);
   const rows = tables(walkTable(step));
   assert.deepEqual(rows.map(({ token }) => Number(token)), step.choices.map(({ token }) => token));
@@ -71,25 +71,25 @@ test("the walk says at each node what the target chose, and the most probable of
 
 test("a node attends to its ancestors and to itself", () => {
   const step = aded.steps[7];
-  for (const { node, sees } of tables(maskTable(step))) {
-    const line = sees.split(" ").map(Number);
+  for (const { node, attends_to: attended } of tables(maskTable(step))) {
+    const line = attended.split(" ").map(Number);
     assert.equal(line.at(-1), Number(node));
     for (const [i, seen] of line.entries()) assert.equal(step.tree.parents[seen], i ? line[i - 1] : -1);
   }
 });
 
-test("the curve ends at a lane's tokens and its time", () => {
+test("the curve ends at the tokens and the time of the run", () => {
   const mine = tables(curveTable(race)).filter(({ method }) => method === "aded");
   assert.equal(Number(mine.at(-1).tokens), saved.lanes[1].token_ids.length);
   assert.equal(mine.length, aded.steps.length);
 });
 
-test("of a step that is not judged the table of nodes says nothing that the target does", () => {
+test("the table of nodes has no results of the target while they are hidden", () => {
   for (const row of tables(nodesTable({ ...aded.steps[7], exists: [] }))) assert.deepEqual([row.target_probability, row.target_rank, row.reason, row.slot_after], ["", "", "", ""]);
 });
 
-test("a lane that is in one run alone has no numbers in the other", () => {
-  const lane = (label) => ({ label, tokens: 3, rate: 2, ratio: null, perPass: 1.5 });
-  const rows = tables(compareTable({ lanes: [lane("A"), lane("B")] }, { lanes: [lane("C"), lane("A")] }));
-  assert.deepEqual(rows.map((row) => [row.lane, row.before_tokens, row.now_tokens, row.now_times_plain]), [["C", "", "3", ""], ["A", "3", "3", ""], ["B", "3", "", ""]]);
+test("a run that only one race has gets empty cells for the other", () => {
+  const run = (label) => ({ label, tokens: 3, rate: 2, ratio: null, perStep: 1.5 });
+  const rows = tables(compareTable({ runs: [run("A"), run("B")] }, { runs: [run("C"), run("A")] }));
+  assert.deepEqual(rows.map((row) => [row.run, row.before_tokens, row.now_tokens, row.now_speedup]), [["C", "", "3", ""], ["A", "3", "3", ""], ["B", "3", "", ""]]);
 });

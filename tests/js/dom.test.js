@@ -1,17 +1,17 @@
-// Numbers in words: never longer than a cell, whatever a record holds.
+// Numbers as text: never longer than a table cell, for any record.
 
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { bytes, count, fixed, milliseconds, number, probability, rate, small } from "../../assets/js/dom.js";
 
-test("usual numbers stand with their digits", () => {
+test("usual numbers have their decimals", () => {
   assert.deepEqual([small(0.1234), small(1.5), number(2.345), probability(0.5), probability(0.0001), fixed(7, 0)], ["0.123", "1.50", "2.35", "0.50", "<0.01", "7"]);
   assert.deepEqual([bytes(999), bytes(18_228_512), bytes(2.5e9), count(163718), rate(1021.4), rate(60.83)], ["999 B", "18.2 MB", "2.5 GB", "163,718", "1,021", "60.8"]);
   for (const say of [small, number, probability]) assert.deepEqual([say(null), say(undefined)], ["–", "–"]);
 });
 
-test("no finite number is longer than a cell, and none is called what it is not", () => {
+test("no finite number is longer than a cell, and infinite ones are shown as such", () => {
   for (const value of [1e308, -1e308, 5e-324, 1e21, 123456789012, -0.0004, Number.MAX_SAFE_INTEGER]) {
     for (const say of [small, number, probability, (v) => bytes(Math.abs(v)), (v) => count(Math.abs(v)), (v) => rate(Math.abs(v)), (v) => milliseconds(Math.abs(v))]) {
       assert.match(say(value), /\d/);

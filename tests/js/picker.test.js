@@ -1,4 +1,4 @@
-// The picker's rules: never more than the most, ticks kept unless a method lacks a part.
+// Rules of the method picker: never more than the maximum; the selection is kept unless a method cannot run.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -7,25 +7,25 @@ import { countText, merged, toggled } from "../../assets/js/picker.js";
 import "./words.js";
 
 const methods = ["a", "b", "c", "d"].map((name) => ({ name, unavailable: null }));
-const picks = { methods, chosen: ["b", "c"], fewest: 2, most: 3 };
+const picks = { methods, chosen: ["b", "c"], min: 2, max: 3 };
 
-test("a ticked method takes its place in the list's order, a second click takes it away", () => {
+test("a selected method is inserted in list order, a second click removes it", () => {
   assert.deepEqual(toggled(picks, "a"), ["a", "b", "c"]);
   assert.deepEqual(toggled(picks, "c"), ["b"]);
 });
 
-test("no more than the most race", () => {
-  assert.deepEqual(toggled({ ...picks, most: 2 }, "a"), ["b", "c"]);
+test("no more than the maximum can be selected", () => {
+  assert.deepEqual(toggled({ ...picks, max: 2 }, "a"), ["b", "c"]);
 });
 
-test("what the server says of methods leaves the visitor's ticks alone, but for those that cannot run", () => {
+test("an update from the server keeps the selection, except methods that cannot run", () => {
   const fresh = { ...picks, chosen: null, methods: methods.map((m) => ({ ...m, unavailable: m.name === "c" ? "no heads" : null })) };
   assert.deepEqual(merged(picks, fresh).chosen, ["b"]);
   assert.deepEqual(merged(picks, { ...fresh, chosen: ["a", "d"] }).chosen, ["a", "d"]);
 });
 
-test("the count says when there are too few or no more may be added", () => {
-  assert.equal(countText({ ...picks, chosen: ["a"] }), "1: choose 2 to 3");
+test("the count reports too few methods and the maximum", () => {
+  assert.equal(countText({ ...picks, chosen: ["a"] }), "1: select 2 to 3");
   assert.equal(countText(picks), "2 of up to 3");
-  assert.equal(countText({ ...picks, chosen: ["a", "b", "c"] }), "3, the most that race");
+  assert.equal(countText({ ...picks, chosen: ["a", "b", "c"] }), "3, the maximum");
 });

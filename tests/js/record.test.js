@@ -1,84 +1,84 @@
-// The record on the page: figures, clocks and the file it saves.
+// The record on the page: statistics, decode times and the saved file.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { PARTS, emptyRace, figures, plainLast, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/js/record.js";
-import { perToken, sharesText } from "../../assets/js/times.js";
+import { PARTS, emptyRace, runStats, plainLast, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/js/record.js";
+import { perToken, sharesText } from "../../assets/js/steptimes.js";
 import "./words.js";
 
 const seconds = { draft: 0.1, verify: 0.6, commit: 0.1, update: 0.2 };
 const step = (emitted) => ({ emitted, seconds, tree: { tokens: [0], columns: {} } });
 const line = (event) => `${JSON.stringify(event)}\n`;
-const head = line({ t: "race", id: 7, source: "run", title: "", lanes: ["plain", "aded"].map((method) => ({ header: { method, label: method } })) });
-const first = head + line({ t: "step", lane: 1, step: step([5, 6]), layout: {} });
+const head = line({ t: "race", id: 7, source: "run", title: "", runs: ["plain", "aded"].map((method) => ({ header: { method, label: method } })) });
+const first = head + line({ t: "step", run: 1, step: step([5, 6]), layout: {} });
 
-test("a growing string is read once, a new race starts over", () => {
+test("a growing string is parsed once, a new race starts from the beginning", () => {
   const race = readLines(emptyRace(), first);
-  assert.equal(readLines(race, first + line({ t: "step", lane: 1, step: step([7]), layout: {} })), race);
-  assert.deepEqual(race.lanes[1].counts, [2, 3]);
+  assert.equal(readLines(race, first + line({ t: "step", run: 1, step: step([7]), layout: {} })), race);
+  assert.deepEqual(race.runs[1].counts, [2, 3]);
   assert.notEqual(readLines(race, head.replace('"id":7', '"id":8')), race);
 });
 
-test("a lane's figures are sums over its finished steps", () => {
-  const lane = readLines(emptyRace(), first + line({ t: "step", lane: 1, step: step([7]), layout: {} })).lanes[1];
-  const now = figures(lane, 2);
+test("the statistics of a run are sums over its finished steps", () => {
+  const run = readLines(emptyRace(), first + line({ t: "step", run: 1, step: step([7]), layout: {} })).runs[1];
+  const now = runStats(run, 2);
   assert.equal(now.tokens, 3);
-  assert.equal(now.perPass, 1.5);
+  assert.equal(now.perStep, 1.5);
   for (const part of PARTS) assert.ok(Math.abs(now[part] - 2 * seconds[part]) < 1e-12);
-  assert.equal(stepsDone(lane, 1), 1);
-  assert.equal(stepsDone(lane, 0.99), 0);
+  assert.equal(stepsDone(run, 1), 1);
+  assert.equal(stepsDone(run, 0.99), 0);
 });
 
 test("the parts of a token's time add up to its time", () => {
-  const lane = readLines(emptyRace(), first).lanes[1];
-  const cost = perToken(figures(lane, 1));
+  const run = readLines(emptyRace(), first).runs[1];
+  const cost = perToken(runStats(run, 1));
   assert.ok(Math.abs(cost.total - 0.5) < 1e-12);
-  assert.equal(sharesText(cost), "draft 10 · verify 60 · commit 10 · update 20 %");
-  assert.equal(sharesText(perToken(figures(lane, 0))), "");
+  assert.equal(sharesText(cost), "draft 10 · verify 60 · KV-cache compaction 10 · update 20 %");
+  assert.equal(sharesText(perToken(runStats(run, 0))), "");
 });
 
-test("plain decoding comes last on the page and stays where it was in the file", () => {
-  const { lanes } = readLines(emptyRace(), first);
-  assert.deepEqual(plainLast(["p", "a"], lanes), ["a", "p"]);
-  assert.equal(JSON.parse(toFile({ lanes })).lanes[0].header.method, "plain");
+test("plain decoding comes last on the page and keeps its position in the file", () => {
+  const { runs } = readLines(emptyRace(), first);
+  assert.deepEqual(plainLast(["p", "a"], runs), ["a", "p"]);
+  assert.equal(JSON.parse(toFile({ runs })).lanes[0].header.method, "plain");
 });
 
-test("a race is saved in the version that the server writes, with what a step cost where it ran", () => {
+test("a race is saved in the version of aded/core/trace.py, with the measured costs", () => {
   const cost = { sizes: [1, 2], contexts: [8], seconds: [[0.1, 0.2]], padded: true };
   const written = readFileSync(new URL("../../aded/core/trace.py", import.meta.url), "utf-8");
-  const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "run", title: "", lanes: [{ header: { method: "plain", label: "Plain", cost } }] }));
+  const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "run", title: "", runs: [{ header: { method: "plain", label: "Plain", cost } }] }));
   const saved = JSON.parse(toFile(race));
   assert.equal(saved.version, Number(/^VERSION = (\d+)$/m.exec(written)[1]));
   assert.equal(saved.lanes[0].version, saved.version);
   assert.deepEqual(saved.lanes[0].header.cost, cost);
 });
 
-test("a label of any length is short on the page and whole in the file", () => {
+test("a long label is cut on the page and complete in the file", () => {
   const label = "W".repeat(2000);
-  const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "file", title: "", lanes: [{ header: { method: "plain", label } }] }));
-  assert.equal(race.lanes[0].label.length, 60);
+  const race = readLines(emptyRace(), line({ t: "race", id: 9, source: "file", title: "", runs: [{ header: { method: "plain", label } }] }));
+  assert.equal(race.runs[0].label.length, 60);
   assert.equal(JSON.parse(toFile(race)).lanes[0].header.label, label);
 });
 
-test("steps that took less than any clock can tell took no time", () => {
+test("steps shorter than the clock resolution count as zero", () => {
   const none = { draft: 5e-324, verify: 5e-324, commit: 0, update: 0 };
-  const race = readLines(emptyRace(), head + line({ t: "step", lane: 0, step: { ...step([5]), seconds: none }, layout: {} }));
-  assert.deepEqual(race.lanes[0].ends, [0]);
-  assert.equal(figures(race.lanes[0], 1).rate, 0);
+  const race = readLines(emptyRace(), head + line({ t: "step", run: 0, step: { ...step([5]), seconds: none }, layout: {} }));
+  assert.deepEqual(race.runs[0].ends, [0]);
+  assert.equal(runStats(race.runs[0], 1).rate, 0);
 });
 
-test("a race that is kept while it runs has been stopped there, and only lanes that had ended have", () => {
-  const ended = line({ t: "lane", lane: 0, prefill_seconds: 1, text: "a", finish_reason: "eos" });
+test("a race that is saved while it runs ends there: runs that had not ended are cancelled", () => {
+  const ended = line({ t: "run", run: 0, prefill_seconds: 1, text: "a", finish_reason: "eos" });
   const race = readLines(emptyRace(), stoppedLines(`${first}${ended}${line({ t: "status", running: true })}{"t":"st`));
   assert.equal(race.running, false);
-  assert.deepEqual(race.lanes.map((lane) => lane.finish_reason), ["eos", "cancelled"]);
-  assert.deepEqual(race.lanes[1].counts, [2]);
+  assert.deepEqual(race.runs.map((run) => run.finish_reason), ["eos", "cancelled"]);
+  assert.deepEqual(race.runs[1].counts, [2]);
   assert.equal(stoppedLines(""), '{"t":"status","running":false}\n');
 });
 
-test("a token that cannot be drawn is no candidate and has no rank", () => {
+test("a token with probability 0 is no candidate and has no rank", () => {
   const choice = { top_tokens: [4, 7, 0], top_texts: ["a", "b", "c"], top_probabilities: [0.9, 0.1, 0] };
   assert.deepEqual(possible(choice), [{ token: 4, text: "a", p: 0.9 }, { token: 7, text: "b", p: 0.1 }]);
   const tree = { probability: [null, 0, 0.2], rank: [null, 11, 2] };

@@ -1,4 +1,4 @@
-// The replay of a search, checked against what the engine recorded: the bundled races are the oracle.
+// Replay of the search, checked against the engine's records in the bundled races.
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -8,32 +8,32 @@ import { PHASES, canReplay, moments, phaseAt, scoreText, searchNote, searchText,
 import "./words.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);
-const lanes = readdirSync(folder)
+const runs = readdirSync(folder)
   .filter((name) => name.endsWith(".json"))
   .flatMap((name) => JSON.parse(readFileSync(new URL(name, folder), "utf-8")).lanes)
-  .filter((lane) => lane.steps.some((step) => step.simulations.length));
-const published = (lane) => lane.header.method_settings.preset === "paper";
-const searched = lanes.flatMap((lane) =>
-  lane.steps.filter((step) => canReplay(step, lane.header.method_settings)).map((step) => ({ lane, step, settings: lane.header.method_settings })),
+  .filter((run) => run.steps.some((step) => step.simulations.length));
+const published = (run) => run.header.method_settings.preset === "paper";
+const searched = runs.flatMap((run) =>
+  run.steps.filter((step) => canReplay(step, run.header.method_settings)).map((step) => ({ run, step, settings: run.header.method_settings })),
 );
 const near = (a, b) => Math.abs(a - b) <= 1e-4 * Math.max(1, Math.abs(a));
 
-test("nearly every recorded search can be counted again", () => {
-  const all = lanes.flatMap((lane) => lane.steps.filter((step) => step.simulations.length));
+test("nearly every recorded search can be replayed", () => {
+  const all = runs.flatMap((run) => run.steps.filter((step) => step.simulations.length));
   assert.ok(all.length > 100);
   assert.ok(searched.length >= 0.95 * all.length);
 });
 
-test("the last moment has the visits, means and scores that the engine recorded", () => {
-  for (const { lane, step, settings } of searched) {
+test("the last moment has the recorded visit counts, mean values and scores", () => {
+  for (const { run, step, settings } of searched) {
     const { columns } = searchedStep(step, moments(step), settings).tree;
     for (const [node, visits] of step.tree.columns.visits.entries()) assert.equal(columns.visits[node], visits || 0);
     for (const [node, value] of step.tree.columns.value.entries()) assert.ok(value === null || near(columns.value[node], value));
-    for (const [node, score] of step.tree.columns.score.entries()) assert.ok(score === null || near(columns.score[node], score), lane.header.label);
+    for (const [node, score] of step.tree.columns.score.entries()) assert.ok(score === null || near(columns.score[node], score), run.header.label);
   }
 });
 
-test("the selection goes to a child whose score no unvisited sibling exceeds", () => {
+test("selection follows a child whose score no unvisited sibling exceeds", () => {
   let decisions = 0;
   for (const { step, settings } of searched) {
     for (let k = 1; k <= Math.min(20, step.simulations.length); k++) {
@@ -52,8 +52,8 @@ test("the selection goes to a child whose score no unvisited sibling exceeds", (
   assert.ok(decisions > 1000);
 });
 
-test("counts rise in the last phase of a simulation alone, children appear with the expansion", () => {
-  const { step, settings } = searched.find(({ lane }) => !published(lane));
+test("visit counts rise only in the backup phase, children appear in the expansion phase", () => {
+  const { step, settings } = searched.find(({ run }) => !published(run));
   const states = Array.from({ length: moments(step) + 1 }, (_, moment) => searchedStep(step, moment, settings));
   states.slice(1).forEach((state, i) => {
     const { phase } = phaseAt(i + 1);
@@ -75,7 +75,7 @@ test("a moment is a simulation and a phase", () => {
   ]);
 });
 
-test("each moment is said in words", () => {
+test("each moment has a description", () => {
   const { step, settings } = searched[0];
   const words = [0, 1, 2, 3, 4, null].map((moment) => searchText(step, moment, settings));
   assert.equal(new Set(words).size, 6);
@@ -83,13 +83,13 @@ test("each moment is said in words", () => {
   assert.equal(scoreText(Infinity), "∞");
 });
 
-test("a method without a search, and a draft that lost a part of one, say so", () => {
-  const { lane, step } = searched[0];
+test("a method without a search, and a pruned draft, are explained", () => {
+  const { run, step } = searched[0];
   const bare = { ...step, simulations: [] };
-  assert.equal(searchNote(step, lane.header), "");
-  assert.match(searchNote(bare, { ...lane.header, label: "Mine", method: "mine", method_settings: {} }), /Mine drafts without a search/);
-  assert.match(searchNote(bare, { ...lane.header, method: "rest", method_settings: {} }), /in the datastore/);
-  assert.match(searchNote(bare, { ...lane.header, method: "plain", method_settings: {} }), /drafts nothing/);
-  assert.match(searchNote(bare, { ...lane.header, method_settings: { search: "greedy" } }), /greedy/);
-  assert.match(searchNote({ ...step, simulations: step.simulations.slice(2) }, lane.header), /lost a part/);
+  assert.equal(searchNote(step, run.header), "");
+  assert.match(searchNote(bare, { ...run.header, label: "Mine", method: "mine", method_settings: {} }), /Mine drafts without a search/);
+  assert.match(searchNote(bare, { ...run.header, method: "rest", method_settings: {} }), /in the datastore/);
+  assert.match(searchNote(bare, { ...run.header, method: "plain", method_settings: {} }), /drafts nothing/);
+  assert.match(searchNote(bare, { ...run.header, method_settings: { search: "greedy" } }), /greedy/);
+  assert.match(searchNote({ ...step, simulations: step.simulations.slice(2) }, run.header), /were pruned/);
 });

@@ -1,4 +1,4 @@
-// The page's words for a test: the tables as they ship.
+// The texts of the page for tests.
 
 import { readFileSync, readdirSync } from "node:fs";
 

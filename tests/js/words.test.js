@@ -1,20 +1,22 @@
-// The words: every language says everything, with the same values, and nothing on the page lacks words.
+// The texts: every language has all keys with the same values, and all keys of the page exist.
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { languages, onLanguage, say, sentences, setLanguage, wordsOf } from "../../assets/js/words.js";
+import { languages, onLanguage, say, sentences, setLanguage, keysOf } from "../../assets/js/words.js";
 import { tables } from "./words.js";
 
 const read = (folder) => {
   const at = new URL(`../../${folder}/`, import.meta.url);
   return readdirSync(at, { recursive: true }).filter((name) => /\.(js|html|py)$/.test(name)).map((name) => readFileSync(new URL(name, at), "utf-8"));
 };
+// Terms of speculative decoding and tree search that the glossary must explain.
+const FIELD = ["draft", "verif", "accept", "reject", "bonus token", "correction token", "acceptance rate", "mean acceptance length", "block efficiency", "residual distribution", "rejection sampling", "draft model", "target model", "tree attention", "candidate path", "kv cache", "prefill", "decode", "greedy", "temperature", "top-p", "lossless", "wall-clock speed-up", "puct", "prior", "visit count", "simulation", "selection", "expansion", "backpropagation", "llm representative"];
 const forms = (entry) => (typeof entry === "string" ? [entry] : Object.values(entry));
 const values = (entry) => [...new Set(forms(entry).flatMap((form) => form.match(/\{\w+\}/g) || []))].sort();
 
-test("every language has the same keys, each with values that the first one has too", () => {
+test("every language has the same keys, with values that English has too", () => {
   for (const [code, table] of Object.entries(tables)) {
     assert.deepEqual(Object.keys(table), Object.keys(tables.en), code);
     for (const [key, entry] of Object.entries(table)) {
@@ -25,35 +27,35 @@ test("every language has the same keys, each with values that the first one has 
   }
 });
 
-test("everything that the markup and the scripts say has words, and every word is said", () => {
+test("all keys in markup and scripts exist, and every key is used", () => {
   const [markup, scripts, python] = [read("assets/html"), read("assets/js"), read("ui")].map((texts) => texts.join("\n"));
   const named = [...markup.matchAll(/data-say(?:-label|-title)?="([^"]+)"/g)].map((found) => found[1]);
   const said = [...`${scripts}\n${python}`.matchAll(/\bsay\("([^"]+)"/g)].map((found) => found[1]);
   assert.ok(named.length > 60 && said.length > 60);
   for (const key of [...named, ...said]) assert.ok(key in tables.en, key);
   const families = [...`${scripts}\n${python}`.matchAll(/(?:`|f")([a-z]+\.)[^`"]*?\{/g)].map((found) => found[1]);
-  const listed = [...scripts.matchAll(/wordsOf\("(\w+)"\)/g)].map((found) => `${found[1]}.`);
+  const listed = [...scripts.matchAll(/keysOf\("(\w+)"\)/g)].map((found) => `${found[1]}.`);
   for (const key of Object.keys(tables.en)) {
     const literal = [...named, ...said].includes(key) || `${scripts}${python}`.includes(`"${key}"`);
-    assert.ok(literal || key === "language.name" || [...families, ...listed].some((family) => key.startsWith(family)), `${key} is never said`);
+    assert.ok(literal || key === "language.name" || [...families, ...listed].some((family) => key.startsWith(family)), `${key} is never used`);
   }
   const terms = [...markup.matchAll(/data-term="([^"]+)"/g)].map((found) => found[1]);
   for (const term of terms) assert.ok(`term.${term}` in tables.en && `term.${term}.text` in tables.en, term);
 });
 
-test("values are put in once and stay text, whatever they hold", () => {
+test("values are inserted once and stay text", () => {
   assert.equal(say("quoted", { text: "{text} $& ${1}" }), "“{text} $& ${1}”");
   assert.equal(say("no.such.key"), "no.such.key");
 });
 
-test("a count chooses its form", () => {
+test("a count selects its form", () => {
   assert.equal(say("search.count", { count: 1 }), "1 simulation");
   assert.equal(say("search.count", { count: 2 }), "2 simulations");
   assert.equal(say("verdict.identical", { count: 3 }), "all three texts are identical");
   assert.equal(say("verdict.identical", { count: 9 }), "all 9 texts are identical");
 });
 
-test("another language is spoken from then on, an unknown one never", () => {
+test("the language can be changed, but not to an unknown one", () => {
   const heard = [];
   onLanguage((code) => heard.push(code));
   setLanguage("xx");
@@ -64,29 +66,31 @@ test("another language is spoken from then on, an unknown one never", () => {
   assert.deepEqual(languages()[0], { code: "en", name: "English" });
 });
 
-test("every method has an article with its paper, every term a meaning", () => {
-  assert.ok(wordsOf("article").length >= 12 && wordsOf("term").length >= 18);
-  for (const name of wordsOf("article")) for (const what of [".text", ".paper"]) assert.notEqual(say(`article.${name}${what}`), `article.${name}${what}`);
+test("every method has an article with its paper, and the glossary has the field's terms", () => {
+  assert.ok(keysOf("article").length >= 12 && keysOf("term").length >= 18);
+  const terms = keysOf("term").map((name) => `${say(`term.${name}`)}. ${say(`term.${name}.text`)}`).join(" ").toLowerCase();
+  for (const term of FIELD) assert.ok(terms.includes(term), term);
+  for (const name of keysOf("article")) for (const what of [".text", ".paper"]) assert.notEqual(say(`article.${name}${what}`), `article.${name}${what}`);
 });
 
-test("a blank parts Chinese from what is not Chinese, and from nothing else", () => {
+test("there is a space between Chinese and other text, and nowhere else", () => {
   setLanguage("zh");
   const slower = (name) => say("verdict.slower.more", { name, ratio: "0.50" });
-  assert.equal(slower("ADED"), "ADED 并不更快：0.50 倍");
-  assert.equal(slower("提示查找"), "提示查找并不更快：0.50 倍");
-  assert.equal(say("verdict.differs", { name: "提示查找", at: 3 }), "提示查找的文本从第 3 个词元起不同");
-  assert.match(say("tour.moved", { step: 2, name: "提示查找" }), /的是提示查找的第 2 步/);
+  assert.equal(slower("ADED"), "ADED 更慢（0.50×）");
+  assert.equal(slower("提示词查找"), "提示词查找更慢（0.50×）");
+  assert.equal(say("verdict.differs", { name: "提示词查找", at: 3 }), "提示词查找的文本从第 3 个词元起不同");
+  assert.match(say("tour.moved", { step: 2, name: "提示词查找" }), /的是提示词查找的第 2 步/);
   setLanguage("en");
-  assert.equal(slower("提示查找"), "提示查找 is not faster: 0.50 times");
+  assert.equal(slower("提示词查找"), "提示词查找 is slower (0.50×)");
 });
 
-test("sentences stand with a blank between, Chinese ones without, and empty ones nowhere", () => {
+test("sentences are joined by a space, Chinese ones without, and empty ones are dropped", () => {
   assert.equal(sentences("One.", "", "Two."), "One. Two.");
   assert.equal(sentences("", "第一句。", "第二句。"), "第一句。第二句。");
   assert.equal(sentences(), "");
 });
 
-test("one is said as one", () => {
+test("the singular is used for one", () => {
   for (const key of ["notice.methods", "notice.capped", "search.over"]) assert.doesNotMatch(say(key, { count: 1 }), /\b1 (new )?\w+s\b/, key);
   assert.match(say("notice.methods", { count: 7 }), /^7 methods are/);
 });

@@ -1,15 +1,15 @@
-// Parts of a chart's time.
+// The part of the time that a chart shows.
 
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { drawnOut, farther, isNearest, nearer, taken } from "../../assets/js/zoom.js";
 
-test("a part is half as long around the moment, lies within the whole, and ends at a shortest one", () => {
+test("zooming in halves the part around the time, within the whole, down to a smallest part", () => {
   assert.deepEqual(nearer(null, 4, 8), [2, 6]);
   assert.deepEqual(nearer(null, 0, 8), [0, 4]);
   assert.deepEqual(nearer(null, 7, 8), [4, 8]);
-  assert.deepEqual(nearer(null, 8, 8), [2, 6]); // all is over: no end of it is worth more
+  assert.deepEqual(nearer(null, 8, 8), [2, 6]); // at the end of the race the part is centred
   assert.deepEqual(nearer([0, 4], 7, 8), [1, 3]);
   let span = null;
   for (let k = 0; k < 20; k++) span = nearer(span, 3, 8);
@@ -17,13 +17,13 @@ test("a part is half as long around the moment, lies within the whole, and ends 
   assert.ok(isNearest(span, 8) && !isNearest([2, 6], 8) && !isNearest(null, 8));
 });
 
-test("twice as long again and again is the whole", () => {
+test("zooming out doubles the part up to the whole", () => {
   assert.deepEqual(farther([2, 4], 3, 8), [1, 5]);
   assert.equal(farther([2, 6], 3, 8), null);
   assert.equal(farther(null, 3, 8), null);
 });
 
-test("what is drawn out by hand lies within the whole, either way round", () => {
+test("a part selected by dragging lies within the whole, in both directions", () => {
   assert.deepEqual(drawnOut(5, 3, 8), [3, 5]);
   assert.deepEqual(drawnOut(-1, 2, 8), [0, 2]);
   assert.equal(drawnOut(-1, 9, 8), null);
@@ -31,7 +31,7 @@ test("what is drawn out by hand lies within the whole, either way round", () => 
   assert.ok(to <= 8 && to - from >= 8 / 64 - 1e-9);
 });
 
-test("a clock takes the part with it when it leaves it, and not before", () => {
+test("the part moves only when the time leaves it", () => {
   assert.deepEqual(taken([2, 4], 3, 3.5, 8), [2, 4]);
   assert.deepEqual(taken([2, 4], 3, 6, 8), [5, 7]);
   assert.deepEqual(taken([2, 4], 3, 0, 8), [0, 2]);

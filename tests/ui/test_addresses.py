@@ -1,4 +1,4 @@
-"""Paths that a file system could be asked for, and headers that an address could be made of."""
+"""Which paths a file system can have, and which headers an address can be built from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ui.serving import addresses
 
 
 @pytest.mark.parametrize(
-    ("path", "sound"),
+    ("path", "valid"),
     [
         ("/", True),
         ("/assets/index-Bw3.js", True),
@@ -21,12 +21,12 @@ from ui.serving import addresses
         ("/assets/a\nb", False),
     ],
 )
-def test_a_path_is_one_that_a_file_system_could_be_asked_for(path: str, sound: bool):
-    assert addresses.is_path(path) is sound
+def test_only_paths_that_a_file_system_can_have_are_valid(path: str, valid: bool):
+    assert addresses.is_path(path) is valid
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sound"),
+    ("name", "value", "valid"),
     [
         ("X-Forwarded-Host", "example.org", True),
         ("X-Forwarded-Host", "example.org:8443, inner", True),
@@ -44,11 +44,11 @@ def test_a_path_is_one_that_a_file_system_could_be_asked_for(path: str, sound: b
         ("Referer", "http://[::1", True),
     ],
 )
-def test_a_header_is_one_that_an_address_can_be_made_of(name: str, value: str, sound: bool):
+def test_headers_that_no_address_can_be_built_from_are_malformed(name: str, value: str, valid: bool):
     found = addresses.malformed([(b"accept", b"*/*"), (name.encode(), value.encode())])
-    assert found == (None if sound else name)
+    assert found == (None if valid else name)
 
 
-def test_headers_that_only_gradio_may_set_are_not_believed():
+def test_headers_that_only_gradio_may_set_are_removed():
     kept = (b"Accept", b"*/*")
-    assert addresses.believed([(b"X-Gradio-User", b"mcp"), kept, (b"x-gradio-server", b"http://there")]) == [kept]
+    assert addresses.without_internal([(b"X-Gradio-User", b"mcp"), kept, (b"x-gradio-server", b"http://there")]) == [kept]

@@ -1,4 +1,4 @@
-"""The command line of the app: what it refuses, in one line and with status 2."""
+"""The command line of the app: invalid arguments end it with one line and status 2."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_bad_arguments_end_with_one_line_and_status_2(arguments: list[str], word
     assert words in error
 
 
-def test_a_card_that_is_not_there_is_said_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_gpu_is_reported_at_the_start(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -60,7 +60,7 @@ def test_a_card_that_is_not_there_is_said_at_once(capsys: pytest.CaptureFixture[
     assert "no CUDA GPU was found; use --device cpu or auto" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_said(capsys: pytest.CaptureFixture[str]):
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -69,7 +69,7 @@ def test_a_port_in_use_is_said(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize(("host", "found"), [("::", "::"), ("::1", "::1"), ("[::1]", "::1"), ("example.org", "example.org")])
-def test_brackets_of_an_address_are_taken_off(host: str, found: str):
+def test_brackets_around_an_address_are_removed(host: str, found: str):
     assert app.host_of(app.parse(["--host", host])) == found
 
 
@@ -98,7 +98,7 @@ def test_the_environment_sets_limits_and_a_space_may_be_framed_by_its_host(monke
     assert app.frames_of(app.parse([])) == [app.hub()]
 
 
-def test_no_option_lets_code_of_a_model_run():
+def test_no_option_allows_code_of_a_model_to_run():
     with pytest.raises(SystemExit):
         app.parse(["--trust-remote-code"])
 
@@ -124,7 +124,7 @@ def test_the_page_is_built_without_the_engine():
         ["--what"],
     ],
 )
-def test_odd_values_are_one_line_too(arguments, capsys):
+def test_unusual_values_are_refused_in_one_line_too(arguments, capsys):
     try:
         status = app.main([*arguments, "--no-browser"])
     except SystemExit as stop:

@@ -1,4 +1,4 @@
-"""What a call's body must be: the form of a call, bounded, with no file but a sent one; and which stream its answers come in."""
+"""Checks of a call's body (its form, its size, only uploaded files), and the stream in which its answers come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ui.serving import calls
-from ui.serving.calls import Calls, Endpoint, argument_fault
+from ui.serving.calls import Calls, Endpoint, argument_error
 from ui.serving.streams import session_of, stream_of
 
 ENDPOINT = Endpoint(("prompt", "seed"), frozenset({"prompt"}))
@@ -33,7 +33,7 @@ def event(path: Any) -> bytes:
     return json.dumps({"data": [], "fn_index": 3, "event_data": {"path": path}}).encode()
 
 
-def sent(path: Any) -> bytes:
+def uploaded(path: Any) -> bytes:
     return json.dumps({"data": [{"path": path, "meta": {"_type": "gradio.FileData"}}], "fn_index": 3}).encode()
 
 
@@ -64,18 +64,18 @@ def sent(path: Any) -> bytes:
         (BY_INDEX, b'{"data": [{"path": "http://10.0.0.1/x"}], "fn_index": 3}', 400),
         (BY_INDEX, b'{"data": [[{"a": {"path": "file:///etc/passwd"}}]], "fn_index": 3}', 400),
         (BY_KEYWORD, b'{"prompt": {"path": "https://example.org/x"}}', 400),
-        (BY_INDEX, sent(KEPT), 200),
-        (BY_INDEX, sent("/etc/passwd"), 400),
-        (BY_INDEX, sent("x\nCRITICAL:root:FORGED"), 400),
-        (BY_INDEX, sent([KEPT]), 400),
-        (BY_INDEX, sent(None), 400),
+        (BY_INDEX, uploaded(KEPT), 200),
+        (BY_INDEX, uploaded("/etc/passwd"), 400),
+        (BY_INDEX, uploaded("x\nCRITICAL:root:FORGED"), 400),
+        (BY_INDEX, uploaded([KEPT]), 400),
+        (BY_INDEX, uploaded(None), 400),
         (BY_INDEX, event("x\nCRITICAL:root:FORGED"), 400),
         ("/gradio_api/run/generate", b'{"data": [{"path": "x"}, 1]}', 400),
         (NAMED, b'{"data": [{"path": "x\\nFORGED", "meta": {"_type": "gradio.FileData"}}, 1]}', 400),
         (BY_KEYWORD, b'{"prompt": {"path": "/kept/0a/race.json"}}', 400),
-        (BY_KEYWORD, b'{"prompt": ' + nested(calls.DEEPEST - 1) + b"}", 200),
-        (BY_KEYWORD, b'{"prompt": ' + nested(calls.DEEPEST) + b"}", 400),
-        (TOOLS, b'{"params": ' + nested(calls.DEEPEST) + b"}", 400),
+        (BY_KEYWORD, b'{"prompt": ' + nested(calls.MAX_DEPTH - 1) + b"}", 200),
+        (BY_KEYWORD, b'{"prompt": ' + nested(calls.MAX_DEPTH) + b"}", 400),
+        (TOOLS, b'{"params": ' + nested(calls.MAX_DEPTH) + b"}", 400),
         (TOOLS, b'{"params": ' + nested(960) + b"}", 400),
         (TOOLS, message("tools/list"), 200),
         (TOOLS, message("tools/call", name="generate", arguments={"prompt": "x"}), 200),
@@ -89,10 +89,10 @@ def sent(path: Any) -> bytes:
         (CANCEL, b"{}", 400),
         (CANCEL, b'{"event_id": "e", "session_hash": "abc"}', 400),
         (CANCEL, b'{"event_id": "e", "session_hash": "abc", "fn_index": 1}', 200),
-        (CANCEL, b'{"event_id": ' + nested(calls.DEEPEST) + b"}", 400),
+        (CANCEL, b'{"event_id": ' + nested(calls.MAX_DEPTH) + b"}", 400),
     ],
 )
-def test_a_call_has_the_form_of_a_call(path: str, body: bytes, status: int):
+def test_a_body_that_is_no_valid_call_is_refused(path: str, body: bytes, status: int):
     found, problem = read(path, body)
     assert (problem[0] if problem else 200) == status
     if problem is None:
@@ -101,7 +101,7 @@ def test_a_call_has_the_form_of_a_call(path: str, body: bytes, status: int):
         assert len(problem[2]) < 200
 
 
-def test_a_call_of_a_named_session_has_a_stream_of_its_own_and_is_of_that_session():
+def test_each_call_of_a_named_session_has_a_separate_stream_and_belongs_to_the_session():
     body = json.dumps({"data": ["x", 1], "session_hash": "mine"}).encode()
     streams = [json.loads(read(NAMED, body)[0])["session_hash"] for _ in range(2)]
     assert len(set(streams)) == 2
@@ -111,7 +111,7 @@ def test_a_call_of_a_named_session_has_a_stream_of_its_own_and_is_of_that_sessio
     assert read(BY_INDEX, page)[0] == page
 
 
-def test_a_call_is_cancelled_by_the_name_of_its_session_and_no_other():
+def test_a_call_is_cancelled_only_with_the_name_of_its_session():
     stream = stream_of("mine")
     bodies = {name: json.dumps({"session_hash": name, "fn_index": 1, "event_id": "e"}).encode() for name in ("mine", "another")}
     found, problem = read(CANCEL, bodies["mine"], stream)
@@ -119,11 +119,11 @@ def test_a_call_is_cancelled_by_the_name_of_its_session_and_no_other():
     assert read(CANCEL, bodies["another"], stream)[1][0] == 404
 
 
-def test_a_strangers_word_is_not_said_again_in_full():
-    assert len(argument_fault(ENDPOINT, {"prompt": "x", "a" * 100_000: 1}) or "") < 120
+def test_a_long_unknown_argument_is_not_repeated_in_full():
+    assert len(argument_error(ENDPOINT, {"prompt": "x", "a" * 100_000: 1}) or "") < 120
 
 
-def test_calls_without_a_session_are_not_of_one_session_where_they_are_answered_directly():
+def test_direct_calls_without_a_session_are_of_different_sessions():
     body = b'{"data": ["x", 1]}'
     first, second = (json.loads(read("/gradio_api/run/generate", body)[0])["session_hash"] for _ in range(2))
     assert first != second

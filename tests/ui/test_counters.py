@@ -1,4 +1,4 @@
-"""What the server counts is what happened."""
+"""The server's counters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 from serving_fakes import fake_service
 
 from aded.core.errors import AdedError
-from ui.serving.runs import Control
+from ui.serving.jobs import Control
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def run(service, key: str, job) -> None:
-    run = service.submit(service.sessions.get(key), service.models.first, job)
-    while not run.over:
+def run(service, key: str, work) -> None:
+    job = service.submit(service.sessions.get(key), service.models.first, work)
+    while not job.finished:
         pass
 
 
@@ -31,7 +31,7 @@ def failing(control: Control):
     yield
 
 
-def test_runs_tokens_and_waits_are_counted():
+def test_jobs_tokens_and_waits_are_counted():
     service = fake_service()
     run(service, "a", writing(7))
     run(service, "b", writing(5))
@@ -57,7 +57,7 @@ def test_refusals_are_counted_by_reason():
     assert service.counters.value("aded_refusals_total", {"reason": "asked"}) == 1
 
 
-def test_the_text_is_prometheus_own():
+def test_the_text_is_in_prometheus_format():
     from prometheus_client.parser import text_string_to_metric_families
 
     service = fake_service()
@@ -75,7 +75,7 @@ def test_servers_do_not_share_their_counters():
     first.close(), second.close()
 
 
-def test_the_line_on_the_page_says_model_queue_and_memory():
+def test_the_status_line_has_model_and_memory():
     service = fake_service()
-    assert "default: loaded with the first run. Memory:" in service.status().text
+    assert "default: loaded at the first race. Memory:" in service.status().text
     service.close()

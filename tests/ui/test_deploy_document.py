@@ -1,4 +1,4 @@
-"""What `docs/deploy.md` says is so, every option with its variable and default."""
+"""`docs/deploy.md` agrees with the code: every option with its variable and its default."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def options(capsys: pytest.CaptureFixture[str]) -> set[str]:
     return set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
 
 
-def test_every_option_is_in_the_table_and_no_other(capsys: pytest.CaptureFixture[str]):
+def test_the_table_lists_exactly_the_options(capsys: pytest.CaptureFixture[str]):
     named = [option for option, _, _ in ROW.findall(DOCUMENT)]
     assert len(named) == len(set(named)) > 10
     assert set(named) == options(capsys) - {"--help"}
 
 
-def test_every_variable_sets_its_option_and_every_default_is_the_one(monkeypatch: pytest.MonkeyPatch):
+def test_every_variable_sets_its_option_and_every_default_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch):
     for option, variable, default in ROW.findall(DOCUMENT):
         name = option[2:].replace("-", "_")
         shown = default.strip().strip("`")
@@ -37,10 +37,10 @@ def test_every_variable_sets_its_option_and_every_default_is_the_one(monkeypatch
             monkeypatch.delenv(variable)
 
 
-def test_the_times_that_zerogpu_is_asked_for_are_the_ones_in_the_code():
+def test_the_seconds_requested_from_zerogpu_are_those_of_the_code():
     from ui.serving import worker
 
-    said = re.search(r"asks for (\S+) s, and for each lane (\S+) s and (\S+) s a token, (\S+) s at most", DOCUMENT)
-    assert said
-    given = (worker.START_SECONDS, worker.LANE_SECONDS, worker.TOKEN_SECONDS, worker.LONGEST_SECONDS)
-    assert tuple(map(float, said.groups())) == given
+    stated = re.search(r"asks for (\S+) s, and for each method (\S+) s and (\S+) s per token, (\S+) s at most", DOCUMENT)
+    assert stated
+    expected = (worker.START_SECONDS, worker.RUN_SECONDS, worker.TOKEN_SECONDS, worker.MAX_SECONDS)
+    assert tuple(map(float, stated.groups())) == expected

@@ -1,4 +1,4 @@
-"""Programs as users: named endpoints by ``gradio_client``, by plain HTTP and as tools, on an engine that is not there."""
+"""The API: named endpoints by ``gradio_client``, by plain HTTP and as MCP tools, with a fake engine."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def gated() -> Iterator[tuple[str, GatedEngine, Service]]:
         engine.gate.set()
 
 
-def test_the_named_endpoints_are_these_with_types_and_words(client: Client, address: str):
-    told = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(told) == {f"/{name}" for name in NAMES}
-    parameters = {p["parameter_name"]: p["python_type"]["type"] for p in told["/generate"]["parameters"]}
+def test_the_named_endpoints_are_listed_with_types_and_descriptions(client: Client, address: str):
+    listed = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+    assert set(listed) == {f"/{name}" for name in NAMES}
+    parameters = {p["parameter_name"]: p["python_type"]["type"] for p in listed["/generate"]["parameters"]}
     assert parameters["prompt"] == parameters["method"] == "str"
     assert (parameters["max_new_tokens"], parameters["temperature"]) == ("int", "float")
     info = http.get(f"{address}/gradio_api/info").json()["named_endpoints"]
@@ -69,19 +69,19 @@ def test_generate_streams_a_growing_text(client: Client):
     assert {tuple(sorted(a)) for a in answers} == {tuple(sorted(answers[0]))}
 
 
-def test_race_ends_with_each_lanes_figures_and_whether_they_agree(client: Client):
+def test_race_ends_with_the_figures_of_each_run_and_whether_the_texts_are_identical(client: Client):
     last = client.predict("hello", ["plain", "aded"], api_name="/race")
-    assert [lane["method"] for lane in last["lanes"]] == ["plain", "aded"]
+    assert [run["method"] for run in last["lanes"]] == ["plain", "aded"]
     assert last["identical"] is True
     assert last["lanes"][1]["tokens_per_step"] > 1
-    assert [lane["tokens"] for lane in last["lanes"]] == [len(lane["token_ids"]) for lane in last["lanes"]]
+    assert [run["tokens"] for run in last["lanes"]] == [len(run["token_ids"]) for run in last["lanes"]]
 
 
-def test_trace_gives_the_record_that_the_page_and_the_terminal_read(client: Client):
+def test_trace_gives_a_trace_that_the_page_and_the_command_line_read(client: Client):
     one = trace.loads(json.dumps(client.predict("hello", ["aded"], api_name="/trace")["trace"]))
     several = trace.loads(json.dumps(client.predict("hello", ["plain", "aded"], api_name="/trace")["trace"]))
-    assert [lane.header.method for lane in one.lanes] == ["aded"]
-    assert [lane.header.method for lane in several.lanes] == ["plain", "aded"]
+    assert [run.header.method for run in one.lanes] == ["aded"]
+    assert [run.header.method for run in several.lanes] == ["plain", "aded"]
 
 
 def test_methods_lists_the_registry_and_the_models_that_are_served(client: Client):
@@ -113,21 +113,21 @@ def test_methods_lists_the_registry_and_the_models_that_are_served(client: Clien
         ({"seed": []}, "seed is not a number"),
         ({"budget": "lots"}, "draft budget is 'lots'"),
         ({"budget": {"a": 1}}, "draft budget is"),
-        ({"model": "someone/else"}, "the model 'someone/else' is not served here; take one of: default, second"),
+        ({"model": "someone/else"}, "the model 'someone/else' is not available here; give one of: default, second"),
         ({"model": 7}, "the model is not a string"),
     ],
 )
-def test_what_cannot_be_asked_is_said_in_one_sentence(client: Client, arguments: dict[str, Any], words: str):
+def test_invalid_arguments_are_refused_in_one_sentence(client: Client, arguments: dict[str, Any], words: str):
     with pytest.raises(Exception, match=words):
         client.predict(**{"prompt": "hello", **arguments}, api_name="/generate")
 
 
-def test_more_tokens_than_the_limit_are_cut_and_that_is_said(client: Client):
+def test_more_tokens_than_the_limit_are_cut_with_a_notice(client: Client):
     last = client.predict("hello", max_new_tokens=5000, api_name="/generate")
     assert last["notices"] == ["This server writes at most 64 new tokens."]
 
 
-def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tuple[str, GatedEngine, Service]):
+def test_a_second_run_of_a_session_is_refused_and_a_run_of_another_session_waits(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
     first, other = Client(address, verbose=False), Client(address, verbose=False)
     running = first.submit("hello", api_name="/generate")
@@ -147,8 +147,8 @@ def test_a_second_run_of_a_session_is_refused_and_of_another_one_waits(gated: tu
         each.close()
 
 
-def told(address: str, event: str) -> list[str]:
-    """What a call's stream tells, to its end."""
+def messages_of(address: str, event: str) -> list[str]:
+    """All messages of a call's stream."""
     lines = []
     with http.stream("GET", f"{address}/gradio_api/call/generate/{event}") as answer:
         for line in answer.iter_lines():
@@ -162,15 +162,15 @@ def posted(address: str, session: str) -> str:
     return str(answer.json()["event_id"])
 
 
-def test_two_calls_of_a_named_session_are_each_told_their_own_and_end(gated: tuple[str, GatedEngine, Service]):
+def test_two_calls_of_a_named_session_each_receive_their_own_answers(gated: tuple[str, GatedEngine, Service]):
     address, engine, service = gated
     first = posted(address, "mine")
     assert engine.on.wait(HANG)
-    refused = told(address, posted(address, "mine"))
+    refused = messages_of(address, posted(address, "mine"))
     assert [answer.split(" ", 1)[0] for answer in refused] == ["error"]
     assert "One race at a time" in refused[0]
     engine.gate.set()
-    answers = told(address, first)
+    answers = messages_of(address, first)
     kind, _, data = answers[-1].partition(" data: ")
     assert (kind, json.loads(data)[0]["text"]) == ("complete", WORDS)
     assert all("error" not in answer.split(" ", 1)[0] for answer in answers)
@@ -186,10 +186,10 @@ def test_a_call_of_a_named_session_can_be_cancelled(gated: tuple[str, GatedEngin
     body = {"session_hash": "mine", "fn_index": index, "event_id": event}
     others = {**body, "session_hash": "other"}
     assert http.post(f"{address}/gradio_api/cancel", json=others).status_code == 404
-    assert service.scheduler._begun()[0].control.reason is None
+    assert service.scheduler._running_jobs()[0].control.reason is None
     assert http.post(f"{address}/gradio_api/cancel", json=body).json() == {"success": True}
     engine.gate.set()
-    kind, _, data = told(address, event)[-1].partition(" data: ")
+    kind, _, data = messages_of(address, event)[-1].partition(" data: ")
     last = json.loads(data)[0]
     assert (kind, last["state"]) == ("complete", "stopped")
     assert last["text"]
@@ -197,7 +197,7 @@ def test_a_call_of_a_named_session_can_be_cancelled(gated: tuple[str, GatedEngin
     assert service.counters.value("aded_runs_total", {"outcome": "stopped"}) == 1
 
 
-def test_a_call_that_is_cancelled_in_line_ends_as_stopped():
+def test_a_call_that_is_cancelled_in_the_queue_ends_as_stopped():
     engine = GatedEngine()
     service = fake_service(engine, at_once=1)
     with serving(service) as address:
@@ -207,11 +207,11 @@ def test_a_call_that_is_cancelled_in_line_ends_as_stopped():
         body = {"session_hash": "second", "fn_index": 0, "event_id": waits}
         assert http.post(f"{address}/gradio_api/cancel", json=body).status_code == 200
         engine.gate.set()
-        assert '"state": "stopped"' in told(address, waits)[-1]
-        assert '"state": "done"' in told(address, running)[-1]
+        assert '"state": "stopped"' in messages_of(address, waits)[-1]
+        assert '"state": "done"' in messages_of(address, running)[-1]
 
 
-def test_an_endpoint_that_streams_has_no_room_in_a_single_answer(address: str):
+def test_an_endpoint_that_streams_cannot_be_called_for_a_single_answer(address: str):
     functions = http.get(f"{address}/config").json()["dependencies"]
     index = next(function["id"] for function in functions if function["api_name"] == "generate")
     data = ["hello", "plain", 8, 0, 1, 0, 0, "auto", ""]
@@ -229,7 +229,7 @@ def test_a_cancelled_job_frees_the_model(gated: tuple[str, GatedEngine, Service]
     assert engine.on.wait(HANG)
     until(lambda: len(job.outputs()) > 0)
     job.cancel()
-    until(lambda: service.scheduler._begun()[0].control.reason == "stopped")
+    until(lambda: service.scheduler._running_jobs()[0].control.reason == "stopped")
     engine.gate.set()
     until(lambda: service.scheduler.running == 0)
     assert service.counters.value("aded_runs_total", {"outcome": "stopped"}) == 1
@@ -257,7 +257,7 @@ def test_plain_http_gives_server_sent_events(address: str):
 
 
 class OneBadRun(FakeEngine):
-    """Its first run ends as a card does that is full."""
+    """Its first run ends as on a GPU without free memory."""
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
         import torch
@@ -268,18 +268,18 @@ class OneBadRun(FakeEngine):
         yield from super().race(decoders, prompt)
 
 
-def test_a_run_that_fails_is_said_and_the_next_one_works():
+def test_a_failed_run_is_reported_and_the_next_one_works():
     service = fake_service(OneBadRun())
     with serving(service) as address:
         client = Client(address, verbose=False)
-        with pytest.raises(Exception, match="the run failed: OutOfMemoryError; the server goes on"):
+        with pytest.raises(Exception, match="the run failed: OutOfMemoryError; try again"):
             client.predict("too much", api_name="/generate")
         assert client.predict("hello", api_name="/generate")["text"] == WORDS
         assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
         client.close()
 
 
-def test_tools_are_listed_with_words_and_can_be_called(address: str):
+def test_tools_are_listed_with_descriptions_and_can_be_called(address: str):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamable_http_client
 
@@ -302,51 +302,51 @@ def test_tools_are_listed_with_words_and_can_be_called(address: str):
     assert "unknown method" in wrong.content[0].text
 
 
-def test_a_row_of_the_matrix_is_that_of_the_last_two_tokens(monkeypatch: pytest.MonkeyPatch):
+def test_the_row_of_a_text_is_that_of_its_last_bigram(monkeypatch: pytest.MonkeyPatch):
     import numpy as np
     from fakes import WordTokenizer
 
     from aded.core.errors import AdedError
     from aded.ngram.trigram import TrigramMatrix
-    from ui.serving import programs
+    from ui.serving import api
 
     tokenizer = WordTokenizer()
     model = SimpleNamespace(tokenizer=tokenizer)
     first, second = tokenizer("two words")["input_ids"]
     text = np.array([first, second, 11, 0, first, second, 11, 0, first, second, 12, 0])
     matrix = TrigramMatrix.build(text, separator=0, vocab_size=97, fingerprint="f")
-    monkeypatch.setattr(programs, "matrix_for", lambda model: matrix)
-    found = programs.row_of(model, "now two words")
+    monkeypatch.setattr(api, "matrix_for", lambda model: matrix)
+    found = api.row_of(model, "now two words")
     assert found["pair"] == [first, second]
     best = found["successors"][0]
     assert (best["token"], round(best["probability"], 3)) == (11, 0.667)
-    assert programs.row_of(model, "never seen")["known"] is False
+    assert api.row_of(model, "never seen")["known"] is False
     with pytest.raises(AdedError, match="fewer than two tokens"):
-        programs.row_of(model, "one")
+        api.row_of(model, "one")
 
 
-def test_a_race_without_a_step_says_nothing_of_its_texts():
-    from ui.serving import programs
+def test_a_race_without_a_step_does_not_compare_texts():
+    from ui.serving import api
 
-    assert programs.ended_race([])["identical"] is None
+    assert api.race_result([])["identical"] is None
 
 
-def test_what_is_told_of_numbers_are_their_limits(address: str):
+def test_descriptions_of_numbers_give_their_limits(address: str):
     tools = http.get(f"{address}/gradio_api/mcp/schema").json()
     for tool in tools:
         properties = tool["inputSchema"]["properties"]
         for name in {"max_new_tokens", "temperature", "top_p", "top_k", "seed"} & set(properties):
-            least, most = FIELDS[name].least, FIELDS[name].most
-            assert all(str(bound) in re.findall(r"[0-9.]*[0-9]", properties[name]["description"]) for bound in (least, most))
+            minimum, maximum = FIELDS[name].minimum, FIELDS[name].maximum
+            assert all(str(bound) in re.findall(r"[0-9.]*[0-9]", properties[name]["description"]) for bound in (minimum, maximum))
     document = (ROOT / "docs" / "api.md").read_text("utf-8")
     for name in ("temperature", "top_p", "top_k", "seed"):
-        assert f"{name} from {FIELDS[name].least} to {FIELDS[name].most}" in document
+        assert f"{name} from {FIELDS[name].minimum} to {FIELDS[name].maximum}" in document
 
 
 def test_the_documents_examples_run(address: str, monkeypatch: pytest.MonkeyPatch):
-    from ui.serving import programs
+    from ui.serving import api
 
-    monkeypatch.setattr(programs, "row_of", lambda model, text: {"successors": [{"text": " know"}]})
+    monkeypatch.setattr(api, "row_of", lambda model, text: {"successors": [{"text": " know"}]})
     blocks = re.findall(r"```(python|sh)\n(.*?)```", (ROOT / "docs" / "api.md").read_text("utf-8"), re.DOTALL)
     assert [kind for kind, _ in blocks] == ["python", "sh", "sh"]
     for kind, block in blocks:

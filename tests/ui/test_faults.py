@@ -1,4 +1,4 @@
-"""Faults of the machine: a full disk while a file is kept, sent or written, and clocks that jump."""
+"""A full disk while a file is saved, uploaded or written, and clocks that are set."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from aded.core.errors import AdedError
 from ui import site, space
 
 resource = pytest.importorskip("resource", reason="limits of a process are a matter of Unix")
-ROOM = 200_000
+CAPACITY = 200_000
 """Bytes of the largest file that still fits."""
 
 
 @contextmanager
-def full_disk(room: int = ROOM) -> Iterator[None]:
-    """No file grows beyond ``room``: writing further fails as on a full disk (Python ignores the signal)."""
+def full_disk(capacity: int = CAPACITY) -> Iterator[None]:
+    """No file grows beyond ``capacity``: writing further fails as on a full disk (Python ignores the signal)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (capacity, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_upload_that_finds_no_room_is_said_leaves_nothing_and_the_next_one_is_taken(
+def test_an_upload_on_a_full_disk_is_refused_leaves_nothing_and_the_next_one_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     with serving(fake_service()) as address:
-        upload, large = f"{address}/gradio_api/upload", {"files": ("a.json", b" " * (4 * ROOM))}
+        upload, large = f"{address}/gradio_api/upload", {"files": ("a.json", b" " * (4 * CAPACITY))}
         with full_disk():
             answer = http.post(upload, files=large)
             assert (answer.status_code, answer.json()["reason"]) == (507, "disk")
@@ -49,7 +49,7 @@ def test_an_upload_that_finds_no_room_is_said_leaves_nothing_and_the_next_one_is
         assert http.post(upload, files=large).status_code == 200
 
 
-def test_a_race_that_finds_no_room_is_not_half_saved(tmp_path: Path):
+def test_a_race_on_a_full_disk_is_not_partly_saved(tmp_path: Path):
     path = tmp_path / "race.json"
     trace.save(make_race([" before"]), path)
     before = path.read_bytes()
@@ -59,7 +59,7 @@ def test_a_race_that_finds_no_room_is_not_half_saved(tmp_path: Path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_site_that_finds_no_room_is_said_and_holds_no_page(tmp_path: Path):
+def test_a_site_on_a_full_disk_is_an_error_and_has_no_page(tmp_path: Path):
     trace.save(make_race(), tmp_path / "01-a-race.json")
     with full_disk(), pytest.raises(AdedError, match="cannot write"):
         site.export(tmp_path / "out", [tmp_path / "01-a-race.json"])
@@ -68,10 +68,10 @@ def test_a_site_that_finds_no_room_is_said_and_holds_no_page(tmp_path: Path):
     assert (tmp_path / "again" / "index.html").exists()
 
 
-def test_the_export_command_says_a_full_disk_in_one_line_with_status_2(tmp_path: Path):
+def test_the_export_command_reports_a_full_disk_in_one_line_with_status_2(tmp_path: Path):
     trace.save(make_race(), tmp_path / "01-a-race.json")
     code = (
-        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({ROOM}, -1))\n"
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({CAPACITY}, -1))\n"
         f"from aded.__main__ import program; sys.exit(program(['export', 'site', '--out', {str(tmp_path / 'out')!r}, "
         f"'--traces', {str(tmp_path / '01-a-race.json')!r}]))"
     )
@@ -81,13 +81,13 @@ def test_the_export_command_says_a_full_disk_in_one_line_with_status_2(tmp_path:
     assert "cannot write" in done.stderr
 
 
-def test_a_space_s_folder_that_finds_no_room_is_said(tmp_path: Path):
+def test_the_folder_of_a_space_on_a_full_disk_is_an_error(tmp_path: Path):
     with full_disk(), pytest.raises(AdedError, match="give another --out"):
         space.assemble(tmp_path / "space")
 
 
-def test_no_part_of_the_server_goes_by_a_clock_that_can_be_set():
-    """Limits, waits and ages are of the monotonic clock, which nobody sets (``test_scheduler.py`` jumps the other one)."""
+def test_the_server_uses_no_clock_that_can_be_set():
+    """Limits, waiting times and ages use the monotonic clock (``test_scheduler.py`` sets the other one)."""
     settable = re.compile(r"\btime\.time\(|\bdatetime\b|\btime\.(local|gm)time\(|st_[acm]time")
     files = [ROOT / "app.py", *(ROOT / "ui").rglob("*.py")]
     assert len(files) > 20

@@ -1,7 +1,7 @@
-"""Requests and files that nobody should send: never a crash, a hang or a status of 500.
+"""Malformed requests and files: never a crash, a hang or a status of 500.
 
-``ADED_FUZZ_REQUESTS=10000 ADED_FUZZ_FILES=1000 python -m pytest tests/test_fuzz.py`` is the long run. Every case follows from
-the seed that the failure names.
+``ADED_FUZZ_REQUESTS=10000 ADED_FUZZ_FILES=1000 python -m pytest tests/ui/test_fuzz.py`` is the long run. Every case is
+reproduced by the seed that the failure names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from waiting import http
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.ngram.trigram import TrigramMatrix
-from ui.wire import check_drawable, whole
+from ui.wire import check_drawable, to_lines
 
 REQUESTS = int(os.environ.get("ADED_FUZZ_REQUESTS") or 300)
 FILES = int(os.environ.get("ADED_FUZZ_FILES") or 100)
@@ -37,7 +37,7 @@ ODD: tuple[Any, ...] = (
     *("<script>", "../../etc/passwd", [], {}, [None], [[[[]]]], ["aded"], ["aded"] * 7, {"path": "/etc/passwd"}),
     *({"path": "http://127.0.0.1/x", "meta": {"_type": "gradio.FileData"}}, {"__type__": "update"}, float("1e-320")),
 )
-"""Values that no endpoint asks for, and some that one does."""
+"""Values that no endpoint expects, and some that are valid."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ async def send_all(address: str) -> Counter[str]:
 
 
 async def again(request: Callable[[], Awaitable[str]]) -> str:
-    """A request, once more where it met a kept connection that the server was closing just then."""
+    """Send a request, and repeat it once if the server was just closing the kept-alive connection."""
     try:
         return await asyncio.wait_for(request(), HANG)
     except (httpx.ReadError, httpx.RemoteProtocolError):
@@ -84,7 +84,7 @@ async def again(request: Callable[[], Awaitable[str]]) -> str:
 
 
 async def send(http: httpx.AsyncClient, schema: dict[str, Any], functions: list[dict[str, Any]], seed: int) -> str:
-    """One request, and if it was let in its answer to the end: the status, or what the stream ended with."""
+    """Send one request, and read its stream to the end if it was accepted: the status, or the last kind of message."""
     rng = random.Random(seed)
     kind = rng.choice((by_name, by_keyword, by_index, directly, to_cancel, anywhere))
     method, path, body = kind(rng, schema, functions)
@@ -123,7 +123,7 @@ def by_keyword(rng: random.Random, schema: dict[str, Any], functions: list[dict[
 
 
 def by_index(rng: random.Random, schema: dict[str, Any], functions: list[dict[str, Any]]) -> Request:
-    """A call of any function of the page, the private ones too, on the queue."""
+    """A queued call of any function of the page, also the private ones."""
     return "POST", "/gradio_api/queue/join", {**page_call(rng, functions), "session_hash": f"fuzz{rng.randrange(10**9)}"}
 
 
@@ -154,7 +154,7 @@ def anywhere(rng: random.Random, schema: dict[str, Any], functions: list[dict[st
 
 
 def value_of(rng: random.Random, parameter: dict[str, Any]) -> Any:
-    """A value of the parameter's type, at its edges, or now and then of another."""
+    """A value of the parameter's type, often at its limits, or sometimes of another type."""
     if rng.random() < 0.4:
         return rng.choice(ODD)
     kind = parameter["type"].get("type")
@@ -168,7 +168,7 @@ def value_of(rng: random.Random, parameter: dict[str, Any]) -> Any:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, cut out, doubled or put in."""
+    """The data with some bytes changed, removed, repeated or inserted."""
     found = bytearray(data)
     for _ in range(rng.randrange(1, 8)):
         at = rng.randrange(len(found) + 1)
@@ -185,7 +185,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def edited(body: Any, rng: random.Random) -> Any:
-    """A parsed record with one value, somewhere inside, replaced, removed or doubled."""
+    """A parsed trace with one value at a random place replaced or removed."""
     found = json.loads(json.dumps(body))
     at = found
     while True:
@@ -213,7 +213,7 @@ def test_damaged_traces_are_refused_in_one_sentence_or_can_be_drawn(tmp_path: Pa
         try:
             found = trace.loads(data)
             check_drawable(found)
-            whole(found, {}, "file", "fuzz")
+            to_lines(found, {}, "file", "fuzz")
         except AdedError as error:
             refused += len(str(error).splitlines()) == 1
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What is let in: paths, files, bodies; and the headers that every answer carries."""
+"""Which requests are accepted: paths, files, bodies; and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving_fakes import fake_service, serving
 from waiting import http
 
 from ui import theme
-from ui.serving.calls import LARGEST, Calls
+from ui.serving.calls import MAX_BODY_BYTES, Calls
 from ui.serving.gate import Gate, security_headers
 
 
@@ -24,7 +24,7 @@ def address():
 
 
 def echoing(status: int = 200, kind: bytes = b"application/json") -> Any:
-    """An application that tells the body it was given."""
+    """An application that answers with the body of the request."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         body = (await receive()).get("body", b"") if scope["method"] == "POST" else b"{}"
@@ -83,14 +83,14 @@ def test_what_the_page_does_not_need_is_not_found(address: str, path: str):
 
 
 @pytest.mark.parametrize("path", ["/assets/../../app.py", "/static/..%2f..%2f..%2fapp.py", "/assets/%2e%2e/%2e%2e/%2e%2e/app.py"])
-def test_no_path_climbs_out_of_a_served_folder(address: str, path: str):
+def test_no_path_leaves_a_served_folder(address: str, path: str):
     found = http.get(address + path)
     assert found.status_code in (403, 404)
     assert "ADED Explorer" not in found.text
 
 
 @pytest.mark.parametrize("path", ["/assets/" + "a" * 5000, "/static/" + "a" * 300, "/svelte" + "/a" * 600, "/assets/a%00b"])
-def test_a_path_that_no_file_system_takes_is_not_found(address: str, path: str):
+def test_a_path_that_no_file_system_can_have_is_not_found(address: str, path: str):
     assert http.get(address + path).json() == {"error": "not found", "reason": "path"}
 
 
@@ -101,7 +101,7 @@ def test_tools_have_one_address(address: str, path: str):
 
 @pytest.mark.parametrize("path", ["/", "/config", "/gradio_api/mcp/"])
 @pytest.mark.parametrize("root_path", ["", "/aded"])
-def test_a_malformed_forwarded_host_is_said(path: str, root_path: str):
+def test_a_malformed_forwarded_host_is_refused(path: str, root_path: str):
     with serving(fake_service(), tools=True, root_path=root_path) as address:
         found = http.get(address + path, headers={"X-Forwarded-Host": "[::1"})
         assert found.status_code == 400
@@ -109,7 +109,7 @@ def test_a_malformed_forwarded_host_is_said(path: str, root_path: str):
         assert http.get(address + path, headers={"X-Forwarded-Host": "[::1]:80"}).status_code == 200
 
 
-def test_headers_that_only_gradio_may_set_do_not_come_in():
+def test_headers_that_only_gradio_may_set_are_removed():
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": scope["headers"]})
         await send({"type": "http.response.body", "body": b""})
@@ -120,16 +120,16 @@ def test_headers_that_only_gradio_may_set_do_not_come_in():
 
 
 @pytest.mark.parametrize("path", ["call/v2/generate/nope", "call/generate/nope"])
-def test_answers_of_a_call_that_nobody_made_are_not_found(address: str, path: str):
+def test_answers_of_an_unknown_call_are_not_found(address: str, path: str):
     found = http.get(f"{address}/gradio_api/{path}")
     assert found.status_code == 404
     assert "no call has this event_id" in found.json()["error"]
 
 
-def test_a_session_that_is_not_known_is_said_as_gradios_clients_read_it(address: str):
+def test_an_unknown_session_is_reported_in_the_form_that_gradios_clients_read(address: str):
     found = http.get(f"{address}/gradio_api/queue/data?session_hash=nope")
-    told = json.loads(found.text.removeprefix("data: "))
-    assert (told["msg"], told["session_not_found"]) == ("unexpected_error", True)
+    message = json.loads(found.text.removeprefix("data: "))
+    assert (message["msg"], message["session_not_found"]) == ("unexpected_error", True)
 
 
 def test_what_the_page_needs_is_served(address: str):
@@ -140,7 +140,7 @@ def test_what_the_page_needs_is_served(address: str):
     assert "javascript" in library.headers["content-type"]
 
 
-def test_every_answer_carries_strict_headers(address: str):
+def test_every_answer_has_strict_headers(address: str):
     for path in ("/", "/nowhere", "/metrics", "/gradio_api/info"):
         headers = http.get(address + path).headers
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
@@ -151,13 +151,13 @@ def test_every_answer_carries_strict_headers(address: str):
         assert headers["x-frame-options"] == "SAMEORIGIN"
 
 
-def test_a_site_that_may_show_the_page_is_named_and_no_other():
+def test_only_the_named_sites_may_frame_the_page():
     headers = security_headers(["https://frame.example"])
     assert "frame-ancestors 'self' https://frame.example" in headers["content-security-policy"]
     assert "x-frame-options" not in headers
 
 
-def test_the_same_header_from_behind_is_replaced_and_not_doubled():
+def test_a_header_that_the_application_sets_too_is_replaced():
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"X-Content-Type-Options", b"sniff")]})
         await send({"type": "http.response.body", "body": b""})
@@ -165,7 +165,7 @@ def test_the_same_header_from_behind_is_replaced_and_not_doubled():
     assert ask(guarded(app), "GET", "/").headers.get_list("x-content-type-options") == ["nosniff"]
 
 
-def test_a_call_that_fails_is_the_callers_fault_and_a_crash_is_the_servers():
+def test_a_failed_call_has_a_status_of_the_client_and_a_crash_one_of_the_server():
     body = json.dumps({"data": [], "fn_index": 0})
     assert ask(guarded(echoing(500)), "POST", "/gradio_api/run/predict", content=body).status_code == 422
     assert ask(guarded(echoing(500, b"text/plain")), "POST", "/gradio_api/run/predict", content=body).status_code == 500
@@ -173,15 +173,15 @@ def test_a_call_that_fails_is_the_callers_fault_and_a_crash_is_the_servers():
 
 
 def test_the_answers_of_a_call_have_one_reader():
-    """Two would each be told a part of them; who comes second is told so, and the first one reads on."""
+    """Each of two readers would receive a part of them. The second one is refused; the first one reads on."""
     refused: list[str] = []
 
     async def both() -> tuple[int, int]:
-        reading, told = asyncio.Event(), asyncio.Event()
+        reading, refused_second = asyncio.Event(), asyncio.Event()
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             reading.set()
-            await told.wait()
+            await refused_second.wait()
             await echoing()(scope, receive, send)
 
         transport = httpx.ASGITransport(guarded(app, refused=refused.append))
@@ -189,17 +189,17 @@ def test_the_answers_of_a_call_have_one_reader():
             first = asyncio.create_task(client.get("/gradio_api/call/generate/abc"))
             await reading.wait()
             second = await client.get("/gradio_api/call/v2/generate/abc")
-            told.set()
+            refused_second.set()
             return (await first).status_code, second.status_code
 
     assert asyncio.run(both()) == (200, 409)
     assert refused == ["malformed"]
 
 
-def test_a_call_is_bounded_and_a_sound_one_comes_through_as_it_was_sent():
+def test_the_size_of_a_call_is_limited_and_a_valid_one_is_passed_on_unchanged():
     reasons: list[str] = []
     app = guarded(refused=reasons.append)
     body = b'{"data": [], "fn_index": 0, "session_hash": "abc"}'
     assert ask(app, "POST", "/gradio_api/queue/join", content=body).content == body
-    large = ask(app, "POST", "/gradio_api/queue/join", content=b'{"data": ["' + b"a" * LARGEST + b'"], "fn_index": 0}')
+    large = ask(app, "POST", "/gradio_api/queue/join", content=b'{"data": ["' + b"a" * MAX_BODY_BYTES + b'"], "fn_index": 0}')
     assert (large.status_code, large.json()["reason"], reasons) == (413, "large", ["large"])

@@ -1,6 +1,6 @@
-"""Many people at once on the real model: mixed runs, stops and disconnects, for as many minutes as ADED_LOAD_MINUTES says.
+"""Load on the real model: many sessions with mixed runs, stops and disconnects, for ADED_LOAD_MINUTES minutes.
 
-``ADED_LOAD_MINUTES=15 ADED_LOAD_OUT=bench/results/load python -m pytest tests/test_load.py`` keeps the figures.
+``ADED_LOAD_MINUTES=15 ADED_LOAD_OUT=bench/results/load python -m pytest tests/ui/test_load.py`` saves the measurements.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timing, pytest.mark.model]
 
 SESSIONS = 50
 WARM_UP = 120.0
-"""Seconds after which memory has to be flat: by then runs of every kind have been on together, and the allocator has its room."""
+"""Seconds after which memory must no longer grow: runs of every kind have been active together by then."""
 MINUTES = max(3.0, float(os.environ.get("ADED_LOAD_MINUTES") or 3))
-"""No fewer than show it."""
+"""At least as long as the check of the memory needs."""
 OUT = os.environ.get("ADED_LOAD_OUT")
 PROMPTS = ("Why is the sky blue?", "Count from one to twenty.")
 METHODS = ("plain", "aded", "prompt-lookup")
@@ -40,18 +40,18 @@ TOKENS = 20
 KINDS = ("whole", "whole", "race", "stop", "vanish")
 REFUSALS = re.compile("The server is busy|One race at a time")
 HANG = 900.0
-"""Seconds after which a run counts as hanging, its time in line included."""
+"""Seconds after which a run counts as hanging, including its time in the queue."""
 GROWTH = 64 << 20
-"""Bytes that memory may still grow by after its warm-up."""
+"""Bytes by which memory may grow after the warm-up."""
 
 
-class WentHome(Exception):
-    """The time was over while a run stood in line."""
+class TimeOver(Exception):
+    """The time of the test ended while a run waited in the queue."""
 
 
 @dataclass
-class Seen:
-    """What the load has met."""
+class Results:
+    """What the sessions measured and what went wrong."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Seen:
 
     @property
     def over(self) -> bool:
-        """Whether it is time to go home."""
+        """Whether the time of the test is over."""
         return time.monotonic() >= self.until
 
 
@@ -73,33 +73,33 @@ def server() -> Iterator[str]:
         yield url.rstrip("/")
 
 
-def test_fifty_sessions_are_served_apart_fairly_and_within_bounds(server: str):
-    seen, solo_steps = asyncio.run(load(server))
-    figures = figures_of(server, seen, solo_steps)
+def test_fifty_sessions_are_served_separately_fairly_and_within_limits(server: str):
+    results, solo_steps = asyncio.run(load(server))
+    figures = figures_of(server, results, solo_steps)
     if OUT:
         Path(OUT).mkdir(parents=True, exist_ok=True)
         (Path(OUT) / "results.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
-    assert seen.problems == []
-    assert min(seen.outcomes[kind] for kind in ("whole", "race", "stop", "vanish")) > 0
+    assert results.problems == []
+    assert min(results.outcomes[kind] for kind in ("whole", "race", "stop", "vanish")) > 0
     assert figures["page_seconds"]["p95"] < 1
     assert figures["memory_growth_bytes"] < GROWTH
     assert figures["still_running"] == 0
 
 
-async def load(address: str) -> tuple[Seen, list[float]]:
+async def load(address: str) -> tuple[Results, list[float]]:
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=address, timeout=HANG, limits=limits) as http:
         solo, solo_steps = await alone(http)
-        seen = Seen(until=time.monotonic() + 60 * MINUTES)
-        watchers = [watch_page(http, seen), watch_memory(http, seen)]
-        await asyncio.gather(*(visit(http, f"load{i}", seen, solo) for i in range(SESSIONS)), *watchers)
-        await settled(http)
-    return seen, solo_steps
+        results = Results(until=time.monotonic() + 60 * MINUTES)
+        watchers = [watch_page(http, results), watch_memory(http, results)]
+        await asyncio.gather(*(visit(http, f"load{i}", results, solo) for i in range(SESSIONS)), *watchers)
+        await until_idle(http)
+    return results, solo_steps
 
 
 async def alone(http: httpx.AsyncClient) -> tuple[dict[tuple[str, str], str], list[float]]:
-    """Each prompt's text by each method with nobody else there, and seconds a step then."""
+    """The text of each prompt by each method without other sessions, and the seconds per step."""
     texts, steps = {}, []
     try:
         for prompt in PROMPTS:
@@ -115,99 +115,101 @@ async def alone(http: httpx.AsyncClient) -> tuple[dict[tuple[str, str], str], li
 async def answers(
     http: httpx.AsyncClient, session: str, name: str, prompt: str, methods: Any
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """A run's answers by server-sent events.
+    """The answers of a run, by server-sent events.
 
     Raises:
-        RuntimeError: it was refused or failed, with the words.
+        RuntimeError: the run was refused or failed, with the message.
     """
     call = {"data": [prompt, methods, TOKENS, 0.0, 1.0, 0, 0, "auto", ""], "session_hash": session}
-    begun = await http.post(f"/gradio_api/call/{name}", json=call)
-    if begun.status_code != 200:
-        raise RuntimeError(f"{begun.status_code}: {begun.text}")
-    event = begun.json()["event_id"]
+    response = await http.post(f"/gradio_api/call/{name}", json=call)
+    if response.status_code != 200:
+        raise RuntimeError(f"{response.status_code}: {response.text}")
+    event = response.json()["event_id"]
     async with http.stream("GET", f"/gradio_api/call/{name}/{event}") as stream:
         kind = ""
         async for line in stream.aiter_lines():
             if line.startswith("event: "):
                 kind = line.removeprefix("event: ")
             elif line.startswith("data: ") and kind in ("generating", "complete"):
-                told = json.loads(line.removeprefix("data: "))
-                if told:  # one that was cancelled before it began ends with nothing
-                    yield {**told[0], "event_id": event}
+                data = json.loads(line.removeprefix("data: "))
+                if data:  # a run that was cancelled before its start ends without data
+                    yield {**data[0], "event_id": event}
             elif line.startswith("data: ") and kind == "error":
                 raise RuntimeError(line)
 
 
-async def visit(http: httpx.AsyncClient, session: str, seen: Seen, solo: dict[tuple[str, str], str]) -> None:
-    """One visitor: runs of every kind, one after the other, until the time is over; who stopped or hung up comes as a new one.
+async def visit(http: httpx.AsyncClient, session: str, results: Results, solo: dict[tuple[str, str], str]) -> None:
+    """One visitor: runs of every kind, one after another, until the time is over; a new session after a stop or a disconnect.
 
-    (The stream of a call tells all messages of its session, those of the run that was just cancelled too.)
+    (The stream of a call has all messages of its session, also those of the run that was just cancelled.)
     """
     rng, tab = random.Random(session), 0
     await asyncio.sleep(rng.random())
-    while not seen.over:
+    while not results.over:
         kind, prompt, method = rng.choice(KINDS), rng.choice(PROMPTS), rng.choice(METHODS)
         tab += kind == "vanish"
         try:
-            await asyncio.wait_for(RUNS[kind](http, f"{session}-{tab}", prompt, method, seen, solo), HANG)
+            await asyncio.wait_for(RUNS[kind](http, f"{session}-{tab}", prompt, method, results, solo), HANG)
             tab += kind in ("vanish", "stop")
-            seen.outcomes[kind] += 1
-        except WentHome:
-            seen.outcomes["went home"] += 1
+            results.outcomes[kind] += 1
+        except TimeOver:
+            results.outcomes["went home"] += 1
         except RuntimeError as error:
             if REFUSALS.search(str(error)):
-                seen.outcomes["refused"] += 1
+                results.outcomes["refused"] += 1
                 await asyncio.sleep(1 + rng.random())
             else:
-                seen.problems.append(f"{kind}: {error}")
+                results.problems.append(f"{kind}: {error}")
         except (httpx.HTTPError, asyncio.TimeoutError) as error:
-            seen.problems.append(f"{kind}: {error!r}")
+            results.problems.append(f"{kind}: {error!r}")
             tab += 1
 
 
-async def whole(http: httpx.AsyncClient, session: str, prompt: str, method: str, seen: Seen, solo: Any) -> None:
+async def whole(http: httpx.AsyncClient, session: str, prompt: str, method: str, results: Results, solo: Any) -> None:
     started, first, last = time.monotonic(), None, {}
-    async with aclosing(answers(http, session, "generate", prompt, method)) as told:
-        async for last in told:
+    async with aclosing(answers(http, session, "generate", prompt, method)) as stream:
+        async for last in stream:
             if first is None and last["tokens"]:
                 first = time.monotonic() - started
-            if last["place"] and seen.over:
-                raise WentHome
-    expect(seen, last["text"] == solo[prompt, method], f"{method} wrote {last['text']!r} for {prompt!r}")
+            if last["place"] and results.over:
+                raise TimeOver
+    expect(results, last["text"] == solo[prompt, method], f"{method} wrote {last['text']!r} for {prompt!r}")
     if first is not None and last["state"] == "done":
-        seen.first_tokens.append(first)
-        seen.steps.append(step_seconds(last["summary"]))
+        results.first_tokens.append(first)
+        results.steps.append(step_seconds(last["summary"]))
 
 
-async def race(http: httpx.AsyncClient, session: str, prompt: str, method: str, seen: Seen, solo: Any) -> None:
-    pair = ["plain", method if method != "plain" else "aded"]
+async def race(http: httpx.AsyncClient, session: str, prompt: str, method: str, results: Results, solo: Any) -> None:
+    both = ["plain", method if method != "plain" else "aded"]
     last: dict[str, Any] = {}
-    async with aclosing(answers(http, session, "race", prompt, pair)) as told:
-        async for last in told:
-            if last["place"] and seen.over:
-                raise WentHome
-    texts = [lane["text"] for lane in last["lanes"]]
-    expect(seen, texts == [solo[prompt, name] for name in pair], f"{pair} wrote {texts!r} for {prompt!r}")
+    async with aclosing(answers(http, session, "race", prompt, both)) as stream:
+        async for last in stream:
+            if last["place"] and results.over:
+                raise TimeOver
+    texts = [run["text"] for run in last["lanes"]]
+    expect(results, texts == [solo[prompt, name] for name in both], f"{both} wrote {texts!r} for {prompt!r}")
 
 
-async def stop(http: httpx.AsyncClient, session: str, prompt: str, method: str, seen: Seen, solo: Any) -> None:
-    """Cancel after some tokens; what was written by then is the beginning of what is written alone."""
+async def stop(http: httpx.AsyncClient, session: str, prompt: str, method: str, results: Results, solo: Any) -> None:
+    """Cancel after some tokens; the text until then is a prefix of the text without other sessions."""
     pressed = False
-    async with aclosing(answers(http, session, "generate", prompt, method)) as told:
-        async for answer in told:
-            expect(seen, solo[prompt, method].startswith(answer["text"].rstrip("\ufffd")), f"{method} wrote {answer['text']!r}")
-            if answer["place"] and seen.over:
-                raise WentHome
+    async with aclosing(answers(http, session, "generate", prompt, method)) as stream:
+        async for answer in stream:
+            expect(
+                results, solo[prompt, method].startswith(answer["text"].rstrip("\ufffd")), f"{method} wrote {answer['text']!r}"
+            )
+            if answer["place"] and results.over:
+                raise TimeOver
             if answer["tokens"] >= 8 and not pressed:
                 pressed = True
                 body = {"session_hash": session, "fn_index": -1, "event_id": answer["event_id"]}
                 await http.post("/gradio_api/cancel", json=body)
 
 
-async def vanish(http: httpx.AsyncClient, session: str, prompt: str, method: str, seen: Seen, solo: Any) -> None:
-    """Hang up in the middle, in line or while it writes."""
-    async with aclosing(answers(http, session, "generate", prompt, method)) as told:
-        async for answer in told:
+async def vanish(http: httpx.AsyncClient, session: str, prompt: str, method: str, results: Results, solo: Any) -> None:
+    """Disconnect in the middle: in the queue or while tokens are written."""
+    async with aclosing(answers(http, session, "generate", prompt, method)) as stream:
+        async for answer in stream:
             if answer["tokens"] or answer["place"]:
                 return
 
@@ -215,28 +217,28 @@ async def vanish(http: httpx.AsyncClient, session: str, prompt: str, method: str
 RUNS = {"whole": whole, "race": race, "stop": stop, "vanish": vanish}
 
 
-def expect(seen: Seen, held: bool, words: str) -> None:
-    if not held:
-        seen.problems.append(words)
+def expect(results: Results, holds: bool, problem: str) -> None:
+    if not holds:
+        results.problems.append(problem)
 
 
 def step_seconds(summary: dict[str, Any]) -> float:
     return summary["decode_seconds"] / summary["steps"]
 
 
-async def watch_page(http: httpx.AsyncClient, seen: Seen) -> None:
-    while not seen.over:
+async def watch_page(http: httpx.AsyncClient, results: Results) -> None:
+    while not results.over:
         started = time.monotonic()
         answer = await http.get("/")
-        seen.pages.append(time.monotonic() - started)
-        expect(seen, answer.status_code == 200, f"the page answered {answer.status_code}")
+        results.pages.append(time.monotonic() - started)
+        expect(results, answer.status_code == 200, f"the page answered {answer.status_code}")
         await asyncio.sleep(1)
 
 
-async def watch_memory(http: httpx.AsyncClient, seen: Seen) -> None:
+async def watch_memory(http: httpx.AsyncClient, results: Results) -> None:
     begin = time.monotonic()
-    while not seen.over:
-        seen.memory.append((time.monotonic() - begin, await sample(http, "process_resident_memory_bytes")))
+    while not results.over:
+        results.memory.append((time.monotonic() - begin, await sample(http, "process_resident_memory_bytes")))
         await asyncio.sleep(2)
 
 
@@ -245,37 +247,37 @@ async def sample(http: httpx.AsyncClient, name: str) -> float:
     return float(next(line.rsplit(" ", 1)[1] for line in lines if line.startswith(f"{name} ")))
 
 
-async def settled(http: httpx.AsyncClient) -> None:
-    """Wait until nothing runs, which takes a moment after the last visitor has gone."""
+async def until_idle(http: httpx.AsyncClient) -> None:
+    """Wait until no run is active, which takes a moment after the last visitor has left."""
     for _ in range(100):
         if await sample(http, "aded_running") == 0:
             return
         await asyncio.sleep(0.1)
 
 
-def figures_of(address: str, seen: Seen, solo_steps: list[float]) -> dict[str, Any]:
-    """The figures, with where they were taken."""
+def figures_of(address: str, results: Results, solo_steps: list[float]) -> dict[str, Any]:
+    """The measurements, with the machine and the versions."""
     import torch
 
     import aded
 
     metrics = httpx.get(f"{address}/metrics").text
-    flat = [value for at, value in seen.memory if at >= WARM_UP]
+    flat = [value for at, value in results.memory if at >= WARM_UP]
     third = max(1, len(flat) // 3)
     return {
-        "command": f"ADED_LOAD_MINUTES={MINUTES:g} python -m pytest tests/test_load.py",
+        "command": f"ADED_LOAD_MINUTES={MINUTES:g} python -m pytest tests/ui/test_load.py",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}; clients on the same machine",
         "versions": {"aded": aded.__version__, "torch": torch.__version__, "python": platform.python_version()},
         "sessions": SESSIONS,
         "minutes": MINUTES,
-        "outcomes": dict(seen.outcomes),
-        "problems": seen.problems[:20],
+        "outcomes": dict(results.outcomes),
+        "problems": results.problems[:20],
         "tokens": float(re.findall(r"^aded_tokens_total (\S+)", metrics, re.MULTILINE)[0]),
-        "first_token_seconds": percentiles(seen.first_tokens),
+        "first_token_seconds": percentiles(results.first_tokens),
         "step_seconds_alone": percentiles(solo_steps),
-        "step_seconds_under_load": percentiles(seen.steps),
-        "page_seconds": percentiles(seen.pages),
-        "memory_bytes_by_minute": [statistics.median(values) for values in by_minute(seen.memory)],
+        "step_seconds_under_load": percentiles(results.steps),
+        "page_seconds": percentiles(results.pages),
+        "memory_bytes_by_minute": [statistics.median(values) for values in by_minute(results.memory)],
         "memory_after_warm_up_bytes": statistics.median(flat[:third]),
         "memory_growth_bytes": statistics.median(flat[-third:]) - statistics.median(flat[:third]),
         "still_running": float(re.findall(r"^aded_running (\S+)", metrics, re.MULTILINE)[0]),

@@ -1,4 +1,4 @@
-"""Behind a reverse proxy that shows the page below a path: counters and endpoints are found there."""
+"""Behind a reverse proxy that serves the page below a path: metrics and endpoints are below it too."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ pytest_plugins = ("proxy_fixtures",)
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/gradio_api/info"])
-def test_page_counters_and_endpoints_are_below_the_path(shown: str, path: str):
-    assert http.get(shown + path).status_code == 200
+def test_page_metrics_and_endpoints_are_below_the_path(proxied: str, path: str):
+    assert http.get(proxied + path).status_code == 200
 
 
-def test_a_program_is_served_below_the_path(shown: str):
-    assert Client(f"{shown}/", verbose=False).predict("hello", api_name="/generate")["state"] == "done"
+def test_a_client_is_served_below_the_path(proxied: str):
+    assert Client(f"{proxied}/", verbose=False).predict("hello", api_name="/generate")["state"] == "done"

@@ -1,4 +1,4 @@
-"""The server as a process: its counters, its health, and its end."""
+"""The server as a process: counters, health, and shutdown."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ import time
 
 class Slow(FakeEngine):
     def race(self, decoders, prompt):
-        for made in super().race(decoders, prompt):
+        for step in super().race(decoders, prompt):
             time.sleep(0.5)
-            yield made
+            yield step
 
 class Stuck(FakeEngine):
     def race(self, decoders, prompt):
         time.sleep(1000)
         yield from super().race(decoders, prompt)
 
-page.load_recorded = lambda folder: {}  # which takes seconds to read
+page.load_recorded = lambda folder: {}  # reading them takes seconds
 server.serve(fake_service(globals()[sys.argv[2]]()), server.Address("127.0.0.1", int(sys.argv[1])))
 print("ended in order")
 """
@@ -53,7 +53,7 @@ def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 @contextmanager
 def process_of(engine: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server of this engine's in a process of its own: its address, and the process."""
+    """A server with this engine in its own process; yields its address and the process."""
     port = free_port()
     quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
     command = [sys.executable, "-c", SERVE, str(port), engine]
@@ -66,7 +66,7 @@ def process_of(engine: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         found.wait(HANG)
 
 
-def test_the_counters_and_the_health_are_served():
+def test_counters_and_health_are_served():
     service = fake_service()
     with serving(service) as address:
         assert http.get(f"{address}/healthz").json() == {"status": "ok", "loaded": False}
@@ -88,7 +88,7 @@ def listens_on_ipv6() -> bool:
 
 @pytest.mark.skipif(not listens_on_ipv6(), reason="this machine has no IPv6")
 @pytest.mark.parametrize("host", ["::", "::1"])
-def test_an_address_of_ipv6_is_listened_on(host: str):
+def test_the_server_can_listen_on_ipv6(host: str):
     service, port = fake_service(), free_port()
     page = launch(service, Address(host, port))
     try:
@@ -99,7 +99,7 @@ def test_an_address_of_ipv6_is_listened_on(host: str):
         page.close(verbose=False)
 
 
-def test_a_port_that_is_taken_meanwhile_is_said():
+def test_a_port_in_use_is_reported():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -107,12 +107,12 @@ def test_a_port_that_is_taken_meanwhile_is_said():
             launch(fake_service(), Address("127.0.0.1", taken.getsockname()[1]))
 
 
-def test_the_start_says_the_address_and_offers_no_public_link(server: tuple[str, subprocess.Popen[str]]):
+def test_the_server_prints_its_address_and_no_public_link(server: tuple[str, subprocess.Popen[str]]):
     address, process = server
     process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=HANG)[0]
-    assert f"ADED Explorer is on {address}" in said
-    assert "share" not in said
+    output = process.communicate(timeout=HANG)[0]
+    assert f"ADED Explorer is on {address}" in output
+    assert "share" not in output
 
 
 START = """
@@ -121,7 +121,7 @@ import os, runpy, sys
 class Signal:
     def find_spec(self, name, *more):
         if name == "{module}":
-            print("imports it", flush=True)
+            print("imported", flush=True)
             os.kill(os.getpid(), {number})
 
 sys.meta_path.insert(0, Signal())
@@ -132,15 +132,15 @@ runpy.run_path("app.py", run_name="__main__")
 
 @pytest.mark.parametrize("module", ["aded.cli.main", "gradio"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_end_while_it_starts_it_ends_with_status_0(number: signal.Signals, module: str):
-    """The signal comes as it begins to import its own first module, and what takes longest."""
+def test_a_signal_during_the_start_ends_it_with_status_0(number: signal.Signals, module: str):
+    """The signal arrives at the import of the first module of the project, and at the import of the slowest one."""
     code = START.format(module=module, number=int(number), port=free_port())
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=HANG)
-    assert (done.stdout, done.returncode) == ("imports it\n", 0)
+    assert (done.stdout, done.returncode) == ("imported\n", 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_end_it_cuts_what_runs_says_so_and_ends_with_status_0(
+def test_a_signal_stops_jobs_with_a_message_and_ends_it_with_status_0(
     server: tuple[str, subprocess.Popen[str]], number: signal.Signals
 ):
     address, process = server
@@ -156,33 +156,33 @@ def test_told_to_end_it_cuts_what_runs_says_so_and_ends_with_status_0(
     assert "ended in order" in process.stdout.read()  # type: ignore[union-attr]
 
 
-def test_a_step_that_does_not_end_holds_the_end_no_longer_and_its_readers_are_told():
-    """Nor do those that the line is full of, a stream of tools that is open, or a body of which half has come."""
+def test_a_step_that_does_not_end_delays_no_shutdown_and_its_readers_are_notified():
+    """Neither do queued jobs, an open stream of tools, or an incomplete body."""
     seconds_to_end_while_stuck()
 
 
 @pytest.mark.timing
-def test_the_end_takes_less_than_ten_seconds_whatever_runs():
+def test_a_shutdown_takes_less_than_ten_seconds():
     assert seconds_to_end_while_stuck() < 10
 
 
 def seconds_to_end_while_stuck() -> float:
-    """From the signal to the end of a server in which a step does not end."""
-    with process_of("Stuck") as (address, process), ExitStack() as held:
+    """Seconds from the signal to the end of a server in which a step does not end."""
+    with process_of("Stuck") as (address, process), ExitStack() as opened:
         call = f"{address}/gradio_api/call/v2/generate"
         first, second = (http.post(call, json={"prompt": "hello"}).json()["event_id"] for _ in range(2))
-        stuck, behind = (held.enter_context(http.stream("GET", f"{call}/{event}")) for event in (first, second))
+        stuck, behind = (opened.enter_context(http.stream("GET", f"{call}/{event}")) for event in (first, second))
         accepted = {"accept": "text/event-stream"}
-        held.enter_context(http.stream("GET", f"{address}/gradio_api/mcp/", headers=accepted))
-        half = held.enter_context(socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))))
+        opened.enter_context(http.stream("GET", f"{address}/gradio_api/mcp/", headers=accepted))
+        half = opened.enter_context(socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))))
         half.sendall(b"POST /gradio_api/call/v2/generate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
         until(lambda: {"aded_running 1.0", "aded_queue_length 1.0"} <= {*http.get(f"{address}/metrics").text.splitlines()})
         started = time.monotonic()
         process.send_signal(signal.SIGTERM)
         for reader in (stuck, behind):
-            told = list(reader.iter_lines())
-            assert "event: complete" in told
-            assert '"state": "shutdown"' in told[-2] + told[-1], told
+            lines = list(reader.iter_lines())
+            assert "event: complete" in lines
+            assert '"state": "shutdown"' in lines[-2] + lines[-1], lines
         assert process.wait(HANG) == 0
         seconds = time.monotonic() - started
         assert "Traceback" not in process.stdout.read()  # type: ignore[union-attr]

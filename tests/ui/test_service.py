@@ -1,4 +1,4 @@
-"""A visitor's race through line, turns and end, as the page follows it."""
+"""A visitor's race through queue, steps and end, as the page follows it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_race_streams_and_ends_with_a_verdict():
     assert words(found[-1]).startswith("Done in")
     assert not found[-1].running
     assert found[-1].view
-    assert found[-1].view.count('"t":"lane"') == 2
+    assert found[-1].view.count('"t":"run"') == 2
     service.close()
 
 
@@ -40,19 +40,19 @@ def test_stop_ends_a_race_that_runs_and_keeps_what_was_written():
     service.close()
 
 
-def test_stop_before_the_race_has_begun_is_heard():
+def test_a_race_can_be_stopped_before_it_starts():
     service = fake_service()
     session = service.sessions.get("a")
     session.begin()
     session.stop()
     (only,) = updates(service, session=session)
-    assert words(only) == "Stopped before the race began."
+    assert words(only) == "Stopped before the race started."
     session.begin()
     assert words(updates(service, session=session)[-1]).startswith("Done")
     service.close()
 
 
-def test_one_in_line_is_told_its_place_and_can_be_stopped_there():
+def test_a_queued_race_reports_its_place_and_can_be_stopped():
     engine = GatedEngine()
     service = fake_service(engine, at_once=1)
     first = threading.Thread(target=updates, args=(service,))
@@ -65,20 +65,20 @@ def test_one_in_line_is_told_its_place_and_can_be_stopped_there():
         engine.gate.set()
 
     found = updates(service, session=session, when=stop)
-    assert words(found[0]) == "You are next in line for the model. How long that takes is not known yet."
-    assert words(found[-1]) == "Stopped before the race began."
+    assert words(found[0]) == "You are next in the queue for the model. The waiting time is not known yet."
+    assert words(found[-1]) == "Stopped before the race started."
     first.join(HANG)
     service.close()
 
 
-def test_the_loading_of_the_model_is_told_and_its_failure_is_tried_again():
+def test_loading_is_reported_and_tried_again_after_a_failure():
     results: list[Any] = [AdedError("unknown model 'x'; give a folder"), SimpleNamespace(label="x")]
 
-    told = threading.Event()
+    reported = threading.Event()
 
     def loader(spec: str, device: str, dtype: str, progress: Any) -> Any:
         progress("fetching", 0.5)
-        assert told.wait(HANG)
+        assert reported.wait(HANG)
         found = results.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -86,14 +86,14 @@ def test_the_loading_of_the_model_is_told_and_its_failure_is_tried_again():
 
     service = Service(Models(("x",), loader=loader), Limits(), FakeEngine())
     session = service.sessions.get("a")
-    found = updates(service, session=session, when=lambda update: words(update) == "Fetching…" and told.set())
-    assert told.is_set()
+    found = updates(service, session=session, when=lambda update: words(update) == "Fetching…" and reported.set())
+    assert reported.is_set()
     assert words(found[-1]) == "Unknown model 'x'; give a folder."
     assert words(updates(service, session=session)[-1]).startswith("Done")
     service.close()
 
 
-def test_what_goes_wrong_is_a_notice_and_the_next_race_works():
+def test_errors_become_notices_and_the_next_race_works():
     class Broken(FakeEngine):
         broken = True
 
@@ -112,7 +112,7 @@ def test_what_goes_wrong_is_a_notice_and_the_next_race_works():
     service.close()
 
 
-def test_a_page_that_closes_ends_its_race_within_a_step():
+def test_closing_the_page_stops_the_race_within_a_step():
     engine = GatedEngine()
     engine.gate.set()
     service = fake_service(engine)
@@ -124,14 +124,14 @@ def test_a_page_that_closes_ends_its_race_within_a_step():
                     return
 
     asyncio.run(glance())
-    run = service.sessions.get("a").run
-    assert run is not None
-    until(lambda: run.over)
-    assert (run.outcome, engine.closed) == ("left", True)
+    job = service.sessions.get("a").job
+    assert job is not None
+    until(lambda: job.finished)
+    assert (job.outcome, engine.closed) == ("left", True)
     service.close()
 
 
-def test_memories_of_a_session_are_its_own_and_outlast_a_race():
+def test_learned_state_belongs_to_a_session_and_outlasts_a_race():
     service = fake_service()
     keeping = form(options={"aded": {"keep": True}})
     for key in ("a", "a", "b"):

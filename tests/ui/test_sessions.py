@@ -1,4 +1,4 @@
-"""What is kept of each visitor: apart from all others, bounded, and freed."""
+"""State of each visitor: separate, limited, and freed."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ class Clock:
         return self.now
 
 
-def remember(session: Session, count: int = 1) -> None:
+def learn(session: Session, count: int = 1) -> None:
     session.memories.update({f"{session.key} {i}": Memory(object()) for i in range(count)})
 
 
-def test_a_key_has_one_session_and_no_other_keys():
+def test_each_key_has_its_own_session():
     kept = Sessions()
-    remember(kept.get("a"))
+    learn(kept.get("a"))
     assert kept.get("a").memories
     assert not kept.get("b").memories
 
 
-def test_a_visitor_that_leaves_is_forgotten_and_its_run_ends():
+def test_when_a_visitor_leaves_the_session_is_deleted_and_the_job_stops():
     engine = GatedEngine()
     service = fake_service(engine)
     session = service.sessions.get("a")
-    remember(session)
+    learn(session)
 
     def steps(control):
         while control.reason is None:
             yield "on"
 
-    run = service.submit(session, service.models.first, steps)
+    job = service.submit(session, service.models.first, steps)
     service.sessions.free("a")
     assert len(service.sessions) == 0
-    assert run.control.reason == "left"
+    assert job.control.reason == "left"
     assert not service.sessions.get("a").memories
     service.close()
 
 
-def test_a_run_that_has_ended_and_is_not_read_any_more_is_not_kept():
-    """What it told last may be large, and a session may stay for an hour."""
+def test_a_finished_job_without_readers_is_freed():
+    """Its last update may be large, and a session may last for an hour."""
     service = fake_service()
     session = service.sessions.get("a")
-    run = service.submit(session, service.models.first, lambda control: (yield "the end"))
-    assert session.run is run
-    until(partial(getattr, run, "over"))
+    job = service.submit(session, service.models.first, lambda control: (yield "the end"))
+    assert session.job is job
+    until(partial(getattr, job, "finished"))
     service.close()
-    kept = ref(run)
-    del run
-    assert kept() is session.run is None
+    kept = ref(job)
+    del job
+    assert kept() is session.job is None
     assert not session.busy
     session.stop()
     service.sessions.free("a")
 
 
-def test_a_visitor_that_is_not_known_can_leave():
+def test_an_unknown_visitor_can_leave():
     Sessions().free("nobody")
 
 
-def test_sessions_grow_old():
+def test_old_sessions_are_deleted():
     clock = Clock()
     kept = Sessions(clock)
     kept.get("a")
@@ -82,11 +82,11 @@ def test_sessions_grow_old():
     assert len(kept) == 1
 
 
-def test_the_number_of_sessions_is_bounded_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch):
+def test_the_number_of_sessions_is_limited_and_the_oldest_is_deleted_first(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     kept = Sessions()
     for key in "abc":
-        remember(kept.get(key))
+        learn(kept.get(key))
     kept.get("a")
     kept.get("d")
     assert len(kept) == 3
@@ -94,25 +94,25 @@ def test_the_number_of_sessions_is_bounded_the_oldest_goes_first(monkeypatch: py
     assert kept.get("a").memories
 
 
-def test_fewer_sessions_than_the_bound_stay():
+def test_sessions_below_the_limit_are_kept():
     kept = Sessions()
     for i in range(200):
         kept.get(f"{i}")
     assert len(kept) == 200
 
 
-def test_what_all_sessions_remember_is_bounded_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sessions, "MAX_MEMORIES", 5)
+def test_the_number_of_drafters_is_limited_and_the_oldest_are_freed_first(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sessions, "MAX_DRAFTERS", 5)
     kept = Sessions()
     for key in "abc":
-        remember(kept.get(key), 2)
+        learn(kept.get(key), 2)
     kept.sweep()
     assert [kept.get(key).kept for key in "abc"] == [0, 2, 2]
     assert kept.memories == 4
     assert [memory.drafter for memory in kept.get("a").memories.values()] == [None, None]
 
 
-def test_a_memory_takes_no_more_than_was_reckoned_with():
+def test_session_counts_take_at_most_8_megabytes():
     from aded.drafters.aded import AdedDrafter
 
     drafter = AdedDrafter(None, 97)

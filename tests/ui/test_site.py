@@ -1,4 +1,4 @@
-"""The exported site: small, whole, the same bytes every time, and nothing written over that is not its own."""
+"""The exported site: small, complete, reproducible; it overwrites no files of others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unpacked(script: str) -> tuple[str, str]:
     return json.loads(name), gzip.decompress(base64.b64decode(json.loads(data))).decode()
 
 
-def test_all_bundled_races_are_in_it_and_it_is_small(tmp_path: Path) -> None:
+def test_the_site_has_all_bundled_races_and_is_small(tmp_path: Path) -> None:
     files = site.export(tmp_path / "site")
     bundled = list((site.theme.ASSETS / "traces").glob("*.json"))
     races = [file for file in files if file.parent.name == "traces"]
@@ -37,9 +37,9 @@ def test_all_bundled_races_are_in_it_and_it_is_small(tmp_path: Path) -> None:
         assert json.loads(lines.splitlines()[0])["source"] == "recorded"
 
 
-def test_equal_races_make_equal_bytes_but_for_the_count_of_races(tmp_path: Path) -> None:
-    assert site.packed("a", "text") == site.packed("a", "text")
-    assert unpacked(site.packed("a", "é漢<\u2028")) == ("a", "é漢<\u2028")
+def test_equal_texts_make_equal_scripts(tmp_path: Path) -> None:
+    assert site.script_of("a", "text") == site.script_of("a", "text")
+    assert unpacked(site.script_of("a", "é漢<\u2028")) == ("a", "é漢<\u2028")
 
 
 def test_titles_and_tokens_are_never_markup(tmp_path: Path) -> None:
@@ -52,25 +52,25 @@ def test_titles_and_tokens_are_never_markup(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"[\w./-]+", str(path.relative_to(tmp_path))) for path in written)
 
 
-def test_a_site_is_written_over_and_other_folders_are_not(tmp_path: Path) -> None:
+def test_a_site_is_overwritten_and_other_folders_are_not(tmp_path: Path) -> None:
     race = make_race(["a", "b"])
     trace.save(race, tmp_path / "01-one.json")
     trace.save(race, tmp_path / "02-two.json")
     site.export(tmp_path / "site", [tmp_path / "01-one.json", tmp_path / "02-two.json"])
     site.export(tmp_path / "site", [tmp_path / "02-two.json"])
     assert [file.name for file in (tmp_path / "site" / "traces").iterdir()] == ["01-two.js"]
-    (tmp_path / "site" / "index.html").unlink()  # as where the disk was full
+    (tmp_path / "site" / "index.html").unlink()  # as after an export on a full disk
     site.export(tmp_path / "site", [tmp_path / "01-one.json"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("mine")
-    with pytest.raises(AdedError, match="holds other files"):
+    with pytest.raises(AdedError, match="contains other files"):
         site.export(tmp_path / "mine", [tmp_path / "01-one.json"])
     assert (tmp_path / "mine" / "index.html").read_text() == "mine"
     with pytest.raises(AdedError, match="give another --out"):
         site.export(tmp_path / "01-one.json" / "below", [tmp_path / "01-one.json"])
 
 
-def test_two_races_of_one_title_are_told_apart(tmp_path: Path) -> None:
+def test_two_races_with_the_same_title_get_different_names(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         trace.save(make_race([folder]), tmp_path / folder / "same.json")
@@ -80,13 +80,13 @@ def test_two_races_of_one_title_are_told_apart(tmp_path: Path) -> None:
 def test_a_damaged_race_is_refused_by_name_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.json").write_text("{}")
     assert program(["export", "site", "--out", str(tmp_path / "site"), "--traces", str(tmp_path / "bad.json")]) == 2
-    said = capsys.readouterr().err
-    assert "bad.json" in said
-    assert "or name the other races with --traces" in said
+    error = capsys.readouterr().err
+    assert "bad.json" in error
+    assert "or name the other races with --traces" in error
     assert not (tmp_path / "site").exists()
 
 
-def test_a_race_that_is_missing_is_named_once(tmp_path: Path) -> None:
-    with pytest.raises(AdedError) as told:
+def test_a_missing_race_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(AdedError) as raised:
         site.read([tmp_path / "nope.json"])
-    assert str(told.value).count("nope.json") == 1
+    assert str(raised.value).count("nope.json") == 1

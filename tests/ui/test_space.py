@@ -1,4 +1,4 @@
-"""The folder of a Space: complete, its large files named, and what the hub would refuse found before it does."""
+"""The folder of a Space: complete, large files in Git LFS, and errors found before the hub refuses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ui import space
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An assembled Space with small stand-ins for its content."""
+    """An assembled Space with small files in place of its content."""
     root = tmp_path / "root"
     for name in ("aded", "ui", "assets", "docs"):
         (root / name / "__pycache__").mkdir(parents=True)
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_the_folder_holds_what_runs_and_nothing_else(folder: Path) -> None:
+def test_the_folder_has_only_what_the_space_needs(folder: Path) -> None:
     assert not list(folder.rglob("*.pyc"))
     assert {path.name for path in folder.iterdir()} == {*space.CONTENT, ".gitattributes"}
     assert (folder / ".gitattributes").read_text() == "assets/large filter=lfs diff=lfs merge=lfs -text\n"
@@ -35,20 +35,20 @@ def test_the_folder_holds_what_runs_and_nothing_else(folder: Path) -> None:
         space.assemble(folder)
 
 
-def test_this_project_s_own_settings_and_requirements_have_no_faults(folder: Path) -> None:
+def test_the_settings_and_requirements_of_this_project_have_no_errors(folder: Path) -> None:
     settings = space.front_matter((folder / "README.md").read_text("utf-8"))
-    assert space.faults_of_settings(settings, folder) == []
-    assert space.faults_of_requirements(folder) == []
+    assert space.errors_of_settings(settings, folder) == []
+    assert space.errors_of_requirements(folder) == []
 
 
-def test_the_folder_asks_for_no_torch_that_a_space_with_shared_cards_lacks(folder: Path) -> None:
-    asked = dict(line.split(">=", 1) for line in space.requirements(folder) if line.startswith("torch"))
-    assert asked == {"torch": "2.8.0,<=2.11.0"}
+def test_the_folder_requires_a_torch_that_a_space_with_shared_gpus_has(folder: Path) -> None:
+    required = dict(line.split(">=", 1) for line in space.requirements(folder) if line.startswith("torch"))
+    assert required == {"torch": "2.8.0,<=2.11.0"}
     assert len(space.requirements(folder)) == len(space.requirements(space.ROOT))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "fault"),
+    ("wrong", "error"),
     [
         ({"sdk": "docker"}, "sdk is not gradio"),
         ({"sdk_version": "4.0.0"}, "sdk_version is outside requirements.txt"),
@@ -59,16 +59,16 @@ def test_the_folder_asks_for_no_torch_that_a_space_with_shared_cards_lacks(folde
         ({"license": None}, "license is missing"),
     ],
 )
-def test_what_the_hub_would_refuse_is_found(folder: Path, wrong: dict[str, object], fault: str) -> None:
+def test_settings_that_the_hub_would_refuse_are_found(folder: Path, wrong: dict[str, object], error: str) -> None:
     settings = space.front_matter((folder / "README.md").read_text("utf-8"))
-    assert space.faults_of_settings({**settings, **wrong}, folder) == [fault]
+    assert space.errors_of_settings({**settings, **wrong}, folder) == [error]
 
 
-def test_requirements_that_leave_out_a_space_s_torch_are_found(folder: Path) -> None:
+def test_requirements_that_exclude_a_torch_of_the_spaces_are_found(folder: Path) -> None:
     (folder / "requirements.txt").write_text("torch>=2.9,<2.11  # a comment\n")
-    assert space.faults_of_requirements(folder) == [f"requirements.txt leaves out torch {v}" for v in ("2.8.0", "2.11.0")]
+    assert space.errors_of_requirements(folder) == [f"requirements.txt excludes torch {v}" for v in ("2.8.0", "2.11.0")]
     (folder / "requirements.txt").write_text("numpy\n")
-    assert space.faults_of_requirements(folder) == ["requirements.txt does not name torch"]
+    assert space.errors_of_requirements(folder) == ["requirements.txt does not name torch"]
 
 
 @pytest.mark.parametrize("readme", ["# no settings", "---\n: : :\n---\n", "---\n- a\n---\n"])
@@ -77,7 +77,7 @@ def test_a_readme_without_settings_is_refused(readme: str) -> None:
         space.front_matter(readme)
 
 
-def test_the_command_says_what_is_large_and_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_large_files_and_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert space.main(["--out", str(tmp_path / "space"), "--quick"]) == 0
     assert "through Git LFS" in capsys.readouterr().out
     assert space.main(["--out", str(tmp_path / "space"), "--quick"]) == 2
@@ -85,7 +85,7 @@ def test_the_command_says_what_is_large_and_what_is_wrong(tmp_path: Path, capsys
 
 
 def test_the_page_can_be_built_in_the_running_environment_from_the_folder_alone(tmp_path: Path) -> None:
-    """As on a Space: the working folder is the Space's, and nothing of the checkout is on the path."""
+    """As on a Space: the working folder is that of the Space, and the checkout is not on the path."""
     import subprocess
     import sys
 
@@ -98,10 +98,10 @@ def test_the_page_can_be_built_in_the_running_environment_from_the_folder_alone(
 @pytest.mark.parametrize(
     ("script", "runs"), [("#!/bin/sh\nexit 0", True), ("#!/bin/sh\nexit 127", False), ("#!/no/such/shell", False)]
 )
-def test_an_interpreter_that_does_not_run_is_none(
+def test_an_interpreter_that_does_not_run_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runs: bool
 ) -> None:
-    """As the shims of a manager of versions, where this one is not selected."""
+    """For example a shim of a version manager in which this version is not selected."""
     shim = tmp_path / f"python{space.PYTHON}"
     shim.write_text(script)
     shim.chmod(0o755)

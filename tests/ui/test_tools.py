@@ -1,4 +1,4 @@
-"""The endpoints as tools: answers are JSON, who hangs up ends the run, and nobody passes for a tool by a header."""
+"""The endpoints as MCP tools: JSON answers, a disconnect ends the run, and no header makes a call one of a tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from waiting import HANG, http, until
 
 from aded import __version__
 from ui.serving import service as serving_service
-from ui.serving.reading import follow
+from ui.serving.follow import follow
 from ui.serving.service import Service
 
 Gated = tuple[str, GatedEngine, Service]
@@ -61,7 +61,7 @@ def test_a_tool_answers_in_json(address: str):
         assert answer.get("state", "done") == "done"
 
 
-def test_the_server_of_tools_has_the_project_s_version(address: str):
+def test_the_tool_server_has_the_version_of_the_project(address: str):
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}).encode()
     assert result(call(address, body))["serverInfo"]["version"] == __version__
@@ -71,33 +71,37 @@ def test_the_server_of_tools_has_the_project_s_version(address: str):
     ("name", "arguments", "words"),
     [
         ("generate", {"prompt": "hello", "method": "telepathy"}, "unknown method 'telepathy'; known are plain"),
-        ("generate", {"prompt": "hello", "method": ["aded"]}, "method is no name; give one that `methods` lists"),
+        (
+            "generate",
+            {"prompt": "hello", "method": ["aded"]},
+            "method is not a string; give one of the names that `methods` lists",
+        ),
         ("generate", {"prompt": "hello", "method": "x" * 100_000}, "known are plain"),
-        ("generate", {"prompt": ["hello"] * 10_000}, "the prompt is no text; give a string"),
+        ("generate", {"prompt": ["hello"] * 10_000}, "the prompt is not text; give a string"),
         ("generate", {"prompt": "hello", "max_new_tokens": "500"}, "max_new_tokens is not a number; give a whole number"),
         ("generate", {"prompt": "hello", "max_new_tokens": 10**4000}, "max_new_tokens is out of range; give a number from 1"),
         ("generate", {"prompt": "hello", "seed": 10**400}, "seed is out of range; give a number from 0 to 9007199254740991"),
         ("generate", {"prompt": "hello", "temperature": -1e300}, "temperature is out of range; give a number from 0 to 2"),
         ("generate", {"prompt": "hello", "budget": "9" * 100_000}, "give 'auto' or a number of nodes"),
         ("generate", {"prompt": "hello", "budget": ["9"] * 1000}, "give 'auto' or a number of nodes"),
-        ("generate", {"prompt": "hello", "model": "x" * 100_000}, "take one of: default, second"),
+        ("generate", {"prompt": "hello", "model": "x" * 100_000}, "give one of: default, second"),
         ("race", {"prompt": "hello", "methods": ["x" * 100_000]}, "known are plain"),
-        ("methods", {"x" * 100_000: 1}, "is no argument; there are none"),
+        ("methods", {"x" * 100_000: 1}, "give no arguments"),
         ("matrix_row", {"text": 7}, "the text must be a string of at most 10000 characters"),
         ("x" * 100_000, {}, "there are generate"),
         ("generate", {"prompt": " "}, "The prompt is empty"),
-        ("generate", {"prompt": "hello", "colour": 1}, "'colour' is no argument; there are prompt, method"),
-        ("telepathy", {}, "no tool is called 'telepathy'; there are generate"),
+        ("generate", {"prompt": "hello", "colour": 1}, "there is no argument 'colour'; the arguments are prompt, method"),
+        ("telepathy", {}, "there is no tool 'telepathy'; there are generate"),
     ],
 )
-def test_what_a_tool_cannot_do_is_said_in_one_sentence(address: str, name: str, arguments: dict[str, Any], words: str):
+def test_invalid_calls_of_a_tool_are_refused_in_one_sentence(address: str, name: str, arguments: dict[str, Any], words: str):
     found = result(call(address, called(name, **arguments)))
     assert found["isError"]
     assert words in found["content"][0]["text"]
     assert len(found["content"][0]["text"]) < 300
 
 
-def test_what_a_tool_refuses_is_counted():
+def test_refused_calls_of_a_tool_are_counted():
     service = fake_service()
     with serving(service, tools=True) as address:
         for number, (name, arguments) in enumerate([("telepathy", {}), ("generate", {"colour": 1})], 1):
@@ -108,25 +112,25 @@ def test_what_a_tool_refuses_is_counted():
         assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 0
 
 
-def test_half_a_surrogate_pair_is_refused_as_in_every_call(address: str):
+def test_a_lone_surrogate_is_refused_as_in_every_call(address: str):
     found = call(address, called("generate", prompt="\ud800"))
-    assert (found.status_code, found.json()["error"]) == (400, "the body is not JSON; send an object")
+    assert (found.status_code, found.json()["error"]) == (400, "the body is not JSON; send a JSON object")
 
 
-def test_who_hangs_up_on_a_tool_ends_its_run_within_a_step(gated: Gated):
+def test_a_run_ends_within_a_step_of_the_disconnect_of_its_tool(gated: Gated):
     address, engine, service = gated
     body = called("race", prompt="hello")
     with http.stream("POST", f"{address}/gradio_api/mcp/", content=body, headers=HEADERS):
         assert engine.on.wait(HANG)
         assert service.scheduler.running == 1
-    until(lambda: service.scheduler._begun()[0].control.reason == "left")
+    until(lambda: service.scheduler._running_jobs()[0].control.reason == "left")
     engine.gate.set()
     until(lambda: service.scheduler.running == 0)
     assert service.counters.value("aded_runs_total", {"outcome": "left"}) == 1
     assert len(service.sessions) == 0
 
 
-def test_a_header_does_not_make_a_session_several(gated: Gated):
+def test_a_header_does_not_split_a_session(gated: Gated):
     address, engine, service = gated
     ask = {"data": ["hello", ["plain"], 96, 0.0, 1.0, 0, 0, "auto", ""], "session_hash": "one"}
     for _ in range(3):
@@ -138,12 +142,12 @@ def test_a_header_does_not_make_a_session_several(gated: Gated):
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-gradio-user": "mcp"}])
-def test_a_run_that_nobody_reads_ends_whatever_its_headers_say(
+def test_a_run_without_a_reader_ends_whatever_its_headers_are(
     gated: Gated, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     address, engine, service = gated
-    monkeypatch.setattr(serving_service, "follow", partial(follow, beat=0.05, patience=0.3))
-    monkeypatch.setattr("ui.serving.reading.MAX_UNREAD", 2)
+    monkeypatch.setattr(serving_service, "follow", partial(follow, poll=0.05, timeout=0.3))
+    monkeypatch.setattr("ui.serving.follow.MAX_UNREAD", 2)
     engine.pause = 0.1
     engine.gate.set()
     posted = http.post(f"{address}/gradio_api/call/v2/generate", json={"prompt": "hello"}, headers=headers)
@@ -153,14 +157,14 @@ def test_a_run_that_nobody_reads_ends_whatever_its_headers_say(
 
 
 @pytest.mark.parametrize("tool", ["generate", "race"])
-def test_progress_is_told_to_who_asks_for_it(address: str, tool: str):
+def test_progress_is_reported_if_a_client_asks_for_it(address: str, tool: str):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamable_http_client
 
-    told: list[tuple[float, str | None]] = []
+    reports: list[tuple[float, str | None]] = []
 
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, message))
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        reports.append((progress, message))
 
     async def use() -> None:
         async with (
@@ -168,8 +172,8 @@ def test_progress_is_told_to_who_asks_for_it(address: str, tool: str):
             ClientSession(read, write) as session,
         ):
             await session.initialize()
-            await session.call_tool(tool, {"prompt": "hello"}, progress_callback=heard)
+            await session.call_tool(tool, {"prompt": "hello"}, progress_callback=on_progress)
 
     asyncio.run(use())
-    assert told[-1][1] == "done"
-    assert told[-1][0] == max(tokens for tokens, _ in told) > 0
+    assert reports[-1][1] == "done"
+    assert reports[-1][0] == max(tokens for tokens, _ in reports) > 0

@@ -1,4 +1,4 @@
-"""What a session keeps of what it was sent and what it sent: nothing."""
+"""A session keeps nothing of the values that it sent or received."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BIG = "x" * 100_000
 
 
 def session_after(kind: type[gr.Blocks]) -> tuple[SessionState, list[Any]]:
-    """A session that sent a long text, and to which a value and nothing were sent in turn; and what the browser got."""
+    """A session that sent a long text and received a value or nothing in turn, and what the browser received."""
     answers = [out for i in range(ROUNDS) for out in ([f"{BIG}{i}", gr.update(interactive=False)], [gr.skip(), "go"])]
     with kind() as page:
         view, prompt, button = gr.HTML(BIG), gr.Textbox(), gr.Button()
@@ -33,19 +33,19 @@ def session_after(kind: type[gr.Blocks]) -> tuple[SessionState, list[Any]]:
 
 
 def kept(state: SessionState) -> list[str]:
-    """Large values that are kept for the session."""
+    """Large values in the state of the session."""
     values = [config.get("props", {}).get("value") for config in state.config_values.values()]
     return [value for value in values if isinstance(value, str) and len(value) >= len(BIG)]
 
 
-def test_a_session_keeps_no_value_no_settings_and_no_further_component_however_often_it_is_sent_some():
+def test_a_session_keeps_no_values_settings_or_components_however_many_it_receives():
     state, _ = session_after(Page)
     assert kept(state) == []
     assert list(state.components) == []
-    assert len(state.config_values) == len(state.blocks_config.blocks) == 4  # the text field stands in a form
+    assert len(state.config_values) == len(state.blocks_config.blocks) == 4  # the text field is in a form
 
 
-def test_a_call_that_is_refused_leaves_as_little():
+def test_a_refused_call_leaves_nothing_either():
     def refused() -> None:
         raise gr.Error("one run at a time")
 
@@ -59,13 +59,13 @@ def test_a_call_that_is_refused_leaves_as_little():
     assert list(state.components) == []
 
 
-def test_the_browser_gets_the_same_as_from_a_page_that_keeps_everything():
+def test_the_browser_receives_the_same_as_from_a_page_that_keeps_everything():
     state, plain = session_after(gr.Blocks)
-    assert len(kept(state)) >= ROUNDS  # what the page is spared
+    assert len(kept(state)) >= ROUNDS  # what the page does not keep
     assert session_after(Page)[1] == plain
 
 
-def test_of_sessions_and_calls_that_are_gone_no_name_is_kept():
+def test_no_names_of_ended_sessions_and_calls_are_kept():
     with Page() as page:
         gr.Button().click(lambda: None)
     [fn] = page.fns.values()
@@ -86,13 +86,13 @@ def failing(sent: str) -> None:
 @pytest.mark.parametrize(
     ("sent", "reason", "words"),
     [
-        (["x\nCRITICAL:root:FORGED"], "failed", "could not be done with what was sent"),
-        (["file"], "failed", "not kept here any more; open it again"),
-        ([], "malformed", "does not fit the page; reload the page"),
-        ([{"path": "x\nCRITICAL:root:FORGED", "meta": {"_type": "gradio.FileData"}}], "malformed", "does not fit the page"),
+        (["x\nCRITICAL:root:FORGED"], "failed", "the call failed; reload the page"),
+        (["file"], "failed", "no longer on the server; open it again"),
+        ([], "malformed", "does not match the page; reload the page"),
+        ([{"path": "x\nCRITICAL:root:FORGED", "meta": {"_type": "gradio.FileData"}}], "malformed", "does not match the page"),
     ],
 )
-def test_a_malformed_call_is_a_sentence_a_count_and_a_line(
+def test_a_malformed_call_makes_a_message_a_count_and_a_log_line(
     sent: list[Any], reason: str, words: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     counted: list[str] = []
@@ -100,7 +100,7 @@ def test_a_malformed_call_is_a_sentence_a_count_and_a_line(
         text, button = gr.Textbox(), gr.Button()
         button.click(failing, text, None)
     page.refused = counted.append
-    page.has_launched = True  # only then does Gradio look at files
+    page.has_launched = True  # Gradio checks files only then
     [fn] = page.fns.values()
     with caplog.at_level(logging.WARNING), pytest.raises(gr.Error, match=words) as raised:
         asyncio.run(page.process_api(fn, sent, SessionState(page)))
@@ -111,7 +111,7 @@ def test_a_malformed_call_is_a_sentence_a_count_and_a_line(
     assert capsys.readouterr().err == ""
 
 
-def test_what_a_function_says_to_its_caller_is_told_as_it_is():
+def test_an_error_for_the_caller_is_passed_on_unchanged():
     def refuse() -> None:
         raise gr.Error("one run at a time")
 

@@ -1,4 +1,4 @@
-"""The engine's calls that a run makes."""
+"""The engine functions that a race uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aded.drafters.registry import METHODS
 from ui.engine import Engine
 
 
-def test_why_a_method_cannot_run_is_told_without_the_folders_of_this_machine(monkeypatch: pytest.MonkeyPatch):
+def test_the_reason_why_a_method_cannot_run_contains_no_folders(monkeypatch: pytest.MonkeyPatch):
     for name in METHODS:
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], missing=None))
     damaged = replace(METHODS["aded"], missing=lambda model: "damaged matrix /srv/aded/assets/x.safetensors; copy it again")

@@ -1,4 +1,4 @@
-"""Where nodes stand: the promises of ``ui.layout``."""
+"""Positions of nodes: ``ui.layout``."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def position(step: Step) -> dict[int, tuple[int, int]]:
     return {n: (x, y) for n, x, y in zip(found.nodes, found.x, found.y)}
 
 
-def test_the_accepted_path_lies_on_the_first_row():
+def test_the_accepted_path_is_on_the_first_row():
     step = a_step(accepted=4)
     where = position(step)
     assert [where[n] for n in step.path] == [(i, 0) for i in range(5)]
 
 
-def test_the_targets_own_token_follows_the_path():
+def test_the_bonus_or_correction_token_follows_the_path():
     step = a_step(accepted=2)
-    assert layout(step).own == [3, 0]
+    assert layout(step).target == [3, 0]
 
 
-def test_a_step_that_ends_without_the_targets_own_token_has_none():
+def test_a_step_that_ends_with_a_draft_token_has_no_bonus_or_correction_token():
     step = a_step(accepted=2)
     cut = replace(step, emitted=step.emitted[:2], texts=step.texts[:2], origins=["draft", "draft"])
-    assert layout(cut).own is None
+    assert layout(cut).target is None
 
 
-def test_every_node_stands_right_of_its_parent_and_not_above_it():
+def test_every_node_is_right_of_its_parent_and_not_above_it():
     step = a_step(size=120)
     where = position(step)
     for node, parent in enumerate(step.tree.parents):
@@ -47,14 +47,14 @@ def test_every_node_stands_right_of_its_parent_and_not_above_it():
             assert where[node][1] >= where[parent][1]
 
 
-def test_no_two_nodes_share_a_place():
+def test_no_two_nodes_have_the_same_position():
     step = a_step(size=200)
     found = layout(step)
-    places = [*position(step).values(), tuple(found.own or ())]
-    assert len(set(places)) == len(places)
+    positions = [*position(step).values(), tuple(found.target or ())]
+    assert len(set(positions)) == len(positions)
 
 
-def test_the_same_step_is_laid_out_the_same_way():
+def test_the_layout_is_deterministic():
     assert layout(a_step(size=80)) == layout(a_step(size=80))
 
 
@@ -68,9 +68,9 @@ def test_more_nodes_than_the_limit_are_counted_and_the_path_is_kept():
     assert all(step.tree.parents[n] in shown for n in found.nodes if n)
 
 
-def test_a_plain_step_is_a_root_and_the_targets_token():
+def test_a_step_without_a_draft_is_the_root_and_the_targets_token():
     found = layout(make_trace("plain").steps[0])
-    assert (found.nodes, found.own, found.columns, found.rows) == ([0], [1, 0], 2, 1)
+    assert (found.nodes, found.target, found.columns, found.rows) == ([0], [1, 0], 2, 1)
 
 
 def test_a_draft_without_visits_is_ordered_by_prior():
@@ -83,12 +83,12 @@ def test_a_draft_without_visits_is_ordered_by_prior():
     assert by_row == sorted(children, key=lambda n: (-(columns["prior"][n] or 0), n))
 
 
-def test_folded_nodes_are_counted_where_they_hang():
+def test_folded_nodes_are_counted_at_their_nearest_drawn_ancestor():
     step = a_step(accepted=4, size=400)
     found = layout(step, limit=100)
     assert sum(found.folded) == found.hidden == 400 - len(found.nodes)
-    hanging = dict(zip(found.nodes, found.folded))
+    folded = dict(zip(found.nodes, found.folded))
     for node, parent in enumerate(step.tree.parents):
-        if node not in hanging and parent in hanging:
-            assert hanging[parent] > 0
+        if node not in folded and parent in folded:
+            assert folded[parent] > 0
     assert layout(a_step(size=50)).folded == [0] * 50

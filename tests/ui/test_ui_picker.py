@@ -1,4 +1,4 @@
-"""Which methods race: what goes to the picker and what comes back."""
+"""The method picker: its value, and the selection that it returns."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def test_the_picker_has_a_row_for_every_method_of_the_registry():
     assert [name for name, row in rows.items() if not row["lossless"]] == [n for n, m in METHODS.items() if not m.lossless]
 
 
-def test_the_default_race_is_one_that_may_be_run():
+def test_the_default_selection_is_valid():
     assert picker.decode(picker.encode(picker.DEFAULT)) == picker.DEFAULT
 
 
-def test_the_lanes_come_in_the_registrys_order_each_once():
+def test_methods_are_in_the_registrys_order_without_duplicates():
     assert picker.decode(sent("suffix", "plain", "suffix", "aded")) == ("plain", "aded", "suffix")
 
 
-def test_plain_decoding_need_not_race():
+def test_a_race_without_plain_decoding_is_valid():
     assert picker.decode(sent("aded", "rest")) == ("aded", "rest")
 
 
@@ -51,12 +51,12 @@ def test_plain_decoding_need_not_race():
         ("[" * 100_000, 0),
     ],
 )
-def test_what_is_no_race_of_two_to_six_methods_is_refused(value: str | None, count: int):
-    with pytest.raises(AdedError, match=f"^{count} {'method is' if count == 1 else 'methods are'} chosen; choose two to six"):
+def test_fewer_than_two_or_more_than_six_methods_are_refused(value: str | None, count: int):
+    with pytest.raises(AdedError, match=f"^{count} {'method is' if count == 1 else 'methods are'} selected; select two to six"):
         picker.decode(value)
 
 
-def test_rows_alone_leave_the_choice_to_the_browser():
+def test_rows_without_a_selection_leave_it_to_the_browser():
     assert picker.undecided(picker.encode(None, {"rest": "no datastore"}))
     for value in (picker.encode(()), picker.encode(("plain", "aded")), sent("aded"), None, "", "not JSON", "[1]", "3"):
         assert not picker.undecided(value)

@@ -1,4 +1,4 @@
-"""The run behind the button, on an engine that is not there."""
+"""A race on the page, with a fake engine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ui.engine import Engine
 from ui.form import ABLATIONS, Form
 from ui.models import ModelHolder
 from ui.run import Notice, Update, run
+from ui.serving.jobs import Control
 from ui.serving.limits import Limits
-from ui.serving.runs import Control
 
 
 def form(**changes: Any) -> Form:
@@ -47,24 +47,24 @@ def updates(
     return [update for update in found if update]
 
 
-def test_a_run_streams_a_growing_text_and_ends_with_a_verdict():
+def test_a_race_streams_growing_text_and_ends_with_a_notice():
     found = updates(form())
     views = [u.view for u in found if u.view]
     assert len(views) > 10
     assert all(after.startswith(before) for before, after in itertools.pairwise(views))
-    assert json.loads(views[-1].splitlines()[-1]) == {"t": "status", "running": False, "kept": {}}
+    assert json.loads(views[-1].splitlines()[-1]) == {"t": "status", "running": False, "kept_prompts": {}}
     assert {json.loads(view.splitlines()[-1])["running"] for view in views[:-1]} == {True}
     assert found[-1].running is False
     assert found[-1].notice is not None
     assert found[-1].notice.kind == "done"
 
 
-def test_a_race_carries_the_settings_that_it_was_run_with():
+def test_a_race_contains_the_settings_of_its_link():
     view = updates(form(link={"seed": "5"}))[-1].view
     assert view and json.loads(view.splitlines()[0])["settings"] == {"seed": "5"}
 
 
-def test_updates_are_batched_in_time():
+def test_the_rate_of_updates_is_limited():
     found = run(form(), {}, holder(), {}, engine=FakeEngine(), clock=ticking(0.005))
     few = [u.view for u in found if u and u.view]
     every = [u.view for u in updates(form()) if u.view]
@@ -72,7 +72,7 @@ def test_updates_are_batched_in_time():
     assert few[-1].count('"t":"step"') == every[-1].count('"t":"step"')
 
 
-def test_an_empty_prompt_leaves_the_picture_alone():
+def test_an_empty_prompt_leaves_the_view_unchanged():
     (only,) = updates(form(prompt="  \n"))
     assert only.view is None
     assert only.notice is not None
@@ -90,7 +90,7 @@ def test_an_empty_prompt_leaves_the_picture_alone():
         ({"budget": "many"}, "draft budget is 'many'"),
     ],
 )
-def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str):
+def test_invalid_settings_become_an_error_notice(changes: dict[str, Any], words: str):
     last = updates(form(**changes))[-1]
     assert last.notice is not None
     assert last.notice.kind == "error"
@@ -98,7 +98,7 @@ def test_bad_settings_become_a_calm_message(changes: dict[str, Any], words: str)
     assert last.view is None
 
 
-def test_stop_ends_the_run_within_a_step_and_keeps_what_was_written():
+def test_stop_ends_the_race_within_a_step_and_keeps_the_steps_so_far():
     control, engine = Control(), FakeEngine()
     steps = 0
     last = None
@@ -116,7 +116,7 @@ def test_stop_ends_the_run_within_a_step_and_keeps_what_was_written():
     assert last.notice.text.startswith("Stopped.")
 
 
-def test_stop_between_two_prompts_that_are_read_is_heard_and_nothing_counts_as_learned():
+def test_a_race_can_be_stopped_between_two_prefills_and_keeps_nothing_learned():
     control, memories = Control(), {}
 
     class Reading(FakeEngine):
@@ -124,16 +124,16 @@ def test_stop_between_two_prompts_that_are_read_is_heard_and_nothing_counts_as_l
             yield None
             control.stop("stopped")
             yield None
-            raise AssertionError("a further prompt was read")
+            raise AssertionError("another prompt was read")
 
     keeping = form(options={"aded": {"keep": True}})
     last = [u for u in run(keeping, memories, holder(), {}, control, engine=Reading()) if u][-1]
-    assert last.notice.text == "Stopped before the race began."  # type: ignore[union-attr]
+    assert last.notice.text == "Stopped before the race started."  # type: ignore[union-attr]
     assert last.view is None
     assert [memory.prompts for memory in memories.values()] == [0]
 
 
-def test_a_closed_page_frees_the_engine():
+def test_closing_the_iterator_frees_the_engine():
     engine = FakeEngine()
     running = run(form(), {}, holder(), {}, engine=engine, clock=ticking(1.0))
     while (update := next(running)) is None or update.view is None:
@@ -142,7 +142,7 @@ def test_a_closed_page_frees_the_engine():
     assert engine.closed
 
 
-def test_an_unexpected_error_is_shown_and_ends_the_run():
+def test_an_unexpected_error_ends_the_race_with_a_notice():
     class Broken(FakeEngine):
         def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
             raise RuntimeError("out of memory\nand more")
@@ -154,32 +154,32 @@ def test_an_unexpected_error_is_shown_and_ends_the_run():
     assert not last.running
 
 
-def test_options_reach_their_own_method_alone_and_empty_ones_none():
+def test_options_apply_to_their_method_only_and_empty_ones_to_none():
     engine = FakeEngine()
     options = {"aded": {"search": "mcts", "simulations": 150, "c1": None, "corpus": ""}}
     updates(form(methods=("plain", "aded", "suffix"), options=options), engine=engine)
     assert engine.asked == [("plain", {}), ("aded", {"search": "mcts", "simulations": 150}), ("suffix", {})]
 
 
-def test_a_race_has_a_lane_for_each_of_up_to_six_methods():
+def test_a_race_has_one_run_per_method_up_to_six():
     names = ("plain", "aded", "prompt-lookup", "rest", "suffix", "medusa")
     found = updates(form(methods=names))
     head = json.loads(found[-1].view.splitlines()[0])  # type: ignore[union-attr]
-    assert tuple(lane["header"]["method"] for lane in head["lanes"]) == names
+    assert tuple(run["header"]["method"] for run in head["runs"]) == names
 
 
-def test_a_method_that_lacks_a_part_is_left_out_and_the_reason_stays_on_the_page():
+def test_a_method_without_its_artifact_is_left_out_with_the_reason():
     engine = FakeEngine()
-    engine.lacking = {"rest": "no datastore here; make one with `make it`"}
+    engine.missing = {"rest": "no datastore here; make one with `make it`"}
     found = updates(form(methods=("plain", "aded", "rest")), engine=engine)
     assert [name for name, _ in engine.asked] == ["plain", "aded"]
-    assert next(u.unavailable for u in found if u.unavailable is not None) == engine.lacking
+    assert next(u.unavailable for u in found if u.unavailable is not None) == engine.missing
     assert "Left out: no datastore here; make one with `make it`." in found[-1].notice.text  # type: ignore[union-attr]
 
 
-def test_a_race_that_would_have_one_lane_is_refused_with_the_reason():
+def test_a_race_with_one_possible_run_is_refused_with_the_reason():
     engine = FakeEngine()
-    engine.lacking = {"rest": "no datastore here; make one with `make it`"}
+    engine.missing = {"rest": "no datastore here; make one with `make it`"}
     last = updates(form(methods=("plain", "rest")), engine=engine)[-1]
     assert engine.asked == []
     assert last.notice.kind == "error"  # type: ignore[union-attr]
@@ -188,7 +188,7 @@ def test_a_race_that_would_have_one_lane_is_refused_with_the_reason():
 
 
 @pytest.mark.parametrize("axis", ABLATIONS)
-def test_an_ablation_races_a_settings_values_with_all_else_as_set(axis: str):
+def test_an_ablation_varies_one_setting_and_keeps_the_others(axis: str):
     engine = FakeEngine()
     options = {"aded": {"successors": 5, axis: ""}}
     last = updates(form(methods=(), options=options, ablation=axis), engine=engine)[-1]
@@ -197,16 +197,16 @@ def test_an_ablation_races_a_settings_values_with_all_else_as_set(axis: str):
     assert first == ("plain", {})
     values = [given.pop(axis) for _, given in rest]
     assert 2 <= len(set(values)) == len(values) <= 5
-    assert all(lane == ("aded", {"successors": 5}) for lane in rest)
+    assert all(run == ("aded", {"successors": 5}) for run in rest)
 
 
-def test_the_searches_of_an_ablation_are_the_four_that_there_are():
-    names = [entrant.options["search"] for entrant in form(ablation="search").entrants()[1:]]
+def test_the_ablation_of_the_search_has_all_four_searches():
+    names = [spec.options["search"] for spec in form(ablation="search").runs()[1:]]
     assert names == ["mcts", "best-first", "greedy", "full"]
-    assert form(ablation="search").entrants()[1].label == "ADED, search mcts"
+    assert form(ablation="search").runs()[1].label == "ADED, search mcts"
 
 
-def test_what_a_step_costs_is_measured_before_the_records_are_made():
+def test_step_costs_are_measured_before_the_race():
     class Late(FakeEngine):
         def race(self, decoders: Any, prompt: str) -> Any:
             assert self.measured
@@ -224,7 +224,7 @@ def test_the_model_is_loaded_once():
     assert calls == [1]
 
 
-def test_a_model_that_does_not_load_is_a_message_and_is_tried_again():
+def test_a_loading_error_is_reported_and_loading_is_tried_again():
     results: list[Any] = [AdedError("unknown model 'x'; give a folder"), None]
 
     def loader(*_: Any) -> object:
@@ -240,7 +240,7 @@ def test_a_model_that_does_not_load_is_a_message_and_is_tried_again():
     assert updates(form(), where=where)[-1].notice.kind == "done"  # type: ignore[union-attr]
 
 
-def test_stop_while_the_model_loads_stops_the_waiting():
+def test_a_race_can_be_stopped_while_the_model_loads():
     gate, control = threading.Event(), Control()
     where = holder(lambda *_: gate.wait(HANG) and object())
     running = run(form(), {}, where, {}, control, engine=FakeEngine())
@@ -248,11 +248,11 @@ def test_stop_while_the_model_loads_stops_the_waiting():
     control.stop("stopped")
     rest = list(running)
     gate.set()
-    assert rest[-1].notice.text == "Stopped before the race began."  # type: ignore[union-attr]
+    assert rest[-1].notice.text == "Stopped before the race started."  # type: ignore[union-attr]
     assert not rest[-1].running
 
 
-def test_tokens_beyond_the_limit_are_not_asked_for_and_the_notice_says_so():
+def test_new_tokens_are_reduced_to_the_limit_with_a_message():
     asked = []
 
     class Watching(FakeEngine):
@@ -262,45 +262,46 @@ def test_tokens_beyond_the_limit_are_not_asked_for_and_the_notice_says_so():
 
     last = updates(form(numbers={**NUMBERS, "max_new_tokens": 5000}), engine=Watching(), limits=Limits(max_new_tokens=40))[-1]
     assert asked == [40]
-    assert "At most 40 new tokens are written here." in last.notice.text  # type: ignore[union-attr]
+    assert "This server writes at most 40 new tokens." in last.notice.text  # type: ignore[union-attr]
 
 
-def test_a_prompt_beyond_the_limit_is_refused_before_any_model():
+def test_a_long_prompt_is_refused_before_the_model_is_loaded():
     def loader(*_: Any) -> object:
         raise AssertionError("loaded")
 
     (last,) = updates(form(prompt="a" * 21), where=holder(loader), limits=Limits(prompt_characters=20))
-    assert last.notice.text == "The prompt has 21 characters and 20 are taken here; shorten it."  # type: ignore[union-attr]
+    assert last.notice.text == "The prompt has 21 characters, the maximum is 20; shorten it."  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"), [("seconds", "had its 300 s of the model"), ("shutdown", "the run was cut here"), ("left", "Stopped.")]
+    ("reason", "words"),
+    [("seconds", "limit of 300 s of model time"), ("shutdown", "the race was ended here"), ("left", "Stopped.")],
 )
-def test_a_run_that_was_ended_says_why_and_keeps_what_was_written(reason: Any, words: str):
+def test_a_stopped_race_states_the_reason_and_keeps_the_steps_so_far(reason: Any, words: str):
     control, last = Control(), Update()
     for update in run(form(), {}, holder(), {}, control, engine=FakeEngine(), clock=ticking(1.0)):
         last = update or last
         if control.tokens > 5:
             control.stop(reason)
     assert words in last.notice.text  # type: ignore[union-attr]
-    assert '"t":"lane"' in last.view  # type: ignore[operator]
+    assert '"t":"run"' in last.view  # type: ignore[operator]
 
 
-def test_the_tokens_of_all_lanes_are_told():
+def test_the_tokens_of_all_runs_are_counted():
     control = Control()
     last = [u for u in run(form(), {}, holder(), {}, control, engine=FakeEngine()) if u][-1]
     steps = [json.loads(line) for line in (last.view or "").splitlines() if '"t":"step"' in line]
     assert control.tokens == sum(len(step["step"]["emitted"]) for step in steps) > 0
 
 
-def test_what_a_run_takes_and_gives_can_cross_to_another_process():
+def test_forms_and_updates_can_be_pickled():
     asked = form(options={"aded": {"c1": 2}})
     assert pickle.loads(pickle.dumps(asked)) == asked
     for update in updates(asked):
         assert pickle.loads(pickle.dumps(update)) == update
 
 
-def test_news_that_nobody_has_read_is_told_with_the_newer():
+def test_an_unread_update_is_merged_into_the_next():
     older = Update(view="a", notice=Notice("busy", []), unavailable={"rest": "no"})
     newer = Update(view="ab", running=False)
-    assert newer.over(older) == Update("ab", Notice("busy", []), False, {"rest": "no"})
+    assert newer.merged(older) == Update("ab", Notice("busy", []), False, {"rest": "no"})

@@ -1,4 +1,4 @@
-"""The words of the page: one file a language, all of them complete."""
+"""The texts of the page: one complete file per language."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from aded.drafters.registry import METHODS
 from ui import link
-from ui.controls import ADED, CHOICES, GENERATION, Wording, create_controls
+from ui.controls import ADED, CHOICES, GENERATION, Localizer, create_controls
 from ui.form import ABLATIONS
 from ui.page import title_of
 from ui.theme import ASSETS
@@ -17,7 +17,7 @@ from ui.words import FALLBACK, Refused, say, say_or, tables, without_folders, wo
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
-def test_english_and_simplified_chinese_are_there_the_fallback_first():
+def test_there_are_english_and_simplified_chinese_english_first():
     assert next(iter(tables())) == FALLBACK == "en"
     assert "zh" in tables()
 
@@ -33,15 +33,15 @@ def test_every_method_of_the_registry_has_an_article_with_its_paper(language: st
     assert articles == set(METHODS)
 
 
-def test_chinese_is_chinese_but_for_names():
+def test_chinese_texts_are_chinese_except_for_names():
     alike = [key for key, entry in tables()["zh"].items() if isinstance(entry, str) and not CHINESE.search(entry)]
     names = {"notice.text", "quoted", "verdict.semicolon", "verdict.sentence", "count.of", "tour.count", "term.puct"}
-    names |= {"compare.change", "compare.own", "lane.variant"}
+    names |= {"compare.change", "compare.own", "run.variant"}
     assert [k for k in alike if k not in names and not re.fullmatch(r"article\.[\w-]+", k)] == []
 
 
 @pytest.mark.parametrize("language", sorted(tables()))
-def test_methods_examples_and_bundled_races_have_words(language: str):
+def test_methods_examples_and_bundled_races_have_texts(language: str):
     for name, method in METHODS.items():
         assert say(f"about.{name}", language)
         assert (say(f"article.{name}"), say(f"about.{name}")) == (method.label, method.description)
@@ -55,39 +55,39 @@ def test_methods_examples_and_bundled_races_have_words(language: str):
         assert all(say(f"choice.{word}", language) for word in words if word)
 
 
-def test_a_key_says_its_words_in_a_language_and_the_fallbacks_in_an_unknown_one():
+def test_an_unknown_language_falls_back_to_english():
     assert say("control.run", "zh") == tables()["zh"]["control.run"]
     assert say("control.run", "<b>") == say("control.run") == "Run"
     assert say("notice.text", text="{text} \\1") == "{text} \\1"
     assert say("search.count", count=1) == "1 simulation"
 
 
-def test_a_value_can_be_words_of_a_key_which_are_said_in_the_same_language():
-    values = {"label": word("control.temperature"), "value": "9", "least": "0", "most": "2", "or": ""}
+def test_a_value_can_be_a_key_which_is_translated_too():
+    values = {"label": word("control.temperature"), "value": "9", "minimum": "0", "maximum": "2", "or": ""}
     assert say("field.range", **values) == "Temperature: 9 is out of range. Give a number from 0 to 2."
     assert say("field.range", "zh", **values).startswith("温度：9")
     assert say("quoted", text=word("no.such.key", "as it is")) == "“as it is”"
     assert (say_or("title.A summary", "x", "zh"), say_or("title.Mine", "Mine", "zh")) == ("摘要", "Mine")
 
 
-def test_a_refusal_can_be_said_in_any_language():
+def test_a_refusal_can_be_translated():
     error = Refused("notice.few", and_then=[("notice.left", {"reason": "no datastore"})])
-    assert str(error) == "Too few of the chosen methods can run here. Left out: no datastore."
-    assert [say(key, "zh", **values) for key, values in error.sayings][1] == "未参赛：no datastore。"
+    assert str(error) == "Too few of the selected methods can run here. Left out: no datastore."
+    assert [say(key, "zh", **values) for key, values in error.messages][1] == "未参赛：no datastore。"
 
 
-def test_every_widget_speaks_every_language():
+def test_every_widget_is_translated():
     import gradio as gr
 
-    wording = Wording()
+    localizer = Localizer()
     with gr.Blocks():
-        create_controls(wording)
+        create_controls(localizer)
     for language in tables():
-        updates = wording.updates(language)
-        assert len(updates) == len(wording.widgets) > 10
-    texts = [update.get("label") or update.get("value") for update in wording.updates("zh")]
+        updates = localizer.updates(language)
+        assert len(updates) == len(localizer.widgets) > 10
+    texts = [update.get("label") or update.get("value") for update in localizer.updates("zh")]
     assert all(CHINESE.search(text) for text in texts)
-    choices = [label for update in wording.updates("zh") for label, _ in update.get("choices", [])]
+    choices = [label for update in localizer.updates("zh") for label, _ in update.get("choices", [])]
     assert len(choices) > 20
     assert all(CHINESE.search(label) for label in choices)
 
@@ -101,5 +101,5 @@ def test_every_widget_speaks_every_language():
         ("see https://example.org/a/b, a hub id such as someone/model, and/or 1/2", None),
     ],
 )
-def test_folders_of_this_machine_are_not_told(text: str, told: str | None):
+def test_folders_of_this_machine_are_removed(text: str, told: str | None):
     assert without_folders(text) == (told or text)

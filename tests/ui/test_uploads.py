@@ -1,4 +1,4 @@
-"""Uploads: bounded as they stream, one by one and all together, whatever parts they are in."""
+"""Uploads: limited while they stream, each one and all together, in any division into parts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from serving_fakes import fake_service, serving
 from waiting import HANG, http, until
 
-from ui.page import LARGEST_TRACE
+from ui.page import MAX_TRACE_BYTES
 from ui.serving import uploads
 from ui.serving.gate import Gate
-from ui.serving.server import own_folder
+from ui.serving.server import upload_folder
 from ui.serving.uploads import Uploads, file_name
 
 HEADERS = {"content-type": "multipart/form-data; boundary=b"}
@@ -44,19 +44,19 @@ def left(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.rglob("*") if file.is_file())
 
 
-def hang_up_after(address: str, data: bytes, sent: Callable[[], object]) -> None:
-    """Hang up once ``sent`` holds."""
+def disconnect_after(address: str, data: bytes, arrived: Callable[[], object]) -> None:
+    """Disconnect once ``arrived`` is true."""
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         head = (
             f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {HEADERS['content-type']}\r\nContent-Length: 1000000\r\n\r\n"
         )
         connection.sendall(head.encode() + data)
-        until(sent)
+        until(arrived)
 
 
 async def drained(scope: Any, receive: Any, send: Any) -> None:
-    """An application that reads a body to its end."""
+    """An application that reads the whole body."""
     while (await receive()).get("more_body"):
         pass
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -73,54 +73,54 @@ def ask(app: Any, content: bytes | Iterable[bytes] = part() + END) -> httpx.Resp
 
 @pytest.mark.parametrize("length", [True, False])
 @pytest.mark.parametrize("head", ['name="files"; filename="a.json"', 'name="x"', 'name="x"; filename="a.json"'])
-def test_more_than_an_upload_may_have_is_refused_while_it_comes(address: str, head: str, length: bool):
+def test_an_upload_that_is_too_large_is_refused_while_it_streams(address: str, head: str, length: bool):
     """A field without a file name would be kept in memory."""
     found = send(
-        address, part(b" " * (1 << 20), head)[:-2], *[b" " * (1 << 20)] * (LARGEST_TRACE >> 20), b"\r\n", END, length=length
+        address, part(b" " * (1 << 20), head)[:-2], *[b" " * (1 << 20)] * (MAX_TRACE_BYTES >> 20), b"\r\n", END, length=length
     )
     assert (found.status_code, found.json()["reason"]) in ((413, "large"), (400, "malformed"))
     assert found.status_code == 413 or "x" in head
 
 
-def test_what_is_declared_too_large_is_not_read():
+def test_an_upload_that_is_declared_too_large_is_not_read():
     app = Gate(drained, uploads=Uploads(Path("nowhere"), 10))
-    assert ask(app, part(b" " * uploads.HEADS) + END).status_code == 413
+    assert ask(app, part(b" " * uploads.FORM_OVERHEAD) + END).status_code == 413
 
 
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [
-        ([part(head='name="files"; filename=""'), END], "holds no file with a name"),
-        ([part(head='name="x"'), END], "holds no file with a name"),
-        ([part(head='name="x"; filename="a.json"'), END], "holds no file with a name"),
-        ([part(head='name="files"; filename=".."'), END], "holds no file with a name"),
-        ([END], "holds no file with a name"),
-        ([part(), part(), END], "more than a file"),
-        ([part(), part(head='name="x"'), END], "more than a file"),
-        ([part()], "no whole multipart/form-data"),
-        ([b"x"], "no whole multipart/form-data"),
+        ([part(head='name="files"; filename=""'), END], "contains no named file"),
+        ([part(head='name="x"'), END], "contains no named file"),
+        ([part(head='name="x"; filename="a.json"'), END], "contains no named file"),
+        ([part(head='name="files"; filename=".."'), END], "contains no named file"),
+        ([END], "contains no named file"),
+        ([part(), part(), END], "more than one file"),
+        ([part(), part(head='name="x"'), END], "more than one file"),
+        ([part()], "not complete multipart/form-data"),
+        ([b"x"], "not complete multipart/form-data"),
     ],
 )
 @pytest.mark.parametrize("query", ["", "?upload_id=q"])
-def test_an_upload_holds_one_file_with_a_name_and_nothing_else(address: str, pieces: list[bytes], words: str, query: str):
+def test_an_upload_has_exactly_one_file_with_a_name(address: str, pieces: list[bytes], words: str, query: str):
     found = send(address, *pieces, query=query)
     assert found.status_code == 400
     assert words in found.json()["error"]
 
 
-def test_nothing_is_left_of_what_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_nothing_is_left_of_refused_uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     with serving(fake_service()) as address:
         assert send(address, part(), END, query="?upload_id=q").status_code == 200
         send(address, part(b" " * 100_000), part(), END, length=False)
         send(address, part(b" " * 100_000), length=False)
-        send(address, part(b" " * (LARGEST_TRACE + 1)), END)
-        hang_up_after(address, part(b" " * 100_000), lambda: left(tmp_path) != ["a.json"])
+        send(address, part(b" " * (MAX_TRACE_BYTES + 1)), END)
+        disconnect_after(address, part(b" " * 100_000), lambda: left(tmp_path) != ["a.json"])
         until(lambda: left(tmp_path) == ["a.json"])
         assert 'reason="large"' in http.get(f"{address}/metrics").text
 
 
-def test_visitors_files_are_apart_from_those_of_other_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_uploaded_files_are_separate_from_those_of_other_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     with serving(fake_service()) as address:
         (path,) = send(address, part(), END).json()
@@ -128,17 +128,17 @@ def test_visitors_files_are_apart_from_those_of_other_pages(tmp_path: Path, monk
     assert re.fullmatch(rf"{tmp_path}/aded-explorer/{port}/\w+/a\.json", path)
 
 
-def test_servers_on_other_ports_have_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_servers_on_different_ports_have_different_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for beginning in (tmp_path, tmp_path / "aded-explorer" / "files"):
         monkeypatch.setenv("GRADIO_TEMP_DIR", str(beginning))
-        assert [own_folder(port) for port in (7860, 7861, 7860)] == [
+        assert [upload_folder(port) for port in (7860, 7861, 7860)] == [
             beginning / "aded-explorer" / p for p in ("7860", "7861", "7860")
         ]
 
 
-def test_the_file_that_came_first_makes_room_for_a_new_one(tmp_path: Path):
-    size = uploads.LEAST
-    taken = Uploads(tmp_path, size, room=3 * size)
+def test_the_oldest_file_is_removed_for_a_new_one(tmp_path: Path):
+    size = uploads.MIN_COUNTED_BYTES
+    taken = Uploads(tmp_path, size, capacity=3 * size)
     app = Gate(drained, uploads=taken)
     for number, name in enumerate("zyx"):
         (tmp_path / name).mkdir()
@@ -149,8 +149,8 @@ def test_the_file_that_came_first_makes_room_for_a_new_one(tmp_path: Path):
     assert taken.used <= 3 * size
 
 
-def test_many_small_files_make_room_too(tmp_path: Path):
-    taken = Uploads(tmp_path, 100, room=4 * uploads.LEAST)
+def test_many_small_files_are_limited_too(tmp_path: Path):
+    taken = Uploads(tmp_path, 100, capacity=4 * uploads.MIN_COUNTED_BYTES)
     app = Gate(drained, uploads=taken)
     for number in range(8):
         (tmp_path / str(number)).mkdir()
@@ -159,8 +159,8 @@ def test_many_small_files_make_room_too(tmp_path: Path):
     assert len(left(tmp_path)) < 5
 
 
-def test_uploads_on_their_way_have_the_same_room_and_the_one_that_began_first_goes(tmp_path: Path):
-    """One that stalls is woken to be told so."""
+def test_incoming_uploads_share_the_capacity_and_the_oldest_one_is_aborted(tmp_path: Path):
+    """Even if it stalls."""
 
     async def at_once() -> list[int]:
         halves = [asyncio.Event() for _ in range(3)]
@@ -170,13 +170,13 @@ def test_uploads_on_their_way_have_the_same_room_and_the_one_that_began_first_go
             await half.wait()
             yield b"\r\n" + END
 
-        taken = Uploads(tmp_path, 2000, room=2500)
+        taken = Uploads(tmp_path, 2000, capacity=2500)
         app = Gate(drained, uploads=taken)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
             sent = []
             for half in halves:
                 sent.append(asyncio.create_task(client.post(PATH, content=slow(half), headers=HEADERS)))
-                while len(taken._coming) < len(sent):
+                while len(taken._active) < len(sent):
                     await asyncio.sleep(0)
             first = await asyncio.wait_for(sent[0], HANG)
             for half in halves:
@@ -186,8 +186,8 @@ def test_uploads_on_their_way_have_the_same_room_and_the_one_that_began_first_go
     assert asyncio.run(at_once()) == [503, 200, 200]
 
 
-def test_an_upload_that_stalls_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uploads, "LONGEST_SECONDS", 0.1)
+def test_an_upload_that_stalls_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(uploads, "MAX_SECONDS", 0.1)
 
     async def stalled() -> Any:
         yield part()
@@ -201,38 +201,38 @@ def test_an_upload_that_stalls_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert asyncio.run(asyncio.wait_for(one(), HANG)) == 408
 
 
-def test_what_a_broken_off_upload_leaves_is_removed_and_others_are_not(tmp_path: Path):
+def test_files_of_an_aborted_upload_are_removed_and_others_are_not(tmp_path: Path):
     now = [0.0]
     app = Gate(drained, uploads=Uploads(tmp_path, 100, clock=lambda: now[0]))
     (tmp_path / "tmpbroken").write_bytes(b"half")
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "a.json").write_bytes(b"{}")
-    for now[0] in (0.0, uploads.LONGEST_SECONDS, uploads.LONGEST_SECONDS + 1):
+    for now[0] in (0.0, uploads.MAX_SECONDS, uploads.MAX_SECONDS + 1):
         assert (tmp_path / "tmpbroken").exists()
         assert ask(app).status_code == 200
     assert left(tmp_path) == ["a.json"]
 
 
-def test_folders_whose_files_gradio_has_removed_do_not_stay(tmp_path: Path):
+def test_folders_whose_files_gradio_has_removed_are_removed(tmp_path: Path):
     now = [0.0]
     taken = Uploads(tmp_path, 100, clock=lambda: now[0])
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "race.json").write_text("{}")
     for now[0] in (0.0, uploads.EMPTY_SECONDS):
-        assert taken.holds(f"{tmp_path}/0a/race.json")
+        assert taken.is_upload(f"{tmp_path}/0a/race.json")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "full"]
     now[0] += 1
-    assert taken.holds(f"{tmp_path}/0a/race.json")
+    assert taken.is_upload(f"{tmp_path}/0a/race.json")
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
-def test_what_gradio_leaves_of_each_opening_does_not_grow(tmp_path: Path):
+def test_temporary_files_that_gradio_leaves_are_removed(tmp_path: Path):
     now = [0.0]
     taken = Uploads(tmp_path, 100, clock=lambda: now[0])
     for now[0] in (0.0, 30.0, 61.0):
         (tmp_path / f"tmp{now[0]:.0f}").touch()
-        assert taken.holds(f"{tmp_path}/0a/race.json")
+        assert taken.is_upload(f"{tmp_path}/0a/race.json")
     assert left(tmp_path) == ["tmp30", "tmp61"]
 
 
@@ -244,7 +244,7 @@ def test_a_boundary_of_any_length_is_answered(address: str, length: int):
     assert http.post(f"{address}{PATH}", content=content, headers=kind).status_code == (200 if length <= 256 else 400)
 
 
-def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
+def test_a_shutdown_aborts_incoming_uploads(tmp_path: Path):
     async def stalled() -> Any:
         yield part()
         await asyncio.Event().wait()
@@ -255,7 +255,7 @@ def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
             transport=httpx.ASGITransport(Gate(drained, uploads=taken)), base_url="http://here"
         ) as client:
             sent = asyncio.create_task(client.post(PATH, content=stalled(), headers=HEADERS))
-            while not taken._coming:
+            while not taken._active:
                 await asyncio.sleep(0)
             await asyncio.to_thread(taken.end)
             return (await sent).status_code
@@ -263,21 +263,21 @@ def test_the_end_of_the_server_breaks_off_what_is_being_sent(tmp_path: Path):
     assert asyncio.run(asyncio.wait_for(one(), HANG)) == 503
 
 
-def test_of_two_headers_that_gradio_reads_the_first_of_the_first_counts(address: str):
+def test_of_two_content_types_the_first_one_counts_as_in_gradio(address: str):
     twice = [("content-type", HEADERS["content-type"]), ("content-type", "multipart/form-data; boundary=c")]
     content = part(head='name="x"') + END + (part() + END).replace(b"--b", b"--c")
-    assert "holds no file" in http.post(f"{address}{PATH}", content=content, headers=twice).json()["error"]
+    assert "contains no named file" in http.post(f"{address}{PATH}", content=content, headers=twice).json()["error"]
 
 
-def test_a_path_is_held_if_it_is_in_the_folder_and_no_other(tmp_path: Path):
+def test_only_a_path_in_the_folder_is_an_upload(tmp_path: Path):
     taken = Uploads(tmp_path, 100)
     for name in ("race.json", "my\u00a0race\u202f1.json", "\u3000\u200b\U0001f469\u200d\U0001f52c.json"):
-        assert taken.holds(f"{tmp_path}/0a/{name}")
+        assert taken.is_upload(f"{tmp_path}/0a/{name}")
     for path in ("/etc/passwd", f"{tmp_path}/../x", str(tmp_path), f"{tmp_path}/a\nb", f"{tmp_path}/a\0b", "race.json"):
-        assert not taken.holds(path), path
+        assert not taken.is_upload(path), path
 
 
-def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
+def test_an_uploaded_file_cannot_be_fetched(address: str):
     (path,) = send(address, part(), END).json()
     assert http.get(f"{address}/gradio_api/file={path}").status_code == 404
 
@@ -286,5 +286,5 @@ def test_what_one_visitor_sends_is_nobodys_to_fetch(address: str):
     ("sent", "kept"),
     [(b"a.json", "a.json"), (b"../../a.json", "a.json"), (b"..", ""), (b"a/..", ""), (b" ", ""), (b"", ""), (b"/", "")],
 )
-def test_a_file_is_kept_under_its_own_name_or_not_at_all(sent: bytes, kept: str):
+def test_a_file_keeps_its_name_or_is_refused(sent: bytes, kept: str):
     assert file_name(sent) == kept

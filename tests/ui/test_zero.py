@@ -1,4 +1,4 @@
-"""Races in ZeroGPU's workers, on a stand-in that forks and pickles as ZeroGPU does: the same races, stopped, taught, and lost."""
+"""Races in ZeroGPU workers, on a fake that forks and pickles as ZeroGPU does: same results, stops, learning, lost workers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from aded.core.trace import Race, Seconds
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.base import Drafter
 from ui.engine import Engine
-from ui.form import Entrant, Form
+from ui.form import Form, RunSpec
 from ui.models import Models
 from ui.run import Update
-from ui.serving import programs, worker, zero
+from ui.serving import api, worker, zero
+from ui.serving.jobs import Control
 from ui.serving.limits import Limits
-from ui.serving.quota import RULES, NoCard, WorkerLost, said
-from ui.serving.runs import Control
+from ui.serving.quota import RULES, NoGpu, WorkerLost, as_refusal
 from ui.serving.service import Service
 from ui.serving.sessions import Session
 from ui.serving.worker import Task
@@ -46,10 +46,10 @@ KEEPING = {"aded": {"keep": True}, "suffix": {"keep": True}, "token-recycling": 
 
 
 class CountedEngine(FakeEngine):
-    """One that counts its steps, and whether it was closed, where both sides of a fork see it.
+    """An engine that counts its steps, and whether it was closed, in memory that both processes of a fork share.
 
     Each step takes one of its permits, of which there are ``steps`` at first; None: it needs none.
-    No lock: who is killed as it counts would keep it.
+    The counter has no lock: a process that is killed while it counts would keep it locked.
     """
 
     def __init__(self, steps: int | None = None) -> None:
@@ -64,24 +64,24 @@ class CountedEngine(FakeEngine):
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
         try:
-            for turn in super().race(decoders, prompt):
+            for step in super().race(decoders, prompt):
                 if self.permits is not None:
                     self.permits.acquire()
                 self.made.value += 1
-                yield turn
+                yield step
         finally:
             self.shut.set()
 
 
 def traces(service: Service, asked: Form) -> Race:
-    """The record of a race, without what differs from one time to the next."""
+    """The trace of a race, without what differs between repetitions."""
 
     async def read() -> dict[str, Any]:
-        told = (programs.told_trace, lambda lanes: {"race": Race(list(lanes))})
-        async with aclosing(programs.stream(service, "t", "", asked, *told)) as answers:
+        formats = (api.trace_progress, lambda runs: {"race": Race(list(runs))})
+        async with aclosing(api.stream(service, "t", "", asked, *formats)) as answers:
             return [answer async for answer in answers][-1]
 
-    return Race([_timeless(lane) for lane in asyncio.run(asyncio.wait_for(read(), HANG))["race"].lanes])
+    return Race([_timeless(run) for run in asyncio.run(asyncio.wait_for(read(), HANG))["race"].lanes])
 
 
 def _timeless(trace: Any) -> Any:
@@ -89,9 +89,9 @@ def _timeless(trace: Any) -> Any:
     return replace(trace, steps=steps, prefill_seconds=0.0)
 
 
-def test_a_race_in_a_worker_is_the_race_that_runs_here(on_zero: Any):
+def test_a_race_in_a_worker_equals_the_race_in_this_process(on_zero: Any):
     target = tiny_target("llama")
-    assert target.cost.sizes  # measured once for both: the record holds it
+    assert target.cost.sizes  # measured once for both, because it is in the trace
     asked = form(prompt="w5 w17 w40", methods=("plain", "aded", "prompt-lookup"), budget="16")
     there = on_zero(Engine(), target)
     here = Service(Models(loader=lambda *_: target))
@@ -104,11 +104,11 @@ def test_the_page_s_race_streams_from_a_worker_and_ends_with_a_verdict(on_zero: 
     found = updates(service)
     assert "Waiting for a shared GPU…" in [words(update) for update in found]
     assert words(found[-1]).startswith("Done in")
-    assert found[-1].view.count('"t":"lane"') == 2  # type: ignore[union-attr]
-    assert worker.READY == {}
+    assert found[-1].view.count('"t":"run"') == 2  # type: ignore[union-attr]
+    assert worker.GPU_MODELS == {}
 
 
-def test_one_synchronous_generator_gets_the_card_and_a_warm_worker_is_used_again(on_zero: Any, spaces: Spaces):
+def test_the_gpu_function_is_one_synchronous_generator_and_a_warm_worker_is_reused(on_zero: Any, spaces: Spaces):
     service = on_zero()
     for _ in range(2):
         assert words(updates(service)[-1]).startswith("Done in")
@@ -117,44 +117,44 @@ def test_one_synchronous_generator_gets_the_card_and_a_warm_worker_is_used_again
 
 
 def task(count: int = 2, tokens: int = 64) -> Task:
-    entrants = [Entrant("plain")] * count
-    return Task("default", "auto", "auto", "hello", {**NUMBERS, "max_new_tokens": tokens}, entrants, [None] * count)
+    runs = [RunSpec("plain")] * count
+    return Task("default", "auto", "auto", "hello", {**NUMBERS, "max_new_tokens": tokens}, runs, [None] * count)
 
 
-def test_the_time_asked_for_grows_with_lanes_and_tokens_and_has_a_bound():
+def test_the_requested_time_grows_with_runs_and_tokens_up_to_a_limit():
     seconds = [task(1, 16).seconds, task(2, 16).seconds, task(2, 256).seconds, task(6, 100_000).seconds]
     assert seconds == sorted(set(seconds))
     assert worker.START_SECONDS < seconds[0] < 20
-    assert seconds[-1] == worker.LONGEST_SECONDS < 120
+    assert seconds[-1] == worker.MAX_SECONDS < 120
 
 
-def test_the_time_of_a_run_is_asked_for_before_it_runs(on_zero: Any, spaces: Spaces):
-    asked: list[float] = []
-    spaces.schedule = asked.append
+def test_the_time_of_a_race_is_requested_before_it_runs(on_zero: Any, spaces: Spaces):
+    requested: list[float] = []
+    spaces.schedule = requested.append
     updates(on_zero(max_new_tokens=64), form(numbers={**NUMBERS, "max_new_tokens": 5000}))
-    assert asked == [task(2, 64).seconds]
+    assert requested == [task(2, 64).seconds]
 
 
-def test_what_cannot_be_pickled_is_caught_on_its_way_in(on_zero: Any):
+def test_arguments_that_cannot_be_pickled_are_reported(on_zero: Any):
     service = on_zero()
     last = updates(service, form(options={"aded": {"search": lambda: None}}))[-1]
     assert "PicklingError" in words(last)
     assert words(updates(service)[-1]).startswith("Done in")
 
 
-def test_what_cannot_be_pickled_is_caught_on_its_way_out(on_zero: Any):
-    class Telling(FakeEngine):
+def test_results_that_cannot_be_pickled_are_reported(on_zero: Any):
+    class Unpicklable(FakeEngine):
         def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-            for lane, _ in super().race(decoders, prompt):
-                yield lane, SimpleNamespace(emitted=threading.Lock())
+            for run, _ in super().race(decoders, prompt):
+                yield run, SimpleNamespace(emitted=threading.Lock())
 
-    last = updates(on_zero(Telling()))[-1]
-    assert "The run failed on the shared GPU (PicklingError)." in words(last)
+    last = updates(on_zero(Unpicklable()))[-1]
+    assert "The race failed on the shared GPU (PicklingError)." in words(last)
 
 
 @pytest.mark.parametrize("method", ["aded", "suffix", "token-recycling"])
-def test_what_drafters_learned_in_a_worker_comes_back_and_teaches_the_next_race(on_zero: Any, spaces: Spaces, method: str):
-    """The oracle is the same pair of races with drafters that never left the process."""
+def test_what_drafters_learned_in_a_worker_is_returned_and_used_in_the_next_race(on_zero: Any, spaces: Spaces, method: str):
+    """The reference is the same two races with drafters that stay in the process."""
     target = tiny_target("llama")
     asked = form(prompt="w5 w17 w40", methods=("plain", method), options=KEEPING, budget="16")
 
@@ -173,22 +173,24 @@ def test_what_drafters_learned_in_a_worker_comes_back_and_teaches_the_next_race(
     local = views(here, lambda: None)
     there = views(on_zero(Engine(), target), forget_workers)
     assert there == local
-    assert there[0] != there[1], "the first race taught nothing: the test sees nothing"
+    assert there[0] != there[1], "nothing was learned from the first race: the test checks nothing"
     assert len(spaces.workers) == 2
     here.close()
 
 
 def _shape(view: str | None) -> list[Any]:
-    """Lane, tokens drafted and tokens written, of every step of a view's lanes."""
+    """Run, drafted tokens and written tokens of every step in a view."""
     import json
 
     lines = [json.loads(text) for text in (view or "").splitlines()]
-    found = [(one["lane"], one["step"]["tree"]["tokens"], one["step"]["emitted"]) for one in lines if one["t"] == "step"]
+    found = [(one["run"], one["step"]["tree"]["tokens"], one["step"]["emitted"]) for one in lines if one["t"] == "step"]
     return sorted(found, key=lambda one: one[0])
 
 
-def test_what_is_taught_in_place_is_lost_and_seen_to_be(on_zero: Any, spaces: Spaces, monkeypatch: pytest.MonkeyPatch):
-    """A planted fault: a worker that changes what it was given, and sends nothing back."""
+def test_learning_in_place_in_a_worker_is_lost_and_the_test_above_would_notice(
+    on_zero: Any, spaces: Spaces, monkeypatch: pytest.MonkeyPatch
+):
+    """An injected error: a worker that changes its arguments in place and returns nothing."""
     target, session = tiny_target("llama"), Session("a")
     asked = form(prompt="w5 w17 w40", options=KEEPING, budget="16")
     updates(on_zero(Engine(), target), asked, session)
@@ -215,17 +217,17 @@ def test_only_what_the_session_learned_is_sent(on_zero: Any):
 
 
 def ends_within_a_step(engine: CountedEngine, spaces: Spaces, service: Service) -> None:
-    """Nobody reads any more: the worker's next item closes its generator, and its next step is its last."""
+    """There is no reader: the next item of the worker closes its generator, and its next step is the last one."""
     until(lambda: service.scheduler.running == 0)
     made = engine.made.value
     engine.permits.release()
     until(spaces.workers[0].stop_event.is_set)
     engine.permits.release()
-    assert engine.shut.wait(HANG), "it waits for a permit to go on"
+    assert engine.shut.wait(HANG), "it waits for a permit to continue"
     assert engine.made.value <= made + 2
 
 
-def test_stop_ends_the_worker_within_a_step_and_what_it_would_have_taught_is_not_counted(on_zero: Any, spaces: Spaces):
+def test_stop_ends_the_worker_within_a_step_and_nothing_is_learned(on_zero: Any, spaces: Spaces):
     engine = CountedEngine(steps=1)
     service = on_zero(engine)
     session = service.sessions.get("a")
@@ -239,28 +241,28 @@ def test_stop_ends_the_worker_within_a_step_and_what_it_would_have_taught_is_not
     assert last.view
     ends_within_a_step(engine, spaces, service)
     assert session.memories == {}
-    engine.permits = None  # which a worker that is forked now knows
+    engine.permits = None  # a worker that is forked now sees it
     until(lambda: spaces.warm)
     spaces.warm.clear()
     session.begin()
     assert words(updates(service, session=session)[-1]).startswith("Done in")
 
 
-def test_a_visitor_who_leaves_frees_the_card_within_a_step(on_zero: Any, spaces: Spaces):
+def test_a_visitor_who_leaves_frees_the_gpu_within_a_step(on_zero: Any, spaces: Spaces):
     engine = CountedEngine(steps=1)
     service = on_zero(engine)
 
-    async def glance() -> None:
-        async with aclosing(service.race(service.sessions.get("a"), form(), {})) as news:
-            async for update in news:
+    async def leave_early() -> None:
+        async with aclosing(service.race(service.sessions.get("a"), form(), {})) as changes:
+            async for update in changes:
                 if update.view:
                     return
 
-    asyncio.run(glance())
+    asyncio.run(leave_early())
     ends_within_a_step(engine, spaces, service)
 
 
-def test_stop_while_a_card_is_waited_for_is_heard_at_once_and_the_card_goes_back_unused(on_zero: Any, spaces: Spaces):
+def test_stop_while_a_gpu_is_awaited_acts_at_once_and_the_gpu_is_returned_unused(on_zero: Any, spaces: Spaces):
     engine, free, scheduled = CountedEngine(steps=0), threading.Event(), []
     spaces.schedule = lambda seconds: scheduled.append(free.wait(HANG))
     service = on_zero(engine)
@@ -270,8 +272,8 @@ def test_stop_while_a_card_is_waited_for_is_heard_at_once_and_the_card_goes_back
         if words(update).startswith("Waiting for a shared GPU"):
             threading.Timer(0.2, session.stop).start()
 
-    assert words(updates(service, session=session, when=stop)[-1]) == "Stopped before the race began."
-    assert scheduled == [], "there is no card yet"
+    assert words(updates(service, session=session, when=stop)[-1]) == "Stopped before the race started."
+    assert scheduled == [], "there is no GPU yet"
     free.set()
     until(lambda: spaces.workers and spaces.workers[0].stop_event.is_set())
     engine.permits.release()
@@ -279,7 +281,7 @@ def test_stop_while_a_card_is_waited_for_is_heard_at_once_and_the_card_goes_back
     assert engine.made.value <= 1
 
 
-def test_one_who_waits_for_a_card_keeps_nobody_else_waiting(on_zero: Any, spaces: Spaces):
+def test_a_session_that_waits_for_a_gpu_does_not_block_the_others(on_zero: Any, spaces: Spaces):
     free, first = threading.Event(), threading.Event()
 
     def schedule(seconds: float) -> None:
@@ -299,21 +301,21 @@ def test_one_who_waits_for_a_card_keeps_nobody_else_waiting(on_zero: Any, spaces
     assert words(found[0][-1]).startswith("Done in")
 
 
-@pytest.mark.parametrize("as_it_writes", [False, True])
-def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero: Any, spaces: Spaces, as_it_writes: bool):
+@pytest.mark.parametrize("while_writing", [False, True])
+def test_a_killed_worker_fails_its_race_with_a_message_and_the_next_race_works(on_zero: Any, spaces: Spaces, while_writing: bool):
     engine = CountedEngine(steps=3)
     service = on_zero(engine)
 
     def kill(update: Update) -> None:
         if update.view and len(spaces.workers) == 1 and engine.permits is not None:
             engine.permits = None
-            if as_it_writes:
-                spaces.workers[0].results.hold()
+            if while_writing:
+                spaces.workers[0].results.lock()
             os.kill(spaces.workers[0].process.pid, signal.SIGKILL)  # type: ignore[arg-type]
 
     last = updates(service, when=kill)[-1]
-    assert words(last).startswith("The shared GPU ended the run. Ask for fewer tokens or methods")
-    assert words(last).endswith("Recorded races still play.")
+    assert words(last).startswith("The shared GPU ended the race. Use fewer tokens or methods")
+    assert words(last).endswith("Recorded races can still be played.")
     assert last.notice.kind == "error"  # type: ignore[union-attr]
     assert not last.running
     assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
@@ -321,7 +323,7 @@ def test_a_killed_worker_fails_its_run_with_words_and_the_next_run_works(on_zero
     assert len(spaces.workers) == 2
 
 
-def test_a_worker_that_hangs_fails_its_run_once_its_time_is_over_and_the_next_run_works(
+def test_a_worker_that_hangs_fails_its_race_after_its_time_and_the_next_race_works(
     on_zero: Any, spaces: Spaces, monkeypatch: pytest.MonkeyPatch
 ):
     now = [1.0]
@@ -333,32 +335,32 @@ def test_a_worker_that_hangs_fails_its_run_once_its_time_is_over_and_the_next_ru
         if update.view and len(spaces.workers) == 1:
             engine.permits = None
             os.kill(spaces.workers[0].process.pid, signal.SIGSTOP)  # type: ignore[arg-type]
-            now[0] += task(2, 32).seconds + zero.LATE_SECONDS
+            now[0] += task(2, 32).seconds + zero.GRACE_SECONDS
 
     last = updates(service, when=hang)[-1]
-    assert words(last).startswith("The shared GPU ended the run.")
+    assert words(last).startswith("The shared GPU ended the race.")
     assert service.counters.value("aded_runs_total", {"outcome": "failed"}) == 1
     assert words(updates(service)[-1]).startswith("Done in")
 
 
-def test_what_the_engine_refuses_in_a_worker_is_refused_in_its_own_words(on_zero: Any):
+def test_the_message_of_an_engine_that_refuses_in_a_worker_is_passed_on(on_zero: Any):
     service = on_zero(Engine(), tiny_target("llama"))
     last = updates(service, form(prompt="w5 w17", options={"aded": {"depth": 900}}))[-1]
     assert words(last) == "Depth is 900; give a number from 1 to 64."
     assert service.counters.value("aded_refusals_total", {"reason": "asked"}) == 1
 
 
-def test_a_race_that_has_used_its_time_up_is_cut_and_says_so_and_keeps_what_it_taught(
+def test_a_race_that_has_used_its_time_is_ended_with_a_message_and_keeps_what_was_learned(
     on_zero: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    seconds = count()  # one a step
-    monkeypatch.setattr(worker, "LONGEST_SECONDS", 15)
+    seconds = count()  # one per step
+    monkeypatch.setattr(worker, "MAX_SECONDS", 15)
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     monkeypatch.setattr(Drafter, "state_dict", lambda drafter: {}, raising=False)
     service = on_zero(CountedEngine())
     session = service.sessions.get("a")
     last = updates(service, form(options=KEEPING), session)[-1]
-    assert words(last) == f"The run has had its {task(2, 32).seconds} s of the model and was ended there."
+    assert words(last) == f"The race reached its limit of {task(2, 32).seconds} s of model time and was ended."
     assert last.view
     assert [memory.prompts for memory in session.memories.values()] == [1]
 
@@ -384,30 +386,30 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("title", "message", "key"), ERRORS)
-def test_every_error_of_the_quota_and_the_queue_says_its_remedy_and_that_recorded_races_play(title: str, message: str, key: str):
-    found = said(Error(message, title))
-    assert isinstance(found, (NoCard, WorkerLost))
+def test_every_error_of_quota_and_queue_has_a_remedy_and_mentions_recorded_races(title: str, message: str, key: str):
+    found = as_refusal(Error(message, title))
+    assert isinstance(found, (NoGpu, WorkerLost))
     assert isinstance(found, WorkerLost) == (title == "ZeroGPU worker error")
-    keys = [name for name, _ in found.sayings]
+    keys = [name for name, _ in found.messages]
     assert (keys[0], keys[-1]) == (key, "gpu.recorded")
     for language in tables():
-        text = " ".join(say(name, language, **values) for name, values in found.sayings)
+        text = " ".join(say(name, language, **values) for name, values in found.messages)
         assert "{" not in text
         assert "ZeroGPU" not in text or key == "gpu.other"
 
 
-def test_every_rule_is_met_by_an_error_and_an_error_of_another_kind_stays_what_it_is():
+def test_every_rule_matches_an_error_and_other_errors_are_unchanged():
     assert {key for _, key in RULES} == {key for *_, key in ERRORS}
     other = ValueError("no such thing")
-    assert said(other) is other
+    assert as_refusal(other) is other
 
 
-def test_what_is_left_of_a_quota_is_told():
+def test_the_rest_of_a_quota_is_reported():
     _, message, _ = ERRORS[0]
-    assert "60 s were asked for and 7 s are left; more in 3:02:01." in str(said(Error(message, QUOTA)))
+    assert "60 s were requested and 7 s are left; more in 3:02:01." in str(as_refusal(Error(message, QUOTA)))
 
 
-def test_a_quota_that_is_used_up_leaves_the_picture_and_is_counted(on_zero: Any, spaces: Spaces):
+def test_a_quota_that_is_used_up_keeps_the_view_and_is_counted(on_zero: Any, spaces: Spaces):
     def refuse(seconds: float) -> None:
         raise Error(ERRORS[0][1], QUOTA)
 
@@ -416,13 +418,13 @@ def test_a_quota_that_is_used_up_leaves_the_picture_and_is_counted(on_zero: Any,
     found = updates(service)
     assert all(update.view is None for update in found)
     assert found[-1].notice.kind == "error"  # type: ignore[union-attr]
-    assert words(found[-1]).endswith("Recorded races still play.")
-    assert service.counters.value("aded_refusals_total", {"reason": "card"}) == 1
+    assert words(found[-1]).endswith("Recorded races can still be played.")
+    assert service.counters.value("aded_refusals_total", {"reason": "gpu"}) == 1
     assert spaces.workers == []
 
 
-def test_the_card_is_asked_for_in_the_name_of_the_visitor_s_own_request(on_zero: Any, spaces: Spaces):
-    """The package takes the quota's token from Gradio's context: it must be there in the thread that asks."""
+def test_the_gpu_is_requested_in_the_context_of_the_visitor_s_request(on_zero: Any, spaces: Spaces):
+    """The package takes the token of the quota from Gradio's context, which the thread of the request must have."""
     from gradio.context import LocalContext
 
     tokens = []
@@ -436,15 +438,15 @@ def test_the_card_is_asked_for_in_the_name_of_the_visitor_s_own_request(on_zero:
     assert tokens == ["generate", "race", "trace"]
 
 
-def test_the_package_is_imported_first_and_the_card_s_function_is_there_before_the_page_is_launched(tmp_path: Path):
+def test_the_package_is_imported_first_and_the_gpu_function_exists_before_the_page_is_launched(tmp_path: Path):
     (tmp_path / "spaces.py").write_text("from zero_fakes import *\nfrom zero_fakes import _spaces\n")
     code = (
         "import sys, app, spaces\n"
         "assert 'torch' not in sys.modules\n"
         "from ui import zerogpu\n"
         "import ui.serving.worker as worker\n"
-        "worker.park = lambda *a: 'parked'\n"
-        "models, engine = zerogpu.parts(['default'], 'auto', 'auto')\n"
+        "worker.load_to_host = lambda *a: 'loaded'\n"
+        "models, engine = zerogpu.backend(['default'], 'auto', 'auto')\n"
         "print(type(engine).__name__, [f.__name__ for f in spaces._spaces.decorated])\n"
         "while models.first.busy: pass\n"
         "print(models.first.model)\n"
@@ -452,64 +454,65 @@ def test_the_package_is_imported_first_and_the_card_s_function_is_there_before_t
     paths = os.pathsep.join([str(tmp_path), str(ROOT / "tests"), str(ROOT)])
     environment = {**os.environ, "SPACES_ZERO_GPU": "true", "PYTHONPATH": paths}
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
-    assert done.stdout.split("\n")[:2] == ["ZeroEngine ['work']", "parked"], done.stderr[-2000:]
+    assert done.stdout.split("\n")[:2] == ["ZeroEngine ['work']", "loaded"], done.stderr[-2000:]
 
 
-def test_a_task_and_all_that_is_told_cross_as_plain_data(on_zero: Any, monkeypatch: pytest.MonkeyPatch):
-    """No tensor, on a card or not, in what the worker yields for a race of every method that runs on a bare model."""
+def test_a_task_and_its_events_are_plain_data(on_zero: Any, monkeypatch: pytest.MonkeyPatch):
+    """The worker yields no tensor, on any device, for a race of every method that needs only the model."""
     import torch
 
     monkeypatch.setattr(worker, "ENGINE", Engine())
     target = tiny_target("llama")
     monkeypatch.setattr(worker, "LOAD", lambda *_: target)
-    known = dict(KEEPING)
-    names = ("plain", *known)
-    entrants = [Entrant(name, known.get(name, {})) for name in names]
-    asked = Task("default", "cpu", "auto", "w5 w17", {**NUMBERS, "budget": 16}, entrants, [None] * len(names))
-    told = list(worker.work(pickle.loads(pickle.dumps(asked))))
-    assert any(isinstance(news, worker.Closed) for news in told)
-    assert sum(news is None for news in told) == 1 + 2 * len(names)
+    names = ("plain", *KEEPING)
+    runs = [RunSpec(name, KEEPING.get(name, {})) for name in names]
+    asked = Task("default", "cpu", "auto", "w5 w17", {**NUMBERS, "budget": 16}, runs, [None] * len(names))
+    events = list(worker.work(pickle.loads(pickle.dumps(asked))))
+    assert any(isinstance(event, worker.RaceEnded) for event in events)
+    assert sum(event is None for event in events) == 1 + 2 * len(names)
 
-    class Watching(pickle.Pickler):
+    class NoTensors(pickle.Pickler):
         def persistent_id(self, found: object) -> None:
             assert not isinstance(found, torch.Tensor)
 
     import io
 
-    for news in told:
-        Watching(io.BytesIO()).dump(news)
+    for event in events:
+        NoTensors(io.BytesIO()).dump(event)
 
 
-def test_control_carries_the_context_that_it_was_made_in():
+def test_control_has_the_context_of_its_creation():
     from contextvars import ContextVar
 
-    who: ContextVar[str] = ContextVar("who")
-    who.set("a visitor")
+    visitor: ContextVar[str] = ContextVar("visitor")
+    visitor.set("first")
     control = Control()
-    who.set("somebody else")
-    assert control.context[who] == "a visitor"
+    visitor.set("second")
+    assert control.context[visitor] == "first"
 
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_the_real_model_writes_in_a_worker_what_it_writes_here(spaces: Spaces, real_model: Any, monkeypatch: pytest.MonkeyPatch):
-    """The weights are read once, in the server; a worker makes its own model of them, and the server none."""
-    monkeypatch.setattr(worker, "START_SECONDS", 600)  # on a card it is seconds
-    monkeypatch.setattr(worker, "LONGEST_SECONDS", 600)
+def test_the_real_model_writes_the_same_in_a_worker_and_in_this_process(
+    spaces: Spaces, real_model: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """The weights are read once, in the server. A worker makes a model of them; the server does not."""
+    monkeypatch.setattr(worker, "START_SECONDS", 600)  # on a GPU it takes seconds
+    monkeypatch.setattr(worker, "MAX_SECONDS", 600)
     asked = form(prompt="Why is the sky blue?", methods=("plain", "aded", "suffix"), options=KEEPING, budget="16")
-    models = Models(dtype="float32", loader=worker.park)
+    models = Models(dtype="float32", loader=worker.load_to_host)
     there = Service(models, Limits(), ZeroEngine(spaces.GPU, "cpu", "float32"))
     here = Service(Models(loader=lambda *_: real_model))
-    assert [lane.token_ids for lane in traces(there, asked).lanes] == [lane.token_ids for lane in traces(here, asked).lanes]
+    assert [run.token_ids for run in traces(there, asked).lanes] == [run.token_ids for run in traces(here, asked).lanes]
     session = Session("a")
     for prompts in (1, 2):
         assert words(updates(there, asked, session)[-1]).startswith("Done in")
         assert {memory.prompts for memory in session.memories.values()} == {prompts}
     sent = [pickle.dumps(memory.drafter.learned) for memory in session.memories.values()]
     assert max(map(len, sent)) < 6_000_000 < sum(array.nbytes for array in models.first.model.weights.state_dict().values())
-    assert programs.row_of(models.first.model, "I would like to")["successors"]
-    assert worker.READY == {}
+    assert api.row_of(models.first.model, "I would like to")["successors"]
+    assert worker.GPU_MODELS == {}
     assert len(spaces.workers) == 1
     there.close()
     here.close()
-    worker.PARKED.clear()
+    worker.HOST_MODELS.clear()

@@ -1,1 +1,1 @@
-"""Serving many people at once: turns on the model, limits, counters, what a browser is told, endpoints for programs."""
+"""Serving several visitors at once: scheduler, limits, counters, sessions, and the HTTP API."""

@@ -1,4 +1,4 @@
-"""Words that all layers in front of Gradio's routes speak: ASGI's messages, problems, and short answers."""
+"""ASGI types, error responses and short answers, shared by all layers in front of Gradio's routes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Problem = tuple[int, str, str]
-"""Status, a word for the counters, and what is said."""
+"""Status, reason for the counters, and message."""
 
 
-async def read(receive: Receive, most: int) -> tuple[bytes, Problem | None]:
-    """A request's body, as long as it has no more than ``most`` bytes."""
+async def read(receive: Receive, max_bytes: int) -> tuple[bytes, Problem | None]:
+    """Read a request's body of at most ``max_bytes`` bytes."""
     parts, size, more = [], 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return b"", (400, "malformed", "the body did not arrive")
+            return b"", (400, "malformed", "the body is incomplete; send it again")
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
-        if size > most:
-            return b"", (413, "large", f"the body is larger than {most} bytes")
+        if size > max_bytes:
+            return b"", (413, "large", f"the body is larger than {max_bytes} bytes; send less")
     return b"".join(parts), None
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that begins with a body that was read already."""
+    """A ``receive`` that starts with a body that was already read."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:
@@ -40,13 +40,13 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def refuse(send: Send, problem: Problem) -> None:
-    """Answer what is refused, as JSON."""
-    status, reason, words = problem
-    await answer(send, status, b"application/json", json.dumps({"error": words, "reason": reason}).encode())
+    """Send a problem as JSON."""
+    status, reason, message = problem
+    await answer(send, status, b"application/json", json.dumps({"error": message, "reason": reason}).encode())
 
 
 async def answer(send: Send, status: int, kind: bytes, body: bytes) -> None:
-    """A whole answer."""
+    """Send a complete response."""
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""What a call's body must be before Gradio reads it: of the form of its calls, bounded, and with no file but a sent one."""
+"""Checks of API calls before Gradio handles them: form, size, arguments, and files only from own uploads."""
 
 from __future__ import annotations
 
@@ -14,86 +14,85 @@ from ui.serving.streams import session_of, stream_of
 from ui.words import cut
 
 CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)")
-"""Paths whose bodies are JSON."""
+"""Paths with JSON bodies."""
 TOOLS, BY_NAME, BY_KEYWORD, DIRECTLY = "/gradio_api/mcp", "/gradio_api/call/", "/gradio_api/call/v2/", "/gradio_api/run/"
 CANCEL, RESET = "/gradio_api/cancel", "/gradio_api/reset"
-LARGEST = 1 << 20
-"""Bytes of a body."""
-DEEPEST = 64
-"""Lists and objects within each other; nothing that is called takes more than a few."""
+MAX_BODY_BYTES = 1 << 20
+MAX_DEPTH = 64
+"""Maximum nesting of lists and objects; no endpoint needs more than a few levels."""
 SESSION = re.compile(r"[\w-]{1,64}")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The arguments of a named endpoint in their order, and those that must be given."""
+    """Names of an endpoint's arguments, in order, and those without a default."""
 
     arguments: tuple[str, ...]
     required: frozenset[str]
 
 
 class Calls:
-    """The calls that are let through.
+    """Checks all calls.
 
     Args:
-        endpoints: named endpoints and what they take; a call of another one is not found.
-        functions: indices of all functions that the page may call.
-        holds: whether a path is one that a visitor's file was kept under.
-        stream: the stream that tells an event's messages, where there is one.
-        stop: ends the run of an event of a session, so that its last answer tells so; whether there is one.
-        streams: whether an endpoint, by its name, or a function, by its index, gives several answers.
+        endpoints: named endpoints and their arguments; calls of other names are refused.
+        functions: indices of all functions that the page calls.
+        is_upload: whether a path is one of the server's uploads.
+        stream: the stream that delivers the messages of an event, if there is one.
+        stop: stops the job of an event of a session, so that its last message says so; returns whether there was one.
+        streams: whether an endpoint (by name) or a function (by index) yields several answers.
     """
 
     def __init__(
         self,
         endpoints: Callable[[], Mapping[str, Endpoint]] = dict,
         functions: Callable[[], Collection[int]] = tuple,
-        holds: Callable[[str], bool] = lambda path: False,
+        is_upload: Callable[[str], bool] = lambda path: False,
         stream: Callable[[str], str | None] = lambda event: None,
         stop: Callable[[str, str], bool] = lambda event, session: False,
         streams: Callable[[str | int], bool] = lambda function: False,
     ) -> None:
-        self._endpoints, self._functions, self._holds, self._stream = endpoints, functions, holds, stream
+        self._endpoints, self._functions, self._is_upload, self._stream = endpoints, functions, is_upload, stream
         self._stop, self._streams = stop, streams
 
     def stops(self, path: str, body: bytes) -> bool:
-        """Whether a body that is in order was to cancel a run, which ends by itself then: Gradio would drop its last answer."""
+        """Whether a valid request cancels a job. The job then ends by itself: Gradio's own cancel would drop its last answer."""
         call = json.loads(body) if path.startswith(CANCEL) else {}
         return bool(call) and self._stop(call["event_id"], session_of(call["session_hash"]))
 
     def read(self, path: str, body: bytes) -> tuple[bytes, Problem | None]:
-        """The body as Gradio is to have it, or what is wrong with it."""
+        """The body for Gradio, or what is wrong with it."""
         try:
             call = json.loads(body)
-            json.dumps(call, ensure_ascii=False).encode()  # half surrogate pairs are no text
+            json.dumps(call, ensure_ascii=False).encode()  # lone surrogates are not valid text
         except RecursionError:
             return b"", _TOO_DEEP
         except ValueError:
-            return b"", _malformed("the body is not JSON; send an object")
+            return b"", _malformed("the body is not JSON; send a JSON object")
         if _is_deep(call):
             return b"", _TOO_DEEP
         if not isinstance(call, dict):
-            return b"", _malformed("the body is no object; send one")
+            return b"", _malformed("the body is not an object; send a JSON object")
         if path.startswith(TOOLS):
             return body, _message_problem(call)
         return self._with_stream(path, call, body), self._problem(path, call)
 
     def _with_stream(self, path: str, call: dict[str, Any], body: bytes) -> bytes:
-        """The body with the stream of that call as its session, where that is another than the one it names."""
+        """The body with the call's own stream as its session, if that differs from the session that it names."""
         session, stream = call.get("session_hash"), None
         if isinstance(session, str) and path.startswith(BY_NAME) and not path.startswith(BY_KEYWORD):
             stream = stream_of(session)
         elif path.startswith(CANCEL):
-            told = self._stream(str(call.get("event_id")))
-            stream = told if told is not None and session_of(told) == session else None
+            known = self._stream(str(call.get("event_id")))
+            stream = known if known is not None and session_of(known) == session else None
         elif path.startswith(DIRECTLY) and session is None:
-            stream = uuid.uuid4().hex  # all that name no session would be one
+            stream = uuid.uuid4().hex  # otherwise all calls without a session would share one
         return body if stream is None else json.dumps({**call, "session_hash": stream}).encode()
 
     def _problem(self, path: str, call: dict[str, Any]) -> Problem | None:
         session = call.get("session_hash")
         if session is not None and not (isinstance(session, str) and SESSION.fullmatch(session)):
-            return _malformed("session_hash must be a short word, of letters, digits, _ and -")
+            return _malformed("session_hash must be a word of at most 64 letters, digits, _ and -")
         if path.startswith(CANCEL):
             return self._cancel_problem(call)
         if path.startswith(RESET):
@@ -105,38 +104,40 @@ class Calls:
     def _cancel_problem(self, call: dict[str, Any]) -> Problem | None:
         event, session = call.get("event_id"), call.get("session_hash")
         if not isinstance(event, str) or session is None or type(call.get("fn_index")) is not int:
-            return _malformed("name what to cancel by event_id, session_hash and fn_index; or hang up, which ends a run too")
+            return _malformed(
+                "name the call to cancel by event_id, session_hash and fn_index; closing the connection cancels it too"
+            )
         stream = self._stream(event)
         if stream is not None and session_of(stream) != session:
-            return 404, "malformed", "no call of this session has this event_id; cancel it by the session that made it"
+            return 404, "malformed", "no call of this session has this event_id; cancel it with the session that made it"
         return None
 
     def _function_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
         name, index = path.rstrip("/").rsplit("/", 1)[-1], call.get("fn_index")
         if path.startswith(DIRECTLY) and self._streams(name if index is None else index):
-            return _malformed(f"it gives several answers, and here is room for one; post it to {BY_KEYWORD} or {BY_NAME}")
+            return _malformed(f"this endpoint yields several answers; post the call to {BY_KEYWORD} or {BY_NAME}")
         if _is_named(path, call):
             endpoint = self._endpoints().get(name)
             if endpoint is None:
-                return 404, "malformed", f"no endpoint is called '{name}'; there are {', '.join(self._endpoints())}"
+                return 404, "malformed", f"there is no endpoint '{name}'; there are {', '.join(self._endpoints())}"
             return _argument_problem(endpoint, call) if path.startswith(BY_KEYWORD) else _count_problem(endpoint, call)
-        known = isinstance(index, int) and not isinstance(index, bool) and index in self._functions()
-        return None if known else (404, "malformed", "no function has this fn_index; reload the page")
+        exists = isinstance(index, int) and not isinstance(index, bool) and index in self._functions()
+        return None if exists else (404, "malformed", "no function has this fn_index; reload the page")
 
     def _file_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
-        """What Gradio would take for a file: a named endpoint takes none, and a function of the page none but a sent one."""
+        """Check what Gradio would treat as a file: named endpoints take none, functions of the page only uploaded ones."""
         for found in _files(call):
             if "://" in str(found):
-                return 400, "fetch", "send the file itself: nothing is fetched from an address"
+                return 400, "fetch", "send the file itself: the server does not fetch addresses"
             if _is_named(path, call):
-                return _malformed("an argument is a file; give a text or a number")
-            if not isinstance(found, str) or not self._holds(found):
-                return _malformed("the file is none that was sent here; send it again")
+                return _malformed("an argument is a file; give text or a number")
+            if not isinstance(found, str) or not self._is_upload(found):
+                return _malformed("this file was not uploaded here; upload it again")
         return None
 
 
 def _message_problem(call: dict[str, Any]) -> Problem | None:
-    """What no message of the Model Context Protocol is; its library would write it into the log, line by line."""
+    """Refuse what is not a message of the Model Context Protocol; the protocol's library would log every line of it."""
     from mcp.types import ClientNotification, ClientRequest, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
     from pydantic import ValidationError
 
@@ -149,45 +150,45 @@ def _message_problem(call: dict[str, Any]) -> Problem | None:
             ClientNotification.model_validate(asked)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"][1:]) or "the body"
-        return _malformed(f"no message of the Model Context Protocol (see {cut(where)}); tools/list tells what can be called")
+        return _malformed(f"not a message of the Model Context Protocol (see {cut(where)}); tools/list lists the tools")
     return None
 
 
-def argument_fault(endpoint: Endpoint, call: Mapping[str, Any]) -> str | None:
-    """What is wrong with the names of a call's arguments, in words."""
+def argument_error(endpoint: Endpoint, call: Mapping[str, Any]) -> str | None:
+    """An error in the names of a call's arguments, as a message; None if they are valid."""
     unknown, missing = sorted(set(call) - set(endpoint.arguments)), sorted(endpoint.required - set(call))
     if not unknown and not missing:
         return None
-    words = f"'{cut(unknown[0])}' is no argument" if unknown else f"'{missing[0]}' is missing"
-    return f"{words}; there are {', '.join(endpoint.arguments)}" if endpoint.arguments else f"{words}; there are none"
+    words = f"there is no argument '{cut(unknown[0])}'" if unknown else f"the argument '{missing[0]}' is missing"
+    return f"{words}; the arguments are {', '.join(endpoint.arguments)}" if endpoint.arguments else f"{words}; give no arguments"
 
 
 def _malformed(words: str) -> Problem:
     return 400, "malformed", words
 
 
-_TOO_DEEP = _malformed(f"the body holds more than {DEEPEST} lists or objects within each other; give texts and numbers")
+_TOO_DEEP = _malformed(f"the body nests more than {MAX_DEPTH} lists or objects; give texts and numbers")
 
 
 def _is_named(path: str, call: Mapping[str, Any]) -> bool:
-    """Whether it calls a named endpoint, by its path; the page's functions are called by their index."""
+    """Whether a named endpoint is called; functions of the page are called by their index."""
     return path.startswith(BY_NAME) or (path.startswith(DIRECTLY) and call.get("fn_index") is None)
 
 
 def _argument_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
-    fault = argument_fault(endpoint, call)
-    return _malformed(fault) if fault else None
+    error = argument_error(endpoint, call)
+    return _malformed(error) if error else None
 
 
 def _count_problem(endpoint: Endpoint, call: dict[str, Any]) -> Problem | None:
     count = len(endpoint.arguments)
     if len(call["data"]) == count:
         return None
-    return _malformed(f"data must hold all {count} arguments; /gradio_api/call/v2 takes them by name")
+    return _malformed(f"data must contain all {count} arguments; or post them by name to /gradio_api/call/v2")
 
 
 def _within(value: Any) -> Iterator[Any]:
-    """What a list or an object holds; nothing of anything else."""
+    """The elements of a list or an object; nothing for other values."""
     if isinstance(value, dict):
         yield from value.values()
     elif isinstance(value, list):
@@ -196,13 +197,13 @@ def _within(value: Any) -> Iterator[Any]:
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _within(outer)]
     return any(isinstance(found, (dict, list)) for found in level)
 
 
 def _files(call: dict[str, Any]) -> Iterator[Any]:
-    """Paths of all that Gradio may take for a file, wherever in a call it stands."""
+    """Paths of everything in a call that Gradio may treat as a file."""
     todo: list[Any] = [call]
     while todo:
         found = todo.pop()

@@ -1,7 +1,7 @@
-"""Named endpoints for programs, over HTTP and as tools of the Model Context Protocol; the same limits and turns apply.
+"""Named endpoints of the HTTP API, also offered as tools of the Model Context Protocol, with the same limits and scheduler.
 
-(No postponed annotations here: Gradio reads the types of these functions as they stand, and what is written in them is
-what programs are told.)
+(No postponed annotations: Gradio evaluates the types of these functions, and their docstrings are the documentation that clients
+get.)
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from gradio.context import LocalContext
 
 from aded.core.errors import AdedError
 from ui.models import ModelHolder
-from ui.serving import programs
+from ui.serving import api
 from ui.serving.service import Service
 from ui.words import without_folders
 
 LONGEST_TEXT = 10_000
-"""Characters of the text of ``matrix_row``."""
+"""Maximum length in characters of the text of ``matrix_row``."""
 NAMES = ("generate", "race", "trace", "methods", "matrix_row")
 
 
 def add_endpoints(service: Service) -> None:
-    """Add the endpoints to the page that is being built."""
+    """Add the endpoints to the page."""
 
     async def generate(
         request: gr.Request,
@@ -40,26 +40,26 @@ def add_endpoints(service: Service) -> None:
         budget: str = "auto",
         model: str = "",
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Let the language model continue a prompt by speculative decoding, and stream the text as it is written.
+        """Continue a prompt by speculative decoding and stream the text.
 
         Args:
-            prompt: What to answer; it goes through the model's chat template.
-            method: Who drafts: a name that the tool `methods` lists, for example aded, prompt-lookup or plain.
-            max_new_tokens: Most tokens to write, from 1 to 100000; the server's own limit applies too and is said in notices.
-            temperature: From 0, the most probable token each time, to 2, the most varied text.
-            top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
+            prompt: The prompt; the model's chat template is applied.
+            method: Decoding method: a name from the endpoint `methods`, for example aded, prompt-lookup or plain.
+            max_new_tokens: Maximum number of new tokens, from 1 to 100000; a lower limit of the server is reported in notices.
+            temperature: From 0 (greedy: always the most probable token) to 2.
+            top_p: Sample from the most probable tokens whose probabilities add up to this, from 0.01 to 1.
             top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
-            seed: Of the sampling, from 0 to 9007199254740991; the same seed writes the same text.
-            budget: Most nodes of a draft tree, or auto.
-            model: One of the models that `methods` lists; empty for the page's own.
+            seed: Seed of the sampling, from 0 to 9007199254740991; the same seed gives the same text.
+            budget: Maximum number of nodes per draft tree, or auto (throughput-optimal).
+            model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
             An object with state (waiting, running, done, stopped, seconds or shutdown), text, tokens, place, wait_seconds,
-            notices, and at the end summary: tokens a second, tokens a step, how it ended.
+            notices, and at the end summary: tokens per second, tokens per step, finish reason and more.
         """
         numbers = _numbers(max_new_tokens, temperature, top_p, top_k, seed)
-        ask = partial(programs.ask_one, prompt, method, numbers, budget)
-        async with aclosing(_answers(service, request, model, ask, programs.told_text, programs.ended_text)) as answers:
+        ask = partial(api.ask_one, prompt, method, numbers, budget)
+        async with aclosing(_answers(service, request, model, ask, api.text_progress, api.text_result)) as answers:
             async for answer in answers:
                 yield answer
 
@@ -75,25 +75,25 @@ def add_endpoints(service: Service) -> None:
         budget: str = "auto",
         model: str = "",
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Race decoding methods on one prompt, each on its own clock, and compare their speed and their texts.
+        """Run several decoding methods on one prompt and compare their speed and their texts; decode time is measured per method.
 
         Args:
-            prompt: What to answer; it goes through the model's chat template.
-            methods: One to six names that the tool `methods` lists.
-            max_new_tokens: Most tokens that each method writes, from 1 to 100000; the server's own limit applies too.
-            temperature: From 0, the most probable token each time, to 2, the most varied text.
-            top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
+            prompt: The prompt; the model's chat template is applied.
+            methods: One to six names from the endpoint `methods`.
+            max_new_tokens: Maximum number of new tokens per method, from 1 to 100000; a lower limit of the server applies too.
+            temperature: From 0 (greedy: always the most probable token) to 2.
+            top_p: Sample from the most probable tokens whose probabilities add up to this, from 0.01 to 1.
             top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
-            seed: Of the sampling, from 0 to 9007199254740991; the same seed writes the same text with every lossless method.
-            budget: Most nodes of a draft tree, or auto.
-            model: One of the models that `methods` lists; empty for the page's own.
+            seed: Seed of the sampling, from 0 to 9007199254740991; every lossless method writes the same text with the same seed.
+            budget: Maximum number of nodes per draft tree, or auto (throughput-optimal).
+            model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with state, place, wait_seconds, notices, lanes (method, text, tokens; at the end each lane's figures)
-            and identical: whether all lanes wrote the same tokens; null where no step was made.
+            An object with state, place, wait_seconds, notices, lanes (one entry per method: method, text, tokens; at the end its
+            statistics) and identical: whether all methods wrote the same tokens; null if no step was made.
         """
-        ask = partial(programs.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
-        async with aclosing(_answers(service, request, model, ask, programs.told_race, programs.ended_race)) as answers:
+        ask = partial(api.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
+        async with aclosing(_answers(service, request, model, ask, api.race_progress, api.race_result)) as answers:
             async for answer in answers:
                 yield answer
 
@@ -112,53 +112,54 @@ def add_endpoints(service: Service) -> None:
         """Run one or several methods on a prompt and return the record of every step: draft trees, verdicts, times.
 
         Args:
-            prompt: What to answer; it goes through the model's chat template.
-            methods: One to six names that the tool `methods` lists; several make a race.
-            max_new_tokens: Most tokens that each method writes, from 1 to 100000; the server's own limit applies too.
-            temperature: From 0, the most probable token each time, to 2, the most varied text.
-            top_p: Sample from the most probable tokens that together have this probability, from 0.01 to 1.
+            prompt: The prompt; the model's chat template is applied.
+            methods: One to six names from the endpoint `methods`.
+            max_new_tokens: Maximum number of new tokens per method, from 1 to 100000; a lower limit of the server applies too.
+            temperature: From 0 (greedy: always the most probable token) to 2.
+            top_p: Sample from the most probable tokens whose probabilities add up to this, from 0.01 to 1.
             top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
-            seed: Of the sampling, from 0 to 9007199254740991.
-            budget: Most nodes of a draft tree, or auto.
-            model: One of the models that `methods` lists; empty for the page's own.
+            seed: Seed of the sampling, from 0 to 9007199254740991.
+            budget: Maximum number of nodes per draft tree, or auto (throughput-optimal).
+            model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with state, place, wait_seconds, notices, tokens, and at the end trace: what the page's "Open a saved race"
-            and `python -m aded replay` read.
+            An object with state, place, wait_seconds, notices, tokens, and at the end trace, which the page ("Open a saved race")
+            and `python -m aded replay` can read.
         """
-        ask = partial(programs.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
-        async with aclosing(_answers(service, request, model, ask, programs.told_trace, programs.ended_trace)) as answers:
+        ask = partial(api.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
+        async with aclosing(_answers(service, request, model, ask, api.trace_progress, api.trace_result)) as answers:
             async for answer in answers:
                 yield answer
 
     def methods() -> dict[str, Any]:
-        """List the decoding methods with what each does, what it lacks here, and the models that are served.
+        """List the decoding methods, why some cannot run here, and the models.
 
         Returns:
-            An object with models, loaded (whether the page's own model is loaded yet; unavailable is known only then)
-            and methods: name, label, lossless, description, options, unavailable.
+            An object with models, loaded (whether the page's model is loaded; unavailable is only known then) and methods: name,
+            label, lossless, description, options, unavailable.
         """
-        return programs.methods_of(service)
+        return api.methods_of(service)
 
     async def matrix_row(text: str, model: str = "") -> dict[str, Any]:
-        """Look up which tokens ADED's tri-gram matrix expects after the last two tokens of a text.
+        """Look up a row of ADED's tri-gram matrix: the probable next tokens after the last two tokens of a text.
 
         Args:
-            text: Two words or more; its last two tokens are looked up.
-            model: One of the models that `methods` lists; empty for the page's own.
+            text: Two words or more; the last two tokens (a bigram) are looked up.
+            model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with pair and texts (the two tokens), known, and successors: token, text, probability, best first.
+            An object with pair and texts (the bigram), known (whether it has a row), and successors: token, text, probability,
+            most probable first.
         """
-        with _said(service):
+        with _api_errors(service):
             if not isinstance(text, str) or len(text) > LONGEST_TEXT:
                 raise AdedError(f"the text must be a string of at most {LONGEST_TEXT} characters")
             holder = service.models.find(model if isinstance(model, str) else "?")
             await _loaded(holder)
-            return await anyio.to_thread.run_sync(programs.row_of, holder.model, text)
+            return await anyio.to_thread.run_sync(api.row_of, holder.model, text)
 
     for endpoint in (generate, race, trace):
-        endpoint.__annotations__["return"] = dict[str, Any]  # of what it yields: Gradio asks no more of a stream
+        endpoint.__annotations__["return"] = dict[str, Any]  # the type of each yielded answer, which is what Gradio expects
     functions: tuple[Callable[..., Any], ...] = (generate, race, trace, methods, matrix_row)
     for name, function in zip(NAMES, functions):
         gr.api(function, api_name=name, concurrency_limit=None)
@@ -172,19 +173,19 @@ async def _answers(
     service: Service,
     request: gr.Request,
     model: str,
-    ask: Callable[[], programs.Form],
-    tell: Callable[[programs.Lanes], programs.Answer],
-    end: Callable[[programs.Lanes], programs.Answer],
+    ask: Callable[[], api.Form],
+    progress: Callable[[api.Runs], api.Answer],
+    result: Callable[[api.Runs], api.Answer],
 ) -> AsyncGenerator[dict[str, Any], None]:
-    with _said(service):
+    with _api_errors(service):
         name, event = str(request.session_hash), LocalContext.event_id.get(None)
-        async with aclosing(programs.stream(service, name, model, ask(), tell, end, event)) as answers:
+        async with aclosing(api.stream(service, name, model, ask(), progress, result, event)) as answers:
             async for answer in answers:
                 yield answer
 
 
-class _said:
-    """Says what a caller did wrong, without a traceback in the log."""
+class _api_errors:
+    """Converts exceptions to Gradio errors, without tracebacks in the log for the caller's mistakes."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -196,7 +197,7 @@ class _said:
             self._service.count(error)
             raise gr.Error(without_folders(str(error)), print_exception=False) from None
         if isinstance(error, Exception):
-            raise gr.Error(f"the run failed: {type(error).__name__}; the server goes on", print_exception=False) from error
+            raise gr.Error(f"the run failed: {type(error).__name__}; try again", print_exception=False) from error
 
 
 async def _loaded(holder: ModelHolder) -> None:

@@ -1,8 +1,8 @@
-"""What is let in and what is let out: an ASGI layer in front of Gradio's own routes.
+"""An ASGI layer in front of Gradio's routes that filters requests and adds security headers.
 
-Gradio serves more than this page needs: a proxy for addresses on the open net, an editor of its own source, a monitor.
-Only what the page and the endpoints use is let through; all else is not found. Bodies are bounded and looked at before
-Gradio sees them, of calls (``ui.serving.calls``) and of uploads (``ui.serving.uploads``); every answer carries strict headers.
+Gradio serves more than this page needs, such as a proxy for external addresses and a monitor. Only paths that the page and the
+API use are let through, others are not found. Bodies of calls (``ui.serving.calls``) and uploads (``ui.serving.uploads``) are
+limited and checked before Gradio reads them; every response gets security headers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote
 
 from ui.serving import addresses, asgi
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
-from ui.serving.calls import CALLS, LARGEST, Calls
+from ui.serving.calls import CALLS, MAX_BODY_BYTES, Calls
 from ui.serving.uploads import Uploads
 
 OPEN = re.compile(
@@ -24,21 +24,26 @@ OPEN = re.compile(
     r"|gradio_api/(info/?|openapi\.json|startup-events|upload|app_id|theme\.css|reset/?|cancel"
     r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
-"""Paths that are let through."""
+"""Allowed paths."""
 FILES, UPLOAD = "/gradio_api/file=", "/gradio_api/upload"
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
-"""Where the answers of a call are read."""
-NEWS = "/gradio_api/queue/data"
+"""Paths at which the answers of a call are read."""
+QUEUE_DATA = "/gradio_api/queue/data"
 NOT_FOUND: Problem = (404, "path", "not found")
-NO_NEWS = {"msg": "unexpected_error", "message": "the session is not known here", "session_not_found": True, "success": False}
-"""What Gradio's clients are told where nothing is kept for their session, as after a restart."""
+UNKNOWN_SESSION = {
+    "msg": "unexpected_error",
+    "message": "the session is unknown; reload the page",
+    "session_not_found": True,
+    "success": False,
+}
+"""Answer to Gradio's clients if their session is unknown, for example after a restart."""
 
 
 def security_headers(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
-    """As strict as Gradio allows: it writes scripts and styles into its page, and compiles the panels' scripts there.
+    """Headers as strict as Gradio allows: it inlines scripts and styles and compiles scripts of panels in the page.
 
     Args:
-        frame_ancestors: sites that may show the page in a frame, beside itself.
+        frame_ancestors: sites that may embed the page in a frame, besides the page's own.
     """
     policy = {
         "default-src": "'self'",
@@ -63,16 +68,16 @@ def security_headers(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
 
 
 class Gate:
-    """The layer; one for a server.
+    """The layer; one per server.
 
     Args:
-        app: what is behind it.
+        app: the application behind it.
         files: the only files that are served by path.
-        uploads: what visitors send; None where nothing is taken.
-        calls: the calls that are let through.
-        readable: whether anything is kept for an event or a session.
+        uploads: handles uploads; None if there are none.
+        calls: checks calls.
+        readable: whether Gradio has anything for an event or a session.
         frame_ancestors: see ``security_headers``.
-        refused: told the reason of each refusal.
+        refused: called with the reason of each refusal.
     """
 
     def __init__(
@@ -100,29 +105,29 @@ class Gate:
         send = self._with_headers(send, str(scope["path"]))
         problem = self._problem(scope)
         if problem is None:
-            problem = await self._pass_on({**scope, "headers": addresses.believed(scope["headers"])}, receive, send)
+            problem = await self._forward({**scope, "headers": addresses.without_internal(scope["headers"])}, receive, send)
         if problem is not None:
             self._refused(problem[1])
             await asgi.refuse(send, problem)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
-        """Let a request through whose head is in order; what is wrong with the rest, if anything."""
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
+        """Forward a request whose path and headers are valid; returns what is wrong with the rest, if anything."""
         path, event = str(scope["path"]), ANSWERS.fullmatch(str(scope["path"]))
         if scope["method"] == "POST" and path == UPLOAD:
-            return await self._uploads.pass_on(self.app, scope, receive, send) if self._uploads else NOT_FOUND
+            return await self._uploads.forward(self.app, scope, receive, send) if self._uploads else NOT_FOUND
         if scope["method"] == "POST" and CALLS.fullmatch(path):
             return await self._call(scope, receive, send)
         if scope["method"] == "GET" and event:
-            return await self._tell(event["event"], scope, receive, send)
-        if self._has_no_news(scope):
-            await asgi.answer(send, 200, b"text/event-stream", f"data: {json.dumps(NO_NEWS)}\n\n".encode())
+            return await self._answers(event["event"], scope, receive, send)
+        if self._is_unknown_session(scope):
+            await asgi.answer(send, 200, b"text/event-stream", f"data: {json.dumps(UNKNOWN_SESSION)}\n\n".encode())
         else:
             await self.app(scope, receive, send)
         return None
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
         path = str(scope["path"])
-        body, problem = await asgi.read(receive, LARGEST)
+        body, problem = await asgi.read(receive, MAX_BODY_BYTES)
         if problem is None:
             body, problem = self._calls.read(path, body)
         if problem is None and self._calls.stops(path, body):
@@ -133,12 +138,12 @@ class Gate:
             await self.app({**scope, "headers": [*headers, length]}, asgi.replay(body, receive), send)
         return problem
 
-    async def _tell(self, event: str, scope: Scope, receive: Receive, send: Send) -> Problem | None:
-        """The answers of a call, to one reader: several would each be told a part of them."""
+    async def _answers(self, event: str, scope: Scope, receive: Receive, send: Send) -> Problem | None:
+        """The answers of a call, for one reader only: several readers would each get a part of them."""
         if not self._readable(event):
-            return 404, "malformed", "no call has this event_id, or its answers were read already; post the call again"
+            return 404, "malformed", "no call has this event_id, or its answers were already read; post the call again"
         if event in self._read:
-            return 409, "malformed", "the answers of this call are being read already; post another call"
+            return 409, "malformed", "the answers of this call are already being read; post another call"
         self._read.add(event)
         try:
             await self.app(scope, receive, send)
@@ -147,29 +152,29 @@ class Gate:
         return None
 
     def _problem(self, scope: Scope) -> Problem | None:
-        """Status, reason and words where a request is refused by its head alone."""
+        """Refuse a request by its path and headers."""
         path = str(scope["path"])
         if not addresses.is_path(path):
             return NOT_FOUND
         if wrong := addresses.malformed(scope["headers"]):
-            return 400, "malformed", f"the header {wrong} is malformed; send the name of a host, or http or https"
+            return 400, "malformed", f"the header {wrong} is malformed; send a host name, or http or https"
         if path.startswith(FILES):
             return None if unquote(path.removeprefix(FILES)) in self._files else NOT_FOUND
         return None if OPEN.fullmatch(path) else NOT_FOUND
 
-    def _has_no_news(self, scope: Scope) -> bool:
-        asked = parse_qs(scope["query_string"].decode("latin-1")) if scope["path"] == NEWS else {}
+    def _is_unknown_session(self, scope: Scope) -> bool:
+        asked = parse_qs(scope["query_string"].decode("latin-1")) if scope["path"] == QUEUE_DATA else {}
         return not all(self._readable(session) for session in asked.get("session_hash", ())[-1:])
 
     def _with_headers(self, send: Send, path: str) -> Send:
-        """A ``send`` that adds the headers; what a call could not do is the caller's fault, not the server's."""
-        fault = path.startswith("/gradio_api/run/")
+        """A ``send`` that adds the headers, and turns failed calls of ``/run`` from server errors into client errors."""
+        direct = path.startswith("/gradio_api/run/")
 
         async def wrapped(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name for name, _ in self._headers}
                 rest = [(k, v) for k, v in message.get("headers", []) if k.lower() not in own]
-                status = 422 if fault and message["status"] == 500 and _is_json(rest) else message["status"]
+                status = 422 if direct and message["status"] == 500 and _is_json(rest) else message["status"]
                 message = {**message, "status": status, "headers": [*rest, *self._headers]}
             await send(message)
 

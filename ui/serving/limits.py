@@ -1,4 +1,4 @@
-"""What one run, one session and the whole server may use. Knows no Gradio."""
+"""Limits per job, per session and for the whole server."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HOUR = 3600.0
-"""Seconds over which a session's tokens are counted."""
+"""Period in seconds over which a session's tokens are counted."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Set by the operator; what a visitor asks beyond them is cut and said, or refused.
+    """Set by the operator. A request beyond a limit is reduced with a notice, or refused.
 
     Attributes:
-        queue_size: runs that may wait at once, of all sessions together.
-        at_once: runs that take turns on the model; each holds a cache a lane.
-        max_new_tokens: of one lane.
-        prompt_characters: most characters of a prompt: reading it is one turn on the model.
-        run_seconds: of one run, counted on the model alone, not while others have their turn.
-        session_tokens: that one session may have written within an hour, all lanes counted; None for any number.
+        queue_size: jobs that may wait, of all sessions together.
+        at_once: jobs that run on the model in turns; each holds one KV cache per run.
+        max_new_tokens: per run.
+        prompt_characters: maximum length of a prompt; its prefill is one uninterrupted step.
+        run_seconds: per job, counted only while it uses the model.
+        session_tokens: new tokens per session and hour, over all runs; None for no limit.
     """
 
     queue_size: int = 32
@@ -33,7 +33,7 @@ class Limits:
 
 
 class Allowance:
-    """Tokens that sessions had written within the last hour, by the monotonic clock."""
+    """New tokens per session within the last hour, on the monotonic clock."""
 
     def __init__(self, tokens: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.tokens = tokens
@@ -41,12 +41,12 @@ class Allowance:
         self._spent: deque[tuple[float, str, int]] = deque()
 
     def spend(self, session: str, tokens: int) -> None:
-        """Note tokens that were written."""
+        """Record new tokens."""
         if self.tokens is not None and tokens:
             self._spent.append((self._clock(), session, tokens))
 
     def wait(self, session: str) -> float:
-        """Seconds until the session may start a run; 0 if it may now."""
+        """Seconds until the session may start a job; 0 if it may now."""
         if self.tokens is None:
             return 0.0
         now = self._clock()

@@ -1,4 +1,4 @@
-"""The log keeps its lines: nothing that comes from outside begins one, or moves the terminal that shows it."""
+"""Log format: text from outside cannot start a new log line or control the terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 INDENT = "    "
 
 
-class Lines(logging.Formatter):
-    """Control characters written out, and all lines of a record but the first indented.
+class LineFormatter(logging.Formatter):
+    """Escapes control characters and indents all lines of a record but the first.
 
-    Tracebacks stay readable; a line break in a stranger's text is none that a record could begin behind.
+    Tracebacks stay readable, but a line break in foreign text cannot look like a new record.
     """
 
     def __init__(self) -> None:
@@ -24,11 +24,11 @@ class Lines(logging.Formatter):
         return text.replace("\n", f"\n{INDENT}")
 
 
-def keep_to_lines() -> None:
-    """Have all handlers that there are, and warnings, keep to it."""
+def configure() -> None:
+    """Use this format for all handlers, and for warnings."""
     logging.captureWarnings(True)
-    if not logging.root.handlers:  # else the first module that logs by ``logging`` itself adds one that keeps to nothing
+    if not logging.root.handlers:  # else the first call of ``logging.warning`` would add a handler with another format
         logging.root.addHandler(logging.StreamHandler())
     handlers = [handler for name in ("", "uvicorn", "uvicorn.access") for handler in logging.getLogger(name).handlers]
     for handler in [*handlers, *([logging.lastResort] if logging.lastResort else [])]:
-        handler.setFormatter(Lines())
+        handler.setFormatter(LineFormatter())

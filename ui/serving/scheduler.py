@@ -1,9 +1,8 @@
-"""Turns on the one model: every step of every run is made by one thread, one after the other, fairly between sessions.
+"""The scheduler: one thread runs all steps of all jobs on the model, round robin.
 
-A run is a *job*: a generator that makes one step of work each time it is asked, and yields what there is to tell of it,
-or None. Runs that are on take turns, a step each (round robin); further ones wait in line. Since one thread makes all
-steps, only one runs on the model at a time: a lane's clock counts its own steps alone, and no step's time holds another's.
-Whoever reads a run's news reads the newest: a slow reader keeps nobody waiting. Knows no Gradio and no engine.
+A job's *work* is a generator that runs one step per ``next`` and yields an update, or None. Up to ``at_once`` jobs run in turns
+of one step; others wait in a queue. Since one thread runs all steps, the decode time of a run contains only its own steps.
+Readers get the latest update, so a slow reader delays nobody. Independent of Gradio and of the engine.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from ui.serving.jobs import Job, NullWatcher, Reason, Watcher, Work
 from ui.serving.limits import Allowance, Limits
-from ui.serving.runs import Job, Reason, Run, Unwatched, Watcher
 from ui.words import Refused
 
 T = TypeVar("T")
-LOOK_AGAIN = 0.1
-"""Seconds after which a run that is not ready is asked again."""
-REMEMBERED = 32
-"""Runs that have ended, by which it is told how long others may take."""
+READY_POLL_SECONDS = 0.1
+"""Interval at which a job that is not ready is checked again."""
+HISTORY = 32
+"""Number of ended jobs from which durations are estimated."""
 
 
-class TurnedAway(Refused):
-    """By the scheduler, which has counted it."""
+class QueueRefused(Refused):
+    """A refusal by the scheduler, which has counted it."""
 
 
 def _newest(old: T, new: T) -> T:
@@ -38,24 +37,24 @@ def _always() -> bool:
     return True
 
 
-def _nothing_more(latest: T | None) -> T | None:
+def _no_update(latest: T | None) -> T | None:
     return None
 
 
 class Scheduler:
-    """One model's turns. ``close`` ends all runs and the thread."""
+    """Runs the jobs of one model. ``close`` stops all jobs and the thread."""
 
     def __init__(
         self, limits: Limits | None = None, watcher: Watcher | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.limits = limits or Limits()
-        self._lives: deque[float] = deque(maxlen=REMEMBERED)
-        self._watcher = watcher or Unwatched()
+        self._durations: deque[float] = deque(maxlen=HISTORY)
+        self._watcher = watcher or NullWatcher()
         self._clock = clock
         self._allowance = Allowance(self.limits.session_tokens, clock)
-        self._on: deque[Run[Any]] = deque()
-        self._waiting: list[Run[Any]] = []
-        self._turn: Run[Any] | None = None
+        self._active: deque[Job[Any]] = deque()
+        self._waiting: list[Job[Any]] = []
+        self._current: Job[Any] | None = None
         self._closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="turns", daemon=True)
@@ -64,36 +63,36 @@ class Scheduler:
     def submit(
         self,
         session: str,
-        job: Job[T],
+        work: Work[T],
         merge: Callable[[T, T], T] = _newest,
         ready: Callable[[], bool] = _always,
-        farewell: Callable[[T | None], T | None] = _nothing_more,
-    ) -> Run[T]:
-        """Put a run into line.
+        on_shutdown: Callable[[T | None], T | None] = _no_update,
+    ) -> Job[T]:
+        """Add a job to the queue.
 
         Args:
-            session: whose it is; a session has one run at a time.
-            job: its steps; made when its first turn comes, and never asked by two threads at once.
-            merge: two pieces of news, of which nobody has read the older one, as one.
-            ready: whether it can begin; asked now and then. It keeps its place meanwhile, and others overtake it.
-            farewell: of what it told last, what it is to tell where the server ends and a step does not.
+            session: key of its session; a session has one job at a time.
+            work: its steps; started at its first step, and never called by two threads at once.
+            merge: combines two updates, of which the older one was not read.
+            ready: whether it can start; checked repeatedly. A job that is not ready keeps its place, and others may overtake it.
+            on_shutdown: the last update of a job whose step does not end before the server shuts down, from its latest update.
 
         Raises:
-            Refused: too many wait, the session has one already or has used up its hour, or the server closes.
+            Refused: the queue is full, the session has a job or has used its hourly limit, or the server shuts down.
         """
         with self._changed:
             self._admit(session)
-            run = Run(self, session, job, merge, ready, self._clock(), farewell)
-            self._waiting.append(run)
+            job = Job(self, session, work, merge, ready, self._clock(), on_shutdown)
+            self._waiting.append(job)
             self._changed.notify_all()
-            return run
+            return job
 
     def _admit(self, session: str) -> None:
-        others = [run for run in self._all() if run.control.reason is None]
+        others = [job for job in self._all() if job.control.reason is None]
         wait = self._allowance.wait(session)
         if self._closing:
             raise self._refusal("closing")
-        if any(run.session == session for run in others):
+        if any(job.session == session for job in others):
             raise self._refusal("one")
         if wait:
             raise self._refusal("hour", count=self._allowance.tokens, minutes=math.ceil(wait / 60))
@@ -102,144 +101,144 @@ class Scheduler:
 
     def _refusal(self, reason: str, **values: Any) -> Refused:
         self._watcher.refused(reason)
-        return TurnedAway(f"notice.{reason}", **values)
+        return QueueRefused(f"notice.{reason}", **values)
 
-    def _begun(self) -> list[Run[Any]]:
-        """Runs that take turns, the one whose turn it is first."""
-        return [*self._on] if self._turn is None else [self._turn, *self._on]
+    def _running_jobs(self) -> list[Job[Any]]:
+        """Jobs that run in turns, the current one first."""
+        return [*self._active] if self._current is None else [self._current, *self._active]
 
-    def _all(self) -> list[Run[Any]]:
-        return [*self._begun(), *self._waiting]
+    def _all(self) -> list[Job[Any]]:
+        return [*self._running_jobs(), *self._waiting]
 
     @property
     def alive(self) -> bool:
-        """Whether turns are made."""
+        """Whether the scheduler accepts and runs jobs."""
         return self._thread.is_alive() and not self._closing
 
     @property
     def running(self) -> int:
-        """Runs that take turns."""
+        """Number of jobs that run in turns."""
         with self._changed:
-            return len(self._begun())
+            return len(self._running_jobs())
 
     @property
     def waiting(self) -> int:
-        """Runs in line."""
+        """Number of queued jobs."""
         return len(self._waiting)
 
-    def place(self, run: Run[Any]) -> int:
+    def place(self, job: Job[Any]) -> int:
         with self._changed:
-            return 1 + self._waiting.index(run) if run in self._waiting else 0
+            return 1 + self._waiting.index(job) if job in self._waiting else 0
 
-    def expected_wait(self, run: Run[Any]) -> float | None:
-        """Seconds until the run has its first turn; None where past runs do not tell, or it waits for more than its turn."""
+    def expected_wait(self, job: Job[Any]) -> float | None:
+        """Seconds until the job starts; None if past jobs give no estimate, or if it waits for something else."""
         with self._changed:
-            begun = self._begun()
-            if run not in self._waiting or len(begun) < self.limits.at_once:
+            running = self._running_jobs()
+            if job not in self._waiting or len(running) < self.limits.at_once:
                 return None
-            left = [remaining(self._lives, other.seconds) for other in begun]
-            average = remaining(self._lives, 0.0)
-            known = [seconds for seconds in left if seconds is not None]
-            if average is None or len(known) < len(left):
+            left = [expected_remaining(self._durations, other.seconds) for other in running]
+            average = expected_remaining(self._durations, 0.0)
+            estimates = [seconds for seconds in left if seconds is not None]
+            if average is None or len(estimates) < len(left):
                 return None
-            return processor_sharing(known, average, 1 + self._waiting.index(run), self.limits.at_once)
+            return processor_sharing(estimates, average, 1 + self._waiting.index(job), self.limits.at_once)
 
-    def stop(self, run: Run[Any], reason: Reason) -> None:
-        """End a run within a step; one that waits ends now if nobody listens, else it tells its last news first."""
+    def stop(self, job: Job[Any], reason: Reason) -> None:
+        """Stop a job within a step; a queued one ends now if its reader left, else it delivers its last update first."""
         with self._changed:
-            run.control.stop(reason)
-            if run in self._waiting:
-                self._waiting.remove(run)
-                self._on.appendleft(run)
-            elif run in self._on:
-                self._on.remove(run)
-                self._on.appendleft(run)
+            job.control.stop(reason)
+            if job in self._waiting:
+                self._waiting.remove(job)
+                self._active.appendleft(job)
+            elif job in self._active:
+                self._active.remove(job)
+                self._active.appendleft(job)
             self._changed.notify_all()
 
     def close(self, seconds: float = 5.0) -> bool:
-        """Take no more runs, end all there are, and wait for the thread; whether it ended within ``seconds``.
+        """Accept no more jobs, stop all, and wait for the thread; returns whether it ended within ``seconds``.
 
-        If it did not, what it does cannot be interrupted: all readers are told that their runs are over.
+        If it did not, its step cannot be interrupted: all readers are notified that their jobs have ended.
         """
         with self._changed:
             self._closing = True
-            for run in self._all():
-                run.control.stop("shutdown")
-            self._on.extend(self._waiting)
+            for job in self._all():
+                job.control.stop("shutdown")
+            self._active.extend(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
         self._thread.join(max(0.0, seconds))
         with self._changed:
-            left = [run for run in self._all() if not run.over]
-        for run in left:
-            run.abandon()
+            left = [job for job in self._all() if not job.finished]
+        for job in left:
+            job.abandon()
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        while (run := self._next()) is not None:
+        while (job := self._next()) is not None:
             started = self._clock()
-            self._watcher.turned(run, started - run.asked)
-            more = run.control.reason != "left" and run.advance() and run.control.reason != "left"
+            self._watcher.scheduled(job, started - job.queued_since)
+            more = job.control.reason != "left" and job.advance() and job.control.reason != "left"
             now = self._clock()
-            run.seconds += now - started
-            if run.first is None and run.control.tokens:
-                run.first = now
-            if run.seconds >= self.limits.run_seconds:
-                run.control.stop("seconds")
-            run.asked = now
-            self._give_back(run, more)
+            job.seconds += now - started
+            if job.first_token is None and job.control.tokens:
+                job.first_token = now
+            if job.seconds >= self.limits.run_seconds:
+                job.control.stop("seconds")
+            job.queued_since = now
+            self._give_back(job, more)
 
-    def _next(self) -> Run[Any] | None:
-        """The run whose turn it is; waits for one, and is None once the scheduler is closed and empty."""
+    def _next(self) -> Job[Any] | None:
+        """The job whose turn it is; blocks until there is one; None when the scheduler is closed and empty."""
         with self._changed:
             while True:
                 self._promote()
-                if self._on:
-                    self._turn = self._on.popleft()
-                    return self._turn
+                if self._active:
+                    self._current = self._active.popleft()
+                    return self._current
                 if self._closing:
                     return None
-                self._changed.wait(LOOK_AGAIN if self._waiting else None)
+                self._changed.wait(READY_POLL_SECONDS if self._waiting else None)
 
     def _promote(self) -> None:
-        """Let those in line begin, first come first, that are ready and for whom there is room."""
-        for run in [run for run in self._waiting if run.ready()]:
-            if len(self._begun()) >= self.limits.at_once:
+        """Start queued jobs that are ready, in order, up to ``at_once``."""
+        for job in [job for job in self._waiting if job.ready()]:
+            if len(self._running_jobs()) >= self.limits.at_once:
                 return
-            self._waiting.remove(run)
-            self._on.append(run)
+            self._waiting.remove(job)
+            self._active.append(job)
 
-    def _give_back(self, run: Run[Any], more: bool) -> None:
+    def _give_back(self, job: Job[Any], more: bool) -> None:
         if more:
             with self._changed:
-                self._promote()  # who begins has a first turn before this one has another
-                self._turn = None
-                (self._on.appendleft if run.control.reason else self._on.append)(run)
+                self._promote()  # a job that starts gets its first step before this one continues
+                self._current = None
+                (self._active.appendleft if job.control.reason else self._active.append)(job)
             return
-        run.end()
+        job.end()
         with self._changed:
-            self._turn = None
-            self._allowance.spend(run.session, run.control.tokens)
-            if run.control.tokens:
-                self._lives.append(run.seconds)
-        self._watcher.ended(run)
-        run.finish()
+            self._current = None
+            self._allowance.spend(job.session, job.control.tokens)
+            if job.control.tokens:
+                self._durations.append(job.seconds)
+        self._watcher.ended(job)
+        job.finish()
 
 
-def remaining(lives: Iterable[float], age: float) -> float | None:
-    """Mean of what those that lived longer than ``age`` lived on for, in seconds; None if none did."""
-    left = [life - age for life in lives if life > age]
+def expected_remaining(durations: Iterable[float], elapsed: float) -> float | None:
+    """Mean remaining seconds of jobs that took longer than ``elapsed``; None if there were none."""
+    left = [duration - elapsed for duration in durations if duration > elapsed]
     return sum(left) / len(left) if left else None
 
 
 def processor_sharing(left: list[float], average: float, place: int, at_once: int) -> float:
-    """Seconds until ``place`` slots have come free, where runs share the model evenly.
+    """Seconds until ``place`` slots are free, if jobs share the model evenly.
 
     Args:
-        left: seconds on the model that the runs that are on still need.
-        average: what each run that begins meanwhile needs.
-        place: 1 for the next in line.
-        at_once: slots.
+        left: seconds on the model that the running jobs still need.
+        average: seconds that each job needs that starts meanwhile.
+        place: 1 for the next job in the queue.
+        at_once: number of slots.
     """
     left, time_passed = sorted(left), 0.0
     while True:

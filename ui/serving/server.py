@@ -1,4 +1,4 @@
-"""The page as a server: Gradio's launch with a gate in front, the counters beside it, and an orderly end."""
+"""The page as a server: Gradio with the gate in front, counters, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from aded.core.errors import AdedError
 from aded.core.validation import is_creatable
 from ui import theme
 from ui.blocks import Page
-from ui.page import LARGEST_TRACE, build
-from ui.serving import logs, parts
+from ui.page import MAX_TRACE_BYTES, build
+from ui.serving import logs, temporary_files
 from ui.serving.calls import Calls, Endpoint
 from ui.serving.gate import Gate
 from ui.serving.service import Service
 from ui.serving.tools import answer_tools
 from ui.serving.uploads import Uploads
 
-END_SECONDS = 8.0
-"""Within which the server has ended once it is told to, whatever its parts do; they share it."""
-WORDS_SECONDS = 2.0
-"""Of these, at most, for what runs end with to reach those who read them."""
+SHUTDOWN_SECONDS = 8.0
+"""Maximum duration of a shutdown; the following two are part of it."""
+FLUSH_SECONDS = 2.0
+"""Maximum time for the last updates of jobs to reach their readers."""
 CLOSE_SECONDS = 1.0
-"""Of these, at most, for connections to end; those that stay open then are cut."""
+"""Maximum time for connections to close; remaining ones are cut."""
 POLL_SECONDS = 0.01
-"""How often Gradio looks into its queue; by itself it does a thousand times a second."""
+"""Polling interval of Gradio's queue; the default is a thousand times per second."""
 THREADS = 40
-"""For what is not a run; a run holds a place in Gradio's queue, but no thread."""
+"""Threads for everything but jobs; a job holds a place in Gradio's queue, but no thread."""
 SESSIONS = 1000
-"""Of which Gradio keeps settings; the oldest is forgotten first."""
+"""Number of sessions whose state Gradio keeps; the oldest is deleted first."""
 FOLDER = "aded-explorer"
-"""Name of the folder, in Gradio's own, for what visitors send: in it a folder for each port."""
+"""Name of the folder for uploads in Gradio's own; it has a folder per port."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen, who may show the page in a frame, and below which path a proxy shows it."""
+    """Where to listen, which sites may embed the page in a frame, and the path of a proxy in front of it."""
 
     host: str
     port: int
@@ -60,19 +60,19 @@ class Address:
 
 
 def launch(service: Service, address: Address, tools: bool = True) -> Page:
-    """Start serving and come back; ``tools``: offer the endpoints over the Model Context Protocol too.
+    """Start serving and return; ``tools``: also offer the endpoints over the Model Context Protocol.
 
     Raises:
-        AdedError: the address cannot be had, or no folder for temporary files.
+        AdedError: the address is not available, or no folder for temporary files is writable.
     """
     theme.serve_static()
-    parts.note()
-    uploads = Uploads(own_folder(address.port), LARGEST_TRACE)
+    temporary_files.track()
+    uploads = Uploads(upload_folder(address.port), MAX_TRACE_BYTES)
     page = build(service)
     page.refused, page.end_uploads = service.counters.refused, uploads.end
     places = service.limits.queue_size + service.limits.at_once + THREADS
     service.unread = lambda stream: unread(page, stream)
-    _spare_the_model(page, 2 * places)
+    _configure_queue(page, 2 * places)
     try:
         _launch(page, service, address, uploads, places, tools)
     except OSError:
@@ -83,7 +83,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
 
 def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Uploads, places: int, tools: bool) -> None:
     page.launch(
-        server_name=f"[{address.host}]" if ":" in address.host else address.host,  # so that it can be part of an address
+        server_name=f"[{address.host}]" if ":" in address.host else address.host,  # brackets for IPv6 in URLs
         server_port=address.port,
         inbrowser=address.open_browser,
         root_path=address.root_path or None,
@@ -95,7 +95,7 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
         enable_monitoring=False,
         footer_links=[],
         allowed_paths=[],
-        max_file_size=LARGEST_TRACE,
+        max_file_size=MAX_TRACE_BYTES,
         state_session_capacity=SESSIONS,
         show_error=True,
         share=False,
@@ -106,24 +106,24 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
     )
 
 
-def own_folder(port: int) -> Path:
-    """The folder for what visitors send, as Gradio is told of it: other pages of this machine, on other ports, have others.
+def upload_folder(port: int) -> Path:
+    """The folder for uploads, set as Gradio's; pages on other ports of this machine have other folders.
 
     Raises:
-        AdedError: no folder can be written to, of which Gradio itself needs one to start.
+        AdedError: no folder for temporary files is writable, without which Gradio does not start.
     """
     folder = Path(get_upload_folder())
-    if folder.parent.name == FOLDER and folder.name.isdigit():  # that of a server before, in this process
+    if folder.parent.name == FOLDER and folder.name.isdigit():  # set by an earlier server in this process
         folder = folder.parent.parent
     if not is_creatable(folder):
-        raise AdedError(f"the page needs a folder for temporary files, and {folder} cannot be written to; set GRADIO_TEMP_DIR")
+        raise AdedError(f"the page needs a folder for temporary files, and {folder} is not writable; set GRADIO_TEMP_DIR")
     folder = folder / FOLDER / str(port)
     os.environ["GRADIO_TEMP_DIR"] = str(folder)
     return folder
 
 
-def _spare_the_model(page: gr.Blocks, most: int) -> None:
-    """Gradio's queue, without what it does by itself on the model's cost: polling, and tables of every past event."""
+def _configure_queue(page: gr.Blocks, most: int) -> None:
+    """Configure Gradio's queue for low overhead: slower polling, and no tables of past events."""
     for name, value in (("CACHE_FREQUENCY", 1_000_000_000), ("MAX_EVENTS", 100)):
         os.environ.setdefault(f"GRADIO_ANALYTICS_{name}", str(value))
     page.queue(max_size=most, default_concurrency_limit=8)
@@ -131,13 +131,13 @@ def _spare_the_model(page: gr.Blocks, most: int) -> None:
 
 
 def unread(page: gr.Blocks, stream: str) -> int:
-    """Messages that Gradio holds for a stream."""
+    """Number of messages that Gradio holds for a stream."""
     messages = page._queue.pending_messages_per_session
     return messages[stream].qsize() if stream in messages else 0
 
 
 def readable(page: gr.Blocks, key: str) -> bool:
-    """Whether Gradio holds anything for an event or a session, be it what is still to come."""
+    """Whether Gradio has this event or session, with or without messages."""
     queue = page._queue
     if key in queue.pending_messages_per_session or key in queue.event_ids_to_events:
         return True
@@ -145,13 +145,13 @@ def readable(page: gr.Blocks, key: str) -> bool:
 
 
 def stream_of(page: gr.Blocks, event: str) -> str | None:
-    """The stream that tells an event's messages; None where the event is over and was told."""
+    """The stream that delivers the messages of an event; None if the event has ended and was read."""
     streams = page._queue.pending_event_ids_session
     return next((stream for stream, events in streams.items() if event in events), None)
 
 
 def streams(page: gr.Blocks, function: str | int) -> bool:
-    """Whether an endpoint, by its name, or a function, by its index, gives several answers."""
+    """Whether an endpoint (by name) or a function (by index) yields several answers."""
     return any(fn.types_generator for index, fn in page.fns.items() if function in (index, fn.api_name))
 
 
@@ -161,7 +161,7 @@ def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: S
     calls = Calls(
         endpoints,
         lambda: page.fns.keys(),
-        uploads.holds,
+        uploads.is_upload,
         lambda event: stream_of(page, event),
         service.stop_call,
         lambda function: streams(page, function),
@@ -178,9 +178,9 @@ def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: S
 
 
 def endpoints_of(page: gr.Blocks) -> dict[str, Endpoint]:
-    """The named endpoints, by what Gradio itself tells of them."""
-    told = page.get_api_info()["named_endpoints"]
-    return {name.lstrip("/"): _endpoint(endpoint["parameters"]) for name, endpoint in told.items()}
+    """The named endpoints, from Gradio's own description."""
+    info = page.get_api_info()["named_endpoints"]
+    return {name.lstrip("/"): _endpoint(endpoint["parameters"]) for name, endpoint in info.items()}
 
 
 def _endpoint(parameters: list[dict[str, Any]]) -> Endpoint:
@@ -189,7 +189,7 @@ def _endpoint(parameters: list[dict[str, Any]]) -> Endpoint:
 
 
 def routes(service: Service) -> list[APIRoute]:
-    """What is served beside the page."""
+    """Additional routes."""
 
     def metrics() -> Response:
         """All counters in Prometheus' text format."""
@@ -197,7 +197,7 @@ def routes(service: Service) -> list[APIRoute]:
         return Response(service.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def healthz() -> dict[str, Any]:
-        """Whether the server answers and can run."""
+        """Whether the server responds and can run jobs."""
         service.sessions.sweep()
         return {"status": "ok" if service.scheduler.alive else "failed", "loaded": service.models.first.loaded}
 
@@ -205,42 +205,42 @@ def routes(service: Service) -> list[APIRoute]:
 
 
 def serve(service: Service, address: Address) -> None:
-    """Serve until interrupted or told to end; runs that are on then have a step to end in."""
-    told: list[int] = []  # not an event: a signal may come while one is being waited for
+    """Serve until a signal arrives; running jobs then get one more step."""
+    signals: list[int] = []  # not an event: a signal may arrive while the event is waited for
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda sent, _: told.append(sent))
-    logs.keep_to_lines()
+        signal.signal(number, lambda sent, _: signals.append(sent))
+    logs.configure()
     page = launch(service, address)
-    logs.keep_to_lines()  # those of the server too
+    logs.configure()  # again, for handlers that the server added
     print(f"ADED Explorer is on {page.local_url}", flush=True)
-    while not told:
+    while not signals:
         time.sleep(0.1)
     if not end(page, service):
-        leave()
+        exit_now()
 
 
 def end(page: Page, service: Service) -> bool:
-    """Cut what runs, tell its readers so, and close all connections, in ``END_SECONDS``; whether nothing is at work then."""
+    """Stop all jobs, notify readers, and close all connections, in ``SHUTDOWN_SECONDS``; returns whether all threads ended."""
     page.end_uploads()
-    idle = service.close(END_SECONDS - WORDS_SECONDS - CLOSE_SECONDS)
-    _let_last_words_out(page)
-    closing = threading.Thread(target=page.close, args=[False], daemon=True)  # it waits for sockets that are open and idle too
+    idle = service.close(SHUTDOWN_SECONDS - FLUSH_SECONDS - CLOSE_SECONDS)
+    _flush_messages(page)
+    closing = threading.Thread(target=page.close, args=[False], daemon=True)  # it waits for idle connections too
     closing.start()
     closing.join(CLOSE_SECONDS)
     return idle and not closing.is_alive()
 
 
-def leave() -> NoReturn:
-    """End the process here and now: a thread that is within PyTorch while Python takes itself apart would abort it."""
+def exit_now() -> NoReturn:
+    """End the process at once: a thread inside PyTorch would abort during the interpreter's shutdown."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def _let_last_words_out(page: gr.Blocks) -> None:
-    """Wait until what the runs ended with is on its way to those who read them."""
-    until = time.monotonic() + WORDS_SECONDS - 0.2
+def _flush_messages(page: gr.Blocks) -> None:
+    """Wait until the last updates are on their way to their readers."""
+    until = time.monotonic() + FLUSH_SECONDS - 0.2
     while page._queue.get_active_worker_count() and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(0.2)

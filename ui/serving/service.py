@@ -1,4 +1,4 @@
-"""One server's parts in one place: models, scheduler, sessions, limits, counters. Knows no Gradio."""
+"""All parts of a server: models, scheduler, sessions, limits, counters. Independent of Gradio."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ui.form import Form
 from ui.models import ModelHolder, Models, name_of
 from ui.run import Notice, Update, check_form, failed, loading, race
 from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
+from ui.serving.follow import follow
+from ui.serving.jobs import Control, Job
 from ui.serving.limits import Limits
-from ui.serving.quota import NoCard, WorkerLost
-from ui.serving.reading import follow
-from ui.serving.runs import Control, Run
-from ui.serving.scheduler import Scheduler, TurnedAway
+from ui.serving.quota import NoGpu, WorkerLost
+from ui.serving.scheduler import QueueRefused, Scheduler
 from ui.serving.sessions import Session, Sessions
 from ui.wire import Colours
-from ui.words import Saying
+from ui.words import Message
 
 T = TypeVar("T")
 SHUT_DOWN = Update(notice=Notice("info", [("notice.shutdown", {})]), running=False)
-"""The end of a race on the page that the server could not wait for."""
+"""Last update of a race on the page that did not end before the server shut down."""
 
 
 class Service:
-    """What all visitors share, and what is kept of each.
+    """What all visitors share, and their sessions.
 
     Attributes:
-        calls: runs by the events that programs made them by, as long as anybody holds them.
-        unread: pieces of news of a stream that were not read yet; the server tells.
+        calls: jobs of API calls by event id, as long as something refers to them.
+        unread: number of messages of a stream that were not read yet; set by the server.
     """
 
     def __init__(self, models: Models | None = None, limits: Limits | None = None, engine: Engine | None = None) -> None:
@@ -42,93 +42,93 @@ class Service:
         self.counters = Counters()
         self.sessions = Sessions()
         self.scheduler = Scheduler(self.limits, self.counters)
-        self.calls: WeakValueDictionary[str, Run[Any]] = WeakValueDictionary()
+        self.calls: WeakValueDictionary[str, Job[Any]] = WeakValueDictionary()
         self.unread: Callable[[str], int] = lambda stream: 0
         self._count()
 
     def _count(self) -> None:
         gauge = self.counters.gauge
-        gauge("queue_length", "Runs in line", lambda: self.scheduler.waiting)
-        gauge("running", "Runs that take turns", lambda: self.scheduler.running)
-        gauge("sessions", "Sessions that something is kept of", lambda: len(self.sessions))
-        gauge("memories", "Drafters that are kept for sessions", lambda: self.sessions.memories)
-        gauge("device_memory_bytes", "Memory held on the cards", device_memory)
+        gauge("queue_length", "Queued jobs", lambda: self.scheduler.waiting)
+        gauge("running", "Running jobs", lambda: self.scheduler.running)
+        gauge("sessions", "Sessions with state", lambda: len(self.sessions))
+        gauge("memories", "Drafters kept for sessions", lambda: self.sessions.memories)
+        gauge("device_memory_bytes", "Allocated GPU memory", device_memory)
 
     def submit(
         self,
         session: Session,
         holder: ModelHolder,
-        job: Callable[[Control], Iterator[T | None]],
+        work: Callable[[Control], Iterator[T | None]],
         **settings: Any,
-    ) -> Run[T]:
-        """Put a run into line; it waits for its model too.
+    ) -> Job[T]:
+        """Add a job to the queue; it also waits until its model is loaded.
 
         Args:
-            settings: ``merge`` and ``farewell``, as ``Scheduler.submit`` has them.
+            settings: ``merge`` and ``on_shutdown`` of ``Scheduler.submit``.
 
         Raises:
             Refused: see ``Scheduler.submit``.
         """
         holder.start()
-        run = self.scheduler.submit(session.key, job, ready=lambda: not holder.busy, **settings)
-        session.run = run
-        return run
+        job = self.scheduler.submit(session.key, work, ready=lambda: not holder.busy, **settings)
+        session.job = job
+        return job
 
     async def race(self, session: Session, form: Form, colours: Colours) -> AsyncGenerator[Update, None]:
-        """A visitor's race from press to end. Never raises: what goes wrong becomes a notice."""
+        """A race of a visitor, from start to end. Never raises: errors become notices."""
         try:
             holder = self.models.first
             check_form(form, self.limits)
             if session.stopped:
                 yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
                 return
-            job = partial(race, form, session.memories, holder, colours, limits=self.limits, engine=self.engine)
-            ways = {"merge": lambda old, new: new.over(old), "farewell": lambda latest: SHUT_DOWN}
-            run: Run[Update] = self.submit(session, holder, lambda control: job(control), **ways)
-            async with aclosing(self.follow(run, lambda: Update(notice=in_line(run, holder)))) as updates:
+            work = partial(race, form, session.memories, holder, colours, limits=self.limits, engine=self.engine)
+            settings = {"merge": lambda old, new: new.merged(old), "on_shutdown": lambda latest: SHUT_DOWN}
+            job: Job[Update] = self.submit(session, holder, lambda control: work(control), **settings)
+            async with aclosing(self.follow(job, lambda: Update(notice=queue_notice(job, holder)))) as updates:
                 async for update in updates:
                     yield update
         except Exception as error:
             self.count(error)
             yield failed(error)
 
-    def follow(self, run: Run[T], in_line: Callable[[], T | None], stream: str | None = None) -> AsyncGenerator[T, None]:
-        """See ``ui.serving.reading.follow``; ``stream``: where its news is read, if not in the session's own stream."""
-        return follow(run, in_line, lambda: self.unread(stream or run.session))
+    def follow(self, job: Job[T], while_queued: Callable[[], T | None], stream: str | None = None) -> AsyncGenerator[T, None]:
+        """See ``ui.serving.follow``; ``stream``: where its updates are read, if not in the session's own stream."""
+        return follow(job, while_queued, lambda: self.unread(stream or job.session))
 
     def stop_call(self, event: str, session: str) -> bool:
-        """End a program's run, so that its last answer tells so; whether there was one of this session to end."""
-        run = self.calls.get(event)
-        if run is None or run.over or run.session != session:
+        """Stop the job of an API call, so that its last answer says so; returns whether this session has such a job."""
+        job = self.calls.get(event)
+        if job is None or job.finished or job.session != session:
             return False
-        run.stop()
+        job.stop()
         return True
 
     def count(self, error: Exception) -> None:
-        """Count what was asked and could not be; the scheduler counts its own refusals, and runs that fail."""
-        if isinstance(error, AdedError) and not isinstance(error, (TurnedAway, WorkerLost)):
-            self.counters.refused("card" if isinstance(error, NoCard) else "asked")
+        """Count a refused request; the scheduler counts its own refusals and failed jobs."""
+        if isinstance(error, AdedError) and not isinstance(error, (QueueRefused, WorkerLost)):
+            self.counters.refused("gpu" if isinstance(error, NoGpu) else "asked")
 
     def status(self) -> Notice:
-        """How the server is, in one line."""
+        """The state of the server in one line."""
         holder, memory = self.models.first, round(resident_memory(self.counters) / MEGABYTE)
         values = {"model": holder.model.label if holder.loaded else name_of(holder.spec), "memory": memory}
         if not holder.loaded:
             return Notice("info", [("status.asleep", values)])
         values |= {"running": self.scheduler.running, "waiting": self.scheduler.waiting}
         held = round(device_memory() / MEGABYTE)
-        card: list[Saying] = [("status.card", {"device": held})] if held else []
-        return Notice("info", [("status.line", values), *card])
+        gpu: list[Message] = [("status.gpu", {"device": held})] if held else []
+        return Notice("info", [("status.line", values), *gpu])
 
     def close(self, seconds: float = 5.0) -> bool:
-        """End all runs within a step; whether nothing is at work then, which a step, or a model's loading, can delay."""
+        """Stop all jobs within a step; returns whether nothing is running, which a step or the loading of a model can delay."""
         return self.scheduler.close(seconds) and not self.models.busy
 
 
-def in_line(run: Run[Update], holder: ModelHolder) -> Notice:
-    """What a run waits for, in words."""
+def queue_notice(job: Job[Update], holder: ModelHolder) -> Notice:
+    """What a job waits for, as a notice."""
     if holder.busy:
         return loading(holder.latest)
-    wait = run.wait
-    expected: Saying = ("notice.nowait", {}) if wait is None else ("notice.wait", {"seconds": max(1, round(wait))})
-    return Notice("busy", [("notice.place", {"count": run.place}), expected])
+    wait = job.wait
+    expected: Message = ("notice.nowait", {}) if wait is None else ("notice.wait", {"seconds": max(1, round(wait))})
+    return Notice("busy", [("notice.place", {"count": job.place}), expected])

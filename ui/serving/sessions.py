@@ -1,4 +1,4 @@
-"""What the server keeps of each visitor: what drafters have learned, and the run that is on. Bounded, and freed by age."""
+"""State of each visitor: what drafters have learned, and the current job. Limited in number and age."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
-from ui.serving.runs import Run
+from ui.serving.jobs import Job
 
 MAX_SESSIONS = 1000
-MAX_MEMORIES = 64
-"""Drafters of all sessions together; the overlay of one takes about 5 MB."""
+MAX_DRAFTERS = 64
+"""Maximum number of drafters of all sessions; the session counts of one take about 5 MB."""
 IDLE_SECONDS = 3600.0
-"""A session that was not heard of for so long is forgotten."""
+"""Sessions without a request for this time are deleted."""
 
 
 @dataclass
@@ -24,24 +24,24 @@ class Memory:
     """What a method has learned and keeps.
 
     Attributes:
-        drafter: the one that knows it; None before the first, or where it had to be given up.
-        prompts: how many have taught it.
-        state_settings: the settings that it rests on (``aded.drafters.registry.StateSettings``).
+        drafter: the drafter with the learned state; None before the first race, or if it was freed.
+        prompts: number of prompts that it learned from.
+        settings: the settings on which the learned state depends (``aded.drafters.registry.StateSettings``).
     """
 
     drafter: Any = None
     prompts: int = 0
-    state_settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Session:
-    """One visitor's own state.
+    """State of one visitor.
 
     Attributes:
-        key: what tells it apart from others.
-        memories: what its methods have learned and keep, by their names.
-        run: the newest run, as long as the scheduler or a reader holds it: what it told last may be large.
-        stopped: whether Stop was pressed since Run was.
+        key: identifies the session.
+        memories: what its methods have learned, by method name.
+        job: the latest job, as long as the scheduler or a reader refers to it (its latest update may be large).
+        stopped: whether Stop was pressed after Run.
     """
 
     def __init__(self, key: str = "") -> None:
@@ -49,15 +49,15 @@ class Session:
         self.memories: dict[str, Memory] = {}
         self.stopped = False
         self.seen = 0.0
-        self._run: ref[Run[Any]] | None = None
+        self._job: ref[Job[Any]] | None = None
 
     @property
-    def run(self) -> Run[Any] | None:
-        return self._run() if self._run else None
+    def job(self) -> Job[Any] | None:
+        return self._job() if self._job else None
 
-    @run.setter
-    def run(self, run: Run[Any]) -> None:
-        self._run = ref(run)
+    @job.setter
+    def job(self, job: Job[Any]) -> None:
+        self._job = ref(job)
 
     def begin(self) -> None:
         """Run was pressed."""
@@ -66,27 +66,27 @@ class Session:
     def stop(self) -> None:
         """Stop was pressed."""
         self.stopped = True
-        if run := self.run:
-            run.stop()
+        if job := self.job:
+            job.stop()
 
     @property
     def kept(self) -> int:
-        """Drafters that are kept."""
+        """Number of drafters that are kept."""
         return sum(memory.drafter is not None for memory in list(self.memories.values()))
 
-    def give_up(self) -> None:
-        """Free what was learned; that it was learned stays known, so that the next race can tell."""
+    def free_drafters(self) -> None:
+        """Free the drafters; the entries stay, so that the next race can report the loss."""
         for memory in list(self.memories.values()):
             memory.drafter = None
 
     @property
     def busy(self) -> bool:
-        run = self.run
-        return run is not None and not run.over
+        job = self.job
+        return job is not None and not job.finished
 
 
 class Sessions:
-    """All sessions by key, the one heard of last at the end."""
+    """All sessions by key, the latest used last."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -98,11 +98,11 @@ class Sessions:
 
     @property
     def memories(self) -> int:
-        """Drafters that are kept."""
+        """Number of drafters that are kept."""
         return sum(session.kept for session in self._sessions.values())
 
     def get(self, key: str) -> Session:
-        """The session of this key, a new one if it is not known."""
+        """The session with this key; it is created if necessary."""
         with self._lock:
             session = self._sessions.setdefault(key, Session(key))
             session.seen = self._clock()
@@ -111,14 +111,14 @@ class Sessions:
         return session
 
     def free(self, key: str) -> None:
-        """The visitor has left: end the run and forget everything."""
+        """The visitor has left: stop the job and delete the session."""
         with self._lock:
             session = self._sessions.pop(key, None)
-        if session is not None and (run := session.run):
-            run.leave()
+        if session is not None and (job := session.job):
+            job.leave()
 
     def sweep(self) -> None:
-        """Forget sessions that are too old or too many, and memories beyond their bound, the oldest first."""
+        """Delete sessions that are too old or too many, and free drafters beyond the limit, the oldest first."""
         now = self._clock()
         with self._lock:
             idle = [s for s in self._sessions.values() if not s.busy]
@@ -126,6 +126,6 @@ class Sessions:
             for session in [*old, *idle[: max(0, len(self._sessions) - MAX_SESSIONS)]]:
                 self._sessions.pop(session.key, None)
             for session in idle:
-                if self.memories <= MAX_MEMORIES:
+                if self.memories <= MAX_DRAFTERS:
                     break
-                session.give_up()
+                session.free_drafters()

@@ -1,7 +1,7 @@
-"""Which of Gradio's streams tells a call's messages: one of its own, also where several calls are of one session.
+"""Streams of Gradio's messages, so that several calls of one session each have their own.
 
-Gradio keeps one queue of messages for a session, and whoever reads next takes the next one, whichever call it is of. A call over
-plain HTTP is read by its own number, so there it passes as a session of its own, whose name begins with that of the session.
+Gradio keeps one message queue per session, and a reader gets the next message of any call. A call over plain HTTP is read by
+its event id, so it gets its own stream: a session for Gradio, whose name starts with that of the real session.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 
 MARK = "~"
-"""Stands behind a session's name; no name that comes from outside holds it."""
+"""Separates the session from the rest of a stream's name; session names from outside cannot contain it."""
 
 
 def stream_of(session: str) -> str:
@@ -18,5 +18,5 @@ def stream_of(session: str) -> str:
 
 
 def session_of(stream: str) -> str:
-    """The session that a stream's call is of."""
+    """The session of a stream."""
     return stream.partition(MARK)[0]

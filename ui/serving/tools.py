@@ -1,7 +1,7 @@
-"""The endpoints as tools of the Model Context Protocol: called in the task of the request, so that who hangs up ends the run.
+"""The endpoints as tools of the Model Context Protocol, run in the task of the request, so that closing it stops the job.
 
-Gradio lists the tools and speaks the protocol. Its own calls would go through one client of the server's own, in a thread that
-nothing interrupts, and answer with Python's way of writing a dictionary.
+Gradio lists the tools and implements the protocol. Its own calls would go through a client in a thread that cannot be
+interrupted, and would answer with the ``repr`` of a dictionary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from aded import __version__
-from ui.serving.calls import Endpoint, argument_fault
+from ui.serving.calls import Endpoint, argument_error
 from ui.words import cut
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def answer_tools(page: gr.Blocks, service: Service, endpoints: Mapping[str, Endpoint]) -> None:
-    """Answer calls of tools here; nothing to do where the page offers none.
+    """Handle tool calls; does nothing if the page offers no tools.
 
     Args:
-        endpoints: the named endpoints and what they take.
+        endpoints: the named endpoints and their arguments.
     """
     tools = page.mcp_server_obj
     if tools is None:
@@ -38,25 +38,25 @@ def answer_tools(page: gr.Blocks, service: Service, endpoints: Mapping[str, Endp
 
     tools.mcp_server.version = __version__
 
-    @tools.mcp_server.call_tool(validate_input=False)  # the endpoints do, and say the remedy
+    @tools.mcp_server.call_tool(validate_input=False)  # the endpoints validate, with better messages
     async def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
         endpoint = tools.tool_to_endpoint.get(name)
         if endpoint is None:
-            fault: str | None = f"no tool is called '{cut(name)}'; there are {', '.join(tools.tool_to_endpoint)}"
+            problem: str | None = f"there is no tool '{cut(name)}'; there are {', '.join(tools.tool_to_endpoint)}"
         else:
-            fault = argument_fault(endpoints[endpoint.lstrip("/")], arguments)
-        if fault:
+            problem = argument_error(endpoints[endpoint.lstrip("/")], arguments)
+        if problem:
             service.counters.refused("malformed")
-            return _result(fault, failed=True)
+            return _result(problem, failed=True)
         function: Any = tools.get_block_fn_from_endpoint_name(endpoint)
         session = f"tool-{uuid.uuid4().hex}"
         request = gr.Request(tools.mcp_server.request_context.request, session_hash=session)
-        LocalContext.request.set(request)  # whose card a run may have, on ZeroGPU
+        LocalContext.request.set(request)  # on ZeroGPU: the visitor whose quota is used
         try:
             last = None
             async with aclosing(_answers(function.fn, request, arguments)) as answers:
                 async for last in answers:
-                    await _tell_progress(tools.mcp_server.request_context, last)
+                    await _send_progress(tools.mcp_server.request_context, last)
             return _result(json.dumps(last, ensure_ascii=False))
         except gr.Error as error:
             return _result(str(error.message), failed=True)
@@ -65,7 +65,7 @@ def answer_tools(page: gr.Blocks, service: Service, endpoints: Mapping[str, Endp
 
 
 async def _answers(function: Any, request: gr.Request, arguments: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """Whatever an endpoint's function gives, as it comes."""
+    """The answers of an endpoint's function, as they come."""
     if isasyncgenfunction(function):
         async with aclosing(function(request, **arguments)) as answers:
             async for answer in answers:
@@ -75,12 +75,12 @@ async def _answers(function: Any, request: gr.Request, arguments: Mapping[str, A
 
 
 def _tokens(answer: Mapping[str, Any]) -> int:
-    """Tokens that were written so far, of all lanes."""
+    """Number of new tokens so far, over all runs."""
     return sum(part["tokens"] for part in answer.get("lanes", [answer]))
 
 
-async def _tell_progress(context: Any, answer: Mapping[str, Any]) -> None:
-    """Send how far a run is to a client that asked for it."""
+async def _send_progress(context: Any, answer: Mapping[str, Any]) -> None:
+    """Send the progress of a job to a client that asked for it."""
     token = context.meta.progressToken if context.meta is not None else None
     if token is None or "state" not in answer:
         return

@@ -1,7 +1,8 @@
-"""Uploads: looked at as they stream, bounded one by one and all together, and gone when others need their room.
+"""Uploads: checked while they stream, limited individually and in total, and deleted when others need their space.
 
-A file is needed for the moment in which it is opened. So there is no share for each visitor, whom nothing tells apart for sure:
-where room is needed, the file that came first goes, and where no whole one is left, the upload that began first is broken off.
+A file is only needed at the moment when it is opened. There is no quota per visitor, because visitors cannot be identified
+reliably: if space is needed, the oldest file is deleted, and if no complete file is left, the oldest upload in progress is
+aborted.
 """
 
 from __future__ import annotations
@@ -19,33 +20,33 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.formparsers import MultiPartException
 
-from ui.serving import parts
+from ui.serving import temporary_files
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 
-ROOM = 256 << 20
-"""Bytes that all uploads together may take, those on their way too."""
-LEAST = 1 << 20
-"""Bytes that a file counts for at least, which bounds their number."""
-HEADS = 1 << 16
-"""Bytes of an upload beside its file: what stands between the parts of a form."""
-LONGEST_SECONDS = 600.0
-"""How long an upload may take; what is left on the disk of one that was broken off goes after that."""
+CAPACITY = 256 << 20
+"""Maximum size in bytes of all uploads together, including those in progress."""
+MIN_COUNTED_BYTES = 1 << 20
+"""Every file counts at least this many bytes, which limits the number of files."""
+FORM_OVERHEAD = 1 << 16
+"""Maximum size in bytes of an upload's form without its file."""
+MAX_SECONDS = 600.0
+"""Maximum duration of an upload; remains of aborted uploads are deleted after this time."""
 EMPTY_SECONDS = 60.0
-"""How long an empty file or folder may lie there: Gradio leaves one each time that a file is opened, and of each it removes."""
+"""After this time empty files and folders are deleted: Gradio leaves one for each file that is opened or removed."""
 FIELD = b"files"
 NO_NAME = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Kinds of letters that no file's name holds: control characters, halves of letters, ends of lines."""
+"""Unicode categories that are not allowed in file names: control characters, surrogates, line separators."""
 
-ABSENT: Problem = (400, "malformed", "the upload holds no file with a name; send one as 'files' in multipart/form-data")
-SEVERAL: Problem = (400, "malformed", "the upload holds more than a file; send one file at a time, and nothing beside it")
-BROKEN: Problem = (400, "malformed", "the upload is no whole multipart/form-data; send the file again")
-FULL: Problem = (503, "uploads", "too many files are being sent; send the file again")
-ENDING: Problem = (503, "uploads", "the server ends; send the file again later")
-SLOW: Problem = (408, "uploads", f"the upload took more than {LONGEST_SECONDS:g} seconds; send the file again")
+ABSENT: Problem = (400, "malformed", "the upload contains no named file; send one as 'files' in multipart/form-data")
+SEVERAL: Problem = (400, "malformed", "the upload contains more than one file; send one file at a time, and no other fields")
+BROKEN: Problem = (400, "malformed", "the upload is not complete multipart/form-data; send the file again")
+FULL: Problem = (503, "uploads", "too many files are being uploaded; send the file again")
+ENDING: Problem = (503, "uploads", "the server is shutting down; send the file again later")
+SLOW: Problem = (408, "uploads", f"the upload took more than {MAX_SECONDS:g} seconds; send the file again")
 
 
 class Refused(MultiPartException):
-    """Ends an upload; of this class because then Gradio answers it."""
+    """Aborts an upload; a subclass of the exception that Gradio answers."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem[2])
@@ -56,73 +57,77 @@ class Uploads:
     """All uploads of a server.
 
     Args:
-        folder: where Gradio keeps them: each whole file in a folder of its own, and beside those what is being written.
-        largest: bytes of a file.
-        room: bytes of all of them.
+        folder: where Gradio keeps them: each complete file in its own folder, and files in progress next to these.
+        largest: maximum size of a file in bytes.
+        capacity: maximum size of all files in bytes.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, folder: Path, largest: int, room: int = ROOM, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: Path, largest: int, capacity: int = CAPACITY, clock: Callable[[], float] = time.monotonic) -> None:
         self.largest = largest
-        self._folder, self._room, self._clock = folder, room, clock
-        self._coming: list[Upload] = []
+        self._folder, self._capacity, self._clock = folder, capacity, clock
+        self._active: list[Upload] = []
         self._kept: dict[Path, int] = {}
         self._unfinished: dict[Path, float] = {}
 
-    def holds(self, path: str) -> bool:
-        """Whether a file that was sent has, or had, this path."""
-        self._look()
+    def is_upload(self, path: str) -> bool:
+        """Whether a path is that of an upload, existing or deleted."""
+        self._scan()
         if any(unicodedata.category(letter) in NO_NAME for letter in path):
             return False
         try:
             return self._folder.resolve() in Path(path).resolve().parents
-        except (OSError, ValueError):  # a path that no file system could have
+        except (OSError, ValueError):  # not a valid path
             return False
 
     @property
     def used(self) -> int:
-        """Bytes that count, of whole files and of what has come of others."""
-        return sum(self._kept.values()) + sum(upload.size for upload in self._coming)
+        """Bytes that count, of complete files and of uploads in progress."""
+        return sum(self._kept.values()) + sum(upload.size for upload in self._active)
 
-    async def pass_on(self, app: App, scope: Scope, receive: Receive, send: Send) -> Problem | None:
-        """Let an upload through to ``app``; what was wrong with it, if anything: then nothing was answered yet."""
-        self._look()
+    async def forward(self, app: App, scope: Scope, receive: Receive, send: Send) -> Problem | None:
+        """Forward an upload to ``app``; returns what was wrong with it, if anything: then nothing was answered yet."""
+        self._scan()
         try:
-            upload = Upload(self, dict(reversed(scope["headers"])), receive, self._clock)  # of several, Gradio reads the first
+            upload = Upload(
+                self, dict(reversed(scope["headers"])), receive, self._clock
+            )  # like Gradio, use the first of equal headers
         except Refused as refused:
             return refused.problem
-        self._coming.append(upload)
+        self._active.append(upload)
         try:
-            with parts.removed():
-                await app({**scope, "query_string": b""}, upload.receive, upload.sender(send))  # Gradio would tell its progress
+            with temporary_files.cleanup():
+                await app(
+                    {**scope, "query_string": b""}, upload.receive, upload.sender(send)
+                )  # Gradio would report progress to others
         except Refused as refused:
             upload.problem = refused.problem
         except OSError as error:
-            words = f"the file could not be kept here ({error.strerror or error}); try again later"
+            words = f"the file could not be stored ({error.strerror or error}); try again later"
             upload.problem = upload.problem or (507, "disk", words)
         finally:
-            self._coming.remove(upload)
-            self._look()
+            self._active.remove(upload)
+            self._scan()
         return upload.problem
 
-    def make_room(self, upload: Upload) -> None:
-        """Remove what came first, until all that is left has room.
+    def free_space(self, upload: Upload) -> None:
+        """Delete the oldest files until everything fits.
 
         Raises:
-            Refused: there is none, whatever goes.
+            Refused: it does not fit even then.
         """
-        while self.used > self._room:
-            others = [other for other in self._coming if other is not upload and other.on]
+        while self.used > self._capacity:
+            others = [other for other in self._active if other is not upload and other.incoming]
             if self._kept:
                 self._remove(next(iter(self._kept)))
             elif others:
-                others[0].break_off(FULL)
+                others[0].abort(FULL)
             else:
                 raise Refused(FULL)
 
-    def _look(self) -> None:
-        """Take note of what is there: whole files, the first that was seen first, and what broken-off uploads have left."""
-        whole = {file: max(size, LEAST) for file in self._folder.glob("*/*") if (size := size_of(file)) is not None}
+    def _scan(self) -> None:
+        """Update the list of complete files, oldest first, and delete remains of aborted uploads."""
+        whole = {file: max(size, MIN_COUNTED_BYTES) for file in self._folder.glob("*/*") if (size := size_of(file)) is not None}
         first = [file for file in self._kept if file in whole]
         self._kept = {file: whole[file] for file in dict.fromkeys([*first, *whole])}
         now = self._clock()
@@ -130,20 +135,20 @@ class Uploads:
         found |= dict.fromkeys(self._empty_folders(), 0)
         self._unfinished = {file: self._unfinished.get(file, now) for file in found}
         for file, seen in self._unfinished.items():
-            if now - seen > (LONGEST_SECONDS if found[file] else EMPTY_SECONDS):
+            if now - seen > (MAX_SECONDS if found[file] else EMPTY_SECONDS):
                 with suppress(OSError):
                     file.rmdir() if file.is_dir() else file.unlink(missing_ok=True)
 
     def _empty_folders(self) -> list[Path]:
-        """Folders of files that Gradio has removed."""
+        """Folders whose file Gradio has removed."""
         holding = {file.parent for file in self._folder.glob("*/*")}
         return [folder for folder in self._folder.glob("*") if folder.is_dir() and folder not in holding]
 
     def end(self) -> None:
-        """Break off what is on its way, from whichever thread: the server ends."""
-        for upload in list(self._coming):
-            with suppress(RuntimeError):  # its loop is closed already
-                upload.loop.call_soon_threadsafe(upload.break_off, ENDING)
+        """Abort all uploads, from any thread: the server shuts down."""
+        for upload in list(self._active):
+            with suppress(RuntimeError):  # its event loop is closed
+                upload.loop.call_soon_threadsafe(upload.abort, ENDING)
 
     def _remove(self, file: Path) -> None:
         del self._kept[file]
@@ -153,35 +158,35 @@ class Uploads:
 
 
 class Upload:
-    """One that is on its way.
+    """An upload in progress.
 
     Attributes:
-        size: bytes that have come, as long as they take room.
-        on: whether more is to come.
-        problem: why it was broken off.
-        loop: the one that it comes in.
+        size: bytes received, as long as they count.
+        incoming: whether more is expected.
+        problem: why it was aborted; None if it was not.
+        loop: its event loop.
     """
 
     def __init__(self, uploads: Uploads, headers: dict[bytes, bytes], receive: Receive, clock: Callable[[], float]) -> None:
-        self.size, self.on = 0, True
+        self.size, self.incoming = 0, True
         self.problem: Problem | None = None
         self._uploads, self._receive, self._clock = uploads, receive, clock
-        self._until = clock() + LONGEST_SECONDS
+        self._until = clock() + MAX_SECONDS
         self._broken = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self._form = Form(headers.get(b"content-type", b""), uploads.largest)
-        if int(_digits(headers.get(b"content-length", b""))) > uploads.largest + HEADS:
+        if int(_digits(headers.get(b"content-length", b""))) > uploads.largest + FORM_OVERHEAD:
             raise Refused(too_large(uploads.largest))
 
     async def receive(self) -> Message:
-        """The next piece of the body.
+        """The next part of the body.
 
         Raises:
-            Refused: it is not to go on.
+            Refused: the upload is aborted.
         """
         if self.problem is not None:
             raise Refused(self.problem)
-        if not self.on:
+        if not self.incoming:
             return await self._receive()
         try:
             message = await self._next()
@@ -189,53 +194,53 @@ class Upload:
                 raise Refused(BROKEN)
             self._take(message.get("body", b""))
             if not message.get("more_body", False):
-                self.on = False
+                self.incoming = False
                 self._form.end()
         except Refused as refused:
-            self.break_off(refused.problem)
+            self.abort(refused.problem)
             raise
         return message
 
-    def break_off(self, problem: Problem) -> None:
-        """Let nothing more of it come, and give its room back."""
-        self.problem, self.on, self.size = problem, False, 0
+    def abort(self, problem: Problem) -> None:
+        """Accept no more data, and free its space."""
+        self.problem, self.incoming, self.size = problem, False, 0
         self._broken.set()
 
     def sender(self, send: Send) -> Send:
-        """A ``send`` that keeps back what Gradio says of an upload that was broken off."""
+        """A ``send`` that suppresses Gradio's answer to an aborted upload."""
 
-        async def told(message: Message) -> None:
+        async def filtered(message: Message) -> None:
             if self.problem is None:
                 await send(message)
 
-        return told
+        return filtered
 
     async def _next(self) -> Message:
-        coming, broken = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._broken.wait())
+        incoming, broken = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._broken.wait())
         try:
             left = max(0.0, self._until - self._clock())
-            await asyncio.wait({coming, broken}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if self._broken.is_set() or not coming.done():
+            await asyncio.wait({incoming, broken}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.is_set() or not incoming.done():
                 raise Refused(self.problem or SLOW)
-            return coming.result()
+            return incoming.result()
         finally:
-            coming.cancel()
+            incoming.cancel()
             broken.cancel()
 
     def _take(self, data: bytes) -> None:
         self.size += len(data)
-        if self.size > self._uploads.largest + HEADS:
+        if self.size > self._uploads.largest + FORM_OVERHEAD:
             raise Refused(too_large(self._uploads.largest))
         self._form.write(data)
-        self._uploads.make_room(self)
+        self._uploads.free_space(self)
 
 
 class Form:
-    """A form that holds one file with a name, and nothing beside it, as it comes.
+    """An incremental parser of a form that contains one named file and nothing else.
 
     Args:
-        kind: the header that says what the body is.
-        largest: bytes of the file.
+        kind: the content type.
+        largest: maximum size of the file in bytes.
     """
 
     def __init__(self, kind: bytes, largest: int) -> None:
@@ -246,7 +251,7 @@ class Form:
         self._parts = self._size = 0
         self._whole = False
         self._name = self._value = self._disposition = b""
-        told: Any = {
+        callbacks: Any = {
             "on_part_begin": self._begin,
             "on_header_field": lambda data, start, end: self._head("_name", data[start:end]),
             "on_header_value": lambda data, start, end: self._head("_value", data[start:end]),
@@ -256,15 +261,15 @@ class Form:
             "on_end": self._end,
         }
         try:
-            self._parser = MultipartParser(options[b"boundary"], told)
+            self._parser = MultipartParser(options[b"boundary"], callbacks)
         except FormParserError:
             raise Refused(BROKEN) from None
 
     def write(self, data: bytes) -> None:
-        """Look at the next piece.
+        """Parse the next part.
 
         Raises:
-            Refused: it holds what is not to come.
+            Refused: it contains something else, or too much.
         """
         try:
             self._parser.write(data)
@@ -272,10 +277,10 @@ class Form:
             raise Refused(BROKEN) from None
 
     def end(self) -> None:
-        """There is no more.
+        """The body has ended.
 
         Raises:
-            Refused: the file is not whole, or there was none.
+            Refused: the file is incomplete or missing.
         """
         if not self._whole:
             raise Refused(BROKEN if self._parts else ABSENT)
@@ -309,13 +314,13 @@ class Form:
 
 
 def file_name(sent: bytes) -> str:
-    """What a file would be kept under, as Gradio makes it of a name; empty where no file can have it."""
+    """The name under which Gradio would store a file; empty if it is not valid."""
     name = PurePath(sent.decode("utf-8", "replace")).name
     return strip_invalid_filename_characters(name) if name.strip(". ") else ""
 
 
 def size_of(file: Path) -> int | None:
-    """Bytes of a file; None where there is none, or none any more."""
+    """Size of a file in bytes; None if it does not exist."""
     try:
         return file.stat().st_size if file.is_file() else None
     except OSError:
@@ -323,7 +328,7 @@ def size_of(file: Path) -> int | None:
 
 
 def too_large(largest: int) -> Problem:
-    """What is said of a file with more bytes than these."""
+    """The refusal of a file with more than ``largest`` bytes."""
     return 413, "large", f"the file is larger than {largest >> 20} MB; send a smaller one"
 
 

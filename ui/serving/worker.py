@@ -1,10 +1,10 @@
-"""A race as ZeroGPU's worker runs it: a task in, news out, all of it picklable; no tensor crosses.
+"""A race in a ZeroGPU worker: a task in, events out, all of them picklable and without tensors.
 
-The worker is forked from the server. It finds there the model's weights in the server's memory (``park``), moves its own
-view of them to the card, and keeps the ready model in a global of its own, which a warm worker finds again. Whatever was
-captured or measured is made inside a call, where it is missing; nothing is compiled. Loading in the server costs no
-visitor's quota, and forking copies nothing; reading the weights in the worker would take some seconds of every first call,
-and the emulated ``.to("cuda")`` of the package would keep the model's self-test from running where the card is not yet real.
+The worker is forked from the server. It finds the model's weights in host memory (``load_to_host``), copies them to the GPU,
+and keeps the loaded model in a global variable, which a warm worker finds again. Captured graphs and measured costs are
+made inside a call if they are missing; nothing is compiled. Loading in the server uses no visitor's quota, and forking copies
+nothing; reading the weights in the worker would take some seconds of every first call, and with the package's emulated
+``.to("cuda")`` the model's self-test would not run on a GPU.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import StateDict
 from ui.engine import Engine
-from ui.form import Entrant
+from ui.form import RunSpec
 
-START_SECONDS, LANE_SECONDS, TOKEN_SECONDS = 12.0, 1.0, 0.02
-"""A fresh worker (the card's start, weights, self-test, costs measured in 2 s and 16 graphs); a lane's prompt and its graphs, one
-for each of eight sizes at 0.1 s; a token, record included (of the token itself plain decoding takes 3 ms on an H200)."""
-LONGEST_SECONDS = 110
-"""Most that is ever asked for: visitors without an account have two minutes a day."""
+START_SECONDS, RUN_SECONDS, TOKEN_SECONDS = 12.0, 1.0, 0.02
+"""Estimates: start of a fresh worker (GPU, weights, self-test, cost measurement of 2 s and 16 graphs); a run's prompt and its
+graphs, one for each of eight sizes at 0.1 s; a token, with its record (plain decoding alone takes 3 ms per token on an H200)."""
+MAX_SECONDS = 110
+"""Maximum time that is requested: visitors without an account have two minutes per day."""
 CUT_SECONDS = 2.0
-"""What is left of the time when a race is cut, so that its end still gets through."""
-PARKED_DTYPE = "bfloat16"
-"""Every card of ZeroGPU has it, and the server, which has none, cannot ask."""
+"""Time reserved for the last events of a race that is cut at its time limit."""
+HOST_DTYPE = "bfloat16"
+"""Supported by every GPU of ZeroGPU; the server has no GPU to ask."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Task:
 
     Attributes:
         settings: arguments of ``GenerationSettings``.
-        known: what each lane's drafter has learned before; None for one that is new or keeps nothing.
+        learned: what each run's drafter learned before; None for a new one, or one that keeps nothing.
     """
 
     model: str
@@ -47,40 +47,40 @@ class Task:
     dtype: str
     prompt: str
     settings: Mapping[str, Any]
-    entrants: Sequence[Entrant]
-    known: Sequence[StateDict | None]
+    runs: Sequence[RunSpec]
+    learned: Sequence[StateDict | None]
 
     @property
     def seconds(self) -> int:
-        """The time to ask for: no more than it may take, since a longer one waits longer and needs more quota."""
-        lane = LANE_SECONDS + TOKEN_SECONDS * self.settings["max_new_tokens"]
-        return min(LONGEST_SECONDS, ceil(START_SECONDS + lane * len(self.entrants)))
+        """The GPU time to request: not more than necessary, since longer requests wait longer and need more quota."""
+        each = RUN_SECONDS + TOKEN_SECONDS * self.settings["max_new_tokens"]
+        return min(MAX_SECONDS, ceil(START_SECONDS + each * len(self.runs)))
 
 
 @dataclass(frozen=True)
-class Opened:
-    """All prompts have been read: each lane's record without steps."""
+class RaceStarted:
+    """The prefill of all runs has ended: each run's record without steps."""
 
-    lanes: list[Trace]
+    runs: list[Trace]
 
 
 @dataclass(frozen=True)
-class Made:
-    """A lane has made a step, and may have ended with it."""
+class StepDone:
+    """A run has made a step, and may have ended with it."""
 
-    lane: int
+    run: int
     step: Step
     finish_reason: FinishReason | None
 
 
 @dataclass(frozen=True)
-class Closed:
-    """The race is over.
+class RaceEnded:
+    """The race has ended.
 
     Attributes:
-        learned: what each lane's drafter knows now, where it keeps something.
-        footprint: what was held on the card.
-        cut: whether it had used its time up.
+        learned: what each run's drafter has learned, if it keeps it.
+        footprint: GPU memory.
+        cut: whether it reached its time limit.
     """
 
     learned: list[StateDict | None]
@@ -89,19 +89,19 @@ class Closed:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """It cannot be run as asked, and why. (Of what a worker raises, only the name of its class comes back.)"""
+class RaceRefused:
+    """The race cannot run, and why. (For exceptions of a worker, only the class name is returned.)"""
 
     text: str
 
 
-News = Opened | Made | Closed | Refusal | None
-"""None: nothing to tell, but a worker is asked to stop after what it has told, so it tells often."""
+WorkerEvent = RaceStarted | StepDone | RaceEnded | RaceRefused | None
+"""None: nothing to report; a worker can only be stopped after an event, so there are many."""
 
 
 @dataclass
-class ParkedModel:
-    """A model that is not on any card: what the server itself needs of it, and its weights for workers."""
+class HostModel:
+    """A model in host memory: what the server needs of it, and its weights for workers."""
 
     spec: str
     label: str
@@ -111,14 +111,14 @@ class ParkedModel:
     weights: Any
 
 
-PARKED: dict[str, ParkedModel] = {}
-"""Models in the server's memory, by what they were asked for as; a worker has those that were there when it was forked."""
-READY: dict[str, Any] = {}
-"""Models on the card, in a worker; in the server it stays empty."""
+HOST_MODELS: dict[str, HostModel] = {}
+"""Models in host memory, by specification; a worker has those that were loaded before it was forked."""
+GPU_MODELS: dict[str, Any] = {}
+"""Models on the GPU of a worker; empty in the server."""
 
 
-def park(spec: str, device: str, dtype: str, progress: Callable[[str, float | None], None]) -> ParkedModel:
-    """Load a model's weights into the server's memory, on the processor and for a card (a ``ui.models.Loader``)."""
+def load_to_host(spec: str, device: str, dtype: str, progress: Callable[[str, float | None], None]) -> HostModel:
+    """Load a model's weights into host memory, in the dtype for GPUs (a ``ui.models.Loader``)."""
     progress("starting the engine", None)
     from aded.engine import weights
     from aded.engine.loader import DTYPES, load_stock
@@ -126,65 +126,65 @@ def park(spec: str, device: str, dtype: str, progress: Callable[[str, float | No
 
     name = weights.resolve(spec, progress)
     progress("loading the model", None)
-    model, tokenizer = load_stock(name, spec, DTYPES[PARKED_DTYPE if dtype == "auto" else dtype], {})
+    model, tokenizer = load_stock(name, spec, DTYPES[HOST_DTYPE if dtype == "auto" else dtype], {})
     vocab_size = int(model.config.get_text_config().vocab_size)
-    PARKED[spec] = ParkedModel(spec, weights.label_of(spec), tokenizer, tokenizer_fingerprint(tokenizer), vocab_size, model)
-    return PARKED[spec]
+    HOST_MODELS[spec] = HostModel(spec, weights.label_of(spec), tokenizer, tokenizer_fingerprint(tokenizer), vocab_size, model)
+    return HOST_MODELS[spec]
 
 
-def ready(spec: str, device: str, dtype: str) -> Any:
-    """The model on the card, for this call and those that the same worker has later."""
-    if spec not in READY:
+def model_on_gpu(spec: str, device: str, dtype: str) -> Any:
+    """The model on the GPU, for this call and later ones of the same worker."""
+    if spec not in GPU_MODELS:
         from aded.engine.loader import choose_device
         from aded.engine.target_model import TargetModel
 
-        parked = PARKED.get(spec) or park(spec, device, dtype, lambda text, fraction: None)
-        READY[spec] = TargetModel(parked.weights.to(choose_device(device)), parked.tokenizer, spec, parked.label)
-    return READY[spec]
+        host = HOST_MODELS.get(spec) or load_to_host(spec, device, dtype, lambda text, fraction: None)
+        GPU_MODELS[spec] = TargetModel(host.weights.to(choose_device(device)), host.tokenizer, spec, host.label)
+    return GPU_MODELS[spec]
 
 
-ENGINE, LOAD = Engine(), ready
+ENGINE, LOAD = Engine(), model_on_gpu
 
 
-def work(task: Task) -> Iterator[News]:
-    """Run a race; the function that gets the card. Closing it ends the race within a step."""
+def work(task: Task) -> Iterator[WorkerEvent]:
+    """Run a race; this function gets the GPU. Closing the iterator stops the race within a step."""
     until = time.monotonic() + task.seconds - CUT_SECONDS
     try:
         model = LOAD(task.model, task.device, task.dtype)
         yield None
         decoders = []
-        for entrant, known in zip(task.entrants, task.known):
-            decoders.append(_decoder(model, entrant, task.settings, known))
+        for run, learned in zip(task.runs, task.learned):
+            decoders.append(_decoder(model, run, task.settings, learned))
             yield None
         yield from _run(model, decoders, task, until)
     except AdedError as error:
-        yield Refusal(str(error))
+        yield RaceRefused(str(error))
 
 
-def _decoder(model: Any, entrant: Entrant, settings: Mapping[str, Any], known: StateDict | None) -> Any:
-    drafter = ENGINE.drafter(model, entrant, settings["seed"]) if entrant.options.get("keep") else None
-    if drafter is not None and known is not None:
-        drafter.load_state_dict(known)
-    return ENGINE.decoder(model, entrant, ENGINE.settings(settings), drafter)
+def _decoder(model: Any, run: RunSpec, settings: Mapping[str, Any], learned: StateDict | None) -> Any:
+    drafter = ENGINE.drafter(model, run, settings["seed"]) if run.options.get("keep") else None
+    if drafter is not None and learned is not None:
+        drafter.load_state_dict(learned)
+    return ENGINE.decoder(model, run, ENGINE.settings(settings), drafter)
 
 
-def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Iterator[News]:
-    opened, cut = False, False
-    with closing(ENGINE.race(decoders, task.prompt)) as turns:  # type: ignore[type-var]
-        for turn in turns:
-            if turn is None:
+def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Iterator[WorkerEvent]:
+    started, cut = False, False
+    with closing(ENGINE.race(decoders, task.prompt)) as steps:  # type: ignore[type-var]
+        for item in steps:
+            if item is None:
                 yield None
                 continue
-            if not opened:
-                opened = True
+            if not started:
+                started = True
                 ENGINE.measure(model)
-                yield Opened([_without_steps(decoder.trace) for decoder in decoders])
-            lane, step = turn
-            yield Made(lane, step, decoders[lane].finish_reason)
+                yield RaceStarted([_without_steps(decoder.trace) for decoder in decoders])
+            run, step = item
+            yield StepDone(run, step, decoders[run].finish_reason)
             if cut := time.monotonic() > until:
                 break
-    kept = [d.drafter.state_dict() if e.options.get("keep") else None for d, e in zip(decoders, task.entrants)]
-    yield Closed(kept, getattr(model, "footprint", None), cut)
+    kept = [d.drafter.state_dict() if e.options.get("keep") else None for d, e in zip(decoders, task.runs)]
+    yield RaceEnded(kept, getattr(model, "footprint", None), cut)
 
 
 def _without_steps(trace: Trace) -> Trace:

@@ -1,9 +1,9 @@
-"""Races on ZeroGPU, as the server sees them: the engine's calls, answered by a worker (``ui.serving.worker``) that has a card.
+"""Races on ZeroGPU, as seen by the server: the engine's calls, executed by a worker with a GPU (``ui.serving.worker``).
 
-One function gets the card: a synchronous generator, wrapped by the decorator that the package ``spaces`` brings. It is read
-by a thread of its own, in the context of the visitor's request, because the package takes from there whose quota it is; the
-scheduler's turns are what has been read by then. So a visitor who waits for a card keeps nobody else waiting, and a stop is
-heard at once: what the worker still makes is thrown away, and the generator closed, which ends the worker within a step.
+One function gets the GPU: a synchronous generator, wrapped by the decorator of the package ``spaces``. A thread of its own
+reads it, in the context of the visitor's request, from which the package takes the quota; the scheduler's steps return what was
+read so far. So a visitor who waits for a GPU delays nobody else, and a stop takes effect at once: further events are discarded,
+and the generator is closed, which ends the worker within a step.
 """
 
 from __future__ import annotations
@@ -20,117 +20,117 @@ from typing import Any
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import StateDict
-from ui.engine import OVER, Engine, Turn
-from ui.form import Entrant
+from ui.engine import END, Engine, RaceStep
+from ui.form import RunSpec
 from ui.serving import worker
-from ui.serving.quota import RECORDED, WorkerLost, said
-from ui.serving.runs import Control
-from ui.serving.worker import Closed, Made, News, Opened, Refusal, Task
+from ui.serving.jobs import Control
+from ui.serving.quota import RECORDED, WorkerLost, as_refusal
+from ui.serving.worker import RaceEnded, RaceRefused, RaceStarted, StepDone, Task, WorkerEvent
 
-LOOK_SECONDS = 0.01
-"""How long a turn waits for news."""
-LATE_SECONDS = 5.0
-"""How long after its time a worker that has begun may still be heard of: it cuts its race itself, so it hangs or is gone."""
+POLL_SECONDS = 0.01
+"""How long a scheduler step waits for an event."""
+GRACE_SECONDS = 5.0
+"""Additional time for a worker that has started; it cuts its race itself, so later it hangs or is gone."""
 
 
 class RemoteDrafter:
-    """What stands for a drafter that keeps what it learns: the state that a worker sent back, None before the first."""
+    """Represents a drafter that keeps what it learns: the state that a worker returned, None before the first race."""
 
     def __init__(self, learned: StateDict | None = None) -> None:
         self.learned = learned
 
 
 class RemoteDecoder:
-    """A lane in a worker.
+    """A run in a worker.
 
     Attributes:
-        closed: whether the worker has told its end.
-        returned: whether what it taught its drafter has come back.
+        closed: whether the worker has reported its end.
+        returned: whether the learned state of its drafter was returned.
     """
 
-    def __init__(self, model: Any, entrant: Entrant, settings: Mapping[str, Any], drafter: RemoteDrafter | None) -> None:
-        self.model, self.entrant, self.settings, self.drafter = model, entrant, settings, drafter
+    def __init__(self, model: Any, run: RunSpec, settings: Mapping[str, Any], drafter: RemoteDrafter | None) -> None:
+        self.model, self.run, self.settings, self.drafter = model, run, settings, drafter
         self.closed = self.returned = False
-        self._opened: Trace | None = None
+        self._started: Trace | None = None
         self._steps: list[Step] = []
         self._finish: FinishReason | None = None
         self._footprint: Footprint | None = None
 
     @property
-    def known(self) -> StateDict | None:
-        """What its drafter has learned before."""
+    def learned(self) -> StateDict | None:
+        """What its drafter learned in earlier races."""
         return self.drafter.learned if self.drafter else None
 
     @property
     def trace(self) -> Trace:
         """The record so far."""
-        assert self._opened is not None, "the worker has told of the lane"
+        assert self._started is not None, "the worker has reported the start of the run"
         text = "".join(piece for step in self._steps for piece in step.texts)
         ids = [token for step in self._steps for token in step.emitted]
         steps, finish = list(self._steps), self._finish
-        return replace(self._opened, steps=steps, text=text, token_ids=ids, finish_reason=finish, footprint=self._footprint)
+        return replace(self._started, steps=steps, text=text, token_ids=ids, finish_reason=finish, footprint=self._footprint)
 
     def open(self, trace: Trace) -> None:
-        """The worker has read its prompt."""
-        self._opened = trace
+        """The worker has ended the prefill."""
+        self._started = trace
 
-    def add(self, made: Made) -> None:
+    def add(self, made: StepDone) -> None:
         """The worker has made a step."""
         self._steps.append(made.step)
         self._finish = made.finish_reason
 
     def take_back(self, learned: StateDict | None, footprint: Footprint | None) -> None:
-        """The worker has ended: put what it taught the drafter where the next race finds it."""
+        """The worker has ended: store the learned state for the next race."""
         self._footprint, self.closed, self.returned = footprint, True, learned is not None
         if self.drafter is not None and learned is not None:
             self.drafter.learned = learned
 
     def end(self) -> None:
-        """No more steps come."""
+        """No more steps will come."""
         self._finish = self._finish or "cancelled"
 
 
 class ZeroEngine(Engine):
-    """An engine whose races run in ZeroGPU's workers.
+    """An engine whose races run in ZeroGPU workers.
 
     Args:
-        gpu: the decorator ``spaces.GPU``; one has to be used before the page is launched.
-        device, dtype: of the model on the card.
+        gpu: the decorator ``spaces.GPU``; it must be used before the page is launched.
+        device, dtype: of the model on the GPU.
     """
 
-    first_words = ("gpu.waiting", {})
+    first_message = ("gpu.waiting", {})
 
     def __init__(self, gpu: Callable[..., Any], device: str = "auto", dtype: str = "auto") -> None:
-        self._where = (device, dtype)
+        self._placement = (device, dtype)
         self._work = gpu(duration=lambda task: task.seconds)(worker.work)
 
     def settings(self, arguments: Mapping[str, Any]) -> Any:
-        super().settings(arguments)  # refused here, not on the card
+        super().settings(arguments)  # invalid settings are refused here, without a GPU
         return dict(arguments)
 
-    def drafter(self, model: Any, entrant: Entrant, seed: int, known: RemoteDrafter | None = None) -> RemoteDrafter:
+    def drafter(self, model: Any, run: RunSpec, seed: int, known: RemoteDrafter | None = None) -> RemoteDrafter:
         return RemoteDrafter(known.learned if known else None)
 
-    def decoder(self, model: Any, entrant: Entrant, settings: Any, drafter: Any = None) -> RemoteDecoder:
-        return RemoteDecoder(model, entrant, settings, drafter)
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> RemoteDecoder:
+        return RemoteDecoder(model, run, settings, drafter)
 
     def measure(self, model: Any) -> None:
-        """A worker does, which has the card."""
+        """Workers do, which have a GPU."""
 
     def learns(self, decoder: RemoteDecoder) -> bool:
-        """A race that was stopped sends nothing back: its drafters know what they knew before."""
+        """A stopped race returns nothing: its drafters keep their earlier state."""
         return decoder.returned
 
-    def steps(self, decoders: Sequence[RemoteDecoder], prompt: str, control: Control) -> Iterator[Turn]:
+    def steps(self, decoders: Sequence[RemoteDecoder], prompt: str, control: Control) -> Iterator[RaceStep]:
         task = self._task(decoders, prompt)
         try:
-            with closing(Feed(lambda: self._work(task), control.context)) as feed:
-                while control.reason is None and feed.seconds < task.seconds + LATE_SECONDS:
-                    if (news := feed.take(LOOK_SECONDS)) is OVER:
+            with closing(BackgroundIterator(lambda: self._work(task), control.context)) as feed:
+                while control.reason is None and feed.seconds < task.seconds + GRACE_SECONDS:
+                    if (event := feed.take(POLL_SECONDS)) is END:
                         break
-                    yield self._heard(news, decoders, control, task.seconds)
+                    yield self._handle(event, decoders, control, task.seconds)
         except Exception as error:
-            raise said(error) from error
+            raise as_refusal(error) from error
         finally:
             for decoder in decoders:
                 decoder.end()
@@ -138,51 +138,51 @@ class ZeroEngine(Engine):
             raise WorkerLost("gpu.aborted", and_then=[RECORDED])
 
     def _task(self, decoders: Sequence[RemoteDecoder], prompt: str) -> Task:
-        first, entrants = decoders[0], [decoder.entrant for decoder in decoders]
-        return Task(first.model.spec, *self._where, prompt, first.settings, entrants, [d.known for d in decoders])
+        first, runs = decoders[0], [decoder.run for decoder in decoders]
+        return Task(first.model.spec, *self._placement, prompt, first.settings, runs, [d.learned for d in decoders])
 
-    def _heard(self, news: News, decoders: Sequence[RemoteDecoder], control: Control, seconds: int) -> Turn:
-        if isinstance(news, Refusal):
-            raise AdedError(news.text)
-        if isinstance(news, Opened):
-            for decoder, trace in zip(decoders, news.lanes):
+    def _handle(self, event: WorkerEvent, decoders: Sequence[RemoteDecoder], control: Control, seconds: int) -> RaceStep:
+        if isinstance(event, RaceRefused):
+            raise AdedError(event.text)
+        if isinstance(event, RaceStarted):
+            for decoder, trace in zip(decoders, event.runs):
                 decoder.open(trace)
-        if isinstance(news, Closed):
-            for decoder, learned in zip(decoders, news.learned):
-                decoder.take_back(learned, news.footprint)
-            if news.cut:
+        if isinstance(event, RaceEnded):
+            for decoder, learned in zip(decoders, event.learned):
+                decoder.take_back(learned, event.footprint)
+            if event.cut:
                 control.seconds = seconds
                 control.stop("seconds")
-        if not isinstance(news, Made):
+        if not isinstance(event, StepDone):
             return None
-        decoders[news.lane].add(news)
-        control.tokens += len(news.step.emitted)
-        return news.lane, news.step
+        decoders[event.run].add(event)
+        control.tokens += len(event.step.emitted)
+        return event.run, event.step
 
 
-class Feed:
-    """An iterator that a thread of its own reads to the end, or until it is closed.
+class BackgroundIterator:
+    """Reads an iterator in its own thread, to the end or until it is closed.
 
     Args:
-        make: makes it, in the thread and in ``context``.
+        make: creates the iterator, in the thread and in ``context``.
     """
 
     def __init__(self, make: Callable[[], Any], context: Context) -> None:
         self._read_items: SimpleQueue[Any] = SimpleQueue()
         self._closed = threading.Event()
-        self._begun: float | None = None
+        self._started_at: float | None = None
         threading.Thread(target=context.run, args=(self._read, make), name="gpu", daemon=True).start()
 
     @property
     def seconds(self) -> float:
-        """Since the first item; 0 before it."""
-        return 0.0 if self._begun is None else time.monotonic() - self._begun
+        """Seconds since the first item; 0 before it."""
+        return 0.0 if self._started_at is None else time.monotonic() - self._started_at
 
     def take(self, seconds: float) -> Any:
-        """The next item; None if there is none within ``seconds``, ``OVER`` behind the last one.
+        """The next item; None if there is none within ``seconds``, ``END`` after the last one.
 
         Raises:
-            what reading it ended with.
+            the exception that reading raised.
         """
         try:
             item = self._read_items.get(timeout=seconds)
@@ -193,17 +193,17 @@ class Feed:
         return item
 
     def close(self) -> None:
-        """Read no more: the iterator is closed as soon as it has its next item."""
+        """Stop reading: the iterator is closed as soon as it has its next item."""
         self._closed.set()
 
     def _read(self, make: Callable[[], Any]) -> None:
         try:
             with closing(make()) as items:
                 for item in items:
-                    self._begun = self._begun or time.monotonic()
+                    self._started_at = self._started_at or time.monotonic()
                     if self._closed.is_set():
                         return
                     self._read_items.put(item)
-            self._read_items.put(OVER)
+            self._read_items.put(END)
         except Exception as error:
             self._read_items.put(error)

@@ -1,0 +1,54 @@
+// Fixes for Gradio's dropdowns: a click opens them again, they close when the keyboard leaves them, and only real selections are reported.
+
+import { emit, on } from "./events.js";
+
+const FIELD = "input[role='combobox']";
+const PASSING = ["Tab", "Shift", "Control", "Alt", "Meta"];
+
+const before = new WeakMap(); // input element to the text in it when it got the focus
+
+// `trigger` sends the selected recorded race to the server.
+export function fixDropdowns(root, trigger) {
+  root.addEventListener("pointerdown", reopen);
+  root.addEventListener("keydown", leave, { capture: true });
+  root.addEventListener("focusin", ({ target }) => target.matches(FIELD) && before.set(target, target.value));
+  new MutationObserver(close).observe(root, { subtree: true, attributeFilter: ["aria-expanded"] });
+  on("raceChosen", (race) => trigger("select", { race }));
+}
+
+// Whether the selection changed since the dropdown got the focus; Gradio also reports a change when a dropdown is left.
+export function chose(id) {
+  const field = fieldOf(id);
+  return Boolean(field.value) && before.get(field) !== field.value;
+}
+
+// Called when the dropdown of recorded races is left or something was selected in it; null for nothing.
+export function chooseRace(title) {
+  if (!title || !chose("ax-recorded")) return;
+  before.set(fieldOf("ax-recorded"), fieldOf("ax-recorded").value); // Gradio reports it again when the dropdown closes
+  emit("raceChosen", title);
+}
+
+function fieldOf(id) {
+  return document.querySelector(`#${id} ${FIELD}`);
+}
+
+// A dropdown closed with Escape would only open again on focus, which it still has.
+function reopen({ target }) {
+  if (!(target instanceof HTMLInputElement)) return;
+  const closed = document.activeElement === target && target.getAttribute("aria-expanded") === "false";
+  if (closed) target.dispatchEvent(new FocusEvent("focus"));
+}
+
+// Gradio opens a dropdown shortly after any key, even after Tab has moved the focus on; keys that select nothing are hidden from it.
+function leave(event) {
+  if (PASSING.includes(event.key) && event.target.matches(FIELD)) event.stopPropagation();
+}
+
+// A key pressed just before Tab still opens the dropdown too late; it is closed here.
+function close(changes) {
+  for (const { target } of changes) {
+    const late = target.matches(FIELD) && target.getAttribute("aria-expanded") === "true" && target !== document.activeElement;
+    if (late) target.dispatchEvent(new FocusEvent("blur"));
+  }
+}

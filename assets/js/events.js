@@ -1,0 +1,23 @@
+// Events between panels: names and listeners. A name, what is passed with it, and its meaning:
+//   view (race, run, file, method, step, node, bigram, as in a link): the view on screen;  openView (the same): a view to open
+//   shown ({race, run, step}): the race, run and step on screen;  goto ({run, step}): a step to show
+//   shortcuts: open the list of keyboard shortcuts
+//   linkErrors (messages): parts of a link that do not exist on this page
+//   running (id or null): the race on screen while it runs
+//   raceChosen (title): the recorded race that the user selected
+//   notice (a notice): a message to show below the buttons
+//   action (step, play, node, search, predict): what the user did last;  article (method): the method to explain
+
+const listeners = new Map();
+const latest = new Map();
+
+// Adds a listener; it is called at once with the last event of this name, if there was one.
+export function on(name, listener) {
+  listeners.set(name, [...(listeners.get(name) || []), listener]);
+  if (latest.has(name)) listener(latest.get(name));
+}
+
+export function emit(name, detail) {
+  latest.set(name, detail);
+  for (const listener of listeners.get(name) || []) listener(detail);
+}

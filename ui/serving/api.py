@@ -1,0 +1,214 @@
+"""Jobs of the HTTP API: arguments of an endpoint become a form, progress and results become JSON. Independent of Gradio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from aded.core.errors import AdedError
+from aded.core.trace import Race, Trace, to_json
+from aded.drafters.artifacts import matrix_for
+from aded.drafters.registry import METHODS, find_method
+from ui.engine import Engine
+from ui.form import Form
+from ui.models import ModelHolder
+from ui.numbers import FIELDS, LONGEST
+from ui.picker import MAX_METHODS
+from ui.run import capped, check_form
+from ui.serving.jobs import Control, Job
+from ui.serving.limits import Limits
+from ui.serving.service import Service
+from ui.serving.streams import session_of
+from ui.words import cut, say
+
+Answer = dict[str, Any]
+Runs = Sequence[Trace]
+MAX_SUCCESSORS = 32
+
+
+def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: object = "auto") -> Form:
+    """A form from the arguments that a client sent.
+
+    Raises:
+        AdedError: a value has the wrong type or is out of range, or there is no such method.
+    """
+    names = [methods] if isinstance(methods, str) else methods
+    if not isinstance(prompt, str):
+        raise AdedError("the prompt is not text; give a string")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not 1 <= len(names) <= MAX_METHODS:
+        raise AdedError(f"methods must be one to {MAX_METHODS} names; `methods` lists them")
+    for name, value in numbers.items():
+        _check_number(name, value)
+    if not isinstance(budget, (str, int)) or len(str(budget)) > LONGEST:
+        raise AdedError(f"draft budget is '{cut(str(budget), LONGEST)}'; give 'auto' or a number of nodes")
+    found = tuple(find_method(cut(name)).name for name in names)
+    return Form(prompt, found, str(budget), numbers)  # type: ignore[arg-type]
+
+
+def _check_number(name: str, value: object) -> None:
+    field = FIELDS[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise AdedError(f"{name} is not a number; give a {'whole ' if field.integer else ''}number")
+    if not field.minimum <= value <= field.maximum:
+        raise AdedError(f"{name} is out of range; give a number from {field.minimum:.15g} to {field.maximum:.16g}")
+
+
+def ask_one(prompt: object, method: object, numbers: Mapping[str, object], budget: object = "auto") -> Form:
+    """A form for one method.
+
+    Raises:
+        AdedError: see ``ask``.
+    """
+    if not isinstance(method, str):
+        raise AdedError("method is not a string; give one of the names that `methods` lists")
+    return ask(prompt, [method], numbers, budget)
+
+
+async def stream(
+    service: Service,
+    name: str,
+    model: object,
+    form: Form,
+    progress: Callable[[Runs], Answer],
+    result: Callable[[Runs], Answer],
+    event: str | None = None,
+) -> AsyncGenerator[Answer, None]:
+    """The answers of a job, as they come: state ``waiting``, ``running``, and at the end how it ended.
+
+    Args:
+        name: of the stream in which the answers are read; it contains the session.
+        progress: content of an answer while the runs are in progress; ``result``: additional content at the end.
+        event: id by which the call can be cancelled.
+
+    Raises:
+        AdedError: the job is refused or cannot run.
+    """
+    if not isinstance(model, str):
+        raise AdedError("the model is not a string; leave it empty for the page's model")
+    holder = service.models.find(model)
+    check_form(form, service.limits)
+    work = partial(
+        decode, form=form, holder=holder, limits=service.limits, engine=service.engine, progress=progress, result=result
+    )
+    session = service.sessions.get(session_of(name))
+    job: Job[Answer] = service.submit(session, holder, work, on_shutdown=lambda last: shut_down(last, progress(())))
+    if event is not None:
+        service.calls[event] = job
+    async with aclosing(service.follow(job, lambda: waiting(job, progress(())), name)) as answers:
+        async for answer in answers:
+            yield answer
+
+
+def waiting(job: Job[Answer], empty: Answer) -> Answer:
+    """The answer of a queued job."""
+    return answer("waiting", empty, place=job.place, wait_seconds=job.wait)
+
+
+def shut_down(last: Answer | None, empty: Answer) -> Answer:
+    """The last answer of a job whose step did not end before the server shut down."""
+    return {**last, "state": "shutdown"} if last else answer("shutdown", empty)
+
+
+def answer(state: str, content: Answer, **more: Any) -> Answer:
+    """One answer; all endpoints that run the model have the same fields in every state."""
+    return {"state": state, "place": 0, "wait_seconds": None, "notices": [], **content, **more}
+
+
+def decode(
+    control: Control,
+    form: Form,
+    holder: ModelHolder,
+    limits: Limits,
+    engine: Engine,
+    progress: Callable[[Runs], Answer],
+    result: Callable[[Runs], Answer],
+) -> Iterator[Answer | None]:
+    """The work of the job: one answer per step, and one at the end.
+
+    Raises:
+        AdedError: a method cannot run on the model, or a setting is out of range.
+    """
+    if control.reason:
+        yield answer(control.reason, progress(()))
+        return
+    model, (arguments, messages) = holder.model, capped(form.settings(), limits)
+    notices = [say(key, **values) for key, values in messages]
+    settings = engine.settings(arguments)
+    decoders = [engine.decoder(model, run, settings) for run in form.runs()]
+    yield answer("running", progress(()), notices=notices)
+    started = False
+    for step in engine.steps(decoders, form.prompt, control):
+        started = started or step is not None
+        yield answer("running", progress([decoder.trace for decoder in decoders]), notices=notices) if step else None
+    runs = [decoder.trace for decoder in decoders] if started else []
+    yield answer(control.reason or "done", {**progress(runs), **result(runs)}, notices=notices)
+
+
+def text_progress(runs: Runs) -> Answer:
+    """One run: its text so far."""
+    first = runs[0] if runs else None
+    return {"text": first.text if first else "", "tokens": len(first.token_ids) if first else 0, "summary": None}
+
+
+def text_result(runs: Runs) -> Answer:
+    """One run: its statistics."""
+    return {"summary": runs[0].summary() if runs else None}
+
+
+def race_progress(runs: Runs) -> Answer:
+    """All runs: their progress."""
+    return {"lanes": [_row(run) for run in runs], "identical": None}
+
+
+def race_result(runs: Runs) -> Answer:
+    """All runs: their statistics, and whether they wrote the same tokens; None if no step was made."""
+    texts = {tuple(run.token_ids) for run in runs}
+    rows = [{**_row(run), **run.summary()} for run in runs]
+    return {"lanes": rows, "identical": len(texts) == 1 if runs else None}
+
+
+def _row(run: Trace) -> Answer:
+    return {"method": run.header.method, "text": run.text, "tokens": len(run.token_ids)}
+
+
+def trace_progress(runs: Runs) -> Answer:
+    """All runs: number of new tokens; the record is sent at the end."""
+    return {"tokens": sum(len(run.token_ids) for run in runs), "trace": None}
+
+
+def trace_result(runs: Runs) -> Answer:
+    """All runs: every step, in the format of ``python -m aded generate --trace``; several runs form a race."""
+    record: Trace | Race | None = (runs[0] if len(runs) == 1 else Race(list(runs))) if runs else None
+    return {"trace": None if record is None else to_json(record)}
+
+
+def methods_of(service: Service) -> Answer:
+    """The table of methods and the models."""
+    holder = service.models.first
+    unavailable = service.engine.unavailable(holder.model) if holder.loaded else {}
+    keys = ("name", "label", "lossless", "description", "options")
+    rows = [{**{key: getattr(m, key) for key in keys}, "unavailable": unavailable.get(m.name)} for m in METHODS.values()]
+    return {"models": service.models.names, "loaded": holder.loaded, "methods": rows}
+
+
+def row_of(model: Any, text: str) -> Answer:
+    """The row of the base matrix for the last two tokens of a text.
+
+    Raises:
+        AdedError: the text has fewer than two tokens, or the model has no matrix.
+    """
+    from aded.engine.tokenizer import TokenTexts
+
+    ids = [int(i) for i in model.tokenizer(text, add_special_tokens=False)["input_ids"]][-2:]
+    if len(ids) < 2:
+        raise AdedError("the text has fewer than two tokens; give two words or more")
+    matrix = matrix_for(model)
+    if matrix is None:
+        raise AdedError("there is no matrix for this model; make one with `python -m aded matrix build`")
+    tokens, probabilities = matrix.row(*ids)
+    best = sorted(zip(probabilities.tolist(), tokens.tolist()), reverse=True)[:MAX_SUCCESSORS]
+    texts = TokenTexts(model.tokenizer)
+    successors = [{"token": token, "text": texts(token), "probability": probability} for probability, token in best]
+    return {"pair": ids, "texts": texts.all(ids), "known": bool(successors), "successors": successors}
