@@ -41,7 +41,7 @@ class Engine:
         return {name: without_folders(reason) for name, reason in reasons.items() if reason}
 
     def drafter(self, model: Any, run: RunSpec, seed: int, known: Any = None) -> Any:
-        """A new drafter; ``known`` has learned with the same method and settings (``Method.state_settings``), and it starts there."""
+        """A new drafter; it starts with what ``known``, of the same method and ``Method.state_settings``, has learned."""
         drafter = METHODS[run.method].make(model, run.options, seed)
         if known is not None:
             assert isinstance(drafter, Persistent)
