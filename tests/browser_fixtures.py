@@ -5,11 +5,10 @@ In every test the console must show no error, and no request may leave this mach
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from browsing import FLAGS, SPARE, running_app, sync_api, watched_page
+from browsing import CHROMIUM, FLAGS, SPARE, running_app, sync_api, watched_page
 from serving_fakes import GatedEngine, Live, fake_service, serving
 from waiting import until
 
@@ -23,7 +22,7 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[sync_api.Browser]:
     with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield found
         for key in [key for key in SPARE if key[0] is found]:
             del SPARE[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +34,8 @@ HOSTILE = [
     " é漢🙂",
     "\n",
 ]
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+"""None: Playwright's own."""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 

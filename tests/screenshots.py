@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from browsing import FLAGS, ROOT, free_port, part, start, sync_api, tick, wait_for
+from browsing import CHROMIUM, FLAGS, ROOT, free_port, part, start, sync_api, tick, wait_for
 
 FOLDER = ROOT / "docs" / "img"
 RACE = "A maths teacher"
@@ -64,7 +63,7 @@ def served_page() -> Iterator[sync_api.Page]:
     try:
         wait_for(f"http://127.0.0.1:{port}/", server)
         with sync_api.sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             page.goto(f"http://127.0.0.1:{port}/?__theme=light#race={RACE.replace(' ', '+')}&method=aded")
             page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
