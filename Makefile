@@ -1,10 +1,10 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
-# make test  set everything up and run the tests, in two processes of one thread each: about 15 minutes of processor time;
-#            no test asserts a time, so it may share the machine; ARGS goes to pytest, as in `make test ARGS="-k trace"`
-# make test-all  those marked slow and long too, then, one at a time, those marked timing, which need an idle machine
-# make check formatting, lint (of the scripts and sheets too, where npx is there), types, the direction of imports, and what is known of faults in what is installed
-# make space the folder of a Space, in build/space, assembled and checked
-# make audit the last of these, as a test
+# make test  set everything up and run the tests, in two processes of one thread each: about 15 minutes of CPU time;
+#            no test asserts a time, so the machine need not be idle; ARGS goes to pytest, as in `make test ARGS="-k trace"`
+# make test-all  also the tests marked slow and long, then, one at a time, those marked timing, which need an idle machine
+# make check formatting, lint (also of scripts and style sheets, if npx is installed), types, import order, known vulnerabilities of installed packages
+# make space assemble and check the folder of a Space, build/space
+# make audit only the known vulnerabilities of installed packages
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +17,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 .PHONY: run test test-all check audit format browser space clean
 
 run: $(VENV)/run.stamp
-	$(BIN)/python -m aded fetch || echo "the model is not here yet: the page shows recorded runs until it can be had"
+	$(BIN)/python -m aded fetch || echo "the model is not available: the page shows recorded races until it is"
 	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/dev.stamp check browser

@@ -66,7 +66,7 @@ def test_a_step_that_ends_a_line_has_no_mark_on_the_empty_line_after_it(page: sy
 
 CUT = """all => all.filter(e => e.getClientRects().length && !e.closest(".ax-wide, .ax-scroll, .ax-sr")).flatMap(e => {
     const card = e.closest(".ax-card");
-const edge = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight);
+    const edge = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight);
     return e.getBoundingClientRect().right > edge + 1 ? [e.className] : [];
 })"""
 """Tables, and boxes that scroll, that are wider than their card."""

@@ -1,4 +1,4 @@
-"""The command line: its exact form, JSON that can be relied on, one-line errors with exit status 2."""
+"""The command line: its options, its JSON output, one-line errors with exit status 2."""
 
 import json
 import subprocess
@@ -59,7 +59,7 @@ def test_json_is_one_object_with_every_field(tiny, capsys, method):
 
 
 @pytest.mark.parametrize("method", ["speculative", "specinfer"])
-def test_a_draft_model_that_stops_drafting_is_noted_once(monkeypatch, tmp_path, capsys, method):
+def test_a_draft_model_that_stops_drafting_is_reported_once(monkeypatch, tmp_path, capsys, method):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path))
     models = {"small": tiny_target("gpt2", n_positions=64)}
     target = tiny_target("gpt2")
@@ -123,7 +123,7 @@ def test_methods_are_listed(capsys):
     assert "lossless" in capsys.readouterr().out
 
 
-def test_methods_tell_what_another_model_lacks(tiny, capsys):
+def test_methods_lists_the_missing_prerequisites_of_another_model(tiny, capsys):
     assert run("methods", "--model", "another") == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("unavailable: there are no Medusa heads for this model" in line and "train medusa" in line for line in lines) == 3
@@ -193,7 +193,7 @@ def test_bad_input_is_one_line_and_status_2(tiny, capsys, case):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    """A command line on which no model may be loaded, nor a tokenizer."""
+    """The command line; loading a model or a tokenizer is an error."""
     refuse = lambda *a, **k: pytest.fail("a model was loaded")  # noqa: E731
     monkeypatch.setattr(TargetModel, "load", refuse)
     monkeypatch.setattr("aded.data.corpus.load_tokenizer", refuse)
@@ -270,7 +270,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("case", LATE)
-def test_mistakes_are_told_before_a_model_is_loaded(no_model, capsys, tmp_path, monkeypatch, case):
+def test_errors_are_reported_before_a_model_is_loaded(no_model, capsys, tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "blank").write_text(" \n\u2028")
     (tmp_path / "q").write_text(json.dumps({"question_id": 1, "turns": ["a"]}))
@@ -279,7 +279,7 @@ def test_mistakes_are_told_before_a_model_is_loaded(no_model, capsys, tmp_path, 
 
 
 @pytest.mark.parametrize("command", [["bench", "--methods", "plain"], ["ablate"], ["matrix", "compare", "m"]])
-def test_questions_that_do_not_fit_the_context_are_told_before_the_first_is_answered(
+def test_questions_longer_than_the_context_are_reported_before_the_first_is_answered(
     tiny, capsys, tmp_path, monkeypatch, command
 ):
     monkeypatch.setattr("aded.ngram.trigram.TrigramMatrix.load", lambda *a, **k: None)
@@ -296,7 +296,7 @@ def test_compiling_is_refused_on_a_cpu_before_a_model_is_loaded(capsys, monkeypa
     assert "--compile needs" in capsys.readouterr().err
 
 
-def test_remedies_name_the_model_that_was_asked_for(monkeypatch, capsys, tmp_path):
+def test_remedies_name_the_given_model(monkeypatch, capsys, tmp_path):
     target = tiny_target("llama")
     target.spec = "my models/one"
     monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
@@ -317,7 +317,7 @@ def test_remedies_name_the_model_that_was_asked_for(monkeypatch, capsys, tmp_pat
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_every_option_of_a_method_has_a_flag(method):
-    """The parser knows it, whatever value it takes."""
+    """The parser accepts it, with any value."""
     known = vars(main.build_parser().parse_args(["generate"]))
     assert set(method.options) <= set(known)
 
@@ -329,14 +329,14 @@ def test_model_options_are_those_that_the_parser_has():
 
 
 @pytest.mark.parametrize("method", ["suffix", "token-recycling"])
-def test_methods_without_a_corpus_begin_cold(tiny, capsys, method):
+def test_methods_without_a_corpus_start_without_counts(tiny, capsys, method):
     assert run("generate", "--prompt", "a b", "--method", method, "--no-warm", "--max-new-tokens", "3", "--json") == 0
 
 
 @pytest.mark.parametrize(
     "command", [["ablate", "--recorded", "r"], ["bench", "--recorded", "r"], ["matrix", "compare", "m", "--recorded", "r"]]
 )
-def test_folders_for_results_are_tried_before_the_work(capsys, tmp_path, command):
+def test_folders_for_results_are_checked_before_the_work(capsys, tmp_path, command):
     (tmp_path / "file").write_text("")
     assert run(*command, "--out", str(tmp_path / "file" / "below")) == 2
     assert "choose another --out" in capsys.readouterr().err
@@ -362,7 +362,7 @@ def test_unknown_models_name_the_known_kinds(capsys):
     assert "default" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_was_written(tiny, capsys, tmp_path, monkeypatch):
+def test_ctrl_c_keeps_the_text_so_far(tiny, capsys, tmp_path, monkeypatch):
     steps = Decoder.step
 
     def interrupted(self):
@@ -384,12 +384,12 @@ def test_the_engine_is_usable_without_gradio():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_settings_reach_the_loop(tiny):
+def test_settings_reach_the_decoding_loop(tiny):
     decoder = Decoder(tiny, "aded", GenerationSettings(budget=5), {"preset": "paper", "simulations": 7})
     assert decoder.drafter.settings()["simulations"] == 7
 
 
-def test_a_record_cannot_steer_the_terminal(tiny, capsys, tmp_path):
+def test_a_trace_cannot_send_control_sequences_to_the_terminal(tiny, capsys, tmp_path):
     file = tmp_path / "t.json"
     run("generate", "--prompt", "a b c", "--max-new-tokens", "5", "--trace", str(file))
     body = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""The walk through a record in a terminal: bounded output, whatever tree a record holds."""
+"""Replay of a trace in a terminal: the output is limited for every tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aded.core.trace import Step, TreeRecord
 
 
 def step_of(parents: list[int], verdict: str = "accepted", text: str = "x") -> Step:
-    """A step of a tree of this form, all of whose nodes but the root have one verdict, and all of them emitted."""
+    """A step with a tree of this form; all nodes except the root have the same verdict, and all are emitted."""
     n = len(parents)
     tree = TreeRecord(
         tokens=list(range(n)),
@@ -41,7 +41,7 @@ STAR = [-1, *[0] * 5000]
 
 @pytest.mark.parametrize("parents", [CHAIN, STAR], ids=["chain", "star"])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_tree_of_any_size_is_printed_in_bounded_room_and_the_rest_is_counted(parents: list[int], whole: bool):
+def test_a_tree_of_any_size_is_printed_in_limited_lines_and_the_rest_is_counted(parents: list[int], whole: bool):
     lines = terminal.tree_lines(step_of(parents), color=False, whole=whole)
     assert len(lines) == terminal.MAX_SHOWN + 1
     assert lines[-1] == f"… and {5000 - terminal.MAX_SHOWN} more nodes"
@@ -53,14 +53,14 @@ def test_the_nodes_not_reached_are_neither_printed_nor_counted():
     assert len(terminal.tree_lines(step_of(CHAIN, "unreached"), color=False, whole=True)) == terminal.MAX_SHOWN + 1
 
 
-def test_deep_nodes_say_their_depth_and_shallow_ones_are_indented():
+def test_deep_nodes_show_their_depth_and_others_are_indented():
     lines = terminal.tree_lines(step_of([-1, *range(20)]), color=False, whole=True)
     assert len(lines) == 20
     assert lines[2].startswith("    ✓")
     assert lines[19].startswith(f"{'  ' * terminal.MAX_INDENT}(depth 20) ✓")
 
 
-def test_replaying_a_record_of_long_texts_and_chains_prints_little(tmp_path, capsys):
+def test_replaying_a_trace_of_long_texts_and_chains_prints_little(tmp_path, capsys):
     record = make_trace("aded")
     step = step_of(CHAIN, text="y" * 1000)
     record = replace(record, steps=[step], token_ids=step.emitted)

@@ -11,7 +11,7 @@ from aded.core.errors import AdedError
 from aded.core.validation import check_distinct, check_file, check_folder, check_not_empty, refuse_ignored
 
 
-def test_folders_that_can_be_made_pass_and_are_not_made(tmp_path: Path) -> None:
+def test_folders_that_can_be_created_are_accepted_and_not_created(tmp_path: Path) -> None:
     check_folder(str(tmp_path / "a" / "b"))
     check_folder(None)
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from aded.core.environment import WAIT_VARIABLES, prepare
 
 
 @pytest.mark.parametrize("module", ["aded", "aded.cli.main", "app"])
-def test_openmp_is_told_how_to_wait_before_torch_is_loaded(module: str):
+def test_openmp_variables_are_set_before_torch_is_loaded(module: str):
     code = f"import os, sys; import {module}; print('torch' in sys.modules, os.environ.get('OMP_WAIT_POLICY'))"
     clean = {name: value for name, value in os.environ.items() if name not in WAIT_VARIABLES}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=HANG)
@@ -22,7 +22,7 @@ def test_openmp_is_told_how_to_wait_before_torch_is_loaded(module: str):
 
 
 @pytest.mark.parametrize("name", WAIT_VARIABLES)
-def test_what_the_user_has_set_is_kept(name: str):
+def test_variables_of_the_user_are_kept(name: str):
     environment = {name: "7"}
     prepare(environment)
     assert environment == {name: "7"}

@@ -48,7 +48,7 @@ def assert_fit_for_a_graph(body, owner):
     assert addresses(owner) == before
 
 
-def test_the_guard_sees_what_reads_back():
+def test_the_guard_detects_copies_to_the_host():
     for mistake in (lambda x: int(x[0]), lambda x: x[x > 0], lambda x: x.nonzero(), lambda x: 1 if x[0] > 0 else 0):
         with pytest.raises(AssertionError, match="reads back"), NothingReadBack():
             mistake(torch.ones(3))
@@ -61,7 +61,7 @@ def test_heads_are_fit_for_a_graph():
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2_sliding"])
-def test_steps_with_all_that_drafters_ask_for_are_fit_for_a_graph(family, settings):
+def test_steps_with_all_requests_of_drafters_are_fit_for_a_graph(family, settings):
     target = tiny_target(family)
     target.use_fixed_shapes()
     reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
@@ -87,7 +87,7 @@ def test_chains_are_fit_for_a_graph(family, settings):
 
 @pytest.mark.parametrize("replacement", [True, False])
 @pytest.mark.parametrize("settings", SETTINGS[1:], ids=str)
-def test_judging_is_fit_for_a_graph(settings, replacement):
+def test_acceptance_is_fit_for_a_graph(settings, replacement):
     logits, q = torch.randn(4, VOCAB), torch.full((2, VOCAB), 1 / VOCAB, dtype=torch.float64)
     graph = RejectionGraph(logits, q, 4, 2, 2, sampler.operations(settings), replacement)
     rows = np.array([[0, 0], [1, -1], [-1, -1], [-1, -1]])
@@ -95,7 +95,7 @@ def test_judging_is_fit_for_a_graph(settings, replacement):
     assert_fit_for_a_graph(graph._body, graph)
 
 
-def test_a_body_runs_again_on_what_its_buffers_hold():
+def test_a_body_runs_again_on_the_contents_of_its_buffers():
     given, found = torch.zeros(3), torch.zeros(3)
     read = host_buffer(found)
 

@@ -69,7 +69,7 @@ def kept(package: Path) -> list[Path]:
     return sorted(file for file in (package.parent / "cache").rglob("*.nb?"))
 
 
-def test_compiled_code_is_used_again_until_any_file_it_was_made_of_changes(package: Path):
+def test_compiled_code_is_reused_until_one_of_its_source_files_changes(package: Path):
     assert [printed(package), printed(package)] == ["111 0", "111 1"]
     inner = package / "inner.py"
     inner.write_text(INNER.replace("return 100", "return 200").replace("return 10\n", "return 20\n").replace("= 1\n", "= 2\n"))
@@ -122,7 +122,7 @@ def compiled_sources() -> Iterator[tuple[Path, ast.Module]]:
             yield file, ast.parse(text)
 
 
-def test_what_a_compiled_function_takes_from_another_file_is_in_the_hash():
+def test_functions_inlined_from_other_files_are_in_the_hash():
     hashed = {file for file, _ in compiled_sources()}
     assert len(hashed) > 10
     for file, tree in compiled_sources():
@@ -139,6 +139,6 @@ def test_what_a_compiled_function_takes_from_another_file_is_in_the_hash():
                 assert not taken & foreign, f"{file.name}: {node.name} takes {taken & foreign} from a file that is not hashed"
 
 
-def test_every_function_is_compiled_by_the_njit_that_knows_the_hash():
+def test_every_function_is_compiled_by_the_njit_with_the_hash():
     of_numba = re.compile(r"^\s*(import|from) numba", re.MULTILINE)
     assert [file.name for file in PACKAGE.rglob("*.py") if of_numba.search(file.read_text("utf-8"))] == ["jit.py"]

@@ -26,7 +26,7 @@ def paths_of(shape):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("budget", [1, 2, 7, 30])
-def test_the_nodes_of_the_highest_products_are_taken(seed, budget):
+def test_the_nodes_with_the_highest_path_products_are_selected(seed, budget):
     values = np.sort(np.random.default_rng(seed).random((3, 4)), axis=1)[:, ::-1]
     shape = best_shape(values, budget)
     products = dict(all_paths(values))
@@ -45,7 +45,7 @@ def test_a_lattice_smaller_than_the_budget_is_used_up():
     assert len(best_shape(np.zeros((2, 2)), 10).parents) == 1
 
 
-def test_a_rank_is_never_drafted_before_a_better_one():
+def test_a_rank_is_never_drafted_before_a_higher_one():
     shape = best_shape(np.array([[0.1, 0.9], [0.5, 0.5]]), 3)
     assert paths_of(shape)[1] == (0,)
 

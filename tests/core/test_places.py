@@ -24,7 +24,7 @@ def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that cannot be created, because its parent is a file. Home is below that file too, temporary files are not."""
     (tmp_path / "file").write_text("")
     for name in FOLDERS:
-        monkeypatch.setenv(name, "")  # so that it is as before after the test, whatever sets it
+        monkeypatch.setenv(name, "")  # restores the variable after the test
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "file" / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -35,7 +35,7 @@ def own(folder: Path) -> Path:
     return folder / f"aded-{os.getuid()}"
 
 
-def test_a_cache_that_cannot_be_written_to_gives_way_to_a_temporary_folder_and_that_is_said_once(
+def test_a_cache_that_is_not_writable_is_replaced_by_a_temporary_folder_and_that_is_reported_once(
     no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("ADED_CACHE", str(no_folder))
@@ -55,7 +55,7 @@ def test_without_a_home_folder_files_are_temporary(
     assert "there is no home folder, so files are kept in" in capsys.readouterr().err
 
 
-def test_where_nothing_can_be_written_to_the_cache_is_where_it_was_asked_for(
+def test_if_nothing_is_writable_the_cache_is_at_the_given_place(
     no_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("ADED_CACHE", str(no_folder / "other"))
@@ -65,7 +65,7 @@ def test_where_nothing_can_be_written_to_the_cache_is_where_it_was_asked_for(
 
 
 @pytest.mark.parametrize("kind", ["open to others", "link", "file"])
-def test_a_temporary_folder_that_others_could_fill_is_not_used(no_folder: Path, tmp_path: Path, kind: str):
+def test_a_temporary_folder_that_others_can_write_to_is_not_used(no_folder: Path, tmp_path: Path, kind: str):
     """Compiled code that is loaded from it would run."""
     if kind == "file":
         own(tmp_path).write_text("")
@@ -78,7 +78,7 @@ def test_a_temporary_folder_that_others_could_fill_is_not_used(no_folder: Path, 
     assert paths.temporary_folder() is None
 
 
-def test_what_is_in_a_cache_that_can_only_be_read_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_in_a_read_only_cache_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked, instead = tmp_path / "asked", tmp_path / "instead"
     (asked / "model").mkdir(parents=True)
     (instead / "later").mkdir(parents=True)
@@ -89,7 +89,7 @@ def test_what_is_in_a_cache_that_can_only_be_read_is_found(tmp_path: Path, monke
     assert paths.cached("*") == [asked / "model", instead / "later"]
 
 
-def test_libraries_keep_their_files_in_the_cache_where_home_cannot_be_written_to(
+def test_libraries_keep_their_files_in_the_cache_if_home_is_not_writable(
     no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
@@ -100,7 +100,7 @@ def test_libraries_keep_their_files_in_the_cache_where_home_cannot_be_written_to
         assert os.environ[name] == str(tmp_path / "cache" / name.lower())
 
 
-def test_libraries_keep_their_files_where_they_always_do_if_that_can_be_written_to(
+def test_libraries_keep_their_files_in_the_usual_place_if_it_is_writable(
     no_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -112,8 +112,8 @@ def test_libraries_keep_their_files_where_they_always_do_if_that_can_be_written_
 
 
 @pytest.mark.parametrize("shared_memory", ["made", "missing"])
-def test_the_command_line_works_where_there_is_no_folder_for_temporary_files(no_folder: Path, tmp_path: Path, shared_memory: str):
-    """Torch asks for such a folder as it is imported."""
+def test_the_command_line_works_without_a_folder_for_temporary_files(no_folder: Path, tmp_path: Path, shared_memory: str):
+    """Torch needs such a folder when it is imported."""
     place = tmp_path if shared_memory == "made" else no_folder
     code = (
         "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: [*filter(None, [__import__('os').getenv('TMPDIR')])]\n"
@@ -127,7 +127,7 @@ def test_the_command_line_works_where_there_is_no_folder_for_temporary_files(no_
     assert f"so files are kept in {own(tmp_path)};" in done.stderr or (place == no_folder and "nothing is kept" in done.stderr)
 
 
-def test_the_page_says_that_it_needs_a_folder_for_temporary_files(no_folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_page_reports_that_it_needs_a_folder_for_temporary_files(no_folder: Path, monkeypatch: pytest.MonkeyPatch):
     from ui.serving.server import upload_folder
 
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aded.core.lru import recent
 
 
-def test_the_one_asked_for_longest_ago_goes_and_what_is_there_is_not_made_again() -> None:
+def test_the_least_recently_used_entry_is_removed_and_existing_ones_are_not_made_again() -> None:
     kept: dict[str, int] = {}
     made: list[str] = []
 

@@ -19,16 +19,16 @@ def made() -> trace.Trace:
 
 
 COST = {"sizes": [1, 4], "contexts": [8, 64], "seconds": [[0.1, 0.2], [0.2, 0.3]], "padded": False}
-"""As a header holds it."""
+"""In the form of a header."""
 
 
-def test_a_saved_trace_and_race_come_back_equal(made, tmp_path):
+def test_a_saved_trace_and_race_are_read_back_equal(made, tmp_path):
     for record in (made, trace.Race([made, made])):
         trace.save(record, tmp_path / "t.json")
         assert trace.load(tmp_path / "t.json") == trace.Race([made] * (1 if record is made else 2))
 
 
-def test_the_file_says_its_format_and_version_and_holds_plain_numbers(made):
+def test_the_file_has_its_format_its_version_and_plain_numbers(made):
     body = json.loads(trace.dumps(made))
     assert (body["format"], body["version"]) == ("aded-trace", trace.VERSION)
     assert "NaN" not in trace.dumps(made)
@@ -77,7 +77,7 @@ def damaged(made, change) -> str:
         lambda b: b.update(format="other"),
     ],
 )
-def test_damaged_records_are_refused_in_one_line_with_a_remedy(made, change):
+def test_damaged_traces_are_refused_in_one_line_with_a_remedy(made, change):
     with pytest.raises(AdedError, match="record") as caught:
         trace.loads(damaged(made, change))
     assert "\n" not in str(caught.value)
@@ -121,7 +121,7 @@ def test_an_object_of_too_many_fields_is_refused(made, field):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"format": "aded-trace"}', "\x00", "[" * 100_000, '{"a": NaN}'])
-def test_what_is_no_record_is_refused(text):
+def test_files_that_are_no_traces_are_refused(text):
     with pytest.raises(AdedError):
         trace.loads(text)
 
@@ -133,7 +133,7 @@ def test_missing_and_unwritable_files_are_refused(made, tmp_path):
         trace.save(made, tmp_path / "no" / "such" / "folder.json")
 
 
-def test_what_is_no_ordinary_file_is_not_replaced_and_links_are_followed(made, tmp_path):
+def test_special_files_are_not_replaced_and_links_are_followed(made, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(AdedError, match="ordinary file"):
         trace.save(made, tmp_path / "pipe")
@@ -160,7 +160,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(made, tmp_path, monkey
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_records_of_the_first_version_are_read_and_say_nothing_of_parts_and_sizes(made):
+def test_traces_of_the_first_version_are_read_without_learned_shares_and_sizes(made):
     body = json.loads(trace.dumps(made))
     body["version"] = 1
     body["header"].pop("cost")
@@ -168,26 +168,26 @@ def test_records_of_the_first_version_are_read_and_say_nothing_of_parts_and_size
         step.pop("size")
         for row in step["rows"]:
             row.pop("learned")
-    (lane,) = trace.loads(json.dumps(body)).lanes
-    assert all(step.size is None for step in lane.steps)
-    assert all(row.learned == [] for step in lane.steps for row in step.rows)
-    assert trace.loads(trace.dumps(lane)).lanes == [lane]
+    (run,) = trace.loads(json.dumps(body)).lanes
+    assert all(step.size is None for step in run.steps)
+    assert all(row.learned == [] for step in run.steps for row in step.rows)
+    assert trace.loads(trace.dumps(run)).lanes == [run]
 
 
-def test_what_a_step_cost_is_on_record_where_it_was_measured():
-    """The automatic budget measures it, a fixed one does not ask."""
+def test_measured_costs_are_in_the_trace():
+    """The automatic budget measures costs, a fixed one does not."""
     target, prompt = tiny_target("llama"), [5, 17, 40, 8, 5, 17, 40]
     fixed = Decoder(target, "aded", GenerationSettings(max_new_tokens=4, budget=4)).run(prompt)
     asked = Decoder(target, "aded", GenerationSettings(max_new_tokens=4)).run(prompt)
-    (lane,) = trace.loads(trace.dumps(asked)).lanes
-    cost = lane.header.cost
+    (run,) = trace.loads(trace.dumps(asked)).lanes
+    cost = run.header.cost
     assert cost is not None
     assert (tuple(cost.sizes), tuple(cost.contexts), cost.padded) == (target.cost.sizes, target.cost.contexts, target.cost.padded)
     assert cost.seconds == [pytest.approx(row, rel=1e-5) for row in target.cost.seconds]
     assert fixed.header.cost is None
 
 
-def test_records_of_the_second_version_are_read_and_know_no_cost(made):
+def test_traces_of_the_second_version_are_read_without_costs(made):
     body = json.loads(trace.dumps(made))
     body["version"] = 2
     body["header"].pop("cost")
@@ -197,7 +197,7 @@ def test_records_of_the_second_version_are_read_and_know_no_cost(made):
 
 
 @pytest.mark.parametrize("version", [0, 4, "1", None])
-def test_a_version_that_is_not_known_is_refused_with_those_that_are(made, version):
+def test_an_unknown_version_is_refused_and_the_known_ones_are_named(made, version):
     body = {**json.loads(trace.dumps(made)), "version": version}
     with pytest.raises(AdedError, match="reads versions 1 to 3; record it again"):
         trace.loads(json.dumps(body))

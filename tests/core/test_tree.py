@@ -49,7 +49,7 @@ def test_a_selection_keeps_tokens_columns_and_structure():
     assert part.columns["prior"][1:].tolist() == [0.2, 0.3]
 
 
-def test_within_and_first_chain_cut_as_they_say():
+def test_within_and_first_chain_cut_as_documented():
     tree = DraftTree.from_paths(1, [[2, 3, 4], [5, 6]])
     assert tree.within(1).tokens.tolist() == [1, 2, 5]
     assert tree.within(0).drafted == 0
@@ -66,7 +66,7 @@ def test_disordered_trees_are_refused(tokens, parents):
         DraftTree(np.array(tokens, dtype=int), np.array(parents, dtype=int))
 
 
-def test_a_part_of_a_draft_knows_which_of_its_nodes_are_required():
+def test_a_part_of_a_draft_keeps_which_of_its_nodes_are_required():
     tree = DraftTree(np.array([0, 1, 2, 3, 4, 5]), np.array([-1, 0, 1, 0, 3, 0]), required=3)
     assert tree.select([0]).required == 0
     assert tree.select([0, 1, 3, 5]).required == 2

@@ -76,7 +76,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, number: int, late: bool) -> 
     return names
 
 
-def test_the_matrix_is_that_of_the_whole_text_for_every_memory(tmp_path: Path, ids: np.ndarray) -> None:
+def test_the_matrix_is_that_of_the_whole_text_for_every_memory_limit(tmp_path: Path, ids: np.ndarray) -> None:
     expected = TrigramMatrix.build(ids, separator=0, **KNOWN)
     for memory in (1, 300, 5000):
         assert run("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", memory, "--out", tmp_path / "m") == 0
@@ -105,7 +105,7 @@ def test_errors_and_deaths_of_processes_are_reported() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 5, 10])
-def test_an_interrupted_count_goes_on_to_the_same_bytes(tmp_path: Path, ids, monkeypatch, number: int, late: bool) -> None:
+def test_an_interrupted_count_continues_to_the_same_bytes(tmp_path: Path, ids, monkeypatch, number: int, late: bool) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, number, late)
@@ -126,7 +126,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow), 6])
-def test_interrupted_writing_goes_on_to_the_same_bytes(tmp_path, monkeypatch, straight, number: int, late: bool) -> None:
+def test_interrupted_writing_continues_to_the_same_bytes(tmp_path, monkeypatch, straight, number: int, late: bool) -> None:
     files = ("--keep-text", tmp_path / "text.npy", "--out", tmp_path / "m")
     if not straight:
         assert run(*WRITTEN, *files) == 0
@@ -158,7 +158,7 @@ def test_self_generated_text_is_counted_kept_and_reported(tmp_path: Path, capsys
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
-def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, ids: np.ndarray) -> None:
+def test_a_killed_build_continues_to_the_same_bytes(tmp_path: Path, ids: np.ndarray) -> None:
     program = (
         "import os, signal, sys; sys.path.insert(0, 'tests'); from fakes import VOCAB, WordTokenizer; "
         "from aded.cli import main; from aded.data import build_matrix as building, corpus; "
@@ -176,7 +176,9 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, ids: np.ndarra
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
 
 
-def test_a_full_disk_is_one_line_and_the_build_goes_on_after(tmp_path: Path, ids: np.ndarray, monkeypatch, capsys) -> None:
+def test_a_full_disk_is_reported_in_one_line_and_the_build_continues_afterwards(
+    tmp_path: Path, ids: np.ndarray, monkeypatch, capsys
+) -> None:
     """A limit on file size simulates a full disk."""
     import resource
 

@@ -1,4 +1,4 @@
-"""The decoding loop: every method writes what plain decoding writes, and stops where it should."""
+"""The decoding loop: every method writes the text of plain decoding, and stops at the right token."""
 
 import gc
 from weakref import ref
@@ -78,7 +78,7 @@ def test_keeping_the_first_slots_instead_of_the_accepted_ones_is_noticed(family,
     assert decode(target, OracleDrafter(truth), repetition_penalty=1.3).token_ids != truth
 
 
-def test_a_custom_processor_sees_every_nodes_prefix():
+def test_a_custom_processor_gets_the_prefix_of_every_node():
     target = tiny_target("llama")
 
     def no_repeats(ids, scores):
@@ -103,7 +103,7 @@ def with_eos(position: int, **settings):
 
 
 @pytest.mark.parametrize("position", [0, 3, 7, 12])
-def test_an_end_id_inside_an_accepted_run_cuts_ids_text_cache_and_counts(position):
+def test_an_end_of_text_token_in_an_accepted_path_cuts_ids_text_cache_and_counts(position):
     target, truth = with_eos(position)
     long = truth + [7] * 20
     decoder = Decoder(
@@ -130,7 +130,7 @@ def test_the_new_token_limit_is_never_overshot(limit):
 
 
 def test_the_context_limit_ends_the_text_with_every_position_used():
-    model = tiny_model("gpt2")  # learned positions: one too many raises
+    model = tiny_model("gpt2")  # learned position embeddings: a position beyond the last raises
     target = TargetModel(model, WordTokenizer())
     prompt = (PROMPT * 30)[: target.context_limit - 6]
     truth = alone(target, prompt, 6)
@@ -140,7 +140,7 @@ def test_the_context_limit_ends_the_text_with_every_position_used():
     assert len(prompt) + len(truth) == target.context_limit
 
 
-def test_a_stop_string_inside_a_run_cuts_there():
+def test_a_stop_string_in_an_accepted_path_cuts_there():
     target = tiny_target("llama")
     truth = expected(target)
     stop = f"w{truth[6]} "
@@ -176,7 +176,7 @@ def test_closing_the_stream_ends_the_decode_and_frees_its_cache():
     assert len(decoder.trace.steps) == 1
 
 
-def test_what_a_decode_holds_is_freed_with_it_and_waits_for_no_garbage_collector():
+def test_the_memory_of_a_decode_is_freed_with_it_without_the_garbage_collector():
     """Garbage collection runs late in a process with many objects: without this, finished decodes held 250 MB of a server."""
     target = tiny_target("llama")
     gc.collect()
@@ -197,7 +197,7 @@ def test_what_a_decode_holds_is_freed_with_it_and_waits_for_no_garbage_collector
 
 
 @pytest.mark.parametrize("record", [True, False])
-def test_the_record_survives_json_and_adds_up(record):
+def test_the_trace_survives_json_and_its_numbers_add_up(record):
     target = tiny_target("llama")
     decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=NEW, **SAMPLED), record=record)
     made = decoder.run(PROMPT)
@@ -209,7 +209,7 @@ def test_the_record_survives_json_and_adds_up(record):
     assert summary["decode_seconds"] == pytest.approx(total) == pytest.approx(decoder.clock)
 
 
-def test_the_record_shows_the_targets_probabilities_over_the_whole_vocabulary():
+def test_the_trace_has_the_target_s_probabilities_over_the_whole_vocabulary():
     target = tiny_target("llama")
     truth = expected(target)
     for step in decode(target, OracleDrafter(truth)).steps:
@@ -260,7 +260,7 @@ class SlowStart(OracleDrafter):
         self.clock[0] += 3.0
 
 
-def test_the_drafter_s_reading_of_the_prompt_is_in_the_prefill_and_in_no_step(monkeypatch):
+def test_the_drafter_s_prefill_is_part_of_the_prefill_and_not_of_a_step(monkeypatch):
     target, clock = tiny_target("llama"), [0.0]
     monkeypatch.setattr("aded.decoding.decoder.time.perf_counter", lambda: clock[0])
     record = Decoder(target, SlowStart(expected(target), clock), GenerationSettings(max_new_tokens=6, budget=8)).run(PROMPT)
@@ -285,7 +285,7 @@ def test_the_cost_of_a_draft_level_is_measured_outside_of_the_prefill(method):
     assert starts == [[False]], "of sampled drafts, before the prompt is read"
 
 
-def test_a_decode_whose_prefill_fails_holds_nothing():
+def test_a_decode_whose_prefill_fails_keeps_nothing():
     target, drafter = tiny_target("llama"), OracleDrafter([])
     drafter.start = lambda prompt, features: 1 / 0
     decoder = Decoder(target, drafter, GenerationSettings(max_new_tokens=6, budget=8))

@@ -88,7 +88,7 @@ DRAWN = [
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_a_drawn_chain_writes_the_target_s_distribution(drafts, fixed):
+def test_a_sampled_chain_follows_the_target_s_distribution(drafts, fixed):
     target = table_target(TARGET)
     if fixed:
         target.use_fixed_shapes()
@@ -96,7 +96,7 @@ def test_a_drawn_chain_writes_the_target_s_distribution(drafts, fixed):
 
 
 @pytest.mark.parametrize(("count", "replacement", "branching", "root", "texts"), DRAWN)
-def test_drawn_trees_write_the_target_s_distribution(target, drafts, count, replacement, branching, root, texts):
+def test_sampled_trees_follow_the_target_s_distribution(target, drafts, count, replacement, branching, root, texts):
     drafter = specinfer(drafts[count], replacement, branching)
     assert least_p_value(written(target, drafter, root, texts), root) > FALSE_ALARM
 
@@ -121,7 +121,7 @@ def target_and_draft_swapped(monkeypatch):
     monkeypatch.setattr(rejection_sampler, "accept_children", swapped)
 
 
-def the_rejected_token_drawn_from_the_target(monkeypatch):
+def the_correction_token_sampled_from_the_target(monkeypatch):
     monkeypatch.setattr(rejection_sampler, "_normalized", lambda weights, otherwise: otherwise)
 
 
@@ -132,10 +132,10 @@ def the_rejected_token_drawn_from_the_target(monkeypatch):
         (one_key_for_all_models, 5),
         (one_key_for_all_parents, 1),
         (target_and_draft_swapped, 0),
-        (the_rejected_token_drawn_from_the_target, 3),
+        (the_correction_token_sampled_from_the_target, 3),
     ],
 )
-def test_a_planted_mistake_is_seen(target, drafts, mistake, case, monkeypatch):
+def test_an_injected_error_is_detected(target, drafts, mistake, case, monkeypatch):
     mistake(monkeypatch)
     count, replacement, branching, root, texts = DRAWN[case]
     drafter = specinfer(drafts[count], replacement, branching)

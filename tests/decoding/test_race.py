@@ -16,7 +16,7 @@ def make_decoders(count=2):
     ]
 
 
-def test_the_lane_that_is_behind_takes_the_next_step():
+def test_the_run_with_the_least_decode_time_takes_the_next_step():
     decoders = make_decoders(3)
     clocks = [0.0] * 3
     for run, step in race(decoders, PROMPT):
@@ -32,7 +32,7 @@ def test_all_runs_end_and_agree():
         pass
     record = race_record(decoders)
     assert isinstance(record, Race)
-    assert len({tuple(lane.token_ids) for lane in record.lanes}) == 1
+    assert len({tuple(run.token_ids) for run in record.lanes}) == 1
     assert loads(dumps(record)) == record
 
 
@@ -44,7 +44,7 @@ def test_closing_a_race_stops_every_run():
     assert all(d.finish_reason == "cancelled" and d._session is None for d in decoders)
 
 
-def test_control_is_handed_over_after_each_prompt_that_was_read_so_that_a_stop_waits_for_one_at_most():
+def test_the_caller_gets_control_after_each_prefill_so_that_a_stop_waits_for_one_at_most():
     decoders = make_decoders(3)
     steps = interleaved(decoders, PROMPT)
     for prefilled in (1, 2):

@@ -19,7 +19,7 @@ SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed":
 pytestmark = pytest.mark.model
 
 
-def test_some_methods_write_what_plain_writes(real_model):
+def test_some_methods_write_the_text_of_plain_decoding(real_model):
     settings, steps = GenerationSettings(max_new_tokens=16, budget=12), {}
     for method in ("plain", "aded", "suffix"):
         record = Decoder(real_model, method, settings, record=False).run(AGAIN)
@@ -30,7 +30,7 @@ def test_some_methods_write_what_plain_writes(real_model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_every_lossless_method_writes_what_plain_writes(real_model, questions, kind):
+def test_every_lossless_method_writes_the_text_of_plain_decoding(real_model, questions, kind):
     """Draft models are coupled when sampling: judged by rejection, they keep the distribution and not the draws.
 
     Draft-model methods get a fixed draft size here: on a slow CPU the throughput-optimal size is often zero.
@@ -71,7 +71,7 @@ def test_chat_template_and_raw_text_differ(real_model):
     assert "assistant" in real_model.tokenizer.decode(chat)
 
 
-def test_emoji_and_markup_stream_whole(real_model):
+def test_emoji_and_markup_are_streamed_complete(real_model):
     settings = GenerationSettings(max_new_tokens=24, budget=16)
     record = Decoder(real_model, "prompt-lookup", settings).run("Repeat exactly: 🙂🙂🙂 <b>bold</b> ${1+1} 漢字")
     assert all("\ufffd" not in piece for step in record.steps for piece in step.texts)

@@ -1,4 +1,4 @@
-"""A draft model that cannot read the text any more stops drafting, and says why: a shorter context, a smaller vocabulary."""
+"""A draft model that cannot process the text stops drafting with a reason: a shorter context, a smaller vocabulary."""
 
 import pytest
 import torch
@@ -71,7 +71,7 @@ def test_a_draft_model_of_a_shorter_context_drafts_up_to_its_end(models, method,
 
 
 @pytest.mark.parametrize("method", ["specinfer by certainty", "specinfer by shape"])
-def test_of_several_draft_models_those_that_can_go_on(method):
+def test_of_several_draft_models_the_usable_ones_continue(method):
     target = tiny_target("gpt2")
     drafts = [tiny_target("gpt2", n_positions=SHORT), tiny_target("gpt2", seed=1)]
     made = METHODS[method](drafts, VOCAB)
@@ -92,7 +92,7 @@ def resized(size):
 @pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("size", [30, VOCAB + 9])
-def test_a_draft_model_of_another_vocabulary_drafts_what_both_know(method, size, settings, fixed):
+def test_a_draft_model_of_another_vocabulary_drafts_the_common_tokens(method, size, settings, fixed):
     target, draft = tiny_target("llama"), resized(size)
     if fixed:
         target.use_fixed_shapes()
@@ -114,7 +114,7 @@ def test_a_draft_model_of_another_vocabulary_drafts_what_both_know(method, size,
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_prompt_that_a_draft_model_does_not_know_is_written_on_without_it(method):
+def test_a_prompt_with_unknown_tokens_is_continued_without_the_draft_model(method):
     target, draft = tiny_target("llama"), resized(30)
     record = Decoder(target, METHODS[method]([draft], VOCAB), GenerationSettings(max_new_tokens=12, budget=12)).run([5, 90, 14])
     assert record.token_ids == alone(target, [5, 90, 14], 12)

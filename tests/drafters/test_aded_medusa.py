@@ -1,4 +1,4 @@
-"""ADED with Medusa: one tree from two opinions whose mixture is learned."""
+"""ADED with Medusa: one tree from two sources whose mixture weights are learned."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def random_lattice(seed, depths=3, ranks=5):
 
 
 def mixed(source, lattice, context, depth, keep):
-    """The mixture of a node's successors as its definition says, an oracle: token to probability."""
+    """A reference of the mixture of a node's successors, by its definition: token to probability."""
     known, weights = source.overlay.successors(source.matrix, np.array(context, dtype=np.int32), keep)
     if depth >= len(lattice.tokens):
         return dict(zip(known.tolist(), weights.tolist()))
@@ -55,7 +55,7 @@ def mixed(source, lattice, context, depth, keep):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_tree_holds_the_most_probable_nodes_of_the_mixture(source, seed):
+def test_the_tree_has_the_most_probable_nodes_of_the_mixture(source, seed):
     lattice, context = random_lattice(seed), [3, 1, 4]
     limits = tree_search.Limits(20, 6, 12)
     tree = tree_search.best_first(replace(source, lattice=lattice), np.array(context, dtype=np.int32), limits)
@@ -84,7 +84,7 @@ def test_no_lattice_changes_nothing(source):
     assert plain.columns["prior"].tolist() == pytest.approx(other.columns["prior"].tolist(), nan_ok=True)
 
 
-def test_shares_go_to_the_opinion_that_is_right():
+def test_weight_moves_to_the_source_that_is_right():
     shares = Shares(3)
     for _ in range(300):
         shares.learn(0, 2, 3, lattice=0.6, matrix=0.05)
@@ -94,7 +94,7 @@ def test_shares_go_to_the_opinion_that_is_right():
     assert shares.values[2].tolist() == Shares(3).values[2].tolist()
 
 
-def test_a_lattice_has_the_shares_of_how_sure_it_is_at_each_depth():
+def test_a_lattice_has_weights_by_its_confidence_at_each_depth():
     shares = Shares(3)
     shares.learn(1, 3, 2, lattice=0.9, matrix=0.0)
     found = shares.at(np.array([[0.1, 0.05], [0.8, 0.1], [0.49, 0.2]]))
@@ -102,13 +102,13 @@ def test_a_lattice_has_the_shares_of_how_sure_it_is_at_each_depth():
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}])
-def test_output_is_the_target_s_own(target, reader, sampling):
+def test_output_equals_plain_decoding(target, reader, sampling):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **sampling)
     record = Decoder(target, AdedMedusaDrafter(None, VOCAB, reader), settings).run(PROMPT)
     assert record.token_ids == alone(target, PROMPT, 40, Rule(settings.sampling))
 
 
-def test_heads_draft_where_the_matrix_knows_nothing(target, reader):
+def test_heads_draft_where_the_matrix_has_no_successors(target, reader):
     class Spy(AdedMedusaDrafter):
         def propose(self, context, budget):
             tree = super().propose(context, budget)
@@ -122,8 +122,8 @@ def test_heads_draft_where_the_matrix_knows_nothing(target, reader):
     assert sizes[1] == 16
 
 
-def test_without_hidden_states_it_is_aded(reader, source):
-    """As on recorded text, where there is no model."""
+def test_without_hidden_states_the_drafts_are_those_of_aded(reader, source):
+    """For example on recorded text, without a model."""
     both = AdedMedusaDrafter(source.matrix, VOCAB, reader), AdedDrafter(source.matrix, VOCAB, AdedOptions(search="best-first"))
     trees = []
     for drafter in both:
@@ -132,7 +132,7 @@ def test_without_hidden_states_it_is_aded(reader, source):
     assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
 
 
-def test_shares_are_learned_from_what_the_target_wrote(target, reader):
+def test_weights_are_learned_from_the_tokens_of_the_target(target, reader):
     drafter = AdedMedusaDrafter(None, VOCAB, reader)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=16)).run(PROMPT)
     assert (drafter._shares.values != Shares(3).values).any()
@@ -140,7 +140,7 @@ def test_shares_are_learned_from_what_the_target_wrote(target, reader):
     assert (drafter._shares.values == Shares(3).values).all()
 
 
-def test_a_guess_beyond_the_last_head_is_the_matrix_s_alone(source):
+def test_beyond_the_last_head_only_the_matrix_drafts(source):
     lattice = random_lattice(0, depths=1)._replace(shares=np.ones((1, KINDS)))
     tree = tree_search.best_first(
         replace(source, lattice=lattice), np.array([3, 1], dtype=np.int32), tree_search.Limits(30, 4, 12)

@@ -1,4 +1,4 @@
-"""What a user makes for a model without naming a place is found for that model, and goes before what is bundled."""
+"""Artifacts that a user makes for a model without a file name are found for that model, before the bundled ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aded.engine.weights import label_of
 
 @pytest.fixture
 def model_folder(real_tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A small model as a folder, and a cache of its own with a text beside it."""
+    """A small model as a folder, an empty cache, and a text file."""
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
     tiny_model("llama").save_pretrained(real_tokenizer_folder)
     np.save(tmp_path / "text.npy", np.random.default_rng(0).integers(3, VOCAB, 4000))
@@ -29,7 +29,7 @@ def model_folder(real_tokenizer_folder: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def model_of(spec: str, label: str | None = None) -> SimpleNamespace:
-    """As much of a model as the search for artifacts asks for."""
+    """The part of a model that the search for artifacts needs."""
     fingerprint = tokenizer_fingerprint(load_tokenizer(spec)[0])
     return SimpleNamespace(fingerprint=fingerprint, vocab_size=VOCAB, label=label or label_of(spec))
 
@@ -49,7 +49,7 @@ def test_a_matrix_and_a_datastore_that_are_built_without_a_name_are_found(model_
 
 
 @pytest.mark.parametrize("kind", ["medusa", "draft"])
-def test_a_part_that_is_trained_without_a_name_is_found(model_folder: str, tmp_path: Path, kind: checkpoints.Kind):
+def test_an_artifact_that_is_trained_without_a_name_is_found(model_folder: str, tmp_path: Path, kind: checkpoints.Kind):
     from aded.engine.target_model import TargetModel
 
     arguments = ["train", kind, "--model", model_folder, "--corpus", str(tmp_path / "text.npy")]
@@ -61,7 +61,7 @@ def test_a_part_that_is_trained_without_a_name_is_found(model_folder: str, tmp_p
     assert METHODS["medusa" if kind == "medusa" else "speculative"].unavailable(target) is None
 
 
-def test_the_user_s_own_for_a_model_go_before_the_bundled_ones_and_those_for_other_models_after(
+def test_artifacts_of_the_user_for_the_model_come_first_then_bundled_ones_then_those_for_other_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
@@ -79,14 +79,14 @@ def test_the_user_s_own_for_a_model_go_before_the_bundled_ones_and_those_for_oth
     assert paths.artifacts("datastore", SimpleNamespace(fingerprint="another")) == []
 
 
-def test_a_name_that_is_given_is_the_place(model_folder: str, tmp_path: Path):
+def test_a_given_name_is_the_file(model_folder: str, tmp_path: Path):
     out = tmp_path / "mine.trigram.safetensors"
     assert main.main(["matrix", "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy"), "--out", str(out)]) == 0
     assert out.is_file()
     assert matrix_for(model_of(model_folder)) is None
 
 
-def test_a_place_that_cannot_be_written_to_is_said(
+def test_a_folder_that_is_not_writable_is_reported(
     model_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "file").write_text("")

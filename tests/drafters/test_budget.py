@@ -1,4 +1,4 @@
-"""Drafts as large as they pay: against brute force, and never at the expense of plain decoding."""
+"""Throughput-optimal draft sizes: compared with brute force, and never much slower than plain decoding."""
 
 import json
 
@@ -14,7 +14,7 @@ from aded.drafters.tree_budget import AutomaticBudget, FixedBudget, _joint
 from aded.engine import cost_model
 from aded.engine.cost_model import StepCost
 
-LINEAR = StepCost((1, 64), (256,), ((1.0, 4.0),), padded=False)  # a plain step takes 1 s, every further node 1/21
+LINEAR = StepCost((1, 64), (256,), ((1.0, 4.0),), padded=False)  # a plain step takes 1 s, every further node 1/21 s
 FREE = StepCost((1, 2, 4, 8, 16, 32, 64), (256,), ((1.0,) * 7,), padded=True)
 STEEP = StepCost((1, 64), (256,), ((1.0, 190.0),), padded=False)  # every node costs three plain steps
 
@@ -25,7 +25,7 @@ def tree_of(rng: np.random.Generator, n: int) -> DraftTree:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_kept_part_is_the_best_of_all_sizes_at_the_running_rate(seed):
+def test_the_kept_part_is_the_best_of_all_sizes_at_the_current_throughput(seed):
     rng = np.random.default_rng(seed)
     tree, policy = tree_of(rng, 30), AutomaticBudget(LINEAR)
     kept = policy.trim(tree, 300)
@@ -36,7 +36,7 @@ def test_the_kept_part_is_the_best_of_all_sizes_at_the_running_rate(seed):
     assert np.allclose(np.sort(_joint(kept.parents, policy.prior(kept))[1:])[::-1], joint[: best - 1])
 
 
-def test_a_part_of_a_draft_is_a_tree_and_remembers_its_origin():
+def test_a_part_of_a_draft_is_a_tree_with_the_original_indices():
     tree = tree_of(np.random.default_rng(1), 30)
     kept = AutomaticBudget(LINEAR).trim(tree, 300)
     assert kept.tokens.tolist() == tree.tokens[kept.origin].tolist()
@@ -51,7 +51,7 @@ def test_where_nodes_are_free_the_whole_draft_is_verified():
     assert "all 40 nodes" in policy.explain().why
 
 
-def test_where_no_draft_pays_the_step_is_plain_and_says_why():
+def test_without_a_gain_nothing_is_drafted_and_the_reason_is_given():
     policy = AutomaticBudget(STEEP)
     kept = policy.trim(tree_of(np.random.default_rng(2), 40), 300)
     assert kept.drafted == 0
@@ -59,7 +59,7 @@ def test_where_no_draft_pays_the_step_is_plain_and_says_why():
 
 
 def run_steps(policy, accept, steps=600, draft_cost=0.03):
-    """Seconds and tokens of a simulated decode; ``accept(joint, rng)`` says which nodes the target would write."""
+    """Seconds and tokens of a simulated decode; ``accept(joint, rng)`` gives the nodes that the target accepts."""
     rng = np.random.default_rng(0)
     seconds = tokens = 0.0
     for _ in range(steps):
@@ -93,12 +93,12 @@ def honest(tree, rng):
         path.append(int(hit[0]))
 
 
-def test_drafts_that_are_accepted_pay():
+def test_accepted_drafts_raise_the_throughput():
     seconds, tokens = run_steps(AutomaticBudget(LINEAR), honest)
     assert tokens / seconds > 1.3
 
 
-def test_the_curve_learns_what_predictions_are_worth():
+def test_the_curve_learns_the_acceptance_of_predictions():
     curve, rng = AcceptanceCurve(), np.random.default_rng(0)
     predicted = rng.uniform(0.3, 0.9, 4000)
     assert np.allclose(curve(predicted), predicted)
@@ -106,7 +106,7 @@ def test_the_curve_learns_what_predictions_are_worth():
     assert np.allclose(curve(predicted), 0.5 * predicted, rtol=0.15)
 
 
-def test_rates_count_the_children_of_judged_nodes_by_depth_and_rank():
+def test_rates_count_the_children_of_verified_nodes_by_depth_and_rank():
     """Deeper nodes and higher ranks count in the last cell; required nodes do not count."""
     rates = AcceptanceRates(np.full((2, 2), 0.5), 4.0)
     tree = DraftTree(np.arange(9), np.array([-1, 0, 0, 0, 0, 3, 3, 5, 7]), required=1)
@@ -118,7 +118,7 @@ def test_rates_count_the_children_of_judged_nodes_by_depth_and_rank():
     assert (rates.counts - observed)[0].tolist() == [[5, 6], [4, 4]]
 
 
-def test_cost_tables_never_fall_and_padded_sizes_cost_their_bucket():
+def test_cost_tables_are_monotonic_and_padded_sizes_cost_their_bucket():
     noisy = StepCost((1, 8, 64), (256,), ((2.0, 1.5, 3.0),), padded=False)
     assert (np.diff(noisy.table(0, 80)) >= 0).all()
     padded = StepCost((1, 4, 16), (256, 512), ((1.0, 2.0, 3.0), (1.0, 4.0, 5.0)), padded=True)
@@ -144,7 +144,7 @@ def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, 
     assert target.cost.padded
 
 
-def test_the_record_says_which_budget_was_chosen_and_why():
+def test_the_trace_has_the_budget_and_its_reason():
     target = tiny_target("llama")
     target._cost = FREE
     record = Decoder(target, "aded", GenerationSettings(max_new_tokens=30)).run([5, 6, 7, 5, 6, 7, 5, 6])
@@ -174,8 +174,8 @@ def test_the_curve_does_not_count_required_nodes():
     assert policy.curve.counts.sum(axis=1).tolist() == [0.25, 1.0]
 
 
-def test_a_drafter_that_often_is_unsure_but_pays_is_not_paused():
-    """Half of the drafts are cut to nothing, five in a row; the others bring three tokens a step."""
+def test_a_drafter_that_is_often_unsure_but_raises_the_throughput_is_not_paused():
+    """Half of the drafts are cut to nothing, five in a row; the others give three tokens per step."""
     policy, paused = AutomaticBudget(FREE), 0
     for step in range(400):
         unsure = step % 10 < 5
@@ -196,8 +196,8 @@ def test_one_slow_step_pauses_nothing():
         assert policy.cap > 1
 
 
-def test_a_draft_that_pays_on_the_whole_outlives_a_run_of_failures():
-    """Two tokens more in half of the steps, at half a plain step's cost: sixteen answers of which some begin with failures."""
+def test_a_drafter_with_an_overall_gain_is_not_stopped_by_a_series_of_rejections():
+    """Two more tokens in half of the steps, at half the cost of a plain step; of sixteen answers some begin with rejections."""
     rng = np.random.default_rng(0)
     steps = paused = 0
     for _ in range(16):
@@ -212,8 +212,8 @@ def test_a_draft_that_pays_on_the_whole_outlives_a_run_of_failures():
     assert paused <= 0.05 * steps
 
 
-def test_drafts_that_were_drawn_are_never_paused_by_the_clock():
-    """What is drawn next must not depend on how long the last steps took, or a seed would not repeat its text."""
+def test_sampled_drafts_are_never_paused_by_measured_times():
+    """The next sample must not depend on the duration of earlier steps; otherwise a seed would not reproduce its text."""
     policy = AutomaticBudget(StepCost((1, 64), (1,), ((1.0, 1.0),), False))
     drawn = DraftDistributions(torch.full((2, 4), 0.25, dtype=torch.float64), np.array([-1, 0, 1], dtype=np.int32))
     tree = DraftTree(np.arange(3), np.arange(-1, 2), {"prior": np.array([np.nan, 0.5, 0.5])}, sampled_from=drawn)

@@ -1,4 +1,4 @@
-"""What `AdedDrafter` promises the loop."""
+"""`AdedDrafter` in the decoding loop."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_drafts_start_at_the_root_and_keep_the_budget(
 
 
 @pytest.mark.parametrize("options", EVERY, ids=str)
-def test_equal_drafters_draft_equally_and_one_seed_repeats(matrix: TrigramMatrix, options: AdedOptions) -> None:
+def test_equal_drafters_make_equal_drafts_and_a_seed_reproduces_them(matrix: TrigramMatrix, options: AdedOptions) -> None:
     drafters = [AdedDrafter(matrix, VOCAB, options, seed=5) for _ in range(2)]
     tokens = text(3, 200)
     trees = []
     for drafter in drafters:
-        drafter.start(text(9, 50).tolist())  # an earlier decode leaves nothing behind
+        drafter.start(text(9, 50).tolist())  # an earlier decode has no effect
         drafter.start(tokens[:100].tolist())
         drafter.observe(outcome_of(drafter, context_of(tokens[:100]), tokens[100:104].tolist()))
         trees.append(drafter.propose(context_of(tokens[:104]), 64))
@@ -83,7 +83,7 @@ def test_without_a_base_the_session_s_own_text_is_drafted(options: AdedOptions) 
 
 
 @pytest.mark.parametrize("options", EVERY, ids=str)
-def test_no_known_successor_means_a_plain_step_and_says_so(options: AdedOptions) -> None:
+def test_without_successors_nothing_is_drafted_and_the_reason_is_given(options: AdedOptions) -> None:
     drafter, context = AdedDrafter(None, VOCAB, options), context_of([4, 5])
     drafter.start([4, 5])
     assert len(drafter.propose(context, 64)) == 1
@@ -94,7 +94,7 @@ def test_no_known_successor_means_a_plain_step_and_says_so(options: AdedOptions)
 
 @pytest.mark.parametrize("options", PRESETS, ids=str)
 def test_each_new_trigram_is_counted_once(matrix: TrigramMatrix, options: AdedOptions) -> None:
-    """Drafting step by step leaves the same overlay as reading the whole text at once."""
+    """Drafting step by step gives the same overlay as observing the whole text at once."""
     tokens = text(4, 120)
     stepwise, once = (AdedDrafter(matrix, VOCAB, options) for _ in range(2))
     stepwise.start(tokens[:16].tolist())
@@ -108,7 +108,7 @@ def test_each_new_trigram_is_counted_once(matrix: TrigramMatrix, options: AdedOp
         np.testing.assert_array_equal(trees[0].tokens, trees[1].tokens)
 
 
-def test_published_update_adds_four_hundredths_a_sight(matrix: TrigramMatrix) -> None:
+def test_the_published_update_adds_four_hundredths_per_occurrence(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB, AdedOptions.paper()), context_of([1, 2])
     drafter.start([1, 2])
     outcome = outcome_of(drafter, context, [50])
@@ -119,7 +119,7 @@ def test_published_update_adds_four_hundredths_a_sight(matrix: TrigramMatrix) ->
     assert dict(zip(after.tokens, after.probabilities))[50] == pytest.approx(before.get(50, 0.0) + 0.04, abs=1e-6)
 
 
-def test_rows_tell_what_observe_changes(matrix: TrigramMatrix) -> None:
+def test_rows_show_the_changes_of_observe(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB), context_of([1, 2, 3])
     drafter.start([1, 2, 3])
     outcome = outcome_of(drafter, context, [44, 55])
@@ -135,17 +135,17 @@ def test_rows_tell_what_observe_changes(matrix: TrigramMatrix) -> None:
 
 
 def told(context: Context, tree: DraftTree, path: list[int], emitted: list[int], answers: dict[int, dict[int, float]]) -> Outcome:
-    """An outcome with the target's answers at some nodes: token to probability, most probable first."""
+    """An outcome with the target's top-k at some nodes: token to probability, most probable first."""
     tokens, probabilities = np.zeros((len(tree), OBSERVED_TOP_K), np.int32), np.zeros((len(tree), OBSERVED_TOP_K), np.float32)
     for node, answer in answers.items():
         tokens[node, : len(answer)], probabilities[node, : len(answer)] = list(answer), list(answer.values())
     return Outcome(tree, np.array(path, np.int32), context, np.array(emitted, np.int32), tokens, probabilities)
 
 
-def test_what_the_target_says_at_a_rejected_node_is_drafted_when_its_pair_comes_again() -> None:
+def test_the_target_top_at_a_rejected_node_is_drafted_when_its_bigram_occurs_again() -> None:
     drafter, context = AdedDrafter(None, VOCAB), context_of([1, 2, 3])
     drafter.start(context.tokens.tolist())
-    tree = DraftTree(np.array([3, 10, 11]), np.array([-1, 0, 1]))  # 10 and 11 are rejected: the target writes 20
+    tree = DraftTree(np.array([3, 10, 11]), np.array([-1, 0, 1]))  # 10 and 11 are rejected: the correction token is 20
     outcome = told(context, tree, [0], [20], {0: {20: 0.9}, 1: {12: 0.5}, 2: {41: 0.8, 42: 0.1}})
     assert not {41, 42} & {t for row in drafter.matrix_rows(outcome) for t in row.tokens}
     drafter.observe(outcome)
@@ -158,7 +158,7 @@ def test_what_the_target_says_at_a_rejected_node_is_drafted_when_its_pair_comes_
     assert tree.parents.tolist() == [-1, 0, 0]
 
 
-def test_rows_of_accepted_nodes_come_first_and_there_are_never_many(matrix: TrigramMatrix) -> None:
+def test_rows_of_accepted_nodes_come_first_and_their_number_is_limited(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB), context_of(text(1, 40))
     drafter.start(context.tokens.tolist())
     tree = drafter.propose(context, 64)
@@ -171,7 +171,7 @@ def test_rows_of_accepted_nodes_come_first_and_there_are_never_many(matrix: Trig
     assert len({row.key for row in rows}) == len(rows)
 
 
-def test_answers_are_asked_for_while_decoding_and_only_where_they_are_learned(matrix: TrigramMatrix) -> None:
+def test_the_target_top_is_requested_only_during_decoding_and_only_if_it_is_learned(matrix: TrigramMatrix) -> None:
     for options, asked in ((AdedOptions.tuned(), OBSERVED_TOP_K), (AdedOptions(feedback=False), 0), (AdedOptions.paper(), 0)):
         drafter = AdedDrafter(matrix, VOCAB, options)
         drafter.start([1, 2, 3])
@@ -179,7 +179,7 @@ def test_answers_are_asked_for_while_decoding_and_only_where_they_are_learned(ma
 
 
 @pytest.mark.parametrize("options", [AdedOptions.paper(), AdedOptions(feedback=False)], ids=str)
-def test_answers_that_are_not_learned_change_nothing(matrix: TrigramMatrix, options: AdedOptions) -> None:
+def test_a_target_top_that_is_not_learned_changes_nothing(matrix: TrigramMatrix, options: AdedOptions) -> None:
     trees = []
     for answers in ({}, {0: {50: 0.9, 51: 0.1}}):
         drafter, context = AdedDrafter(matrix, VOCAB, options), context_of(text(1, 40))
@@ -189,15 +189,15 @@ def test_answers_that_are_not_learned_change_nothing(matrix: TrigramMatrix, opti
     assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
 
 
-def test_answers_outside_the_vocabulary_are_refused(matrix: TrigramMatrix) -> None:
+def test_a_target_top_outside_the_vocabulary_is_refused(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB), context_of([1, 2, 3])
     drafter.start([1, 2, 3])
     with pytest.raises(AdedError, match="tokenize"):
         drafter.observe(told(context, DraftTree.root_only(3), [0], [4], {0: {VOCAB: 0.5}}))
 
 
-def test_sessions_never_see_each_other_s_tokens(matrix: TrigramMatrix) -> None:
-    """Two decodes side by side draft as each would alone."""
+def test_sessions_never_share_tokens(matrix: TrigramMatrix) -> None:
+    """Two interleaved decodes make the same drafts as each alone."""
     alone = [AdedDrafter(matrix, VOCAB) for _ in range(2)]
     beside = [AdedDrafter(matrix, VOCAB) for _ in range(2)]
     texts = [text(seed, 120) for seed in (21, 22)]
@@ -217,7 +217,7 @@ def test_sessions_never_see_each_other_s_tokens(matrix: TrigramMatrix) -> None:
         drafter.start(tokens[:20].tolist())
     found = [[step(drafter, tokens, at) for drafter, tokens in zip(beside, texts)] for at in range(20, 120, 4)]
     assert [list(trees) for trees in zip(*found)] == expected
-    beside[0].start(texts[1][:20].tolist())  # and a new decode begins with nothing of the last one
+    beside[0].start(texts[1][:20].tolist())  # and a new decode starts without the counts of the last one
     assert [step(beside[0], texts[1], at) for at in range(20, 120, 4)] == expected[1]
 
 
@@ -244,12 +244,12 @@ def soak(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grows(sizes: np.ndarray) -> bool:
-    """Whether the last fifth takes more memory than the second one."""
+    """Whether the last fifth needs more memory than the second one."""
     fifth = len(sizes) // 5
     return sizes[-fifth:].max() > sizes[fifth : 2 * fifth].max() + 100_000
 
 
-def test_a_long_decode_takes_no_more_memory_at_its_end() -> None:
+def test_a_long_decode_needs_no_more_memory_at_its_end() -> None:
     assert not grows(soak(5000)[1])
 
 
@@ -263,7 +263,7 @@ def test_a_hundred_thousand_steps_cost_no_more_at_their_end() -> None:
 
 
 @pytest.mark.parametrize("options", PRESETS, ids=str)
-def test_explanation_tells_the_search_that_was_made(matrix: TrigramMatrix, options: AdedOptions) -> None:
+def test_the_explanation_contains_the_search(matrix: TrigramMatrix, options: AdedOptions) -> None:
     drafter, tokens = AdedDrafter(matrix, VOCAB, options), text(6, 60)
     drafter.start(tokens.tolist())
     tree = drafter.propose(context_of(tokens), 32)
@@ -308,7 +308,7 @@ def test_foreign_vocabularies_and_ids_are_refused(matrix: TrigramMatrix) -> None
             drafter.start(ids)
 
 
-def test_a_full_overlay_goes_on_drafting(matrix: TrigramMatrix) -> None:
+def test_a_full_overlay_continues_to_draft(matrix: TrigramMatrix) -> None:
     drafter, tokens = AdedDrafter(matrix, VOCAB), text(8, 30_000)
     drafter.start(tokens.tolist())
     assert len(drafter.propose(context_of(tokens), 64)) == 64
@@ -321,7 +321,7 @@ def replayed() -> Report:
     return replay(AdedDrafter(TrigramMatrix.load(MATRIX), 49152), read_records(RECORDS), 64)
 
 
-def test_tuned_drafts_yield_three_tokens_a_step_on_recorded_text(replayed: Report) -> None:
+def test_tuned_drafts_give_three_tokens_per_step_on_recorded_text(replayed: Report) -> None:
     assert replayed.all.tokens_per_step >= 3.8
     assert replayed.excluding(without=["summarization"]).tokens_per_step >= 3.7
 

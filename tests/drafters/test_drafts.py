@@ -1,4 +1,4 @@
-"""Drafts that cannot be verified are refused before anything reaches the target, and the message names drafter and fault."""
+"""Drafts that cannot be verified are refused before a forward pass; the message names the drafter and the error."""
 
 import re
 
@@ -60,7 +60,7 @@ FAULTS = {
 
 
 class Careless(Drafter):
-    """Drafts nothing at first, then what it was given."""
+    """Drafts nothing at first, then the given trees."""
 
     def __init__(self, made):
         self.made, self.steps = made, 0
@@ -80,7 +80,7 @@ def targets():
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("steps", ["eager", "fixed"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_draft_that_cannot_be_verified_is_refused_in_words(targets, steps, fault, temperature):
+def test_a_draft_that_cannot_be_verified_is_refused_with_a_message(targets, steps, fault, temperature):
     made, words = FAULTS[fault]
     settings = GenerationSettings(max_new_tokens=9, budget=BUDGET, temperature=temperature, seed=3)
     decoder = Decoder(targets[steps], Careless(made), settings)
@@ -92,7 +92,7 @@ def test_a_draft_that_cannot_be_verified_is_refused_in_words(targets, steps, fau
     assert decoder.trace.token_ids == plain[:2], "and what was written before is kept"
 
 
-def test_siblings_that_were_drawn_may_hold_one_token_twice_where_they_are_judged_by_that(targets):
+def test_sampled_siblings_may_contain_a_token_twice_with_rejection_sampling(targets):
     def made(root):
         return DraftTree(np.array([root, 7, 7]), np.array([-1, 0, 0]), sampled_from=DraftDistributions(Q, np.array([-1, 0, 0])))
 
@@ -102,7 +102,7 @@ def test_siblings_that_were_drawn_may_hold_one_token_twice_where_they_are_judged
         Decoder(targets["eager"], Careless(made), GenerationSettings(max_new_tokens=9, budget=BUDGET)).run(PROMPT)
 
 
-def test_the_largest_id_is_no_fault(targets):
+def test_the_largest_id_is_valid(targets):
     record = Decoder(
         targets["eager"],
         Careless(lambda root: DraftTree.chain(root, [0, VOCAB - 1])),

@@ -1,4 +1,4 @@
-"""Methods with trained parts on a card: captured code is the eager code, and the text is the target's."""
+"""Methods with trained checkpoints on a GPU: captured code equals eager code, and the text is that of the target."""
 
 import copy
 
@@ -67,7 +67,7 @@ def drafters(draft, reader, lossless_by_seed=True):
     }
 
 
-def test_heads_of_a_graph_guess_as_eager_ones(target, reader):
+def test_captured_heads_predict_the_same_as_eager_ones(target, reader):
     given, found = torch.zeros(1, 32, device="cuda"), torch.zeros(reader.size, dtype=torch.float64, device="cuda")
 
     def body():
@@ -87,7 +87,7 @@ def test_heads_of_a_graph_guess_as_eager_ones(target, reader):
 
 
 @pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=0.8, top_p=0.9, seed=4)], ids=str)
-def test_chains_of_a_graph_are_what_the_draft_model_writes_alone(draft, settings):
+def test_captured_chains_are_the_text_of_the_draft_model(draft, settings):
     chains, text = ChainRunner(draft, VOCAB), list(PROMPT)
     chains.start(text)
     cpu = copy.deepcopy(draft.model).cpu()
@@ -102,15 +102,15 @@ def test_chains_of_a_graph_are_what_the_draft_model_writes_alone(draft, settings
 
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("method", ["medusa", "aded-medusa", "speculative", "specinfer"])
-def test_output_is_the_target_s_own(target, draft, reader, method, kind):
+def test_output_equals_plain_decoding(target, draft, reader, method, kind):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **SETTINGS[kind])
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))
-    for _ in range(2):  # the second decode runs on the first one's graphs
+    for _ in range(2):  # the second decode uses the graphs of the first one
         assert Decoder(target, drafters(draft, reader)[method], settings).run(PROMPT).token_ids == truth
 
 
 @pytest.mark.parametrize("method", ["speculative", "specinfer"])
-def test_rejection_repeats_by_seed_and_accepts(target, draft, reader, method):
+def test_rejection_sampling_is_reproduced_by_a_seed_and_accepts_drafts(target, draft, reader, method):
     settings = GenerationSettings(max_new_tokens=40, budget=16, temperature=0.8, seed=5)
     records = [Decoder(target, drafters(draft, reader, False)[method], settings).run(PROMPT) for _ in range(2)]
     assert records[0].token_ids == records[1].token_ids
@@ -118,8 +118,8 @@ def test_rejection_repeats_by_seed_and_accepts(target, draft, reader, method):
 
 
 @pytest.mark.parametrize("replacement", [True, False])
-def test_verdicts_on_a_card_are_those_on_the_cpu(replacement):
-    """All nodes at once there, node by node here."""
+def test_verdicts_on_a_gpu_are_those_on_the_cpu(replacement):
+    """All nodes at once on the GPU, node by node on the CPU."""
     rng, q = np.random.default_rng(0), torch.tensor(np.random.default_rng(2).dirichlet(np.ones(VOCAB), 3))
     parents, rows = np.array([-1, 0, 0, 0, 1, 2]), np.array([-1, 0, 0, 0, 1, 2], dtype=np.int32)
     kept: dict = {}

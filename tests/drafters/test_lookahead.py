@@ -1,4 +1,4 @@
-"""Lookahead: its attention pattern cell by cell against the paper's rule, its window and pool by hand, its text against plain."""
+"""Lookahead: attention pattern compared with the paper's rule, window and pool with manual results, text with plain decoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aded.engine.cost_model import StepCost
 
 
 class Text:
-    """A decode whose target answers with the next of all numbers: no token comes twice."""
+    """A decode in which the target chooses the next unused number: no token occurs twice."""
 
     def __init__(self, drafter: LookaheadDrafter, prompt: list[int], budget: int = 256) -> None:
         self.drafter, self.tokens, self.budget, self.prompt = drafter, list(prompt), budget, len(prompt)
@@ -28,7 +28,7 @@ class Text:
         return Context(np.array(self.tokens, dtype=np.int32), self.prompt)
 
     def step(self, cut: int | None = None) -> tuple[DraftTree, np.ndarray]:
-        """One plain step: nothing is accepted. The verified draft, and the target's answer at each node."""
+        """One step in which nothing is accepted: the verified draft, and the target's choice at each node."""
         tree = self.drafter.propose(self.context, self.budget)
         verified = tree if cut is None else tree.select(range(cut))
         answers = np.array([[next(self.answers)] for _ in range(len(verified))], dtype=np.int32)
@@ -41,7 +41,7 @@ class Text:
 def published_mask(levels: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """The paper's pattern for a window whose level 0 has ``levels[0]`` columns, the root's among them: mask and positions.
 
-    Level 0 is causal. Level l of column i sees level 0 up to column i, and column i of levels 1 to l.
+    Level 0 is causal. Level l of column i attends to level 0 up to column i, and to column i of levels 1 to l.
     """
     cells = [(level, column) for level, columns in enumerate(levels) for column in range(columns)]
     mask = np.array([[(m == 0 and j <= i) or (j == i and m <= level) for m, j in cells] for level, i in cells])
@@ -74,29 +74,29 @@ def window_nodes(tree: DraftTree, text: Text, columns: int, levels: int) -> list
     return main + [chain[column + level] for level in range(1, levels) for column, chain in enumerate(chains)]
 
 
-def test_guesses_see_the_root_and_their_own_prefix_alone() -> None:
+def test_candidates_attend_only_to_the_root_and_their_own_prefix() -> None:
     drafter = LookaheadDrafter(4, 3, 2)
     text = Text(drafter, [7, 1, 2, 3, 7, 4, 5, 6, 8, 9, 7])
-    drafter._levels = [[0, 90, 91, 92, 93]]  # none of the guesses' tokens
+    drafter._levels = [[0, 90, 91, 92, 93]]  # no token of the candidates
     tree = drafter.propose(text.context, 64)
     guesses = [node for node in tree.leaves if node > tree.required]
     assert [tree.tokens[tree.path_to(node)].tolist() for node in guesses] == [[7, 4, 5, 6], [7, 1, 2, 3]], "latest first"
     assert not tree.ancestors[tree.required + 1 :, 1 : tree.required + 1].any()
 
 
-def test_answers_move_the_window_on_and_complete_n_grams() -> None:
+def test_choices_move_the_window_and_complete_n_grams() -> None:
     drafter = LookaheadDrafter(3, 3, 4, pool_from_prompt=False)
     text = Text(drafter, list(range(40)))
     first, answers = text.step()  # level 0 alone: the root and three columns
     assert first.is_chain and len(first) == 4
     second, later = text.step()
-    made = answers[1:, 0].tolist()  # the answers behind columns 1 to 3
+    made = answers[1:, 0].tolist()  # the choices after columns 1 to 3
     root, main = int(second.tokens[0]), first.tokens[2:].tolist()
     paths = [[root, made[0]], [root, main[0], made[1]], [root, *main, made[2]]]
     assert sorted(second.tokens[second.path_to(n)].tolist() for n in second.leaves) == sorted(paths)
     ends = [next(n for n in second.leaves if second.tokens[n] == token) for token in made]
     new = [int(later[end, 0]) for end in ends]
-    assert drafter._pool == {  # (level 0, level 1) of each column, and the answer there
+    assert drafter._pool == {  # (level 0, level 1) of each column, and the choice there
         root: {(made[0], new[0]): None}, main[0]: {(made[1], new[1]): None}, main[1]: {(made[2], new[2]): None},
     }  # fmt: skip
     third = drafter.propose(text.context, 64)
@@ -113,7 +113,7 @@ def test_the_pool_keeps_the_latest_n_grams_of_a_token() -> None:
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5, 9, 16, 40, 64, 256])
 @pytest.mark.parametrize(("ngram", "window", "guesses"), [(4, 10, 10), (5, 7, 7), (2, 20, 4), (8, 3, 12)])
-def test_drafts_keep_to_every_budget_and_go_on(budget: int, ngram: int, window: int, guesses: int) -> None:
+def test_drafts_respect_every_budget_and_continue(budget: int, ngram: int, window: int, guesses: int) -> None:
     text = Text(LookaheadDrafter(ngram, window, guesses), np.random.default_rng(0).integers(0, 6, 60).tolist(), budget)
     for _ in range(12):
         tree, _ = text.step()
@@ -122,7 +122,7 @@ def test_drafts_keep_to_every_budget_and_go_on(budget: int, ngram: int, window: 
         assert len(text.drafter._levels) == ngram - 1, "the window got full"
 
 
-def test_a_draft_that_was_cut_moves_what_is_left_of_the_window() -> None:
+def test_a_cut_draft_moves_the_rest_of_the_window() -> None:
     text = Text(LookaheadDrafter(3, 5, 4, pool_from_prompt=False), list(range(40)))
     text.step()
     before = [list(level) for level in text.drafter._levels]
@@ -133,7 +133,7 @@ def test_a_draft_that_was_cut_moves_what_is_left_of_the_window() -> None:
     assert len(text.drafter._levels[1]) == 4, "one column was lost"
 
 
-def test_an_automatic_budget_keeps_the_window_where_nothing_pays() -> None:
+def test_an_automatic_budget_keeps_the_window_without_a_gain() -> None:
     steep = StepCost((1, 64), (256,), ((1.0, 190.0),), padded=False)
     text = Text(LookaheadDrafter(4, 5, 5), [1, 2, 3, 4, 1, 5, 6, 7, 1])
     policy = AutomaticBudget(steep)
@@ -152,7 +152,7 @@ PROMPT = [5, 17, 40, 8, 63, 21, 5, 17, 40, 9, 70, 6]
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("fixed", [False, True])
-def test_the_text_is_the_target_s_own(settings: dict, fixed: bool) -> None:
+def test_the_text_equals_plain_decoding(settings: dict, fixed: bool) -> None:
     from aded.sampling.logits_pipeline import Rule
 
     target = tiny_target()
@@ -164,8 +164,8 @@ def test_the_text_is_the_target_s_own(settings: dict, fixed: bool) -> None:
         assert decoder.run(PROMPT).token_ids == truth
 
 
-def test_it_drafts_a_repeating_text_ahead() -> None:
-    """A target that always continues 0, 1, 2, ... 9, 0, ...: the window finds that out by itself."""
+def test_a_repeating_text_is_drafted() -> None:
+    """A target that always continues 0, 1, 2, ... 9, 0, ...: the window detects it without other sources."""
     drafter = LookaheadDrafter(4, 6, 6, pool_from_prompt=False)
     tokens, steps = list(range(10)), 0
     drafter.start(tokens)

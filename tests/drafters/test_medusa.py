@@ -1,4 +1,4 @@
-"""Medusa: the heads look ahead from the state that wrote the root, and drafts are their best combinations."""
+"""Medusa: the heads predict from the hidden state before the root, and drafts are their most probable combinations."""
 
 import itertools
 
@@ -50,13 +50,13 @@ def heads_file(target, tmp_path):
     return path
 
 
-def test_new_heads_say_what_the_target_says(target):
-    """Zero weights: each head's state is the target's own."""
+def test_new_heads_predict_the_next_token_of_the_target(target):
+    """With zero weights the state of each head equals the target's hidden state."""
     states = torch.randn(4, 32)
     assert torch.equal(MedusaHeads(2, 3, 32)(states), states.expand(2, 4, 32))
 
 
-def test_guesses_are_those_of_the_blocks_one_by_one(target, reader):
+def test_predictions_equal_those_of_the_residual_blocks_one_by_one(target, reader):
     made, state = random_heads(), torch.randn(32)
     for head in range(3):
         guess = state
@@ -69,7 +69,7 @@ def test_guesses_are_those_of_the_blocks_one_by_one(target, reader):
         assert np.allclose(found.probabilities[head], expected.values.detach().numpy(), atol=1e-5)
 
 
-class Guessing(MedusaDrafter):
+class RecordedPredictions(MedusaDrafter):
     """Keeps the committed text and the predictions of every step."""
 
     def start(self, prompt, features=None):
@@ -93,13 +93,13 @@ class Guessing(MedusaDrafter):
     ],
     ids=["greedy", "sampled", "penalty", "typical"],
 )
-def test_heads_look_from_the_state_that_wrote_the_root(fixed, sampling, typical):
+def test_heads_predict_from_the_hidden_state_before_the_root(fixed, sampling, typical):
     """At every step, inside a step of fixed shape or after it: from the stock model's state at the position before the root."""
     target = tiny_target()
     if fixed:
         target.use_fixed_shapes()
     reader = HeadReader(target, random_heads(), np.full((3, 10), 0.1))
-    drafter = Guessing(reader, typical=typical)
+    drafter = RecordedPredictions(reader, typical=typical)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, budget=12, **sampling)).run(PROMPT)
     assert len(drafter.seen) > 3
     for text, predictions in drafter.seen:
@@ -109,7 +109,7 @@ def test_heads_look_from_the_state_that_wrote_the_root(fixed, sampling, typical)
         assert np.allclose(predictions.probabilities, expected.probabilities, atol=1e-4)
 
 
-def test_steps_of_one_reader_share_their_shapes_and_those_of_another_do_not():
+def test_steps_share_their_shapes_only_with_the_same_heads():
     target, shapes = tiny_target(), []
     target.use_fixed_shapes()
     readers = [HeadReader(target, random_heads(seed=seed), np.full((3, 10), 0.1)) for seed in (1, 2)]
@@ -119,7 +119,7 @@ def test_steps_of_one_reader_share_their_shapes_and_those_of_another_do_not():
     assert shapes[0] == shapes[1] < shapes[2]
 
 
-def test_the_first_step_is_plain_and_says_why(reader):
+def test_the_first_step_drafts_nothing_and_gives_the_reason(reader):
     drafter, context = MedusaDrafter(reader), Context(np.array(PROMPT, dtype=np.int32), 5)
     drafter.start(PROMPT)
     assert len(drafter.propose(context, 16)) == 1
@@ -128,7 +128,7 @@ def test_the_first_step_is_plain_and_says_why(reader):
 
 @pytest.mark.parametrize("tree", ["adaptive", "static"])
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}])
-def test_output_is_the_target_s_own(target, reader, tree, sampling):
+def test_output_equals_plain_decoding(target, reader, tree, sampling):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **sampling)
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))
     record = Decoder(target, MedusaDrafter(reader, tree), settings).run(PROMPT)
@@ -185,7 +185,7 @@ def test_unknown_options_are_refused(reader):
 
 
 def typical_path(tree, logits, thresholds):
-    """The rule as the paper words it, path by path: an oracle."""
+    """A reference of the paper's rule, path by path."""
     best = (0, 0.0, 0)
     for leaf in range(len(tree)):
         path, score = tree.path_to(leaf), 0.0
@@ -201,7 +201,7 @@ def typical_path(tree, logits, thresholds):
     return best[0]
 
 
-def test_typical_acceptance_takes_the_longest_typical_path():
+def test_typical_acceptance_accepts_the_longest_typical_path():
     tree = DraftTree(np.array([1, 0, 2, 4, 0, 1, 3]), np.array([-1, 0, 0, 0, 1, 2, 5]))
     thresholds, lengths = TypicalAcceptance(), set()
     for seed in range(100):
@@ -225,7 +225,7 @@ def test_typical_acceptance_is_greedy_at_temperature_zero_and_marked_lossy(targe
 @pytest.mark.parametrize("given", ["by name", "as a drafter"])
 @pytest.mark.parametrize("typical", [False, True])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_record_says_lossless_of_what_was_run(target, reader, heads_file, temperature, typical, given):
+def test_the_trace_says_whether_the_run_was_lossless(target, reader, heads_file, temperature, typical, given):
     """Typical acceptance is lossy when sampling and lossless when greedy, for custom drafters too."""
     method = "medusa-typical" if typical else "medusa"
     drafter = MedusaDrafter(reader, typical=TypicalAcceptance() if typical else None)
@@ -235,7 +235,7 @@ def test_a_record_says_lossless_of_what_was_run(target, reader, heads_file, temp
     assert record.header.lossless == record.summary()["lossless"] == (not typical or not temperature)
 
 
-def test_typical_acceptance_accepts_more_than_the_target_s_own_draws(target, reader):
+def test_typical_acceptance_accepts_more_than_exact_verification(target, reader):
     totals = {}
     for typical in (None, TypicalAcceptance(epsilon=0.01, delta=0.05)):
         steps = 0

@@ -1,4 +1,4 @@
-"""The registry: lanes that can be told apart."""
+"""The registry: colours of methods, base matrices, learned counts, bundled files."""
 
 import itertools
 from types import SimpleNamespace
@@ -13,9 +13,9 @@ from aded.drafters.registry import METHODS
 from aded.evaluation.colours import METHOD_COLOURS
 from ui.wire import SERIES_COLOURS
 
-GROUNDS = ("#fbfaf7", "#14171b")
-LEAST_DISTANCE = 0.085
-"""Between any two colours in Oklab, where 0.02 is a difference that can just be seen in patches side by side."""
+BACKGROUNDS = ("#fbfaf7", "#14171b")
+MIN_DISTANCE = 0.085
+"""Minimum distance of two colours in Oklab; 0.02 is a just noticeable difference of adjacent patches."""
 LMS = np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
                 [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
 LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
@@ -36,19 +36,19 @@ def oklab(colour, seen=None):
     return LAB @ np.cbrt(LMS @ np.clip(linear if seen is None else seen @ linear, 0, 1))
 
 
-@pytest.mark.parametrize("column", range(len(GROUNDS)))
-def test_lanes_of_different_methods_can_be_told_apart(column):
+@pytest.mark.parametrize("column", range(len(BACKGROUNDS)))
+def test_colours_of_methods_can_be_distinguished(column):
     places = {name: oklab(METHOD_COLOURS[name][column]) for name in METHODS}
     for one, other in itertools.combinations(places, 2):
-        assert np.linalg.norm(places[one] - places[other]) >= LEAST_DISTANCE, (one, other)
+        assert np.linalg.norm(places[one] - places[other]) >= MIN_DISTANCE, (one, other)
 
 
-@pytest.mark.parametrize("column", range(len(GROUNDS)))
-def test_lanes_stand_out_from_the_ground(column):
+@pytest.mark.parametrize("column", range(len(BACKGROUNDS)))
+def test_colours_of_methods_contrast_with_the_background(column):
     """As text; Medusa's light colour as a shape only, which takes 3 : 1 (WCAG 2, 1.4.11)."""
     for name in METHODS:
         least = 3.0 if (name, column) == ("medusa", 0) else 4.5
-        assert contrast(METHOD_COLOURS[name][column], GROUNDS[column]) >= least, name
+        assert contrast(METHOD_COLOURS[name][column], BACKGROUNDS[column]) >= least, name
 
 
 def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
@@ -83,25 +83,25 @@ def test_a_method_has_a_state_dict_where_it_can_keep_what_it_learned(method):
         assert np.array_equal(array, state[name]), name
 
 
-@pytest.mark.parametrize("column", range(len(GROUNDS)))
-def test_lanes_of_one_method_stand_out_and_can_be_told_apart_from_each_other_and_from_plain_decoding(column):
+@pytest.mark.parametrize("column", range(len(BACKGROUNDS)))
+def test_colours_of_several_runs_of_a_method_contrast_and_can_be_distinguished(column):
     colours = [pair[column] for pair in SERIES_COLOURS]
     places = [oklab(colour) for colour in (*colours, METHOD_COLOURS["plain"][column])]
     assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= 0.15
     assert min(np.hypot(*place[1:]) for place in places[:-1]) >= 0.09, "a colour that is nearly grey"
-    assert min(contrast(colour, GROUNDS[column]) for colour in colours) >= 4.5
+    assert min(contrast(colour, BACKGROUNDS[column]) for colour in colours) >= 4.5
 
 
-@pytest.mark.parametrize("lacking", COLOUR_BLIND)
-@pytest.mark.parametrize("column", range(len(GROUNDS)))
-def test_lanes_of_one_method_are_not_told_apart_by_red_and_green_alone(column, lacking):
+@pytest.mark.parametrize("missing", COLOUR_BLIND)
+@pytest.mark.parametrize("column", range(len(BACKGROUNDS)))
+def test_colours_of_several_runs_do_not_differ_by_red_and_green_only(column, missing):
     colours = [*(pair[column] for pair in SERIES_COLOURS), METHOD_COLOURS["plain"][column]]
-    places = [oklab(colour, COLOUR_BLIND[lacking]) for colour in colours]
-    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= LEAST_DISTANCE
+    places = [oklab(colour, COLOUR_BLIND[missing]) for colour in colours]
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(places, 2)) >= MIN_DISTANCE
 
 
 def cut(folder, kind):
-    """A bundled part of this kind as a copy that was broken off leaves it."""
+    """A bundled file of this kind as after an interrupted copy."""
     from aded.core.paths import ASSETS
 
     file = next(ASSETS.glob(f"*.{kind}.safetensors"))
@@ -120,14 +120,14 @@ def cut(folder, kind):
         ("draft", "speculative"),
     ],
 )
-def test_a_damaged_bundled_file_is_said_by_name_with_what_mends_it(kind, method, tmp_path, monkeypatch):
+def test_a_damaged_bundled_file_is_named_with_a_remedy(kind, method, tmp_path, monkeypatch):
     from fakes import tiny_target
 
     from aded.core.paths import ASSETS
     from aded.ngram.trigram import TrigramMatrix
 
     name, model = cut(tmp_path, kind), tiny_target()
-    if kind == "trigram":  # its header is left, and says whose it is
+    if kind == "trigram":  # the header is complete and names the model
         whole = TrigramMatrix.load(ASSETS / name)
         model = SimpleNamespace(fingerprint=whole.fingerprint, vocab_size=whole.vocab_size)
     monkeypatch.setattr("aded.core.paths.ASSETS", tmp_path)
@@ -139,7 +139,7 @@ def test_a_damaged_bundled_file_is_said_by_name_with_what_mends_it(kind, method,
 
 
 @pytest.mark.parametrize("method", ["aded", "suffix", "token-recycling"])
-def test_a_bundled_file_of_another_tokenizer_is_passed_over(method):
+def test_a_bundled_file_of_another_tokenizer_is_ignored(method):
     from fakes import tiny_target
 
     METHODS[method].make(tiny_target(), {}, 0)

@@ -38,13 +38,13 @@ def test_drafts_are_those_of_a_search_through_the_whole_text(max_ngram: int, mos
 
 
 @pytest.mark.parametrize("budget", [1, 2, 4, 64])
-def test_the_budget_bounds_the_chain(budget: int) -> None:
+def test_the_budget_limits_the_chain(budget: int) -> None:
     drafter, text = PromptLookupDrafter(), list(range(30)) + [0, 1]
     drafter.start(text)
     assert len(drafter.propose(context_of(text), budget)) == min(budget, 11)
 
 
-def test_without_a_match_the_step_is_plain_and_says_so() -> None:
+def test_without_a_match_nothing_is_drafted_and_the_reason_is_given() -> None:
     drafter = PromptLookupDrafter()
     drafter.start([1, 2, 3])
     assert len(drafter.propose(context_of([1, 2, 3]), 64)) == 1
@@ -53,14 +53,14 @@ def test_without_a_match_the_step_is_plain_and_says_so() -> None:
     assert drafter.explain(context_of([1, 2, 1]), 64).note is None
 
 
-def test_a_new_start_forgets_the_last_text() -> None:
+def test_a_new_decode_starts_without_the_last_text() -> None:
     drafter = PromptLookupDrafter()
     drafter.start([1, 2, 3, 4, 1])
     drafter.start([9, 1])
     assert drafter.propose(context_of([9, 1]), 64).drafted == 0
 
 
-def test_one_token_is_context_enough() -> None:
+def test_a_suffix_of_one_token_is_enough() -> None:
     drafter = PromptLookupDrafter()
     drafter.start([7])
     assert isinstance(drafter.propose(context_of([7]), 64), DraftTree)
@@ -68,6 +68,6 @@ def test_one_token_is_context_enough() -> None:
 
 
 @pytest.mark.parametrize("name", ["max_ngram", "draft_length"])
-def test_lengths_below_one_are_refused_by_the_option_s_name_and_value(name: str) -> None:
+def test_lengths_below_one_are_refused_with_name_and_value_of_the_option(name: str) -> None:
     with pytest.raises(AdedError, match=f"^{name.replace('_', '-')} is -2; give 1 or more"):
         PromptLookupDrafter(**{name: -2})

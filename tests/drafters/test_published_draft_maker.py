@@ -39,7 +39,7 @@ def matrix() -> TrigramMatrix:
 
 @pytest.fixture(scope="module")
 def store(matrix: TrigramMatrix, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The matrix as the package reads it: bincode of a map from pairs to maps from successors to probabilities."""
+    """The matrix in the format of the package: bincode of a map from bigrams to maps from successors to probabilities."""
     pairs = np.flatnonzero(matrix.contexts[:, 0] >= 0)
     parts = [struct.pack("<Q", len(pairs))]
     for row in pairs:
@@ -53,7 +53,7 @@ def store(matrix: TrigramMatrix, tmp_path_factory: pytest.TempPathFactory) -> st
 
 
 class PublishedDrafter(Drafter):
-    """The package as a drafter. It counts the tokens it is given at every search, so it is given each new one once."""
+    """The package as a drafter. It counts the given tokens at every search, so each new token is given once."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -82,7 +82,7 @@ def prefixes_of(paths: list[list[int]]) -> set[tuple[int, ...]]:
 
 
 def shared_part(drafts: list[set], others: list[set]) -> float:
-    """The part of the drafts' nodes that the others hold too."""
+    """The share of the nodes that are in both drafts."""
     return sum(len(a & b) for a, b in zip(drafts, others)) / sum(len(a) for a in drafts)
 
 
@@ -107,7 +107,7 @@ def test_drafts_share_ninety_percent_of_their_nodes(matrix: TrigramMatrix, store
     assert shared >= repeated - 0.03
 
 
-def test_as_many_tokens_are_accepted_a_step(matrix: TrigramMatrix, store: str) -> None:
+def test_as_many_tokens_are_accepted_per_step(matrix: TrigramMatrix, store: str) -> None:
     records = read_records(DATA / "recorded_greedy.jsonl")[::9]
     ours = replay(AdedDrafter(matrix, VOCAB, AdedOptions.paper()), records, 64).all
     theirs = replay(PublishedDrafter(store), records, 64).all

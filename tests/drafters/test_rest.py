@@ -1,4 +1,4 @@
-"""REST: its published draft against a search through the whole corpus by hand; back-off; its output against plain."""
+"""REST: the published draft compared with a plain search through the corpus; back-off; output compared with plain decoding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def context_of(tokens: list[int]) -> Context:
 
 
 def slow_counts(corpus: list[int], text: list[int], longest: int, length: int) -> Counter:
-    """Prefixes of what followed the longest end of the text, of two tokens or more, up to the separator."""
+    """Prefixes of the continuations of the longest matching suffix, of two tokens or more, up to the separator."""
     for size in range(min(longest, len(text)), 1, -1):
         begins = [i + size for i in range(len(corpus) - size + 1) if corpus[i : i + size] == text[-size:]]
         if not begins:
@@ -40,7 +40,7 @@ def slow_counts(corpus: list[int], text: list[int], longest: int, length: int) -
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("budget", [2, 10, 64])
-def test_the_published_draft_is_the_most_frequent_part_of_what_followed(seed: int, budget: int) -> None:
+def test_the_published_draft_is_the_most_frequent_part_of_the_continuations(seed: int, budget: int) -> None:
     rng = np.random.default_rng(seed)
     corpus = rng.integers(0, 5, 500).tolist()
     drafter = RestDrafter(Datastore.build(np.array(corpus), **KNOWN), max_suffix=6, draft_length=5, backoff=False)
@@ -55,7 +55,7 @@ def test_the_published_draft_is_the_most_frequent_part_of_what_followed(seed: in
         assert (note == NO_MATCH) == (not counts)
 
 
-def test_back_off_fills_the_draft_from_shorter_ends_and_puts_the_longest_first() -> None:
+def test_back_off_fills_the_draft_from_shorter_suffixes_and_puts_the_longest_first() -> None:
     corpus = [1, 2, 3, 4, 0, 2, 3, 5, 0, 3, 6, 0, 3, 6, 0]
     store = Datastore.build(np.array(corpus), **KNOWN)
     published = RestDrafter(store, backoff=False).propose(context_of([9, 1, 2, 3]), 64)
@@ -69,7 +69,7 @@ def test_back_off_fills_the_draft_from_shorter_ends_and_puts_the_longest_first()
 
 
 @pytest.mark.parametrize("budget", [1, 2, 64])
-def test_no_match_is_a_plain_step(budget: int) -> None:
+def test_without_a_match_nothing_is_drafted(budget: int) -> None:
     drafter = RestDrafter(Datastore.build(np.array([1, 2, 3, 0]), **KNOWN))
     assert drafter.propose(context_of([50, 60]), budget).drafted == 0
     assert drafter.propose(context_of([50]), budget).drafted == 0
@@ -82,7 +82,7 @@ def test_nothing_is_drafted_past_the_end_of_a_text() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
-def test_the_text_is_the_target_s_own_and_drafts_are_accepted(tmp_path, settings: dict) -> None:
+def test_the_text_equals_plain_decoding_and_drafts_are_accepted(tmp_path, settings: dict) -> None:
     from aded.sampling.logits_pipeline import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]
@@ -95,7 +95,7 @@ def test_the_text_is_the_target_s_own_and_drafts_are_accepted(tmp_path, settings
     assert len(record.steps) < len(truth) - 10
 
 
-def test_a_missing_datastore_is_said_with_the_command() -> None:
+def test_a_missing_datastore_is_reported_with_the_command() -> None:
     target = tiny_target()
     assert "python -m aded datastore build" in METHODS["rest"].unavailable(target)
     with pytest.raises(AdedError, match="datastore build"):

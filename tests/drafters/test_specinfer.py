@@ -1,4 +1,4 @@
-"""SpecInfer: trees expanded level by level, merged, and judged exactly."""
+"""SpecInfer: trees expanded level by level, merged, and verified exactly."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def row_alone(model, ids):
 
 
 @pytest.mark.parametrize("branching", [(3, 2, 1), (1, 1, 1, 1), (5,), (2, 2, 2)])
-def test_every_node_holds_the_likely_tokens_after_its_own_path(drafts, branching):
+def test_the_children_of_every_node_are_the_most_probable_tokens_after_its_path(drafts, branching):
     """Greedy, over a text that grows: each node's children are the draft model's most probable tokens there."""
     runner, text, shape = TreeRunner(drafts[0], VOCAB), list(PROMPT), shape_of(branching, 40)
     runner.start(text)
@@ -63,8 +63,8 @@ def test_every_node_holds_the_likely_tokens_after_its_own_path(drafts, branching
     runner.close()
 
 
-def test_the_surest_nodes_are_drafted(drafts):
-    """Against every path of the eight most probable tokens of each of the eight surest nodes of a level, one by one."""
+def test_the_nodes_of_the_highest_cumulative_probability_are_drafted(drafts):
+    """Compared with every path of the eight most probable tokens of the eight best nodes of each level."""
     runner = TreeRunner(drafts[1], VOCAB)
     runner.start(PROMPT)
     tree = runner.expand_most_probable(np.array(PROMPT, dtype=np.int32), 20, 3)
@@ -82,7 +82,7 @@ def test_the_surest_nodes_are_drafted(drafts):
 
 
 @pytest.mark.parametrize("replacement", [True, False])
-def test_what_nodes_were_drawn_from_is_the_draft_model_s_distribution_there(drafts, replacement):
+def test_nodes_are_sampled_from_the_draft_model_s_distribution(drafts, replacement):
     settings = SamplingSettings(temperature=0.8, top_k=5, seed=2)
     runner = TreeRunner(drafts[0], VOCAB)
     runner.start(PROMPT)
@@ -99,7 +99,7 @@ def test_what_nodes_were_drawn_from_is_the_draft_model_s_distribution_there(draf
     runner.close()
 
 
-def test_no_child_stands_for_a_token_that_cannot_be_drawn(drafts):
+def test_no_child_has_a_token_of_probability_zero(drafts):
     runner = TreeRunner(drafts[0], VOCAB)
     runner.start(PROMPT)
     sampler = Sampler(SamplingSettings(temperature=0.8, top_k=2), False, False)
@@ -110,7 +110,7 @@ def test_no_child_stands_for_a_token_that_cannot_be_drawn(drafts):
 
 @pytest.mark.parametrize("options", [{}, {"branching": (3, 2, 1)}, {"branching": (1, 1, 1, 1)}], ids=str)
 @pytest.mark.parametrize("count", [1, 2])
-def test_greedy_output_is_the_target_s_own(target, drafts, options, count):
+def test_greedy_output_equals_plain_decoding(target, drafts, options, count):
     settings = GenerationSettings(max_new_tokens=40, budget=24)
     record = Decoder(target, drafter(drafts[:count], **options), settings).run(PROMPT)
     assert record.token_ids == alone(target, PROMPT, 40)
@@ -119,7 +119,7 @@ def test_greedy_output_is_the_target_s_own(target, drafts, options, count):
 
 
 @pytest.mark.parametrize("more", [{}, {"top_p": 0.9}, {"repetition_penalty": 1.3}], ids=str)
-def test_coupled_output_is_plain_decoding_s_by_seed(target, drafts, more):
+def test_coupled_output_equals_plain_decoding_with_the_same_seed(target, drafts, more):
     for seed in range(4):
         settings = GenerationSettings(max_new_tokens=30, budget=24, temperature=0.8, seed=seed, **more)
         record = Decoder(target, drafter(drafts, coupled=True), settings).run(PROMPT)
@@ -155,7 +155,7 @@ def test_a_tree_writes_more_than_a_chain_of_the_same_model(target, drafts):
     assert steps[4, 2, 2, 1] < steps[1, 1, 1, 1]
 
 
-def test_the_method_is_made_from_options(tmp_path, target):
+def test_the_method_is_built_from_its_options(tmp_path, target):
     from aded.draft_models import checkpoints
 
     path = tmp_path / "x.draft.safetensors"
@@ -179,7 +179,7 @@ def paths_of(tree):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_merged_trees_hold_the_paths_of_all_once(seed):
+def test_merged_trees_have_every_path_once(seed):
     rng = np.random.default_rng(seed)
     trees = [DraftTree.from_paths(1, rng.integers(0, 3, (6, 4)).tolist(), limit=12) for _ in range(3)]
     merged = merge(trees)
@@ -193,7 +193,7 @@ def test_merged_trees_keep_the_higher_prior():
     assert merge([one, other]).columns["prior"][1:].tolist() == [0.5, 0.6]
 
 
-def test_merged_draws_stay_trials_and_their_continuations_join():
+def test_merged_samples_stay_separate_trials_and_their_continuations_are_joined():
     q = torch.full((2, 5), 0.2, dtype=torch.float64)
     one = DraftTree(np.array([1, 2, 3]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(q, np.array([-1, 0, 1])))
     other = DraftTree(np.array([1, 2, 4]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(q, np.array([-1, 0, 1])))
@@ -214,15 +214,15 @@ def test_a_branching_is_cut_level_by_level():
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("level", [0.02, 0.1, 0.4])
 def test_chains_have_the_length_of_leviathan_s_formula(rate, level):
-    """(1 - a^(g+1)) / ((1 - a)(c g + 1)) at its highest, for one rate at all depths; the longest of those that pay alike."""
+    """(1 - a^(g+1)) / ((1 - a)(c g + 1)) at its highest, for one rate at all depths; the longest of equally good ones."""
     policy = ShapePolicy(12, 1, cost(1.0), level)
     policy.rates.counts[0], policy.rates.counts[1] = 1e9, rate * 1e9
-    pays = [(1 - rate ** (g + 1)) / ((1 - rate) * (level * g + 1)) for g in range(13)]
-    expected = max(g for g in range(13) if pays[g] >= (1 - TOLERANCE) * max(pays)) if max(pays) > 1 else 0
+    speedups = [(1 - rate ** (g + 1)) / ((1 - rate) * (level * g + 1)) for g in range(13)]
+    expected = max(g for g in range(13) if speedups[g] >= (1 - TOLERANCE) * max(speedups)) if max(speedups) > 1 else 0
     assert len(policy.shape(100, 64).parents) - 1 == expected
 
 
-def test_rates_are_learned_from_nodes_that_were_judged():
+def test_acceptance_rates_are_learned_from_verified_nodes():
     policy, tree = ShapePolicy(3, 2), DraftTree(np.array([1, 2, 3, 4]), np.array([-1, 0, 0, 2]))
     before = policy.rates.values
     for _ in range(200):
@@ -230,11 +230,11 @@ def test_rates_are_learned_from_nodes_that_were_judged():
     rates = policy.rates.values
     assert rates[0, 0] < 0.1
     assert rates[0, 1] > 0.9
-    assert rates[1, 0] < 0.1  # node 3 was judged at its parent and not accepted
+    assert rates[1, 0] < 0.1  # node 3 was verified at its parent and rejected
     assert rates[2].tolist() == before[2].tolist()
 
 
-def test_drafts_that_do_not_pay_are_tried_again_ever_more_seldom():
+def test_drafts_without_a_gain_are_retried_at_growing_intervals():
     policy, plain = ShapePolicy(4, 1, cost(1.0), 100.0), DraftTree.root_only(1)
     sizes = []
     for _ in range(7 * RETRY + 3):
@@ -245,7 +245,7 @@ def test_drafts_that_do_not_pay_are_tried_again_ever_more_seldom():
     assert best_shape(policy.rates.values, 8).values[0] == 1.0
 
 
-def test_what_a_level_costs_is_measured_apart_for_greedy_and_drawn_drafts(tmp_path, monkeypatch):
+def test_the_cost_of_a_draft_level_is_measured_separately_for_greedy_and_sampled_drafts(tmp_path, monkeypatch):
     monkeypatch.setenv("ADED_CACHE", str(tmp_path))
     draft = tiny_target("llama", 1)
     first = [level_cost(draft, greedy) for greedy in (True, False)]

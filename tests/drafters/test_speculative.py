@@ -1,4 +1,4 @@
-"""Speculative sampling: the draft model drafts what it would write, and sampled text follows the target."""
+"""Speculative sampling: the draft is the text of the draft model, and sampled text follows the target."""
 
 import gc
 import weakref
@@ -43,7 +43,7 @@ def drafter(draft, verification="rejection", length=0, target=1.0, level=0.1):
 
 
 def written_alone(model, prompt, count, settings, key_of_position):
-    """What a model writes token by token without a cache, with other keys than the target's: an oracle of drafts."""
+    """A reference of drafts: the text of a model token by token without a cache, with other keys than the target's."""
     ids, rule = list(prompt), Rule(settings)
     for _ in range(count):
         with torch.inference_mode():
@@ -56,8 +56,8 @@ def written_alone(model, prompt, count, settings, key_of_position):
 
 
 @pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=0.8, top_p=0.9, seed=4)], ids=str)
-def test_chains_are_what_the_draft_model_writes_alone(draft, settings):
-    """Over a text that grows by accepted tokens, by others, and by many at once."""
+def test_chains_are_the_text_of_the_draft_model(draft, settings):
+    """For a text that grows by accepted tokens, by others, and by many at once."""
     runner, text = ChainRunner(draft, VOCAB), list(PROMPT)
     runner.start(text)
     for length, accepted, own in ((4, 4, 1), (4, 2, 1), (6, 0, 1), (3, 3, 5), (1, 1, 1), (5, 0, 1)):
@@ -74,7 +74,7 @@ def test_chains_are_what_the_draft_model_writes_alone(draft, settings):
 
 
 @pytest.mark.parametrize("waiting", [1, 2, 3, 8, 9, 40])
-def test_what_prepare_has_done_no_chain_does_for_the_first_time(draft, waiting, monkeypatch):
+def test_prepare_runs_everything_that_a_chain_needs_once(draft, waiting, monkeypatch):
     """No new shape, no growth of the cache, and a separate forward pass only where many tokens wait and one like it has run."""
     runner, text = ChainRunner(draft, VOCAB), np.array((PROMPT * 20)[: 20 + waiting], dtype=np.int32)
     read, prefill = [], TargetSession.prefill
@@ -91,11 +91,11 @@ def test_what_prepare_has_done_no_chain_does_for_the_first_time(draft, waiting, 
         assert chain.tokens.tolist() == written_alone(draft.model, text.tolist(), 4, SamplingSettings(), draft_key)
     alone = [waiting - 1] if waiting > CATCH_UP[-1] else []
     assert read[1:] == alone
-    assert prepared == []  # of a size that has been read before
+    assert prepared == []  # of a size that was processed before
 
 
 def test_chains_end_at_the_end_of_the_context():
-    """Where positions are a table, which padding must not look beyond."""
+    """With a table of positions, which padding must not exceed."""
     target = tiny_target("gpt2")
     runner, text = ChainRunner(target, VOCAB), (PROMPT * 60)[: target.context_limit - 4]
     runner.start(text[:-2])
@@ -113,14 +113,14 @@ def test_a_long_text_outgrows_the_cache_and_is_drafted_all_the_same(draft, monke
 
 
 @pytest.mark.parametrize("length", [0, 3, 16])
-def test_greedy_output_is_the_target_s_own(target, draft, length):
+def test_greedy_output_equals_plain_decoding(target, draft, length):
     record = Decoder(target, drafter(draft, length=length), GenerationSettings(max_new_tokens=40, budget=24)).run(PROMPT)
     assert record.token_ids == alone(target, PROMPT, 40)
     assert len(record.steps) < 25
 
 
 @pytest.mark.parametrize("more", [{}, {"top_p": 0.9}, {"repetition_penalty": 1.3}])
-def test_coupled_output_is_plain_decoding_s_by_seed(target, draft, more):
+def test_coupled_output_equals_plain_decoding_with_the_same_seed(target, draft, more):
     for seed in range(4):
         settings = GenerationSettings(max_new_tokens=30, budget=24, temperature=0.8, seed=seed, **more)
         record = Decoder(target, drafter(draft, "coupled"), settings).run(PROMPT)
@@ -146,15 +146,15 @@ def test_sampled_output_follows_the_target(target, draft, budget):
     assert stats.chisquare(counts[joint > 0], joint[joint > 0] / joint.sum() * counts.sum()).pvalue > FALSE_ALARM
 
 
-def test_sampled_runs_repeat_by_seed(target, draft):
+def test_sampled_runs_are_reproduced_by_a_seed(target, draft):
     settings = GenerationSettings(max_new_tokens=30, temperature=0.9, seed=7)
     records = [Decoder(target, drafter(draft), settings).run(PROMPT) for _ in range(2)]
     assert records[0].token_ids == records[1].token_ids
     assert [step.path for step in records[0].steps] == [step.path for step in records[1].steps]
 
 
-def test_a_sampled_draft_is_never_cut_by_what_it_holds(target, draft):
-    """The automatic budget cuts greedy drafts that do not pay, and leaves sampled ones whole."""
+def test_a_sampled_draft_is_never_cut_by_its_content(target, draft):
+    """The automatic budget cuts greedy drafts without a gain, and never cuts sampled ones."""
     settings = GenerationSettings(max_new_tokens=20, temperature=0.9, seed=1)
     record = Decoder(target, drafter(draft, length=5), settings).run(PROMPT)
     sizes = {len(step.tree.tokens) for step in record.steps[:-3]}
@@ -162,8 +162,8 @@ def test_a_sampled_draft_is_never_cut_by_what_it_holds(target, draft):
     assert "kept whole" in record.steps[0].budget.why
 
 
-def test_the_length_follows_what_pays(target, draft):
-    """Cheap drafts of much accepted tokens are long, dear ones short, hopeless ones are not made."""
+def test_the_length_is_throughput_optimal(target, draft):
+    """Cheap drafts with high acceptance are long, expensive ones short; drafts without a gain are not made."""
     lengths = {}
     for level in (0.01, 0.5, 10.0):
         record = Decoder(target, drafter(draft, level=level), GenerationSettings(max_new_tokens=40, budget=32)).run(PROMPT)
@@ -192,7 +192,7 @@ def test_decodes_use_one_cache_and_its_graphs_one_after_the_other(target):
 
 
 @pytest.mark.parametrize("layers", [[0], [1], [0, 1], [1, 0]])
-def test_a_small_model_shares_embeddings_and_has_layers_of_its_own(target, layers):
+def test_a_small_model_shares_embeddings_and_has_separate_layers(target, layers):
     small = pruned_model(target.model, layers)
     assert small.get_input_embeddings() is target.model.get_input_embeddings()
     assert small.get_output_embeddings() is target.model.get_output_embeddings()
@@ -204,7 +204,7 @@ def test_a_small_model_shares_embeddings_and_has_layers_of_its_own(target, layer
     assert same == (layers == [0, 1])
 
 
-def test_the_ends_are_among_the_layers_it_starts_from():
+def test_the_first_and_the_last_layer_are_among_its_initial_layers():
     assert evenly_spaced_layers(30, 1) == [0]
     assert evenly_spaced_layers(30, 2) == [0, 29]
     assert evenly_spaced_layers(30, 3) == [0, 14, 29]
@@ -253,7 +253,7 @@ def test_vocabularies_may_be_padded_differently(sizes, verification):
         assert record.token_ids == alone(target, PROMPT, 12, Rule(settings.sampling))
 
 
-def test_a_draft_file_is_read_for_its_model_alone(target, tmp_path):
+def test_a_draft_checkpoint_is_loaded_only_for_its_model(target, tmp_path):
     path = tmp_path / "x.draft.safetensors"
     own = unshared_parameters(pruned_model(target.model, [0]), target.model)
     checkpoints.write(path, "draft", target, own, layers=1)
@@ -268,7 +268,7 @@ def test_a_draft_file_is_read_for_its_model_alone(target, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["speculative", "specinfer", "medusa"])
-def test_trained_parts_do_not_keep_their_target_alive(method, tmp_path):
+def test_trained_checkpoints_do_not_keep_their_target_alive(method, tmp_path):
     target = tiny_target()
     path = tmp_path / "part.safetensors"
     if method == "medusa":

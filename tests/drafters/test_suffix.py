@@ -1,4 +1,4 @@
-"""Suffix decoding: its draft against the paper's rule by hand; sources and sessions; its output against plain."""
+"""Suffix decoding: the draft compared with the paper's rule; sources and sessions; output compared with plain decoding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def context_of(tokens: list[int]) -> Context:
 
 
 def slow_score(text: list[int], begin: int, pattern: list[int], depth: int, nodes: int, least: float) -> float:
-    """The sum of the ``nodes`` highest probabilities of what followed a pattern in ``text[begin:]``."""
+    """The sum of the ``nodes`` highest probabilities of continuations of a pattern in ``text[begin:]``."""
     size = len(pattern)
     places = [i for i in range(begin + size, len(text)) if text[i - size : i] == pattern]
     counts: Counter = Counter()
@@ -44,7 +44,7 @@ def expected(tree: DraftTree) -> float:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("factor", "least", "budget"), [(1.0, 0.1, 64), (4.0, 0.0, 64), (32.0, 0.3, 9)])
-def test_the_draft_is_the_best_tree_of_all_ends(seed: int, factor: float, least: float, budget: int) -> None:
+def test_the_draft_is_the_best_tree_of_all_suffixes(seed: int, factor: float, least: float, budget: int) -> None:
     text = np.random.default_rng(seed).integers(0, 4, 200).tolist()
     drafter = SuffixDrafter(VOCAB, None, max_suffix=5, draft_length=6, factor=factor, min_probability=least)
     drafter.start(text[:20])
@@ -62,7 +62,7 @@ def test_a_certain_continuation_in_the_text_is_copied() -> None:
     assert "this text" in drafter.explain(context_of(text), 64).note
 
 
-def test_the_corpus_is_drafted_from_up_to_the_end_of_its_texts() -> None:
+def test_drafts_from_the_corpus_end_at_the_ends_of_its_texts() -> None:
     corpus = Datastore.build(np.array([1, 2, 3, 4, 0, 9, 9, 0]), **KNOWN)
     drafter, text = SuffixDrafter(VOCAB, corpus), [8, 1, 2]
     drafter.start(text)
@@ -82,7 +82,7 @@ def test_earlier_texts_are_drafted_from_only_if_kept(keep: bool) -> None:
     assert drafter.explain(context_of([7, 4]), 64).note == NO_MATCH
 
 
-def test_what_a_session_keeps_is_bounded(monkeypatch) -> None:
+def test_the_memory_of_a_session_is_limited(monkeypatch) -> None:
     monkeypatch.setattr("aded.drafters.suffix.MAX_KEPT", 500)
     drafter = SuffixDrafter(VOCAB, keep=True)
     for seed in range(20):
@@ -92,7 +92,7 @@ def test_what_a_session_keeps_is_bounded(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "top_p": 0.95, "seed": 5}], ids=["greedy", "sampled"])
-def test_the_text_is_the_target_s_own(settings: dict) -> None:
+def test_the_text_equals_plain_decoding(settings: dict) -> None:
     from aded.sampling.logits_pipeline import Rule
 
     target, prompt = tiny_target(), [5, 17, 40, 8]

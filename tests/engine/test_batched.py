@@ -38,7 +38,7 @@ def answered(rows: list[FinishedRow], script: Script = SCRIPT) -> list[FinishedR
 
 
 def drawn(target, ids: list[int], key: int, temperature: float) -> int:
-    """The rule of sampling once more, slowly: the k most probable, their nucleus, an exponential race."""
+    """A slow reference of the sampling rule: the k most probable, their nucleus, an exponential race."""
     with torch.inference_mode():
         logits = target.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].double()
     order = logits.argsort(descending=True)[:TOP_K].tolist()
@@ -104,7 +104,7 @@ def test_compaction_does_not_change_the_text() -> None:
         np.testing.assert_array_equal(one.ids, other.ids)
 
 
-def test_questions_begin_as_given_in_turn_and_go_on_as_the_model_would() -> None:
+def test_questions_start_with_the_given_texts_in_turn_and_continue_with_model_text() -> None:
     beginnings = [[20, 21, 22, 23], [], [30]]
     wave = wave_of(tiny_target("llama"))
     free, rows = written(wave), written(wave, every=3, beginnings=beginnings)
@@ -173,7 +173,7 @@ def test_captured_batches_equal_uncaptured_ones(family: str) -> None:
     target = TargetModel(tiny_model(family).to("cuda"), WordTokenizer(), family, family)
     wave, plain = wave_of(target), wave_of(target)
     plain._captures = False
-    for _ in range(2):  # the second time every shape is a graph from its first step on
+    for _ in range(2):  # in the second run every shape is a graph from the first step on
         captured, uncaptured = written(wave), written(plain)
         assert [one.ids.tolist() for one in captured] == [one.ids.tolist() for one in uncaptured]
     assert wave.notice is None and any(graph is not None for graph in wave._graphs.values())

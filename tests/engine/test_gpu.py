@@ -66,7 +66,7 @@ def test_captured_decoding_equals_the_target_alone(family, kind):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_every_method_writes_the_same_on_the_card(gpu_model, questions, kind):
+def test_every_method_writes_the_same_on_the_gpu(gpu_model, questions, kind):
     settings = GenerationSettings(max_new_tokens=96, **SETTINGS[kind])
     for question in questions[:8]:
         plain = Decoder(gpu_model, "plain", settings, record=False).run(question).token_ids

@@ -54,13 +54,13 @@ def test_each_row_changes_one_setting_and_one_row_of_each_is_as_tuned(model: boo
         changed |= {"budget"} if row.budget != BUDGET else set()
         changed |= {"corpus"} if row.matrix != "full" else set()
         changed -= {"feedback"} if row.axis == "adaptation" else set()
-        if row.axis != "simulations":  # where 36 are what the tuned setting, 0, comes to at this budget
+        if row.axis != "simulations":  # 36 is the automatic number (tuned: 0) at this budget
             assert changed == (set() if row.tuned or row.axis == "adaptation" else {row.axis})
     assert any(row.value == "small" for row in rows if row.axis == "corpus")
     assert model == any(row.value == ablation.NEEDS_MODEL for row in rows)
 
 
-def test_the_tuned_number_of_simulations_is_the_one_that_the_drafter_makes(matrix: TrigramMatrix, records: list[Record]) -> None:
+def test_the_tuned_number_of_simulations_is_that_of_the_drafter(matrix: TrigramMatrix, records: list[Record]) -> None:
     (row,) = (row for row in variants((), ["simulations"], model=False) if row.tuned)
     made = [replay(AdedDrafter(matrix, VOCAB, options), records, BUDGET).all for options in (AdedOptions.tuned(), row.options)]
     assert made[0].tokens == made[1].tokens
@@ -68,7 +68,7 @@ def test_the_tuned_number_of_simulations_is_the_one_that_the_drafter_makes(matri
     assert made[0].drafted == made[1].drafted
 
 
-def test_rows_on_records_are_replays_of_the_changed_drafter(matrix: TrigramMatrix, records: list[Record]) -> None:
+def test_rows_on_recorded_text_are_replays_of_the_changed_drafter(matrix: TrigramMatrix, records: list[Record]) -> None:
     rows = variants((), ["depth", "corpus"], model=False)
     found = ablation.on_records(rows, {"full": matrix}, VOCAB, records, quiet)
     for row, variant in zip(found, rows):
@@ -79,8 +79,8 @@ def test_rows_on_records_are_replays_of_the_changed_drafter(matrix: TrigramMatri
         assert row["categories"] == {k: pytest.approx(t.tokens_per_step, abs=1e-4) for k, t in expected.categories.items()}
 
 
-def test_without_adaptation_the_session_leaves_no_trace(matrix: TrigramMatrix, records: list[Record]) -> None:
-    """A text that repeats itself drafts no better, and every step drafts what a fresh drafter would."""
+def test_without_adaptation_nothing_is_learned_in_the_session(matrix: TrigramMatrix, records: list[Record]) -> None:
+    """A repeating text is not drafted better, and every step has the draft of a new drafter."""
     none, text = variants((), ["adaptation"], model=False)
     assert (none.value, text.value) == ("none", "text")
     found = ablation.on_records([none, text], {"full": matrix}, VOCAB, records, quiet)
@@ -96,7 +96,7 @@ def test_without_adaptation_the_session_leaves_no_trace(matrix: TrigramMatrix, r
     assert trees[0] == trees[1]
 
 
-def test_questions_are_put_to_the_model_with_every_way_of_learning(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_questions_are_answered_with_every_way_of_learning(tmp_path: Path, monkeypatch, capsys) -> None:
     target = tiny_target("llama")
     monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
     (tmp_path / "q.jsonl").write_text(json.dumps({"question_id": 1, "category": "x", "turns": ["hello there"]}) + "\n")

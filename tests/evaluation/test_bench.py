@@ -1,4 +1,4 @@
-"""The benchmark: its arithmetic on made-up cells, its order, resuming, peers on a tiny model, and the command itself."""
+"""The benchmark: arithmetic on invented cells, order, resuming, peers on a tiny model, and the command."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def system(name: str, run=None, coupled: bool = True) -> System:
 
 
 def stub(name: str, calls: list | None = None, stop_at: int = -1) -> System:
-    """Writes the seed it was given; interrupts at its ``stop_at``-th run."""
+    """Writes its seed; interrupts at its ``stop_at``-th run."""
 
     def run(task: Task, seed: int) -> dict:
         if calls is not None:
@@ -67,7 +67,7 @@ def test_throughput_is_all_tokens_over_all_time_and_speedup_its_ratio_in_the_sam
     assert (row["questions"], row["repeats"], row["tokens"]) == (2, 3, 60)
 
 
-def test_a_method_that_is_not_faster_is_called_so() -> None:
+def test_a_method_that_is_not_faster_is_marked() -> None:
     assert aggregate.verdict([0.8]) == "slower than plain"
     assert aggregate.verdict([0.9, 1.0]) == "slower than plain"
     assert aggregate.verdict([0.9, 1.2]) == "not clearly faster than plain"
@@ -78,7 +78,7 @@ def test_a_method_that_is_not_faster_is_called_so() -> None:
     assert tables.speedup(row) == "0.80×, slower than plain"
 
 
-def test_medians_are_over_all_steps_and_host_time_is_all_outside_the_pass() -> None:
+def test_medians_are_over_all_steps_and_host_time_is_outside_the_forward_pass() -> None:
     parts = {"draft_ms": [1.0, 3.0], "verify_ms": [10.0, 20.0], "commit_ms": [0.5, 0.5], "update_ms": [0.25, 0.25]}
     row = aggregate.row_of([cell("x", **parts, tree_nodes=[3, 5], prefill_ms=7.0), cell("x", "2", prefill_ms=9.0)], [])
     assert (row["draft_ms"], row["verify_ms"], row["host_ms"], row["prefill_ms"]) == (2.0, 15.0, 2.75, 8.0)
@@ -151,7 +151,7 @@ def test_other_settings_and_damaged_files_are_refused(tmp_path: Path) -> None:
 # --- differences from plain decoding
 
 
-def test_outputs_part_where_the_first_token_differs_or_one_ends() -> None:
+def test_outputs_diverge_at_the_first_different_token_or_at_an_end() -> None:
     assert first_difference([1, 2], [1, 2]) is None
     assert first_difference([1, 2, 3], [1, 9, 3]) == 1
     assert first_difference([1, 2], [1, 2, 3]) == 2
@@ -167,7 +167,7 @@ def test_outputs_are_compared_with_plain_of_the_same_question_and_repeat() -> No
     assert list(compare(cells, who, False, tie_check)) == [cells[1].key]
 
 
-def test_a_tie_is_judged_by_the_gap_between_the_two_tokens() -> None:
+def test_a_tie_is_detected_by_the_gap_between_the_two_tokens() -> None:
     target = tiny_target()
     tie_check = tie_check_of(target, [TASK])
     logits = target.forward(torch.tensor([PROMPT]), None, None, None).logits[0, -1].double()
@@ -186,7 +186,7 @@ def target():
     return tiny_target()
 
 
-def test_peers_write_what_plain_decoding_writes(target) -> None:
+def test_peers_write_the_text_of_plain_decoding(target) -> None:
     plain = method_system("plain", target).run(TASK, SETTINGS)
     assert len(plain["token_ids"]) == plain["tokens"] == plain["steps"]
     for make in (peers.generate_system, peers.prompt_lookup_system):
@@ -282,7 +282,7 @@ def run(*arguments: str) -> int:
         return int(stop.code or 0)
 
 
-def test_json_alone_is_printed_and_equals_what_is_written(tiny, capsys, tmp_path, question_file) -> None:
+def test_only_json_is_printed_and_it_equals_the_file(tiny, capsys, tmp_path, question_file) -> None:
     out = tmp_path / "out"
     arguments = ["--questions", question_file, "--methods", "aded,prompt-lookup", "--peers", "hf-generate", "--json", "--no-html"]
     arguments += ["--budget", "8", "--max-new-tokens", "8", "--repeat", "2", "--out", str(out)]
@@ -297,7 +297,7 @@ def test_json_alone_is_printed_and_equals_what_is_written(tiny, capsys, tmp_path
     assert {row["category"] for row in body["rows"]} == {"all", "x", "y"}
     assert sorted(file.name for file in out.iterdir()) == ["cells.jsonl", "results.json", "table.md"]
     before = (out / "cells.jsonl").read_bytes()
-    assert run(*arguments) == 0  # everything is there: nothing is measured again
+    assert run(*arguments) == 0  # all results exist: nothing is measured again
     assert (out / "cells.jsonl").read_bytes() == before
     assert json.loads(capsys.readouterr().out)["rows"] == body["rows"]
     assert run(*arguments, "--seed", "3") == 2
@@ -325,7 +325,7 @@ def test_recorded_text_is_replayed_without_a_model(monkeypatch, capsys, tmp_path
     assert rows["aded"]["tokens_per_second"] is None
     assert rows["aded"]["tree_nodes"] <= 16
     assert rows["aded"]["distinct_4grams"] == pytest.approx(4 / 21, rel=1e-4)
-    assert (out / "results.html").stat().st_size > 1_000_000  # it carries Plotly itself
+    assert (out / "results.html").stat().st_size > 1_000_000  # it contains Plotly
     if importlib.util.find_spec("draftretriever"):
         assert run("--recorded", recorded_file, "--methods", "aded", "--peers", "aded-reference", "--limit", "1", "--json") == 0
         assert [r["method"] for r in json.loads(capsys.readouterr().out)["rows"]] == ["aded", "aded-reference"] * 2
@@ -337,7 +337,7 @@ def test_methods_that_need_the_model_are_named(recorded_file, capsys) -> None:
         assert f"error: {method} needs the model" in capsys.readouterr().err
 
 
-def test_remedies_are_in_the_form_that_the_benchmark_takes() -> None:
+def test_remedies_have_the_options_of_the_benchmark() -> None:
     from aded.drafters.registry import METHODS
     from aded.evaluation.bench.systems import _in_bench_syntax
 
@@ -355,7 +355,7 @@ def test_lists_of_numbers_are_read_in_every_form(text, numbers) -> None:
     assert _numbers(text) == numbers
 
 
-def test_steps_of_a_shape_are_timed_and_said_to_measure_cost(monkeypatch, capsys) -> None:
+def test_steps_of_a_shape_are_timed_and_marked_as_cost_measurements(monkeypatch, capsys) -> None:
     monkeypatch.setattr(step_cost, "ROUNDS", 3)
     monkeypatch.setattr(step_cost, "COPY_BYTES", {"cpu": 1 << 20})
     assert run("--shape", "tiny", "--layers", "1", "--device", "cpu", "--json") == 0
@@ -399,7 +399,7 @@ def test_tables_are_embedded_between_markers(capsys, tmp_path, recorded_file) ->
         assert run("--table", file, "--embed", str(where), "--name", name) == 2
 
 
-def test_commands_are_told_without_folders() -> None:
+def test_commands_are_shown_without_folders() -> None:
     given = ["bench", "--questions", "/some/where/q.jsonl", "--out=/a/b", "--methods", "aded", "--model", "org/name"]
     assert results.command(given) == "python -m aded bench --questions q.jsonl --out=b --methods aded --model org/name"
 

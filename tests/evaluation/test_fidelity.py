@@ -1,4 +1,4 @@
-"""How well a matrix represents its model, held against slow sums and against the model run token by token."""
+"""How well a matrix represents its model, compared with slow sums and with the model run token by token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_text_may_fill_the_context_and_a_longer_one_is_refused_before_the_firs
     assert told == []
 
 
-def test_distributions_are_the_model_s_own_at_every_position(target: TargetModel) -> None:
+def test_distributions_are_those_of_the_model_at_every_position(target: TargetModel) -> None:
     text = np.random.default_rng(0).integers(3, VOCAB, 150).astype(np.int32)
     found = list(representative_fidelity.distributions(target, text, 5))
     assert len(found) == 145
@@ -65,7 +65,7 @@ def test_agreement_is_total_variation_and_overlap() -> None:
         probabilities = -np.sort(-rng.dirichlet(np.ones(count + 1))[:count])
         distance, shared = representative.agreement(tokens, probabilities, target)
         drawn = dict(zip(tokens.tolist(), probabilities.tolist()))
-        lacking = 1 - sum(drawn.values())  # on a token of its own, which the target never writes
+        lacking = 1 - sum(drawn.values())  # on a token that the target never writes
         assert distance == pytest.approx((sum(abs(target[t] - drawn.get(t, 0.0)) for t in range(40)) + lacking) / 2)
         best = sorted(range(40), key=lambda t: -target[t])
         for k, share in zip((1, 4, 12), shared):
@@ -82,7 +82,7 @@ def test_a_perfect_matrix_agrees_and_an_empty_one_does_not(target: TargetModel) 
     assert distance < 1e-5 and shared == (1.0, 1.0, 1.0)
 
 
-def test_unseen_pairs_are_those_that_nothing_followed_yet(target: TargetModel) -> None:
+def test_unseen_bigrams_are_those_without_a_successor_yet(target: TargetModel) -> None:
     prompt, output = [5, 6, 7, 5, 6], [7, 5, 8, 9, 8, 9, 8]
     corpus_pairs = {(8, 9)}
     matrix = matrix_of(target, [8, 9, 4, 0])
@@ -112,7 +112,7 @@ def test_positions_are_split_and_the_session_learns_what_repeats(target: TargetM
     assert tables.table(tables.FIDELITY, rows).count("\n") == len(rows) + 1
 
 
-def test_a_session_that_is_kept_knows_more_of_every_next_prompt(target: TargetModel) -> None:
+def test_a_kept_session_agrees_better_on_every_next_prompt(target: TargetModel) -> None:
     output = np.random.default_rng(4).integers(3, VOCAB, 30).astype(np.int32)
     records = [Record(output[:3], output)] * 3
     rows = representative_fidelity.compare(target, TrigramMatrix.empty(target.vocab_size), records, quiet, keep=True)

@@ -1,4 +1,4 @@
-"""Replaying recorded text: the counting, by hand."""
+"""Replaying recorded text: the counts, compared with manual ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aded.evaluation.replay import accepted_path, replay, replay_one
 
 
 class Scripted(Drafter):
-    """Drafts the given tokens at the given lengths of the text, and notes what it is told."""
+    """Drafts the given tokens at the given lengths of the text, and records what it observes."""
 
     def __init__(self, drafts: dict[int, list[int]]) -> None:
         self.drafts, self.emitted, self.starts = drafts, [], []
@@ -36,7 +36,7 @@ def record(output: list[int], category: str = "") -> Record:
     return Record(np.array([1, 2], dtype=np.int32), np.array(output, dtype=np.int32), category)
 
 
-def test_a_step_s_tokens_are_the_accepted_ones_and_the_target_s_own() -> None:
+def test_a_step_writes_the_accepted_tokens_and_a_bonus_or_correction_token() -> None:
     drafter = Scripted({2: [10, 11, 99], 5: [], 6: [98]})
     tally = replay_one(drafter, record([10, 11, 12, 13, 14]), 64)
     assert drafter.emitted == [[10, 11, 12], [13], [14]]
@@ -52,13 +52,13 @@ def test_the_last_step_is_cut_at_the_end_of_the_record() -> None:
     assert (tally.tokens, tally.steps, tally.accepted) == (2, 1, 2)
 
 
-def test_a_drafter_of_nothing_makes_one_token_a_step() -> None:
+def test_without_drafts_a_step_writes_one_token() -> None:
     report = replay(Scripted({}), [record([5, 6, 7]), record([8])], 64)
     assert report.all.tokens_per_step == 1.0
     assert report.all.drafted_per_step == 0.0
 
 
-def test_every_record_starts_afresh_and_counts_in_its_category() -> None:
+def test_every_text_starts_without_learned_counts_and_counts_in_its_category() -> None:
     drafter = Scripted({2: [10]})
     report = replay(drafter, [record([10, 11], "a"), record([12], "b"), record([10, 11, 12], "a")], 64)
     assert drafter.starts == [[1, 2]] * 3
@@ -74,7 +74,7 @@ def test_the_walk_follows_a_branching_draft() -> None:
     assert accepted_path(tree, np.array([4])).tolist() == [0]
 
 
-def test_records_are_read_from_json_lines(tmp_path: Path) -> None:
+def test_recorded_texts_are_read_from_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     path.write_text(json.dumps({"question_id": 1, "category": "x", "prompt_ids": [1], "output_ids": [2, 3]}) + "\n")
     (one,) = read_records(path)
@@ -84,7 +84,7 @@ def test_records_are_read_from_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["{", "[]", "{}", '{"prompt_ids": [], "output_ids": []}', '{"prompt_ids": ["a"], "output_ids": []}']
 )
-def test_what_is_not_a_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
     (tmp_path / "r").write_text(line)
     with pytest.raises(AdedError, match="line 1 is not a recorded output"):
         read_records(tmp_path / "r")

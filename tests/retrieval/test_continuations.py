@@ -32,7 +32,7 @@ def paths_of(trie: ContinuationTrie, nodes: np.ndarray) -> dict[tuple[int, ...],
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ordered", [True, False])
-def test_the_whole_trie_holds_every_prefix_with_its_share(seed: int, ordered: bool) -> None:
+def test_the_full_trie_has_every_prefix_with_its_share(seed: int, ordered: bool) -> None:
     rng = np.random.default_rng(seed)
     text = rng.integers(0, VOCAB, 300).tolist()
     starts = rng.integers(0, 300, 40).tolist()

@@ -164,7 +164,7 @@ def test_the_command_builds_from_texts_and_token_ids(tmp_path: Path, capsys, mod
     assert "--max-tokens is 0; give 1 or more" in capsys.readouterr().err
 
 
-def test_of_conversations_the_answers_alone_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_answers_of_conversations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = SimpleNamespace(all_special_ids=[0, 7, 10], eos_token_id=2)
     monkeypatch.setattr("aded.data.self_generation.script_of", lambda tokenizer: Script((7, 8, 9), (10, 11)))
     text = [7, 8, 9, 20, 21, 10, 11, 30, 31, 2, 0, 7, 8, 9, 22, 10, 11, 33, 7, 8, 9, 5, 10, 11, 34, 35]
@@ -187,7 +187,7 @@ def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path,
     assert registry.METHODS["rest"].make(target, {}, 0).settings()["datastore_tokens"] == 4
 
 
-def test_the_bundled_datastore_is_small_and_the_default_model_s() -> None:
+def test_the_bundled_datastore_is_small_and_belongs_to_the_default_model() -> None:
     from aded.core.paths import ASSETS
     from aded.drafters.artifacts import datastore_for
     from aded.evaluation.bench.recorded import default_stand_in

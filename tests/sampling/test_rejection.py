@@ -51,12 +51,12 @@ def variation(written, p=P):
 
 @pytest.mark.parametrize("replacement", [True, False])
 @pytest.mark.parametrize("width", [1, 2, 4])
-def test_what_is_written_follows_the_target_whatever_was_drafted(width, replacement):
+def test_the_output_follows_the_target_for_any_draft(width, replacement):
     q = Q.repeat(DRAWS, 1)
     assert variation(emitted(draw(Q, width, replacement), q, replacement)) <= MOST
 
 
-def test_children_of_two_draft_models_are_judged_each_by_its_own():
+def test_children_of_two_draft_models_are_verified_each_with_its_distribution():
     tokens = torch.cat([draw(Q, 2, True), draw(OTHER, 1, True)], dim=1)
     q = torch.cat([Q.repeat(DRAWS, 1), OTHER.repeat(DRAWS, 1)])
     first = torch.arange(DRAWS)[:, None]
@@ -65,7 +65,7 @@ def test_children_of_two_draft_models_are_judged_each_by_its_own():
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
-def test_a_node_without_children_draws_from_the_target(width):
+def test_at_a_node_without_children_the_target_is_sampled(width):
     assert variation(emitted(torch.full((DRAWS, width), -1), Q[None], True, torch.full((DRAWS, width), -1))) <= MOST
 
 
@@ -82,11 +82,11 @@ BIASED = {
 
 
 @pytest.mark.parametrize("mistake", BIASED)
-def test_a_planted_bias_is_seen(mistake):
+def test_an_injected_bias_is_detected(mistake):
     assert variation(BIASED[mistake]()) > 2 * MOST
 
 
-def test_rejection_accepts_as_often_as_both_distributions_overlap():
+def test_the_acceptance_rate_is_the_overlap_of_both_distributions():
     """Leviathan's acceptance rate, the sum of min(p, q); 200,000 draws are off by 0.006 less than once in 10^7."""
     tokens = draw(Q, 1, True)
     uniforms = torch.rand(DRAWS, 1, generator=torch.Generator().manual_seed(12345), dtype=torch.float64)
@@ -139,7 +139,7 @@ def test_two_positions_of_a_tree_follow_the_target_together(replacement, merged)
         logits = torch.stack([start, *(after[token] for token in tree.tokens[1:].tolist())])
         rule = Rule(SamplingSettings(temperature=0.8, seed=seed))
         written = verify(tree, logits, [3, 1], rule).chosen(tree)
-        if len(written) == 1:  # what follows in the next step
+        if len(written) == 1:  # the continuation in the next step
             row = (after[written[0]] / 0.8).softmax(-1).double()
             written.append(int(np.random.default_rng([seed, 9]).choice(VOCAB, p=(row / row.sum()).numpy())))
         counts[written[0], written[1]] += 1
@@ -193,13 +193,13 @@ def test_a_draft_of_the_target_s_own_distribution_is_accepted_to_the_end():
         assert verify(tree, logits, [1], Rule(SamplingSettings(temperature=1.0, seed=seed))).path == [0, 1, 2]
 
 
-def test_parts_of_a_sampled_draft_keep_what_they_were_drawn_from():
+def test_parts_of_a_sampled_draft_keep_their_distributions():
     part = sampled_tree(0, True).within(1)
     assert part.sampled_from.rows.tolist() == [-1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("replacement", [True, False])
-def test_all_nodes_judged_at_once_are_judged_as_one_by_one(replacement):
+def test_verifying_all_nodes_at_once_equals_verifying_one_by_one(replacement):
     """The graph's code, run as it is: trees of several sizes share its buffers, and rows of q number fewer than nodes."""
     cases: list = []
     graphs: dict = {}

@@ -23,7 +23,7 @@ def logits_of(tree: DraftTree, seed: int = 0) -> torch.Tensor:
     return torch.tensor(np.random.default_rng(seed).normal(0, 1.5, (len(tree), VOCAB)), dtype=torch.float32)
 
 
-def test_greedy_walk_follows_the_arg_max_and_adds_the_targets_own_token():
+def test_greedy_walk_follows_the_arg_max_and_adds_a_bonus_or_correction_token():
     logits = torch.full((len(TREE), VOCAB), -5.0)
     logits[0, 2] = logits[2, 1] = logits[5, 3] = 5.0
     found = verify(TREE, logits, PREFIX, Rule(SamplingSettings()))
@@ -46,7 +46,7 @@ def test_sampled_walk_follows_the_targets_distribution_on_two_positions():
     rule = Rule(SamplingSettings(**settings))
     after = {int(TREE.tokens[n]): rule.probabilities(logits[n], PREFIX).numpy() for n in (1, 2, 3)}
     first = rule.probabilities(logits[0], PREFIX).numpy()
-    beyond = np.full(VOCAB, 1 / VOCAB)  # what follows an undrafted token is drawn in the next step, here evenly
+    beyond = np.full(VOCAB, 1 / VOCAB)  # the token after an undrafted one is sampled in the next step, here uniformly
     joint = np.stack([first[t] * after.get(t, beyond) for t in range(VOCAB)])
 
     def draw_pair(seed):
@@ -66,7 +66,7 @@ def per_row(probabilities: np.ndarray, children: list[int], rng: np.random.Gener
     return int(rng.choice(len(probabilities), p=probabilities))
 
 
-def test_one_draw_for_each_row_would_not_follow_it_and_the_test_sees_that():
+def test_an_independent_draw_per_candidate_is_biased_and_the_test_detects_it():
     logits = logits_of(TREE)
     p = Rule(SamplingSettings(temperature=0.7)).probabilities(logits[0], PREFIX).numpy()
     rng = np.random.default_rng(0)
@@ -87,7 +87,7 @@ def test_random_numbers_of_seeds_positions_and_tokens_are_uniform_and_unrelated(
     assert stats.pearsonr(by_seed, by_token).pvalue > FALSE_ALARM
 
 
-def test_tensors_hold_the_same_random_numbers():
+def test_tensors_have_the_same_random_numbers():
     keys = [key_of(seed, seed + 5) for seed in range(20)]
     found = exponentials(torch.tensor([signed(k) for k in keys]), 300).numpy()
     expected = [[-np.log(uniform(key, token)) for token in range(300)] for key in keys]
@@ -115,7 +115,7 @@ def test_rounding_of_the_logits_hardly_ever_changes_a_draw():
     assert sum(sample(one, key_of(s, 1)) != sample(other, key_of(s, 1)) for s in range(2000)) <= 2
 
 
-def test_processors_see_the_prefix_of_their_own_node():
+def test_processors_get_the_prefix_of_their_node():
     seen = []
 
     def spy(ids, scores):
@@ -136,13 +136,13 @@ def test_repetition_penalty_counts_tokens_of_the_path():
 
 
 @pytest.mark.parametrize("cold", [0.0, 1e-9, 1e-5])
-def test_coldest_temperatures_are_greedy_and_divide_by_nothing(cold):
+def test_the_lowest_temperatures_are_greedy_without_a_division_by_zero(cold):
     logits = logits_of(TREE)
     greedy = verify(TREE, logits, PREFIX, Rule(SamplingSettings()))
     assert verify(TREE, logits, PREFIX, Rule(SamplingSettings(temperature=cold))).path == greedy.path
 
 
-def test_settings_narrow_the_distribution_as_transformers_does():
+def test_settings_filter_the_distribution_as_in_transformers():
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     row = logits_of(TREE)[0]

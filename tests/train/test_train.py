@@ -1,4 +1,4 @@
-"""Training: the loss falls, an interrupted run ends in the same file, and what cannot be trained is refused with a remedy."""
+"""Training: the loss falls, an interrupted run gives the same file, and invalid input is refused with a remedy."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ KINDS = ("medusa", "draft")
 
 @pytest.fixture
 def text(tmp_path):
-    """Token ids that are easy to foresee: a cycle of eight, with a slip now and then."""
+    """Token ids that are easy to predict: a cycle of eight with occasional errors."""
     rng, ids = np.random.default_rng(0), [5]
     for _ in range(5999):
         ids.append(5 + 11 * int(((ids[-1] - 5) // 11 + 1 + (rng.random() < 0.05)) % 8))
@@ -55,7 +55,7 @@ def trained_figures(kind, path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_few_steps_make_a_file_a_card_and_better_guesses(kind, text, tmp_path):
+def test_a_few_steps_make_a_checkpoint_a_model_card_and_better_predictions(kind, text, tmp_path):
     target = tiny_target()
     rows = dataset.pack(dataset.read([text], target, 0, 0, quiet), 16)
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
@@ -113,7 +113,7 @@ def test_a_half_precision_target_trains_on_the_cpu(kind, dtype, text, tmp_path):
 
 
 def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
-    """Against one product over all positions at once."""
+    """Compared with one product over all positions at once."""
     target, ids = tiny_target(), torch.randint(3, VOCAB, (3, 12), generator=torch.Generator().manual_seed(0))
     objective = HeadObjective(target, heads=2, blocks=2, decay=0.8)
     torch.nn.init.normal_(objective.trained.weight, std=0.1)
@@ -132,7 +132,7 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
 
 
 @pytest.mark.parametrize("room", [1.0, 0.0])
-def test_every_row_goes_through_the_target_once_where_there_is_memory(room, monkeypatch):
+def test_every_row_is_processed_by_the_target_once_if_memory_suffices(room, monkeypatch):
     target, passed = tiny_target(), []
     rows = dataset.pack(dataset.Text.plain(np.arange(16 * 13) % VOCAB), 16, share=0.5)
     monkeypatch.setattr("aded.train.feature_cache.MEMORY_SHARE", room)
@@ -152,7 +152,7 @@ def test_ranks_count_the_tokens_before():
     assert ranks_of(logits, torch.tensor([0, 2])).tolist() == [2, 0]
 
 
-def test_every_row_comes_once_an_epoch_and_held_out_rows_never():
+def test_every_row_is_used_once_per_epoch_and_held_out_rows_never():
     text = dataset.Text.plain(np.arange(16 * 100))
     rows = dataset.pack(text, 16, share=0.3)
     seen = torch.cat([rows.batch(step, 7).ids for step in range(14)])[: len(rows.training.ids)]
@@ -167,13 +167,13 @@ OPENING, CLOSING, SEPARATOR = (7, 8, 9), (10, 11), 0
 
 
 def conversation(question, answer):
-    """Token ids, and which of them are the answer's."""
+    """Token ids, and which of them belong to the answer."""
     before = [*OPENING, *question, *CLOSING]
     return [*before, *answer], [False] * len(before) + [True] * len(answer)
 
 
 def test_only_answers_of_conversations_count():
-    """Against what each conversation was put together from: separated, run together, with marks cut off, and text without any."""
+    """Compared with the parts of each conversation: separated, joined, with cut markers, and text without markers."""
     parts = [
         conversation([20, 21], [30, 31, 2]),
         ([SEPARATOR], [False]),
@@ -188,7 +188,7 @@ def test_only_answers_of_conversations_count():
 
 
 def test_labels_are_the_tokens_that_follow_within_the_answer_and_the_row():
-    """Against a look at each position by itself."""
+    """Compared with each position alone."""
     rng = np.random.default_rng(0)
     ids, counts = rng.integers(3, VOCAB, (4, 20)), rng.random((4, 20)) < 0.7
     batch = dataset.Batch.of(dataset.Text(ids, counts))
@@ -200,7 +200,7 @@ def test_labels_are_the_tokens_that_follow_within_the_answer_and_the_row():
     assert dict(zip(batch.positions.tolist(), batch.labels(3).T.tolist())) == expected
 
 
-def test_a_share_of_the_positions_is_taken_at_random_and_on_average_all_alike():
+def test_a_share_of_the_positions_is_sampled_uniformly():
     rows = dataset.pack(dataset.Text.plain(np.arange(16 * 60)), 16, share=0.25)
     taken = [rows.batch(step, 8).positions for step in range(200)]
     assert {len(places) for places in taken} == {30}
@@ -212,7 +212,7 @@ def test_a_share_of_the_positions_is_taken_at_random_and_on_average_all_alike():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_in_which_nothing_counts_changes_nothing(kind):
+def test_a_batch_without_counted_positions_changes_nothing(kind):
     target = tiny_target()
     objective = HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
     none = dataset.Batch.of(dataset.Text(np.full((2, 16), 5), np.zeros((2, 16), dtype=bool)))
@@ -222,7 +222,7 @@ def test_a_batch_in_which_nothing_counts_changes_nothing(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text, tmp_path):
-    """A record's figures are those of its output's tokens, counted here one by one with the target alone."""
+    """The measurements of a recorded output are those of its tokens, computed one by one with the target."""
     target, path = tiny_target(), tmp_path / "held.jsonl"
     records = [([5, 9, 14], [3, 20, 31, 8, 40, 11, 6]), ([7], [12, 13, 14])]
     path.write_text("\n".join(json.dumps({"prompt_ids": p, "output_ids": o}) for p, o in records))
@@ -236,7 +236,7 @@ def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text
         for at in range(len(prompt) - 1, ids.shape[1] - 1):
             if kind == "draft":
                 right.append(bool(drafted[at] == theirs[at]))
-            elif at + 2 < ids.shape[1]:  # new heads say what the target says of the next token
+            elif at + 2 < ids.shape[1]:  # new heads predict the next token as the target does
                 right.append(bool(drafted[at] == ids[0, at + 2]))
     accuracy = found["accuracy"][0][0] if kind == "medusa" else found["accuracy"][0]
     assert accuracy == pytest.approx(np.mean(right))
@@ -245,7 +245,7 @@ def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text
     assert "On recorded outputs" in next((tmp_path / "out").glob("*.md")).read_text()
 
 
-def test_recorded_outputs_that_cannot_be_measured_on_are_refused(tmp_path):
+def test_unusable_recorded_outputs_are_refused(tmp_path):
     path = tmp_path / "held.jsonl"
     for prompt, output, message in (([5], [VOCAB], f"token id {VOCAB}"), ([5], [], "holds no recorded output")):
         path.write_text(json.dumps({"prompt_ids": prompt, "output_ids": output}))
@@ -253,7 +253,7 @@ def test_recorded_outputs_that_cannot_be_measured_on_are_refused(tmp_path):
             dataset.recorded(str(path), tiny_target())
 
 
-def test_the_rate_rises_then_falls_to_nothing():
+def test_the_learning_rate_rises_then_falls_to_zero():
     rates = [loop.learning_rate(1.0, done) for done in np.linspace(0, 1, 101)]
     assert max(rates) == pytest.approx(1.0, abs=1e-3)
     assert rates[0] < 0.02
@@ -268,14 +268,14 @@ def test_a_limit_in_time_ends_the_schedule():
     assert schedule.done(1, 11.0) == 1.0
 
 
-def test_text_files_are_read_with_the_model_s_own_tokenizer(tmp_path):
+def test_text_files_are_read_with_the_tokenizer_of_the_model(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one two three")
     target = tiny_target()
     assert dataset.read([str(path)], target, 0, 0, quiet).ids.tolist() == [*target.tokenizer("one two three")["input_ids"], 2]
 
 
-def test_the_model_can_write_its_own_corpus(monkeypatch):
+def test_the_model_can_generate_its_training_corpus(monkeypatch):
     written = [np.full(7, i, dtype=np.int32) for i in range(3, 9)]
     monkeypatch.setattr(
         "aded.data.self_generation.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written]
@@ -350,7 +350,7 @@ def test_a_loss_that_diverges_ends_the_run_and_leaves_nothing(loss, text, tmp_pa
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_learned_nothing_is_not_saved(kind, text, tmp_path, capsys, monkeypatch):
-    """At a rate of 0.99, the last step is worse than the first, whether or not a logged loss tells."""
+    """At a learning rate of 0.99 the last step is worse than the first, even if no logged loss shows it."""
     monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress: tiny_target())
     arguments = ["train", kind, "--corpus", text, "--out", str(tmp_path / "out"), "--length", "16", "--batch", "8"]
     assert main.main([*arguments, "--tokens", "1920", "--learning-rate", "0.99"]) == 2
@@ -360,7 +360,7 @@ def test_a_run_that_learned_nothing_is_not_saved(kind, text, tmp_path, capsys, m
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_worse_than_before_training_is_no_success(kind, text, tmp_path, monkeypatch):
+def test_a_result_worse_than_before_training_is_an_error(kind, text, tmp_path, monkeypatch):
     objective = HeadObjective if kind == "medusa" else DraftObjective
     losses = iter([3.0, 3.1])
     monkeypatch.setattr(objective, "loss", lambda self, figures: next(losses))
@@ -385,8 +385,8 @@ def test_texts_without_words_are_refused_before_training(tmp_path):
 
 
 @pytest.mark.parametrize(("longest", "kinds"), [(1, ["medusa"]), (4, ["medusa"]), (0, KINDS)])
-def test_answers_too_short_to_learn_from_are_refused_before_training(longest, kinds, text, tmp_path, monkeypatch):
-    """Rows of one answer token each teach no head anything, and rows of four leave the last of four heads with nothing."""
+def test_answers_that_are_too_short_are_refused_before_training(longest, kinds, text, tmp_path, monkeypatch):
+    """Rows of one answer token train no head, and rows of four do not train the last of four heads."""
     column = np.arange(6000) % 16
     counts = (column < 1) if longest == 0 else (column > 15 - longest)
     monkeypatch.setattr(dataset, "answers", lambda ids, target: dataset.Text(ids.astype(np.int64), counts))
@@ -396,7 +396,7 @@ def test_answers_too_short_to_learn_from_are_refused_before_training(longest, ki
     assert not (tmp_path / "out").exists()
 
 
-def test_held_out_text_that_measures_nothing_is_refused(text, tmp_path, monkeypatch):
+def test_held_out_text_without_counted_positions_is_refused(text, tmp_path, monkeypatch):
     chosen = dataset.pack(dataset.Text.plain(np.arange(6000)), 16).held_out.ids // 16
     counts = ~np.isin(np.arange(6000) // 16, chosen)
     monkeypatch.setattr(dataset, "answers", lambda ids, target: dataset.Text(ids.astype(np.int64), counts))
@@ -425,7 +425,7 @@ def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
         (["--held-out", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
     ],
 )
-def test_what_no_model_can_do_is_refused_before_one_is_loaded(more, message, text, tmp_path, monkeypatch, capsys):
+def test_impossible_options_are_refused_before_a_model_is_loaded(more, message, text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress: pytest.fail("a model was loaded"))
     assert main.main(["train", "medusa", "--corpus", text, "--out", str(tmp_path / "out"), *more]) == 2
     assert message in capsys.readouterr().err

@@ -391,7 +391,7 @@ def test_a_reader_that_reads_nothing_times_out():
     work = Work()
 
     async def deaf(job: Job[str]) -> list[str]:
-        return [one async for one in follow(job, lambda: None, lambda: 100, poll=0.01, timeout=0.1)]
+        return [one async for one in follow(job, lambda: None, lambda: 100, poll=0.01, max_idle=0.1)]
 
     with scheduling() as scheduler:
         job = scheduler.submit("a", work.steps("a", 100_000, hold=lambda: time.sleep(0.001)))

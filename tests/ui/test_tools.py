@@ -146,7 +146,7 @@ def test_a_run_without_a_reader_ends_whatever_its_headers_are(
     gated: Gated, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
     address, engine, service = gated
-    monkeypatch.setattr(serving_service, "follow", partial(follow, poll=0.05, timeout=0.3))
+    monkeypatch.setattr(serving_service, "follow", partial(follow, poll=0.05, max_idle=0.3))
     monkeypatch.setattr("ui.serving.follow.MAX_UNREAD", 2)
     engine.pause = 0.1
     engine.gate.set()

@@ -23,11 +23,11 @@ async def follow(
     while_queued: Callable[[], T | None],
     unread: Callable[[], int] = lambda: 0,
     poll: float = POLL_SECONDS,
-    timeout: float = READER_TIMEOUT,
+    max_idle: float = READER_TIMEOUT,
 ) -> AsyncGenerator[T, None]:
     """The updates of a job, only the latest one if the reader is slow; ``while_queued`` provides updates while it waits.
 
-    Closing the iterator stops the job within a step, and so does a reader that reads nothing for ``timeout`` seconds.
+    Closing the iterator stops the job within a step, and so does a reader that reads nothing for ``max_idle`` seconds.
 
     Args:
         unread: number of updates that the reader has not read yet.
@@ -46,7 +46,7 @@ async def follow(
         while not finished:
             changed.clear()
             if unread() > MAX_UNREAD:
-                if loop.time() - read_at > timeout:
+                if loop.time() - read_at > max_idle:
                     return
                 await asyncio.sleep(poll)
                 continue
