@@ -119,7 +119,7 @@ def sheets(page: sync_api.Page) -> None:
 def run_twice(page: sync_api.Page) -> None:
     """Run two prompts with a drafter that keeps session counts."""
     tick(page, "plain", "aded", "prompt-lookup")
-    page.locator("#ax-controls button.label-wrap", has_text="ADED's settings").click()
+    page.locator("#ax-controls button.label-wrap", has_text="ADED settings").click()
     page.locator("#ax-keep input").check()
     for prompt in PROMPTS:
         start(page, prompt, TOKENS)

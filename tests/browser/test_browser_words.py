@@ -13,11 +13,11 @@ from ui_fakes import make_race
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
-NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG GPU GB MB kB ms
-    English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
+NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG
+    KV LLM CUDA GPU GB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
 """Words that a Chinese paper does not translate: names, acronyms, units, devices, and texts that the user types."""
 KEYS = "Space Home End Tab Enter Esc"
-TYPED = "light dark controls"
+TYPED = "light dark hide controls"
 ALLOWED = set(f"{NAMES} {KEYS} {TYPED}".split())
 FOREIGN = """code, kbd, textarea, script, style, .ax-text, .ax-formula, .ax-plot, .ax-bigrams svg, .ax-choices, .ax-next,
     .ax-article .ax-dim, [data-part='prompt'], [data-part='matrix-picker'], [data-part='memory-rows']"""
@@ -41,8 +41,8 @@ SEEN = """([foreign, names]) => {
   return { texts: found.filter((text) => /[A-Za-z]{2}/.test(text)), tokens: [...tokens].map((e) => e.textContent) };
 }"""
 """Texts that are shown or read out, and all tokens, at one moment, as a race may be running."""
-QUOTED = re.compile(r"“[^”]*”|<\|\w+\|>|␣?[^\s，。；：（）]*␣[^\s，。；：（）]*")
-"""Tokens in sentences, and texts typed by a visitor."""
+QUOTED = re.compile(r"“[^”]*”|<\|\w+\|>|␣?[^\s，。；：（）]*␣[^\s，。；：（）]*|(?<=[\u4e00-\u9fff])（[A-Za-z -]+）")
+"""Tokens in sentences, texts typed by a visitor, and the English term in parentheses after its Chinese translation."""
 
 
 def english(page: sync_api.Page, *names: str, runs: bool = False) -> list[str]:

@@ -131,7 +131,7 @@ def test_the_page_reports_that_it_needs_a_folder_for_temporary_files(no_folder: 
     from ui.serving.server import upload_folder
 
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
-    with pytest.raises(AdedError, match="cannot be written to; set GRADIO_TEMP_DIR"):
+    with pytest.raises(AdedError, match="is not writable; set GRADIO_TEMP_DIR"):
         upload_folder(7860)
 
 

@@ -140,7 +140,7 @@ def test_unknown_devices_are_refused(device):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_reported():
-    with pytest.raises(AdedError, match="no CUDA card"):
+    with pytest.raises(AdedError, match="no CUDA GPU"):
         choose_device("cuda")
 
 
