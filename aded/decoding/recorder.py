@@ -187,7 +187,7 @@ class Recorder:
         """How rejection sampling chose the token ``chosen`` at the last node of ``path``."""
         tree = outcome.tree
         tried, residual = rejection_sampler.trials_at(tree, logits, outcome.context.tokens, self.rule, path)
-        tests = [(child, u, trial.p[0].cpu(), trial.q[0].cpu(), trial.accepted.item()) for child, u, trial in tried]
+        tests = [(child, u, trial.p[0].cpu(), trial.q[0].cpu(), bool(trial.accepted)) for child, u, trial in tried]
         drawn = None if tests and tests[-1][-1] else residual.cpu()
         rows = [row for _, _, p, q, _ in tests for row in (p, q)] + ([] if drawn is None else [drawn])
         top = {token for row in rows for token in row.topk(min(TOP_COMPARED, len(row))).indices.tolist()}

@@ -151,24 +151,25 @@ class _NodeVerifier:
         ):
             tried.append(Tried(child, u, trial))
             residual = trial.residual
-            if trial.accepted.item():
+            if bool(trial.accepted):
                 break
         return tried, residual[0]
 
     @torch.inference_mode()
     def _verify_node(self, path: list[int]) -> tuple[int | None, int, float]:
         """Rejection sampling at the last node of the path."""
-        tensors, inputs = self._tensors(path)
-        accepted, chosen = torch.stack(accept_children(*tensors, self._replacement)).cpu().numpy()
+        (p, q, tokens, rows, uniforms, keys), inputs = self._tensors(path)
+        results = accept_children(p, q, tokens, rows, uniforms, keys, self._replacement)
+        accepted, chosen = torch.stack(results).cpu().numpy()
         return self._result(path[-1], 0, inputs, int(accepted[0]), int(chosen[0]))
 
-    def _tensors(self, path: list[int]) -> tuple[list[torch.Tensor], NodeInputs]:
+    def _tensors(self, path: list[int]) -> tuple[tuple[torch.Tensor, ...], NodeInputs]:
         """Arguments of ``accept_children`` for the last node of the path, and those on the host."""
         drawn, inputs = self.tree.sampled_from, self._inputs(path[-1:])
         assert drawn is not None
         p = self._target_distribution(self.logits[path[-1]], self.prefix + self.tree.tokens[path[1:]].tolist())
         q = torch.nn.functional.pad(drawn.distributions, (0, len(p) - drawn.distributions.shape[1])).to(p.device)
-        return [p[None], q, *(torch.from_numpy(array).to(p.device) for array in inputs)], inputs
+        return (p[None], q, *(torch.from_numpy(array).to(p.device) for array in inputs)), inputs
 
     def _target_distribution(self, row: torch.Tensor, prefix: list[int]) -> torch.Tensor:
         """The target's distribution at a node, float64 ``[vocab]``, by the same function as in a graph if it needs no prefix."""

@@ -29,9 +29,10 @@ export function testsOf({ tree }, { rejection, typical }) {
   return tests.sort((a, b) => b.accepted - a.accepted || b.p - a.p).slice(0, TESTED);
 }
 
-// Two numbers and how they compare: "0.431 ≤ 0.520".
+// Two numbers and how they compare: "0.431 ≤ 0.520"; with more decimals if three do not tell them apart.
 function comparison(value, below, limit) {
-  return `${precise(value)} ${below ? "≤" : ">"} ${precise(limit)}`;
+  const text = precise(value) === precise(limit) ? (number) => fixed(number, 6) : precise;
+  return `${text(value)} ${below ? "≤" : ">"} ${text(limit)}`;
 }
 
 // Why a child of an accepted node was accepted or rejected; empty if the children were not tested one by one.

@@ -40,7 +40,7 @@ function nodeFacts(step, node, header) {
   const rows = [
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
-    [say(`fact.${priorTerm(header)}`), probability(column(tree, "prior")[node])],
+    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), probability(column(tree, "prior")[node])],
     ["PUCT", scoreText(column(tree, "score")[node])],
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],

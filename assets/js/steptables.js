@@ -32,35 +32,34 @@ function headCells(names) {
 // The tests of the children at a choice, and the token that was drawn if none was accepted.
 function testRows(step, choice, i, kind) {
   const { tree } = step;
-  const rows = testsOf(step, choice).map((test) => testRow(tree, test, kind));
+  const top = Math.max(...step.choices.flatMap(({ rejection }) => rejection?.trials ?? []).flatMap(({ p, q }) => [p, q]));
+  const rows = testsOf(step, choice).map((test) => testRow(tree, test, kind, top));
   const chosen = choice.rejection ? choice.rejection.residual_probability : choice.probability;
   if (!tree.parents.some((parent, node) => parent === choice.node && step.path.includes(node))) {
     const numbers = HEADS[kind].slice(1).map((name) => el("td", { class: "ax-num", text: name === (choice.rejection ? "p" : "threshold") ? precise(chosen) : "" }));
-    rows.push(el("tr", { "data-node": choice.node }, el("td", {}, el("code", { text: visible(choice.text) })), ...numbers, el("td", {}, targetWord(tree, choice.node))));
+    rows.push(el("tr", { "data-node": choice.node }, el("td", {}, el("code", { text: visible(choice.text) })), ...numbers, el("td", {}, el("span", { class: "ax-target-word", text: say(`chip.${undraftedKind(tree, choice.node)}`) }))));
   }
-  for (const [k, row] of rows.entries()) row.prepend(el("td", { class: "ax-dim", text: k ? "" : String(i + 1) }), el("td", {}, k ? "" : el("code", { text: visible(tree.texts[choice.node]) })));
+  const first = [el("td", { class: "ax-dim", text: String(i + 1) }), el("td", {}, el("code", { text: visible(tree.texts[choice.node]) }))];
+  for (const [k, row] of rows.entries()) row.prepend(...(k ? [el("td"), el("td")] : first));
   return rows;
 }
 
-function testRow(tree, { node, accepted, p, q, numbers }, kind) {
+function testRow(tree, { node, accepted, typical, p, q, numbers }, kind, top) {
+  const verdict = accepted ? "drafted" : typical ? "shorter" : "rejected";
   return el(
     "tr",
     { "data-node": node },
     el("td", {}, el("code", { text: visible(tree.texts[node]) })),
-    kind === "rejection" ? el("td", { class: "ax-shares", "aria-hidden": "true" }, share("p", p), share("q", q)) : null,
+    kind === "rejection" ? el("td", { class: "ax-shares", "aria-hidden": "true" }, share("p", p / top), share("q", q / top)) : null,
     ...numbers.map((text) => el("td", { class: "ax-num", text })),
-    el("td", {}, el("span", { class: `ax-chip ax-chip-${accepted ? "accepted" : "rejected"}`, text: say(accepted ? "walk.drafted" : "walk.rejected") })),
+    el("td", {}, el("span", { class: `ax-chip ax-chip-${accepted ? "accepted" : "rejected"}`, text: say(`walk.${verdict}`) })),
   );
 }
 
 function share(name, value) {
   const bar = el("i", { class: `ax-share-${name}` });
-  bar.style.width = `${100 * Math.min(1, value)}%`;
+  bar.style.width = `${100 * value}%`;
   return bar;
-}
-
-function targetWord(tree, node) {
-  return el("span", { class: "ax-target-word", text: say(`walk.${undraftedKind(tree, node)}`) });
 }
 
 function termButton(term, text = say(`fact.${term}`)) {
@@ -69,7 +68,9 @@ function termButton(term, text = say(`fact.${term}`)) {
 
 function walkRow(step, choice, i, kind) {
   const cut = step.tree.reason.includes("cut at the end") && i === step.choices.length - 1 && choice.drafted;
-  const verdict = !choice.drafted ? targetWord(step.tree, choice.node) : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
+  const verdict = !choice.drafted
+    ? el("span", { class: "ax-target-word", text: say(`walk.${undraftedKind(step.tree, choice.node)}`) })
+    : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
   const others = possible(choice).filter(({ token }) => token !== choice.token).slice(0, 2);
   const chosen = el("td", {}, el("code", { text: visible(choice.text) }), el("span", { class: "ax-num", text: ` ${probability(choice.probability)}` }));
   if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${drawText(choice, kind)}` }));

@@ -62,6 +62,8 @@ test("every test has p, q, min(1, p/q) and how u compares", () => {
   const rows = testsOf(STEP, STEP.choices[0]);
   assert.deepEqual(rows.map(({ numbers }) => numbers), [["0.200", "0.800", "0.250", "0.900 > 0.250"], ["0.600", "0.100", "1.000", "0.700 ≤ 1.000"]]);
   assert.deepEqual(rows.map(({ accepted }) => accepted), [false, true]);
+  const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.8333, 0.6), accepted: true }] } };
+  assert.equal(testsOf(STEP, close)[0].numbers[3], "0.833300 ≤ 0.833333");
   assert.deepEqual(["0.431", "2.0e-4", "0.000"], [0.4312, 0.0002, 0].map(precise));
 });
 
@@ -111,15 +113,15 @@ function drawn(step, head = header()) {
 
 test("the walk of rejection sampling has a row per child tried and one for the drawn token", () => {
   const { part, rows, heads } = drawn(STEP);
-  assert.deepEqual(heads.slice(1), ["after", "drafted child", "p above q", "target p", "draft probability q", "acceptance min(1, p/q)", "random u", "verdict"]);
+  assert.deepEqual(heads.slice(1), ["after", "drafted child", "bars of p and q", "target p", "draft probability q", "acceptance min(1, p/q)", "random u", "verdict"]);
   assert.deepEqual(rows.map(({ node, cells }) => [node, cells[0], cells[2], cells.at(-1)]), [
     [1, "1", "␣a", "rejected ×"],
     [2, "", "␣b", "accepted ✓"],
     [4, "2", "␣a", "rejected ×"],
-    [2, "", "␣c", "no: correction token ◆"],
+    [2, "", "␣c", "correction token ◆"],
   ]);
   for (const { cells } of rows) assert.equal(cells.length, heads.length);
-  assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["20%", "80%"]);
+  assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["25%", "100%"]);
   assert.equal(part("walk-residual").textContent, residualText(STEP));
 });
 
@@ -127,7 +129,7 @@ test("the walk of typical acceptance is called lossy; that of a greedy run names
   const { part, rows, heads } = drawn(TYPICAL, header({ lossless: false }));
   assert.match(part("walk-intro").textContent, /lossy/);
   assert.deepEqual(rows.map(({ cells }) => cells.length), rows.map(() => heads.length));
-  assert.deepEqual(rows.map(({ cells }) => cells.at(-1)), ["accepted ✓", "rejected ×", "rejected ×", "rejected ×", "no: correction token ◆"]);
+  assert.deepEqual(rows.map(({ cells }) => cells.at(-1)), ["accepted ✓", "passes, but not on the accepted path ×", "rejected ×", "rejected ×", "correction token ◆"]);
   const greedy = drawn({ ...without(STEP), choices: without(STEP).choices.map((one) => ({ ...one, draw: null })) });
   assert.match(greedy.part("walk-intro").textContent, /arg max/);
   assert.deepEqual(greedy.rows.map(({ cells }) => cells.at(3)), ["accepted ✓", "no: correction token ◆"]);
