@@ -101,7 +101,7 @@ class RejectionRecord:
     """
 
     trials: List[RejectionTrial]  # the children tried, in order; all but the last were rejected
-    tokens: List[int]  # the most probable tokens of all distributions at the node, and the tried and chosen tokens
+    tokens: List[int]  # tried and chosen tokens, and the most probable ones of the first and last p and q and of the residual
     texts: List[str]
     residual: List[float]  # of ``tokens`` in the distribution that the correction or bonus token was drawn from
     residual_probability: float | None  # that of the drawn token; None, and ``residual`` empty, if a child was accepted

@@ -189,7 +189,7 @@ class Recorder:
         tried, residual = rejection_sampler.trials_at(tree, logits, outcome.context.tokens, self.rule, path)
         tests = [(child, u, trial.p[0].cpu(), trial.q[0].cpu(), bool(trial.accepted)) for child, u, trial in tried]
         drawn = None if tests and tests[-1][-1] else residual.cpu()
-        rows = [row for _, _, p, q, _ in tests for row in (p, q)] + ([] if drawn is None else [drawn])
+        rows = [row for _, _, p, q, _ in (*tests[:1], *tests[-1:]) for row in (p, q)] + ([] if drawn is None else [drawn])
         top = {token for row in rows for token in row.topk(min(TOP_COMPARED, len(row))).indices.tolist()}
         tokens = sorted(
             top | {chosen} | {int(tree.tokens[child]) for child, *_ in tests}, key=lambda token: (-rows[0][token], token)

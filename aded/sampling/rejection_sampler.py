@@ -164,11 +164,14 @@ class _NodeVerifier:
         return self._result(path[-1], 0, inputs, int(accepted[0]), int(chosen[0]))
 
     def _tensors(self, path: list[int]) -> tuple[tuple[torch.Tensor, ...], NodeInputs]:
-        """Arguments of ``accept_children`` for the last node of the path, and those on the host."""
+        """Arguments of ``accept_children`` for the last node of the path, with only its rows of q, and those on the host."""
         drawn, inputs = self.tree.sampled_from, self._inputs(path[-1:])
         assert drawn is not None
         p = self._target_distribution(self.logits[path[-1]], self.prefix + self.tree.tokens[path[1:]].tolist())
-        q = torch.nn.functional.pad(drawn.distributions, (0, len(p) - drawn.distributions.shape[1])).to(p.device)
+        used, rows = np.unique(inputs.rows, return_inverse=True)
+        inputs = inputs._replace(rows=rows.reshape(inputs.rows.shape))
+        q = drawn.distributions[used.tolist()]
+        q = torch.nn.functional.pad(q, (0, len(p) - q.shape[1])).to(p.device)
         return (p[None], q, *(torch.from_numpy(array).to(p.device) for array in inputs)), inputs
 
     def _target_distribution(self, row: torch.Tensor, prefix: list[int]) -> torch.Tensor:

@@ -50,7 +50,7 @@ function testRow(tree, { node, accepted, typical, p, q, numbers }, kind, top) {
     "tr",
     { "data-node": node },
     el("td", {}, el("code", { text: visible(tree.texts[node]) })),
-    kind === "rejection" ? el("td", { class: "ax-shares", "aria-hidden": "true" }, share("p", p / top), share("q", q / top)) : null,
+    kind === "rejection" ? el("td", {}, el("div", { class: "ax-shares", "aria-hidden": "true" }, share("p", p / top), share("q", q / top))) : null,
     ...numbers.map((text) => el("td", { class: "ax-num", text })),
     el("td", {}, el("span", { class: `ax-chip ax-chip-${accepted ? "accepted" : "rejected"}`, text: say(`walk.${verdict}`) })),
   );
