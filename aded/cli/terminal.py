@@ -181,7 +181,8 @@ def _node_line(step: Step, node: int, color: bool) -> str:
         tree.verdict[node]
     ]
     figures = []
-    for name, form in (("visits", "N {:.0f}"), ("prior", "P {:.2f}"), ("value", "Q {:.2f}"), ("score", "score {:.2f}")):
+    prior = "P {:.2f}" if "score" in tree.columns else "q {:.2f}"  # the prior P of PUCT, or a draft probability q
+    for name, form in (("visits", "N {:.0f}"), ("prior", prior), ("value", "Q {:.2f}"), ("score", "score {:.2f}")):
         if name in tree.columns and (value := tree.columns[name][node]) is not None:
             figures.append(form.format(value))
     if tree.probability[node] is not None:

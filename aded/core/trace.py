@@ -20,9 +20,10 @@ from pydantic_core import to_jsonable_python
 
 from aded.core.errors import AdedError, first_line
 
-VERSION = 3
-READABLE = (1, 2, 3)
-"""Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``."""
+VERSION = 4
+READABLE = (1, 2, 3, 4)
+"""Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
+versions 1 to 3 lack ``Choice.rejection`` and ``Choice.typical``."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
@@ -73,6 +74,58 @@ class TreeRecord:
 
 
 @dataclass(frozen=True)
+class RejectionTrial:
+    """A drafted child x that rejection sampling tried at a node (see ``aded.sampling.rejection_sampler``).
+
+    p is the target's distribution at the node, after rejected siblings the residual distribution. q is the draft distribution
+    that x was drawn from, without rejected siblings if children are drawn without replacement.
+    """
+
+    node: int
+    token: int
+    p: float  # p(x)
+    q: float  # q(x)
+    uniform: float  # random number u
+    ratio: float  # min(1, p(x) / q(x))
+    accepted: bool  # whether u <= ratio
+    rejection: float  # probability that a token drawn from q is rejected: sum of max(0, p - q)
+    top_p: List[float]  # p and q of ``RejectionRecord.tokens``
+    top_q: List[float]
+
+
+@dataclass(frozen=True)
+class RejectionRecord:
+    """Rejection sampling at one node of the accepted path.
+
+    The distributions are cut to a few tokens; all others together have 1 minus the sum.
+    """
+
+    trials: List[RejectionTrial]  # the children tried, in order; all but the last were rejected
+    tokens: List[int]  # tried and chosen tokens, and the most probable ones of the first and last p and q and of the residual
+    texts: List[str]
+    residual: List[float]  # of ``tokens`` in the distribution that the correction or bonus token was drawn from
+    residual_probability: float | None  # that of the drawn token; None, and ``residual`` empty, if a child was accepted
+
+
+@dataclass(frozen=True)
+class TypicalTrial:
+    """A drafted child that typical acceptance tested."""
+
+    node: int
+    p: float  # the target's probability
+    typical: bool  # whether it is above the threshold; the longest path of typical tokens is accepted
+
+
+@dataclass(frozen=True)
+class TypicalRecord:
+    """Typical acceptance at one node of the accepted path (see ``aded.sampling.typical_acceptance``)."""
+
+    entropy: float  # of the target's distribution, in nats
+    threshold: float  # of the probability
+    trials: List[TypicalTrial]  # all children
+
+
+@dataclass(frozen=True)
 class Choice:
     """The target's choice at one node of the accepted path."""
 
@@ -86,6 +139,8 @@ class Choice:
     top_texts: List[str]
     top_probabilities: List[float]
     draw: float | None = None  # uniform random number of the choice; None if greedy
+    rejection: Annotated[RejectionRecord, AfterValidator(_check_rejection)] | None = None  # None for other verifications
+    typical: TypicalRecord | None = None  # None for other verifications
 
 
 @dataclass(frozen=True)
@@ -459,9 +514,23 @@ def _check_row(row: RowChange) -> RowChange:
     return row
 
 
+def _check_rejection(record: RejectionRecord) -> RejectionRecord:
+    lists: list[list[Any]] = [record.texts, *(numbers for trial in record.trials for numbers in (trial.top_p, trial.top_q))]
+    if record.residual_probability is not None:
+        lists.append(record.residual)
+    if any(len(numbers) != len(record.tokens) for numbers in lists):
+        raise ValueError("tokens and probabilities have different lengths")
+    return record
+
+
 def _check_step(step: Step) -> Step:
     if any(not 0 <= node < len(step.tree.tokens) for node in step.path):
         raise ValueError("the path has nodes outside the tree")
+    trials = [
+        trial for choice in step.choices for record in (choice.rejection, choice.typical) if record for trial in record.trials
+    ]
+    if any(not 0 < trial.node < len(step.tree.tokens) for trial in trials):
+        raise ValueError("a tried child is outside the tree")
     if not len(step.emitted) == len(step.texts) == len(step.origins):
         raise ValueError("emitted tokens, texts and origins have different lengths")
     return step

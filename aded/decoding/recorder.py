@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,12 +19,16 @@ from aded.core.trace import (
     Choice,
     Cost,
     Origin,
+    RejectionRecord,
+    RejectionTrial,
     RowChange,
     Seconds,
     SimulationRecord,
     Size,
     Step,
     TreeRecord,
+    TypicalRecord,
+    TypicalTrial,
     finite,
     rounded,
 )
@@ -34,11 +38,14 @@ from aded.engine.cost_model import StepCost
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
 from aded.ngram.representative import agreement
+from aded.sampling import rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, verdicts
 
 TOP_SHOWN = 6
 """How many of the target's most probable tokens are recorded at each node of the accepted path."""
+TOP_COMPARED = 8
+"""How many of the most probable tokens of each distribution are recorded at each node of rejection sampling."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,8 @@ class Recorder:
         on_path = {node: i for i, node in enumerate(verification.path[: len(outcome.emitted)])}
         for parent in sorted(children.keys() | on_path.keys()):
             ids = prefix + tree.tokens[tree.path_to(parent)[1:]].tolist()
-            row = self.rule.probabilities(logits[parent], ids).cpu()
+            distribution = self.rule.probabilities(logits[parent], ids)
+            row = distribution.cpu()
             for node in children.get(parent, []):
                 p = float(row[tree.tokens[node]])
                 if math.isfinite(p):
@@ -153,7 +161,12 @@ class Recorder:
             if parent in on_path:
                 i = on_path[parent]
                 drafted = tree.child(parent, chosen[i]) is not None
-                choices.append(self._choice(parent, chosen[i], verification.draws[i], drafted, row))
+                choice = self._choice(parent, chosen[i], verification.draws[i], drafted, row)
+                if tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling:
+                    choice = replace(choice, rejection=self._rejection(outcome, logits, verification.path[: i + 1], chosen[i]))
+                if self.rule.typical is not None:
+                    choice = replace(choice, typical=self._typical(tree, distribution, children.get(parent, [])))
+                choices.append(choice)
 
     def _choice(self, node: int, token: int, draw: float | None, drafted: bool, row: torch.Tensor) -> Choice:
         top = row.topk(min(TOP_SHOWN, len(row)))
@@ -169,6 +182,48 @@ class Recorder:
             top_probabilities=[rounded(p) for p in top.values.tolist()],
             draw=draw,
         )
+
+    def _rejection(self, outcome: Outcome, logits: torch.Tensor, path: list[int], chosen: int) -> RejectionRecord:
+        """How rejection sampling chose the token ``chosen`` at the last node of ``path``."""
+        tree = outcome.tree
+        tried, residual = rejection_sampler.trials_at(tree, logits, outcome.context.tokens, self.rule, path)
+        tests = [(child, u, trial.p[0].cpu(), trial.q[0].cpu(), bool(trial.accepted)) for child, u, trial in tried]
+        drawn = None if tests and tests[-1][-1] else residual.cpu()
+        rows = [row for _, _, p, q, _ in (*tests[:1], *tests[-1:]) for row in (p, q)] + ([] if drawn is None else [drawn])
+        top = {token for row in rows for token in row.topk(min(TOP_COMPARED, len(row))).indices.tolist()}
+        tokens = sorted(
+            top | {chosen} | {int(tree.tokens[child]) for child, *_ in tests}, key=lambda token: (-rows[0][token], token)
+        )
+        return RejectionRecord(
+            trials=[self._rejection_trial(child, int(tree.tokens[child]), u, p, q, ok, tokens) for child, u, p, q, ok in tests],
+            tokens=tokens,
+            texts=self.texts.all(tokens),
+            residual=[] if drawn is None else [rounded(p) for p in drawn[tokens].tolist()],
+            residual_probability=None if drawn is None else float(drawn[chosen]),
+        )
+
+    def _rejection_trial(
+        self, node: int, token: int, uniform: float, p: torch.Tensor, q: torch.Tensor, accepted: bool, shown: list[int]
+    ) -> RejectionTrial:
+        return RejectionTrial(
+            node=node,
+            token=token,
+            p=float(p[token]),
+            q=float(q[token]),
+            uniform=uniform,
+            ratio=min(1.0, float(p[token] / q[token])),
+            accepted=accepted,
+            rejection=float((p - q).clamp_min(0).sum()),
+            top_p=[rounded(value) for value in p[shown].tolist()],
+            top_q=[rounded(value) for value in q[shown].tolist()],
+        )
+
+    def _typical(self, tree: DraftTree, distribution: torch.Tensor, children: list[int]) -> TypicalRecord:
+        """How typical acceptance tested ``children``; ``distribution``: the target's at their parent, float64 ``[vocab]``."""
+        assert self.rule.typical is not None
+        test = typical_acceptance.check_children(distribution, tree.tokens[children], self.rule.typical)
+        trials = zip(children, test.probabilities.tolist(), test.typical.tolist())
+        return TypicalRecord(test.entropy, test.threshold, [TypicalTrial(*trial) for trial in trials])
 
     def _row_changes(self, before: Sequence[MatrixRow], after: Sequence[MatrixRow]) -> list[RowChange]:
         rows_before = {row.key: _as_dict(row) for row in before}

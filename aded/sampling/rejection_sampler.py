@@ -13,7 +13,7 @@ is reproducible, but does not emit the same tokens as plain decoding with the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,30 @@ def verify(
         path.append(child)
 
 
+class Trial(NamedTuple):
+    """The test of one child at each of ``n`` nodes.
+
+    Attributes:
+        p: the target's distribution, after rejections the residual distribution, float64 ``[n, vocab]``.
+        q: the draft distribution, without replacement without the rejected siblings, float64 ``[n, vocab]``.
+        accepted: whether the child was tried and accepted, bool ``[n]``.
+        residual: the distribution after the test: ``p``, or the next residual distribution if the child was rejected.
+    """
+
+    p: torch.Tensor
+    q: torch.Tensor
+    accepted: torch.Tensor
+    residual: torch.Tensor
+
+
+class Tried(NamedTuple):
+    """A child that was tried at a node, its uniform random number, and its test, with ``n = 1``."""
+
+    child: int
+    uniform: float
+    trial: Trial
+
+
 class NodeInputs(NamedTuple):
     """Inputs of ``accept_children`` other than distributions, for ``n`` nodes of at most ``width`` children each; see there."""
 
@@ -82,6 +106,21 @@ class NodeInputs(NamedTuple):
     rows: np.ndarray
     uniforms: np.ndarray
     keys: np.ndarray
+
+
+def trials_at(
+    tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule, path: list[int]
+) -> tuple[list[Tried], torch.Tensor]:
+    """The tests by which ``verify`` accepted or rejected the children of a node.
+
+    Arguments as in ``verify``; ``path``: accepted nodes from the root to the node.
+
+    Returns:
+        The children tried, in order, up to the accepted one; and the distribution after these tests, float64 ``[vocab]``, from
+        which the correction or bonus token is drawn if no child was accepted.
+    """
+    verifier = _NodeVerifier(tree, logits, [int(i) for i in prefix], rule, None)
+    return verifier.trials(path)
 
 
 class _NodeVerifier:
@@ -98,21 +137,55 @@ class _NodeVerifier:
 
     def __call__(self, path: list[int]) -> tuple[int | None, int, float]:
         """The accepted child of the last node of the path or None, the emitted token, and its uniform random number."""
-        node = path[-1]
         if self._results is not None:
-            return self._results[node]
-        p = self.rule.probabilities(self.logits[node], self.prefix + self.tree.tokens[path[1:]].tolist())
-        return self._verify_node(node, p)
+            return self._results[path[-1]]
+        return self._verify_node(path)
 
     @torch.inference_mode()
-    def _verify_node(self, node: int, p: torch.Tensor) -> tuple[int | None, int, float]:
-        """Rejection sampling at one node; ``p``: the target's distribution, float64 ``[vocab]``."""
-        drawn, inputs = self.tree.sampled_from, self._inputs([node])
+    def trials(self, path: list[int]) -> tuple[list[Tried], torch.Tensor]:
+        """Result of ``trials_at``."""
+        (p, q, tokens, rows, uniforms, _), inputs = self._tensors(path)
+        tried, residual = [], p
+        for child, u, trial in zip(
+            self._children[path[-1]], inputs.uniforms[0].tolist(), trials(p, q, tokens, rows, uniforms, self._replacement)
+        ):
+            tried.append(Tried(child, u, trial))
+            residual = trial.residual
+            if bool(trial.accepted):
+                break
+        return tried, residual[0]
+
+    @torch.inference_mode()
+    def _verify_node(self, path: list[int]) -> tuple[int | None, int, float]:
+        """Rejection sampling at the last node of the path."""
+        (p, q, tokens, rows, uniforms, keys), inputs = self._tensors(path)
+        results = accept_children(p, q, tokens, rows, uniforms, keys, self._replacement)
+        accepted, chosen = torch.stack(results).cpu().numpy()
+        return self._result(path[-1], 0, inputs, int(accepted[0]), int(chosen[0]))
+
+    def _tensors(self, path: list[int]) -> tuple[tuple[torch.Tensor, ...], NodeInputs]:
+        """Arguments of ``accept_children`` for the last node of the path, with only its rows of q, and those on the host."""
+        drawn, inputs = self.tree.sampled_from, self._inputs(path[-1:])
         assert drawn is not None
-        q = torch.nn.functional.pad(drawn.distributions, (0, len(p) - drawn.distributions.shape[1])).to(p.device)
-        tokens, rows, uniforms, keys = (torch.from_numpy(array).to(p.device) for array in inputs)
-        accepted, chosen = torch.stack(accept_children(p[None], q, tokens, rows, uniforms, keys, drawn.replacement)).cpu().numpy()
-        return self._result(node, 0, inputs, int(accepted[0]), int(chosen[0]))
+        p = self._target_distribution(self.logits[path[-1]], self.prefix + self.tree.tokens[path[1:]].tolist())
+        used, rows = np.unique(inputs.rows, return_inverse=True)
+        inputs = inputs._replace(rows=rows.reshape(inputs.rows.shape))
+        q = drawn.distributions[used.tolist()]
+        q = torch.nn.functional.pad(q, (0, len(p) - q.shape[1])).to(p.device)
+        return (p[None], q, *(torch.from_numpy(array).to(p.device) for array in inputs)), inputs
+
+    def _target_distribution(self, row: torch.Tensor, prefix: list[int]) -> torch.Tensor:
+        """The target's distribution at a node, float64 ``[vocab]``, by the same function as in a graph if it needs no prefix."""
+        if self.rule.needs_prefix:
+            return self.rule.probabilities(row, prefix)
+        settings = self.rule.settings
+        values = sampler.parameters(settings).to(row.device)
+        return sampler.distribution(row[None], sampler.operations(settings), values)[0]
+
+    @property
+    def _replacement(self) -> bool:
+        assert self.tree.sampled_from is not None
+        return self.tree.sampled_from.replacement
 
     @torch.inference_mode()
     def _verify_all(self, graphs: Graphs) -> list[tuple[int | None, int, float]]:
@@ -168,20 +241,31 @@ def accept_children(
     Returns:
         Index of the accepted child, ``width`` if none, int64 ``[n]``; token drawn from the residual distribution, int64 ``[n]``.
     """
-    width = tokens.shape[1]
-    q = torch.cat([q, q.new_full((1, q.shape[1]), 1.0 / q.shape[1])])  # the last row is for padding
+    width, residual = tokens.shape[1], p
     accepted = torch.full((len(p),), width, dtype=torch.int64, device=p.device)
-    for rank in range(width):
+    for rank, trial in enumerate(trials(p, q, tokens, rows, uniforms, replacement)):
+        accepted, residual = accepted.masked_fill(trial.accepted, rank), trial.residual
+    return accepted, (exponentials(keys, p.shape[1]) / residual).argmin(-1)
+
+
+def trials(
+    p: torch.Tensor, q: torch.Tensor, tokens: torch.Tensor, rows: torch.Tensor, uniforms: torch.Tensor, replacement: bool
+) -> Iterator[Trial]:
+    """The tests of ``accept_children``, one per index of a child; arguments as there."""
+    q = torch.cat([q, q.new_full((1, q.shape[1]), 1.0 / q.shape[1])])  # the last row is for padding
+    undecided = torch.ones(len(p), dtype=torch.bool, device=p.device)
+    for rank in range(tokens.shape[1]):
         token, row = tokens[:, rank, None].clamp_min(0), rows[:, rank] % len(q)
         proposal = q[row]
-        pending = (tokens[:, rank] >= 0) & (accepted == width)
+        tried = undecided & (tokens[:, rank] >= 0)
         accept = (uniforms[:, rank, None] * proposal.gather(1, token) <= p.gather(1, token))[:, 0]
-        accepted = accepted.masked_fill(pending & accept, rank)
-        rejected = (pending & ~accept)[:, None]
-        p = torch.where(rejected, _normalized((p - proposal).clamp_min(0), p), p)
+        undecided = undecided & ~(tried & accept)
+        rejected = (tried & ~accept)[:, None]
+        residual = torch.where(rejected, _normalized((p - proposal).clamp_min(0), p), p)
+        yield Trial(p, proposal, tried & accept, residual)
+        p = residual
         if not replacement:
             q = q.index_copy(0, row, torch.where(rejected, _normalized(proposal.scatter(1, token, 0.0), proposal), proposal))
-    return accepted, (exponentials(keys, p.shape[1]) / p).argmin(-1)
 
 
 def _normalized(weights: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from aded.core.tree import DraftTree
 from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import TypicalAcceptance
 from aded.sampling.tree_walk import Verification
 
 
@@ -39,9 +41,39 @@ def _scores(tree: DraftTree, logits: torch.Tensor, prefix: list[int], rule: Rule
             continue
         children = np.flatnonzero(tree.parents == parent)
         row = rule.probabilities(logits[parent], prefix + tree.tokens[tree.path_to(parent)[1:]].tolist())
-        entropy = -torch.special.xlogy(row, row).sum()
-        values = torch.cat([row[torch.from_numpy(tree.tokens[children]).long().to(row.device)], entropy[None]]).cpu().numpy()
-        threshold = min(rule.typical.epsilon, rule.typical.delta * np.exp(-values[-1]))
-        typical = values[:-1] > threshold
-        score[children[typical]] = score[parent] + np.log(values[:-1][typical])
+        test = check_children(row, tree.tokens[children], rule.typical)
+        score[children[test.typical]] = score[parent] + np.log(test.probabilities[test.typical])
     return score
+
+
+class TypicalTest(NamedTuple):
+    """The test of the children of a node.
+
+    Attributes:
+        probabilities: the target's probability of each child, float64 ``[children]``.
+        entropy: of the target's distribution, in nats.
+        threshold: ``min(epsilon, delta * exp(-entropy))``.
+    """
+
+    probabilities: np.ndarray
+    entropy: float
+    threshold: float
+
+    @property
+    def typical(self) -> np.ndarray:
+        """Whether the probability of each child is above the threshold, bool ``[children]``."""
+        return self.probabilities > self.threshold
+
+
+def check_children(row: torch.Tensor, tokens: np.ndarray, thresholds: TypicalAcceptance) -> TypicalTest:
+    """Test the children of a node.
+
+    Args:
+        row: the target's distribution at the node, float64 ``[vocab]``.
+        tokens: of the children, int32 ``[children]``.
+        thresholds: epsilon and delta.
+    """
+    entropy = -torch.special.xlogy(row, row).sum()
+    values = torch.cat([row[torch.from_numpy(tokens).long().to(row.device)], entropy[None]]).cpu().numpy()
+    threshold = min(thresholds.epsilon, thresholds.delta * np.exp(-values[-1]))
+    return TypicalTest(values[:-1], float(values[-1]), float(threshold))

@@ -71,6 +71,18 @@ export function walkTable({ tree, choices }) {
   return [head, ...rows];
 }
 
+// The children that a verification tested, with the numbers of rejection sampling or typical acceptance.
+export function testsTable({ tree, choices }) {
+  const head = ["place", "after", "node", "token", "text", "p", "q", "uniform", "ratio", "entropy", "threshold", "accepted"];
+  const rows = choices.flatMap(({ node: parent, rejection, typical }, i) =>
+    (rejection ?? typical).trials.map(({ node, p, q, uniform, ratio, accepted }) => {
+      const yes = String(accepted ?? tree.verdict[node] === "accepted");
+      return [i + 1, tree.texts[parent], node, tree.tokens[node], tree.texts[node], p, q, uniform, ratio, typical?.entropy, typical?.threshold, yes];
+    }),
+  );
+  return [head, ...rows];
+}
+
 // The nodes that each node attends to in addition to the context: its ancestors from the root on, and itself.
 export function maskTable({ tree }) {
   const attended = [];
@@ -88,10 +100,10 @@ export function compareTable(before, now) {
 }
 
 // The nodes of a step; the target's results are left out while they are hidden on screen.
-export function nodesTable(step) {
+export function nodesTable(step, term = "prior") {
   const { tree } = step;
   const columns = ["prior", "visits", "value", "score"];
-  const head = ["node", "parent", "token", "text", "verdict", "reason", ...columns, "target_probability", "target_rank", "slot", "slot_after"];
+  const head = ["node", "parent", "token", "text", "verdict", "reason", term.replace("-", "_"), ...columns.slice(1), "target_probability", "target_rank", "slot", "slot_after"];
   const { written, kept } = slotsOf(step);
   const after = new Map(kept.map(({ node, slot }) => [node, slot]));
   const verified = !step.exists;

@@ -179,12 +179,12 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     if (drawn.slots !== drawn.step) panels.slots.render(calm, !hidden);
     drawn.slots = drawn.step;
     panels.slots.select(node);
-    if (drawn.table !== `${drawn.step}/${state.moment}`) panels.table.render(seen, layout);
+    if (drawn.table !== `${drawn.step}/${state.moment}`) panels.table.render(seen, layout, run.header);
     drawn.table = `${drawn.step}/${state.moment}`;
     panels.table.select(node);
     panels.tree.show(node);
     const colours = scoreColours(seen, step, run.header.method_settings);
-    renderColourKey(part, colours);
+    renderColourKey(part, colours, run.header);
     if (Plotly) panels.tree.draw(Plotly, seen, layout, node, colours);
   }
 
@@ -315,7 +315,7 @@ function createPanels(part, state, player, { pick, hover, peek, schedule, redraw
     bar: createTimeBar(part, state, player),
     strip: createTimeStrip(part("strip"), { onSeek: seek }),
     tree: createTree(part("tree"), part("tree-legend"), { onHover: peek, onPick: pick }),
-    table: createNodeTable(part("nodes"), both),
+    table: createNodeTable(part, both),
     matrix: createMatrix(part, { onChange: schedule, onBigram: player.selectBigram }),
     mask: createMask(part("mask"), part("mask-text"), both),
     slots: createSlots(part, both),

@@ -1,15 +1,16 @@
 // Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
+import { residualText, testText } from "./acceptance.js";
 import { el, fixed, number, probability, small, visible } from "./dom.js";
 import { historyFigure } from "./nodehistory.js";
-import { column, rankOf, targetTokenKind } from "./record.js";
+import { column, priorTerm, rankOf, targetTokenKind } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
 import { TARGET } from "./tree.js";
 import { say } from "./words.js";
 
 // `recorded`: the step as recorded; `moment`: the moment of the search that is shown, null after its end.
 export function renderNode(root, step, node, header, recorded, moment) {
-  const facts = node === TARGET ? targetFacts(step) : nodeFacts(step, node);
+  const facts = node === TARGET ? targetFacts(step) : nodeFacts(step, node, header);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
@@ -33,13 +34,13 @@ export function kindsOf({ tree, exists, origins }) {
   return [...longest.values(), ...(!exists && origins[origins.length - 1] === "target" ? [TARGET] : [])];
 }
 
-function nodeFacts(step, node) {
+function nodeFacts(step, node, header) {
   const { tree } = step;
   const rank = rankOf(tree, node);
   const rows = [
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
-    [say("fact.prior"), probability(column(tree, "prior")[node])],
+    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), probability(column(tree, "prior")[node])],
     ["PUCT", scoreText(column(tree, "score")[node])],
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
@@ -53,7 +54,7 @@ function targetFacts(step) {
   const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
   const kind = targetTokenKind(step);
-  return { rows, verdict: kind, text, why: say(`why.${kind}`, { after }) };
+  return { rows, verdict: kind, text, why: residualText(step) || say(`why.${kind}`, { after }) };
 }
 
 function why(step, node) {
@@ -61,6 +62,8 @@ function why(step, node) {
   if (step.exists) return say("why.before");
   const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
   const choice = step.choices.find((c) => c.node === tree.parents[node]);
+  const tested = testText(step, choice, node);
+  if (tested) return tested;
   const chosen = choice ? say("quoted", { text: visible(choice.text) }) : say("why.another");
   return say(`why.${tree.reason[node]}`, { parent, chosen });
 }

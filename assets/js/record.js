@@ -68,6 +68,11 @@ export function column(tree, name) {
   return tree.columns[name] || new Array(tree.tokens.length).fill(null);
 }
 
+// What the column "prior" of a method's trees holds, as a glossary term: the prior P of PUCT, or the draft probability q.
+export function priorTerm({ method_settings: settings }) {
+  return settings.search ? "prior" : "draft-probability";
+}
+
 // The target's most probable tokens at a choice: {token, text, p}, without those that top-k and top-p excluded.
 export function possible({ top_tokens: tokens, top_texts: texts, top_probabilities: probabilities }) {
   return tokens.map((token, k) => ({ token, text: texts[k], p: probabilities[k] })).filter(({ p }) => p > 0);
@@ -157,7 +162,7 @@ function weight(step) {
   return Math.min(step.path.length, 5) * 1000 + Math.min(step.tree.tokens.length, 40);
 }
 
-const VERSION = 3; // of the trace format, as in aded/core/trace.py
+const VERSION = 4; // of the trace format, as in aded/core/trace.py
 
 // The race in the format of `aded.core.trace`.
 export function toFile(race) {

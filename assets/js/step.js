@@ -2,7 +2,7 @@
 
 import { milliseconds, setText, small, visible } from "./dom.js";
 import { covered } from "./player.js";
-import { PARTS, column, targetTokenKind } from "./record.js";
+import { PARTS, column, priorTerm, targetTokenKind } from "./record.js";
 import { engineText } from "./enginetext.js";
 import { renderWalk } from "./steptables.js";
 import { tallest } from "./treegrid.js";
@@ -20,7 +20,7 @@ export function renderStep(part, state) {
   setText(part("hidden"), hidden ? say("step.hidden", { count: hidden, total }) : "");
   setText(part("step-seconds"), secondsText(step.seconds));
   part("tree").style.setProperty("--ax-tree-height", `${Math.min(400, tallest(run))}px`);
-  renderWalk(part("walk"), step);
+  renderWalk(part, step, run.header);
   part("search-slot").dataset.kept = String(run.steps.some((other) => other.simulations.length));
   const drafts = run.steps.some((other) => other.tree.tokens.length > 1); // the cards stay visible on a step without a draft if others have one
   for (const card of ["mask-card", "slots-card"]) part(card).hidden = !drafts;
@@ -41,10 +41,11 @@ export function visitsKey(step, moment) {
 }
 
 // What the colour of the nodes means, and the highest value of the step.
-export function renderColourKey(part, colours) {
+export function renderColourKey(part, colours, header) {
   part("colour-key").hidden = !colours;
   if (!colours) return;
-  setText(part("colour-name"), colours.measure === "score" ? say("tree.colour", { measure: "PUCT" }) : say("tree.colour.root", { measure: say(`fact.${colours.measure}`) }));
+  const term = colours.measure === "prior" ? priorTerm(header) : colours.measure;
+  setText(part("colour-name"), term === "score" ? say("tree.colour", { measure: "PUCT" }) : say("tree.colour.root", { measure: say(`fact.${term}`) }));
   setText(part("colour-top"), small(colours.top));
 }
 

@@ -1,26 +1,79 @@
 // The step as tables: the verification walk, and all nodes.
 
-import { nodesTable, walkTable } from "./csv.js";
-import { el, number, probability, small, toggleClass, visible } from "./dom.js";
+import { drawText, losslessText, precise, residualText, testsOf, verificationKind } from "./acceptance.js";
+import { nodesTable, testsTable, walkTable } from "./csv.js";
+import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
 import { registerExport } from "./exports.js";
-import { column, possible, rankOf, undraftedKind } from "./record.js";
+import { column, possible, priorTerm, rankOf, undraftedKind } from "./record.js";
 import { scoreText } from "./search.js";
 import { TARGET, treeNodes } from "./tree.js";
 import { say } from "./words.js";
 
-export function renderWalk(body, step) {
-  body.replaceChildren(...step.choices.map((choice, i) => walkRow(step, choice, i)));
-  registerExport("walk", { group: "step", title: "walk.title", place: () => body, table: () => walkTable(step) });
+const HEADS = { rejection: ["tried", "bars", "p", "draft-probability", "ratio", "random"], typical: ["tried", "entropy", "threshold"] };
+
+export function renderWalk(part, step, header) {
+  const body = part("walk");
+  const kind = verificationKind(step, header);
+  const tested = kind in HEADS;
+  setText(part("walk-intro"), say(`walk.intro.${kind}`));
+  part("walk-head").replaceChildren(...headCells(tested ? ["after", ...HEADS[kind], "verdict"] : ["after", "choice", "in", "next"]));
+  body.replaceChildren(...step.choices.flatMap((choice, i) => (tested ? testRows(step, choice, i, kind) : walkRow(step, choice, i, kind))));
+  setText(part("walk-residual"), residualText(step));
+  setText(part("walk-lossless"), losslessText(step));
+  registerExport("walk", { group: "step", title: "walk.title", place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
 }
 
-function walkRow(step, choice, i) {
+function headCells(names) {
+  const place = el("th", {}, el("span", { class: "ax-sr", text: say("step.label") }));
+  const cell = (name) => (name === "draft-probability" ? el("th", {}, termButton(name)) : el("th", { text: say(`walk.${name}`) }));
+  return [place, ...names.map(cell)];
+}
+
+// The tests of the children at a choice, and the token that was drawn if none was accepted.
+function testRows(step, choice, i, kind) {
+  const { tree } = step;
+  const top = Math.max(...step.choices.flatMap(({ rejection }) => rejection?.trials ?? []).flatMap(({ p, q }) => [p, q]));
+  const rows = testsOf(step, choice).map((test) => testRow(tree, test, kind, top));
+  const chosen = choice.rejection ? choice.rejection.residual_probability : choice.probability;
+  if (!tree.parents.some((parent, node) => parent === choice.node && step.path.includes(node))) {
+    const numbers = HEADS[kind].slice(1).map((name) => el("td", { class: "ax-num", text: name === (choice.rejection ? "p" : "threshold") ? precise(chosen) : "" }));
+    rows.push(el("tr", { "data-node": choice.node }, el("td", {}, el("code", { text: visible(choice.text) })), ...numbers, el("td", {}, el("span", { class: "ax-target-word", text: say(`chip.${undraftedKind(tree, choice.node)}`) }))));
+  }
+  const first = [el("td", { class: "ax-dim", text: String(i + 1) }), el("td", {}, el("code", { text: visible(tree.texts[choice.node]) }))];
+  for (const [k, row] of rows.entries()) row.prepend(...(k ? [el("td"), el("td")] : first));
+  return rows;
+}
+
+function testRow(tree, { node, accepted, typical, p, q, numbers }, kind, top) {
+  const verdict = accepted ? "drafted" : typical ? "shorter" : "rejected";
+  return el(
+    "tr",
+    { "data-node": node },
+    el("td", {}, el("code", { text: visible(tree.texts[node]) })),
+    kind === "rejection" ? el("td", {}, el("div", { class: "ax-shares", "aria-hidden": "true" }, share("p", p / top), share("q", q / top))) : null,
+    ...numbers.map((text) => el("td", { class: "ax-num", text })),
+    el("td", {}, el("span", { class: `ax-chip ax-chip-${accepted ? "accepted" : "rejected"}`, text: say(`walk.${verdict}`) })),
+  );
+}
+
+function share(name, value) {
+  const bar = el("i", { class: `ax-share-${name}` });
+  bar.style.width = `${100 * value}%`;
+  return bar;
+}
+
+function termButton(term, text = say(`fact.${term}`)) {
+  return el("button", { type: "button", class: "ax-term", "data-term": term, text });
+}
+
+function walkRow(step, choice, i, kind) {
   const cut = step.tree.reason.includes("cut at the end") && i === step.choices.length - 1 && choice.drafted;
   const verdict = !choice.drafted
     ? el("span", { class: "ax-target-word", text: say(`walk.${undraftedKind(step.tree, choice.node)}`) })
     : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
   const others = possible(choice).filter(({ token }) => token !== choice.token).slice(0, 2);
   const chosen = el("td", {}, el("code", { text: visible(choice.text) }), el("span", { class: "ax-num", text: ` ${probability(choice.probability)}` }));
-  if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${say("walk.draw", { draw: number(choice.draw) })}` }));
+  if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${drawText(choice, kind)}` }));
   return el(
     "tr",
     { "data-node": choice.node },
@@ -35,7 +88,8 @@ function walkRow(step, choice, i) {
 const AT_ONCE = 120; // rows that are created before the next frame
 const PER_FRAME = 90; // rows that are created in each later frame
 
-export function createNodeTable(body, { onHover, onPick }) {
+export function createNodeTable(part, { onHover, onPick }) {
+  const body = part("nodes");
   const nodeOf = (event) => {
     const row = event.target.closest("tr");
     return row ? Number(row.dataset.node) : null;
@@ -56,7 +110,9 @@ export function createNodeTable(body, { onHover, onPick }) {
   let waiting = 0;
   let picked = null;
 
-  function render(step, layout) {
+  function render(step, layout, header) {
+    const term = priorTerm(header);
+    part("nodes-prior").replaceChildren(termButton(term, term === "prior" ? "P" : undefined));
     const nodes = treeNodes(step, layout).sort((a, b) => a.y - b.y || a.x - b.x);
     const more = (count) => body.append(...nodes.splice(0, count).map((node) => nodeRow(step, node)));
     body.replaceChildren();
@@ -68,7 +124,7 @@ export function createNodeTable(body, { onHover, onPick }) {
       if (!waiting && picked !== null) select(picked);
     };
     waiting = nodes.length ? requestAnimationFrame(rest) : 0;
-    registerExport("nodes", { group: "step", title: "nodes.title", place: () => body, table: () => nodesTable(step) });
+    registerExport("nodes", { group: "step", title: "nodes.title", place: () => body, table: () => nodesTable(step, term) });
   }
 
   function select(node) {

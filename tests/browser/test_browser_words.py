@@ -13,8 +13,8 @@ from ui_fakes import make_race
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
-NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG
-    KV LLM CUDA GPU GB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
+NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG KV
+    LLM CUDA GPU GB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
 """Words that a Chinese paper does not translate: names, acronyms, units, devices, and texts that the user types."""
 KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark hide controls"

@@ -5,11 +5,13 @@ import math
 import os
 
 import pytest
-from fakes import tiny_target
+from fakes import VOCAB, cost, near, tiny_target
 
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainRunner
+from aded.drafters.speculative import SpeculativeDrafter
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +198,61 @@ def test_traces_of_the_second_version_are_read_without_costs(made):
     assert trace.loads(json.dumps(body)).lanes[0].header.cost == trace.Cost(**COST)
 
 
-@pytest.mark.parametrize("version", [0, 4, "1", None])
+@pytest.fixture(scope="module")
+def sampled() -> trace.Trace:
+    """A run that is verified by rejection sampling."""
+    target = tiny_target("llama")
+    drafter = SpeculativeDrafter(ChainRunner(near(target, 0.9), VOCAB), cost(1.0), lambda greedy: 0.1, "rejection", 3)
+    return Decoder(target, drafter, GenerationSettings(max_new_tokens=12, temperature=0.8)).run([5, 9, 14, 3, 20])
+
+
+def as_version(record: trace.Trace, version: int) -> dict:
+    """The file of a record as an earlier version wrote it."""
+    body = {**json.loads(trace.dumps(record)), "version": version}
+    for step in body["steps"]:
+        for choice in step["choices"] if version < 4 else ():
+            del choice["rejection"], choice["typical"]
+        for row in step["rows"] if version < 2 else ():
+            del row["learned"]
+        if version < 2:
+            del step["size"]
+    if version < 3:
+        del body["header"]["cost"]
+    return body
+
+
+@pytest.mark.parametrize("version", trace.READABLE)
+def test_a_file_of_each_version_is_read_and_written_again_as_the_present_one(sampled, version, tmp_path):
+    (tmp_path / "old.json").write_text(json.dumps(as_version(sampled, version)))
+    (lane,) = trace.load(tmp_path / "old.json").lanes
+    assert lane.token_ids == sampled.token_ids
+    trials = [choice.rejection for step in lane.steps for choice in step.choices if len(step.tree.tokens) > 1]
+    assert all((record is not None) == (version == 4) for record in trials)
+    assert (lane == sampled) == (version == 4)
+    trace.save(lane, tmp_path / "new.json")
+    assert trace.load(tmp_path / "new.json").lanes == [lane]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["tokens"].pop(),
+        lambda record: record["trials"][0]["top_q"].pop(),
+        lambda record: record["trials"][0].update(node=99),
+        lambda record: record["trials"][0].update(node=0),
+        lambda record: record["trials"][0].update(extra=1),
+        lambda record: record.update(residual_probability=0.5, residual=[]),
+    ],
+)
+def test_damaged_trials_are_refused(sampled, change):
+    body = json.loads(trace.dumps(sampled))
+    change(next(choice["rejection"] for step in body["steps"] for choice in step["choices"] if len(step["tree"]["tokens"]) > 1))
+    with pytest.raises(trace.TraceError, match="damaged trace: trace.steps"):
+        trace.loads(json.dumps(body))
+
+
+@pytest.mark.parametrize("version", [0, 5, "1", None])
 def test_an_unknown_version_is_refused_and_the_known_ones_are_named(made, version):
     body = {**json.loads(trace.dumps(made)), "version": version}
-    with pytest.raises(AdedError, match="reads versions 1 to 3; record it again"):
+    with pytest.raises(AdedError, match="reads versions 1 to 4; record it again"):
         trace.loads(json.dumps(body))

@@ -117,6 +117,22 @@ def test_rejection_sampling_is_reproduced_by_a_seed_and_accepts_drafts(target, d
     assert len(records[0].steps) < 30
 
 
+@pytest.mark.parametrize("more", [{}, {"top_k": 8}, {"top_p": 0.9}, {"repetition_penalty": 1.3}], ids=str)
+@pytest.mark.parametrize("method", ["speculative", "specinfer"])
+def test_recorded_trials_give_the_verdicts_of_the_graph(target, draft, reader, method, more):
+    """The graph verifies all nodes at once; the recorder repeats the tests of the accepted path one by one."""
+    rejected = 0
+    for seed in range(4):
+        settings = GenerationSettings(max_new_tokens=60, budget=16, temperature=0.9, seed=seed, **more)
+        for step in Decoder(target, drafters(draft, reader, False)[method], settings).run(PROMPT).steps:
+            for i, choice in enumerate(step.choices if len(step.tree.tokens) > 1 else ()):
+                accepted = [trial.node for trial in choice.rejection.trials if trial.accepted]
+                assert accepted == step.path[i + 1 : i + 2]
+                assert accepted or choice.rejection.residual_probability > 0
+                rejected += len(choice.rejection.trials) - len(accepted)
+    assert rejected > 5
+
+
 @pytest.mark.parametrize("replacement", [True, False])
 def test_verdicts_on_a_gpu_are_those_on_the_cpu(replacement):
     """All nodes at once on the GPU, node by node on the CPU."""

@@ -8,8 +8,8 @@ from scipy import stats
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.draft_models.tree_runner import Sampler
 from aded.drafters.tree_merge import merge
-from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import ACCEPT_STREAM, accept_children, verify
+from aded.sampling.logits_pipeline import Rule, sample
+from aded.sampling.rejection_sampler import ACCEPT_STREAM, accept_children, trials_at, verify
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
 
@@ -149,7 +149,6 @@ def test_two_positions_of_a_tree_follow_the_target_together(replacement, merged)
 
 def one_by_one(tree, logits, prefix, rule):
     """Multi-step speculative sampling with plain loops, as in the paper: the test oracle."""
-    from aded.sampling.logits_pipeline import sample
     from aded.sampling.rng import uniform
 
     node, written, ids = 0, [], list(prefix)
@@ -212,3 +211,23 @@ def test_verifying_all_nodes_at_once_equals_verifying_one_by_one(replacement):
     for tree, logits, rule, expected in cases:
         assert verify(tree, logits, [3, 1], rule, graphs) == expected
     assert 1 <= len(graphs) <= 2
+
+
+@pytest.mark.parametrize("more", [{}, {"top_k": 4}, {"top_p": 0.8}, {"min_p": 0.1}], ids=str)
+@pytest.mark.parametrize("replacement", [True, False])
+def test_trials_of_a_path_give_its_verdicts_and_the_last_token(replacement, more):
+    """Bit by bit: the distribution after the trials and the random numbers give the token of the graph's code."""
+    rejected, graphs = 0, {}
+    for seed in range(60):
+        tree = sampled_tree(seed, replacement)
+        logits = torch.tensor(np.random.default_rng(seed).normal(0, 1.0, (len(tree), VOCAB)), dtype=torch.float32)
+        rule = Rule(SamplingSettings(temperature=0.9, seed=seed, **more))
+        found = verify(tree, logits, [3, 1], rule, graphs)
+        for i in range(len(found.path)):
+            tried, residual = trials_at(tree, logits, [3, 1], rule, found.path[: i + 1])
+            accepted = [one for one in tried if one.trial.accepted]
+            rejected += len(tried) - len(accepted)
+            assert [one.child for one in accepted] == found.path[i + 1 : i + 2]
+            assert [one.uniform for one in accepted] == found.draws[i : i + len(accepted)]
+        assert sample(residual, key_of(seed, 2 + i)) == found.next_token
+    assert rejected > 20

@@ -11,7 +11,7 @@ from ui_fakes import make_race, make_trace
 
 from aded.core import trace
 from aded.core.errors import AdedError
-from aded.core.trace import Agreement, Choice, Race, RowChange
+from aded.core.trace import Agreement, Choice, Race, RejectionRecord, RejectionTrial, RowChange, TypicalRecord, TypicalTrial
 from ui.wire import SERIES_COLOURS, check_drawable, race_line, to_lines
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}
@@ -58,6 +58,12 @@ def test_an_event_is_one_line_for_all_tokens():
     assert "<" not in value
 
 
+def tried(**changes) -> RejectionRecord:
+    """One rejected child and the residual distribution."""
+    trial = RejectionTrial(1, 5, 0.2, 0.8, 0.9, 0.25, False, 0.6, [0.2], [0.8])
+    return RejectionRecord([replace(trial, **changes)], [5], ["x"], [0.0], 0.7)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -70,6 +76,16 @@ def test_an_event_is_one_line_for_all_tokens():
         ({"rows": [RowChange([1, 2], ["a", "b"], [1], ["x"], [0.1], [0.2], [-0.1])]}, "probability"),
         ({"agreement": [Agreement("base", False, 1e9, 0, 0, 0)]}, "probability"),
         ({"choices": [Choice(0, 1, "x", 1.5, 1, False, [], [], [])]}, "probability"),
+        ({"choices": [Choice(0, 1, "x", 0.5, 1, False, [], [], [], rejection=tried(p=1.5))]}, "probability"),
+        ({"choices": [Choice(0, 1, "x", 0.5, 1, False, [], [], [], rejection=tried(top_q=[-0.1]))]}, "probability"),
+        (
+            {
+                "choices": [
+                    Choice(0, 1, "x", 0.5, 1, False, [], [], [], typical=TypicalRecord(1, 0.1, [TypicalTrial(1, 2, True)]))
+                ]
+            },
+            "probability",
+        ),
         ({"choices": [Choice(99, 1, "x", 0.5, 1, False, [], [], [])]}, "choice"),
     ],
 )

@@ -1,0 +1,156 @@
+// The verification of a step, right for each method: rejection sampling, typical acceptance, one draw per node, greedy.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { drawText, losslessText, precise, residualText, testText, testsOf, verificationKind } from "../../assets/js/acceptance.js";
+import { testsTable } from "../../assets/js/csv.js";
+import { priorTerm } from "../../assets/js/record.js";
+import { renderWalk } from "../../assets/js/steptables.js";
+import { setLanguage } from "../../assets/js/words.js";
+import { parts } from "./document.js";
+import "./words.js";
+
+const header = (changes = {}) => ({ lossless: true, method_settings: { verification: "rejection" }, ...changes });
+
+// The root's first child is rejected, its second accepted; the only child of that one is rejected. Three tokens: a, b, c.
+const TREE = {
+  tokens: [9, 0, 1, 2, 0],
+  parents: [-1, 0, 0, 0, 2],
+  texts: ["·", " a", " b", " c", " a"],
+  columns: {},
+  probability: [null, 0.2, 0.5, 0.3, 0.1],
+  rank: [null, 3, 1, 2, 3],
+  verdict: ["root", "rejected", "accepted", "rejected", "rejected"],
+  reason: ["root", "target chose a sibling", "target chose it", "target chose a sibling", "target chose an undrafted token"],
+};
+const trial = (node, p, q, uniform, rejection) => ({ node, token: TREE.tokens[node], p, q, uniform, ratio: Math.min(1, p / q), accepted: uniform <= p / q, rejection, top_p: [p], top_q: [q] });
+const choice = (node, token, changes) => ({ node, token, text: [" a", " b", " c"][token], probability: 0.5, rank: 1, drafted: true, top_tokens: [], top_texts: [], top_probabilities: [], draw: 0.4, rejection: null, typical: null, ...changes });
+const STEP = {
+  tree: TREE,
+  path: [0, 2],
+  emitted: [1, 2],
+  origins: ["draft", "target"],
+  choices: [
+    choice(0, 1, { rejection: { trials: [trial(1, 0.2, 0.8, 0.9, 0.6), trial(2, 0.6, 0.1, 0.7, 0.5)], tokens: [1, 2, 0], texts: [" b", " c", " a"], residual: [], residual_probability: null } }),
+    choice(2, 2, { drafted: false, rejection: { trials: [trial(4, 0.1, 0.4, 0.6, 0.3)], tokens: [1, 2, 0], texts: [" b", " c", " a"], residual: [0.25, 0.75, 0], residual_probability: 0.75 } }),
+  ],
+};
+const typical = (node, p, threshold = 0.3) => ({ node, p, typical: p > threshold });
+const TYPICAL = {
+  ...STEP,
+  choices: [
+    choice(0, 1, { draw: null, typical: { entropy: 1.03, threshold: 0.3, trials: [typical(1, 0.2), typical(2, 0.5), typical(3, 0.31)] } }),
+    choice(2, 2, { drafted: false, typical: { entropy: 0.9, threshold: 0.3, trials: [typical(4, 0.1)] } }),
+  ],
+};
+const without = (step) => ({ ...step, choices: step.choices.map(({ rejection, typical: _, ...rest }) => rest) });
+
+test("the kind of verification follows the record, and a record of an older version says what it lacks", () => {
+  assert.equal(verificationKind(STEP, header()), "rejection");
+  assert.equal(verificationKind(TYPICAL, header({ lossless: false })), "typical");
+  assert.equal(verificationKind(without(STEP), header()), "unrecorded");
+  assert.equal(verificationKind(without(TYPICAL), header({ lossless: false })), "unrecorded");
+  assert.equal(verificationKind(without(STEP), header({ method_settings: { verification: "coupled" } })), "draw");
+  const greedy = { ...without(STEP), choices: without(STEP).choices.map((one) => ({ ...one, draw: null })) };
+  assert.equal(verificationKind(greedy, header()), "greedy");
+  const alone = { ...without(STEP), tree: { ...TREE, tokens: [9] } };
+  assert.equal(verificationKind(alone, header()), "draw");
+});
+
+test("every test has p, q, min(1, p/q) and how u compares", () => {
+  const rows = testsOf(STEP, STEP.choices[0]);
+  assert.deepEqual(rows.map(({ numbers }) => numbers), [["0.200", "0.800", "0.250", "0.900 > 0.250"], ["0.600", "0.100", "1.000", "0.700 ≤ 1.000"]]);
+  assert.deepEqual(rows.map(({ accepted }) => accepted), [false, true]);
+  const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.8333, 0.6), accepted: true }] } };
+  assert.equal(testsOf(STEP, close)[0].numbers[3], "0.833300 ≤ 0.833333");
+  assert.deepEqual(["0.431", "2.0e-4", "0.000"], [0.4312, 0.0002, 0].map(precise));
+});
+
+test("typical acceptance shows the accepted child first, with entropy and threshold", () => {
+  const rows = testsOf(TYPICAL, TYPICAL.choices[0]);
+  assert.deepEqual(rows.map(({ node }) => node), [2, 3, 1]);
+  assert.deepEqual(rows[0].numbers, ["1.030", "0.500 > 0.300"]);
+  assert.deepEqual(rows[2].numbers, ["1.030", "0.200 ≤ 0.300"]);
+});
+
+test("the draw from the residual distribution is a sentence with its numbers", () => {
+  assert.match(residualText(STEP), /child tried was rejected.*correction token “␣c”.*probability 0\.750\. Most probable there: ␣c 0\.750, ␣b 0\.250/);
+  const [, last] = STEP.choices;
+  const bonus = { ...STEP, tree: { ...TREE, parents: [-1, 0, 0, 0, 1] }, choices: [STEP.choices[0], { ...last, rejection: { ...last.rejection, trials: [] } }] };
+  assert.match(residualText(bonus), /candidate path was accepted\. The bonus token “␣c”/);
+  assert.equal(residualText({ ...STEP, choices: STEP.choices.slice(0, 1) }), "");
+  assert.equal(residualText(TYPICAL), "");
+});
+
+test("the two parts of the probability of the last child tried add up to p", () => {
+  assert.match(losslessText(STEP), /for “␣a”.* = 0\.100 \+ 0\.300 · 0\.000 = 0\.100 = p/);
+  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }), /for “␣b”.* = 0\.100 \+ 0\.500 · 1\.000 = 0\.600 = p/);
+  assert.equal(losslessText(TYPICAL), "");
+});
+
+test("a node says why it was accepted, rejected or not tried", () => {
+  const [first] = STEP.choices;
+  assert.match(testText(STEP, first, 1), /^Rejected.*u = 0\.900 > 0\.250 = min\(1, p\/q\)/);
+  assert.match(testText(STEP, first, 2), /^Accepted.*u = 0\.700 ≤ 1\.000/);
+  assert.match(testText(STEP, first, 3), /^Not tried/);
+  assert.match(testText(TYPICAL, TYPICAL.choices[0], 1), /lossy.*0\.200 ≤ 0\.300.*rejected/);
+  assert.match(testText(TYPICAL, TYPICAL.choices[0], 3), /lossy.*0\.310 > 0\.300.*longer/);
+  assert.equal(testText(without(STEP), without(STEP).choices[0], 1), "");
+});
+
+test("one draw per node has its random number and the smallest −ln(u)/p", () => {
+  assert.equal(drawText({ draw: 0.5, probability: 0.5 }, "draw"), "random number u = 0.500, −ln(u)/p = 1.386");
+  assert.equal(drawText({ draw: 0.5, probability: 0.5 }, "unrecorded"), "random number u = 0.500");
+});
+
+function drawn(step, head = header()) {
+  const part = parts();
+  renderWalk(part, step, head);
+  const rows = part("walk").children.map((row) => ({ node: row.attributes["data-node"], cells: row.children.map((cell) => cell.textContent) }));
+  return { part, rows, heads: part("walk-head").children.map((cell) => cell.textContent) };
+}
+
+test("the walk of rejection sampling has a row per child tried and one for the drawn token", () => {
+  const { part, rows, heads } = drawn(STEP);
+  assert.deepEqual(heads.slice(1), ["after", "drafted child", "bars of p and q", "target p", "draft probability q", "acceptance min(1, p/q)", "random u", "verdict"]);
+  assert.deepEqual(rows.map(({ node, cells }) => [node, cells[0], cells[2], cells.at(-1)]), [
+    [1, "1", "␣a", "rejected ×"],
+    [2, "", "␣b", "accepted ✓"],
+    [4, "2", "␣a", "rejected ×"],
+    [2, "", "␣c", "correction token ◆"],
+  ]);
+  for (const { cells } of rows) assert.equal(cells.length, heads.length);
+  assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["25%", "100%"]);
+  assert.equal(part("walk-residual").textContent, residualText(STEP));
+});
+
+test("the walk of typical acceptance is called lossy; that of a greedy run names the arg max", () => {
+  const { part, rows, heads } = drawn(TYPICAL, header({ lossless: false }));
+  assert.match(part("walk-intro").textContent, /lossy/);
+  assert.deepEqual(rows.map(({ cells }) => cells.length), rows.map(() => heads.length));
+  assert.deepEqual(rows.map(({ cells }) => cells.at(-1)), ["accepted ✓", "passes, but not on the accepted path ×", "rejected ×", "rejected ×", "correction token ◆"]);
+  const greedy = drawn({ ...without(STEP), choices: without(STEP).choices.map((one) => ({ ...one, draw: null })) });
+  assert.match(greedy.part("walk-intro").textContent, /arg max/);
+  assert.deepEqual(greedy.rows.map(({ cells }) => cells.at(3)), ["accepted ✓", "no: correction token ◆"]);
+  assert.equal(greedy.part("walk-residual").textContent, "");
+});
+
+test("the walk can be drawn in Chinese", () => {
+  setLanguage("zh");
+  const { rows, part } = drawn(STEP);
+  assert.equal(rows[0].cells.at(-1), "拒绝 ×");
+  assert.match(part("walk-residual").textContent, /残差分布/);
+  setLanguage("en");
+});
+
+test("the tests are exported with all their numbers", () => {
+  const [head, ...rows] = testsTable(STEP);
+  assert.deepEqual(rows.map((row) => row[head.indexOf("ratio")]), [0.25, 1, 0.25]);
+  assert.deepEqual(testsTable(TYPICAL).slice(1).map((row) => row[head.indexOf("accepted")]), ["false", "true", "false", "false"]);
+});
+
+test("only a tree search has a prior P; other methods have a draft probability q", () => {
+  assert.equal(priorTerm({ method_settings: { search: "mcts" } }), "prior");
+  assert.equal(priorTerm({ method_settings: { draft_models: ["x"] } }), "draft-probability");
+});
