@@ -75,7 +75,7 @@ function renderRun(view, state, base) {
   const plain = base ? runStats(base, stepsDone(base, state.time)) : null;
   setText(parts.speed, speedText(run, now, plain, base));
   const words = now.steps ? say("run.figures", { rate: rate(now.rate), perStep: now.perStep.toFixed(1) }) : say("step.none");
-  setText(parts.rate, now.steps && done < run.steps.length ? say("run.sofar", { runStats: words }) : words);
+  setText(parts.rate, now.steps && done < run.steps.length ? say("run.sofar", { figures: words }) : words);
   const focus = state.run === index;
   toggleClass(view.root, "ax-focus", focus);
   setText(parts.look, say(focus ? "run.shown" : "run.show"));
