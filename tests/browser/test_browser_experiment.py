@@ -101,6 +101,7 @@ def test_nothing_is_compared_before_a_live_race(page: sync_api.Page):
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_a_second_race_is_compared_with_the_first_and_learning_goes_on_until_it_is_deleted(page: sync_api.Page, tmp_path: Path):
     page.evaluate("() => { location.hash = 'methods=plain,aded&keep=1'; }")  # the settings stay closed
     sync_api.expect(page.locator(".ax-picker input:checked")).to_have_count(2)

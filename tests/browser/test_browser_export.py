@@ -119,6 +119,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     return rows
 
 
+@pytest.mark.slow
 def test_every_chart_and_every_table_can_be_saved(page: sync_api.Page, tmp_path: Path):
     part(page, "heat-rows").locator("tr").first.wait_for()
     files = offered(page)
@@ -138,6 +139,7 @@ DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "st
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.slow
 def test_a_saved_picture_looks_like_the_element_on_the_page(browser: sync_api.Browser, address: str, tmp_path: Path, theme: str):
     with watched_page(browser, address, query=f"?__theme={theme}") as page:
         part(page, "heat-rows").locator("tr").first.wait_for()
@@ -167,6 +169,7 @@ def contains(picture: Image.Image, seen: Image.Image) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_hostile_tokens_are_text_in_every_saved_file(hostile: sync_api.Page, tmp_path: Path):
     at_rest(hostile)
     files = offered(hostile)

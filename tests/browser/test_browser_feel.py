@@ -102,6 +102,7 @@ def test_a_recorded_race_is_painted_soon_after_the_answer_of_the_server(
     assert min(took) < SLACK * PAINT_SECONDS
 
 
+@pytest.mark.slow
 def test_during_a_live_race_nothing_jumps_is_replaced_or_loses_its_zoom(browser: sync_api.Browser):
     seen = streamed(browser)
     assert len(seen["frames"]) > 1
@@ -139,6 +140,7 @@ def streamed(browser: sync_api.Browser) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.slow
 def test_no_card_moves_up_while_a_race_plays(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, width) as page:
         page.keyboard.press("Home")

@@ -58,6 +58,7 @@ def leave_by_every_way(page: sync_api.Page, name: str) -> None:
     sync_api.expect(options).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_list_that_loses_the_focus_closes_without_a_request(page: sync_api.Page):
     for folded in page.locator("#ax-controls button.label-wrap").all():
         folded.click()
@@ -69,6 +70,7 @@ def test_a_list_that_loses_the_focus_closes_without_a_request(page: sync_api.Pag
             leave_by_every_way(page, name)
 
 
+@pytest.mark.slow
 def test_an_empty_list_changes_nothing_when_it_loses_the_focus(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     page.locator("#ax-prompt textarea").fill("Another prompt.")
@@ -139,6 +141,7 @@ def test_a_race_moves_the_focus_to_stop_and_back(live_page: sync_api.Page, live:
     sync_api.expect(page.locator(button)).to_be_focused()
 
 
+@pytest.mark.slow
 def test_a_race_that_ends_moves_the_focus_back_unless_it_was_moved_elsewhere(live_page: sync_api.Page, live: Live):
     page = live_page
     press_by_keyboard(page, "#ax-run", 8)

@@ -135,6 +135,7 @@ def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page:
     sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
 
 
+@pytest.mark.slow
 def test_a_link_to_an_opened_file_shows_its_step_once_the_file_is_opened(browser: sync_api.Browser, address: str, tmp_path: Path):
     watched = watched_page(browser, address)
     watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -280,6 +281,7 @@ def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_control
         assert copied["run"]
 
 
+@pytest.mark.slow
 def test_the_link_of_an_ablation_repeats_the_ablation(browser: sync_api.Browser, live: Live):
     live.engine.gate.set()
     with watched_page(browser, live.address) as page:
@@ -299,6 +301,7 @@ def test_the_link_of_an_ablation_repeats_the_ablation(browser: sync_api.Browser,
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_back_over_live_races_shows_each_with_its_settings(page: sync_api.Page):
     texts = []
     for prompt in ("List the days of the week.", "Name three rivers."):
@@ -324,6 +327,7 @@ def test_a_race_that_is_no_longer_available_is_reported(page: sync_api.Page):
     assert part(page, "source").inner_text() == "recorded"
 
 
+@pytest.mark.slow
 def test_an_edited_address_is_one_step_of_the_history(page: sync_api.Page, address: str):
     there = "([link, count]) => location.hash !== link && location.hash.includes('race=') && history.length === count"
     count = page.evaluate("history.length") + 1
@@ -348,6 +352,7 @@ def test_an_edited_address_is_one_step_of_the_history(page: sync_api.Page, addre
     sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
 
 
+@pytest.mark.slow
 def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sync_api.Browser, address: str):
     for query, words in (
         ("#temperature=99", "Invalid settings keep their default values."),
@@ -361,6 +366,7 @@ def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sy
         sync_api.expect(notice(page)).to_contain_text("Press Run to start the race.")
 
 
+@pytest.mark.slow
 def test_a_note_about_a_race_disappears_with_it(page: sync_api.Page):
     for link, words in (
         ("#file=gone.json", "“gone.json”"),

@@ -99,6 +99,7 @@ def check(sizes: tuple[Sizes, Sizes], server_growth: float) -> None:
     assert late_server < server_growth * server, f"the server grew from {server / 1e6:.0f} to {late_server / 1e6:.0f} MB"
 
 
+@pytest.mark.slow
 def test_the_tab_hardly_grows_over_the_first_recorded_and_live_races(browser: sync_api.Browser, live: Live):
     """The server runs in the process of the test, whose memory is not checked."""
     live.engine.gate.set()

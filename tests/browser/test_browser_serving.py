@@ -45,6 +45,7 @@ def test_stop_ends_the_race_and_the_next_one_runs(browser: sync_api.Browser):
         sync_api.expect(status).to_contain_text("0 queued")
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_race_do_not_move_when_it_ends(browser: sync_api.Browser):
     engine = GatedEngine()
     engine.gate.set()

@@ -73,6 +73,7 @@ def test_two_thousand_nodes_are_drawn_quickly(page: sync_api.Page, tmp_path: Pat
     assert took[len(took) // 2] < 1000 * MAX_SECONDS
 
 
+@pytest.mark.slow
 def test_no_label_of_a_tree_is_cut_off(page: sync_api.Page):
     part(page, "where").filter(has_text="step").wait_for()
     page.keyboard.press("Home")
@@ -113,6 +114,7 @@ def test_wide_tokens_do_not_overlap(page: sync_api.Page, tmp_path: Path, width: 
 
 
 @pytest.mark.parametrize(("width", "race"), [(1440, "A maths teacher"), (390, "Where drafting is slower")])
+@pytest.mark.slow
 def test_scores_colour_the_nodes_and_touch_no_label_during_a_search(page: sync_api.Page, width: int, race: str):
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate("link => { location.hash = link; }", f"race={quote(race)}&method=aded&step=9")
@@ -233,6 +235,7 @@ def test_the_visits_of_a_node_over_the_search_are_drawn_and_the_moment_is_marked
     assert float(picture.locator("line").get_attribute("x1") or 0) < end
 
 
+@pytest.mark.slow
 def test_nothing_moves_away_from_the_pointer_below_the_card_of_the_node(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     for places in (page.locator(".ax-nodes tbody tr"), part(page, "slots-before").locator("[data-node]")):
