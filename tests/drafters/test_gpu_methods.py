@@ -81,7 +81,7 @@ def test_captured_heads_predict_the_same_as_eager_ones(target, reader):
             expected = torch.softmax(target.model.lm_head(states), -1).topk(10)
         given.copy_(state[None])
         run()
-        guesses = reader.guesses(found.cpu().numpy())
+        guesses = reader.predictions(found.cpu().numpy())
         assert guesses.tokens.tolist() == expected.indices.tolist()
         assert np.allclose(guesses.probabilities, expected.values.cpu().numpy(), atol=1e-5)
 
@@ -119,9 +119,9 @@ def test_rejection_sampling_is_reproduced_by_a_seed_and_accepts_drafts(target, d
 
 @pytest.mark.parametrize("more", [{}, {"top_k": 8}, {"top_p": 0.9}, {"repetition_penalty": 1.3}], ids=str)
 @pytest.mark.parametrize("method", ["speculative", "specinfer"])
-def test_recorded_trials_give_the_verdicts_of_the_graph(target, draft, reader, method, more):
+def test_recorded_trials_give_the_verdicts_of_the_graph(target, reader, method, more):
     """The graph verifies all nodes at once; the recorder repeats the tests of the accepted path one by one."""
-    rejected = 0
+    draft, rejected = near(target, 0.9), 0  # weaker than the other tests' draft model, so that more tokens are rejected
     for seed in range(4):
         settings = GenerationSettings(max_new_tokens=60, budget=16, temperature=0.9, seed=seed, **more)
         for step in Decoder(target, drafters(draft, reader, False)[method], settings).run(PROMPT).steps:
