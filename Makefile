@@ -13,6 +13,8 @@ BIOME := @biomejs/biome@2.6.8
 ARGS ?=
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations 15
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# The model is converted and all code compiled once, before the processes that would each do it.
+WARM_UP := $(BIN)/python -m aded fetch && $(BIN)/python -m aded generate --prompt Hello --method aded --max-new-tokens 2
 
 .PHONY: run test test-all check audit format browser space clean
 
@@ -21,11 +23,11 @@ run: $(VENV)/run.stamp
 	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/dev.stamp check browser
-	$(BIN)/python -m aded fetch
+	$(WARM_UP)
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
 test-all: $(VENV)/dev.stamp check browser
-	$(BIN)/python -m aded fetch
+	$(WARM_UP)
 	$(PYTEST) $(PARALLEL) --all -m "not timing" $(ARGS)
 	$(PYTEST) --all -m timing $(ARGS)
 

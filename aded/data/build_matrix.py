@@ -169,7 +169,7 @@ def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Pro
     """
     reporter, index, repeated = ProgressReporter(progress, "writing"), 0, 0
     while not collection.full:
-        name, before = f"wave-{index:05d}.npz", collection.tokens
+        name, before = f"batch-{index:05d}.npz", collection.tokens
         batch = folder.read(name, unpack)
         if batch is not None:
             collection.add(batch)

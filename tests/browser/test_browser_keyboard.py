@@ -176,6 +176,7 @@ def test_predictions_can_be_made_by_keyboard_only(page: sync_api.Page):
     part(page, "prediction-toggle").focus()
     page.keyboard.press("Enter")
     choice = part(page, "prediction-choices").locator("button").first
+    sync_api.expect(choice.or_(part(page, "prediction-next")).first).to_be_visible()
     if choice.count():
         choice.focus()
         page.keyboard.press("Enter")

@@ -224,13 +224,13 @@ def as_version(record: trace.Trace, version: int) -> dict:
 @pytest.mark.parametrize("version", trace.READABLE)
 def test_a_file_of_each_version_is_read_and_written_again_as_the_present_one(sampled, version, tmp_path):
     (tmp_path / "old.json").write_text(json.dumps(as_version(sampled, version)))
-    (lane,) = trace.load(tmp_path / "old.json").lanes
-    assert lane.token_ids == sampled.token_ids
-    trials = [choice.rejection for step in lane.steps for choice in step.choices if len(step.tree.tokens) > 1]
+    (read,) = trace.load(tmp_path / "old.json").lanes
+    assert read.token_ids == sampled.token_ids
+    trials = [choice.rejection for step in read.steps for choice in step.choices if len(step.tree.tokens) > 1]
     assert all((record is not None) == (version == 4) for record in trials)
-    assert (lane == sampled) == (version == 4)
-    trace.save(lane, tmp_path / "new.json")
-    assert trace.load(tmp_path / "new.json").lanes == [lane]
+    assert (read == sampled) == (version == 4)
+    trace.save(read, tmp_path / "new.json")
+    assert trace.load(tmp_path / "new.json").lanes == [read]
 
 
 @pytest.mark.parametrize(

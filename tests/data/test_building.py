@@ -278,10 +278,10 @@ def test_a_damaged_batch_is_reported_and_generated_again(tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         interrupted_at(patch, 2, late=True)
         assert run(*WRITTEN, "--out", tmp_path / "m") == 130
-    path = tmp_path / "m.part" / "wave-00000.npz"
+    path = tmp_path / "m.part" / "batch-00000.npz"
     path.write_bytes(path.read_bytes()[:-30])
     assert run(*WRITTEN, "--out", tmp_path / "m") == 0
-    assert "damaged files rebuilt: wave-00000.npz" in capsys.readouterr().out
+    assert "damaged files rebuilt: batch-00000.npz" in capsys.readouterr().out
     assert (tmp_path / "m").read_bytes() == (tmp_path / "straight").read_bytes()
 
 
@@ -294,7 +294,7 @@ def test_what_was_written_serves_any_number_of_tokens(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patch:
         interrupted_at(patch, number, late=True)
         assert run(*WRITTEN, "--out", tmp_path / "m") == 130
-    batches = {path.name for path in (tmp_path / "m.part").glob("wave-*")}
+    batches = {path.name for path in (tmp_path / "m.part").glob("batch-*")}
     names = interrupted_at(monkeypatch, 10**6, late=True)
     assert run(*command, "--out", tmp_path / "m") == 0
     assert batches and not batches & set(names)

@@ -101,7 +101,7 @@ def test_counts_that_do_not_fit_in_memory_are_on_disk(tmp_path: Path, large) -> 
 def test_ctrl_c_stops_a_query_and_what_it_left_on_disk_does_not_matter(tmp_path: Path, large) -> None:
     def press(message: str, share: float | None) -> None:
         if share is None:  # the queries that take longest come next
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     ids, paths = large
     options = {**LARGE, "max_successors": 12, "spill": tmp_path / "spill", "memory": 1}

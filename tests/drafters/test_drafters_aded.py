@@ -134,7 +134,9 @@ def test_rows_show_the_changes_of_observe(matrix: TrigramMatrix) -> None:
     assert before[0] != after[0]
 
 
-def told(context: Context, tree: DraftTree, path: list[int], emitted: list[int], answers: dict[int, dict[int, float]]) -> Outcome:
+def observed(
+    context: Context, tree: DraftTree, path: list[int], emitted: list[int], answers: dict[int, dict[int, float]]
+) -> Outcome:
     """An outcome with the target's top-k at some nodes: token to probability, most probable first."""
     tokens, probabilities = np.zeros((len(tree), OBSERVED_TOP_K), np.int32), np.zeros((len(tree), OBSERVED_TOP_K), np.float32)
     for node, answer in answers.items():
@@ -146,7 +148,7 @@ def test_the_target_top_at_a_rejected_node_is_drafted_when_its_bigram_occurs_aga
     drafter, context = AdedDrafter(None, VOCAB), context_of([1, 2, 3])
     drafter.start(context.tokens.tolist())
     tree = DraftTree(np.array([3, 10, 11]), np.array([-1, 0, 1]))  # 10 and 11 are rejected: the correction token is 20
-    outcome = told(context, tree, [0], [20], {0: {20: 0.9}, 1: {12: 0.5}, 2: {41: 0.8, 42: 0.1}})
+    outcome = observed(context, tree, [0], [20], {0: {20: 0.9}, 1: {12: 0.5}, 2: {41: 0.8, 42: 0.1}})
     assert not {41, 42} & {t for row in drafter.matrix_rows(outcome) for t in row.tokens}
     drafter.observe(outcome)
     rows = {row.key: row for row in drafter.matrix_rows(outcome)}
@@ -164,7 +166,7 @@ def test_rows_of_accepted_nodes_come_first_and_their_number_is_limited(matrix: T
     tree = drafter.propose(context, 64)
     child = int(np.flatnonzero(tree.parents == 0)[-1])
     accepted = [int(tree.tokens[child]), 7]
-    rows = drafter.matrix_rows(told(context, tree, [0, child], accepted, {0: {1: 0.5}}))
+    rows = drafter.matrix_rows(observed(context, tree, [0, child], accepted, {0: {1: 0.5}}))
     root, before = int(context.tokens[-1]), int(context.tokens[-2])
     assert [row.key for row in rows[:2]] == [(before, root), (root, accepted[0])]
     assert len(tree) > len(rows) == MAX_ROWS
@@ -184,7 +186,7 @@ def test_a_target_top_that_is_not_learned_changes_nothing(matrix: TrigramMatrix,
     for answers in ({}, {0: {50: 0.9, 51: 0.1}}):
         drafter, context = AdedDrafter(matrix, VOCAB, options), context_of(text(1, 40))
         drafter.start(context.tokens.tolist())
-        drafter.observe(told(context, drafter.propose(context, 16), [0], [4], answers))
+        drafter.observe(observed(context, drafter.propose(context, 16), [0], [4], answers))
         trees.append(drafter.propose(context_of([*context.tokens, 4]), 32))
     assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
 
@@ -193,7 +195,7 @@ def test_a_target_top_outside_the_vocabulary_is_refused(matrix: TrigramMatrix) -
     drafter, context = AdedDrafter(matrix, VOCAB), context_of([1, 2, 3])
     drafter.start([1, 2, 3])
     with pytest.raises(AdedError, match="tokenize"):
-        drafter.observe(told(context, DraftTree.root_only(3), [0], [4], {0: {VOCAB: 0.5}}))
+        drafter.observe(observed(context, DraftTree.root_only(3), [0], [4], {0: {VOCAB: 0.5}}))
 
 
 def test_sessions_never_share_tokens(matrix: TrigramMatrix) -> None:
@@ -206,7 +208,7 @@ def test_sessions_never_share_tokens(matrix: TrigramMatrix) -> None:
         context = context_of(tokens[:at])
         tree = drafter.propose(context, 16)
         answers = {node: {(at + node) % VOCAB: 0.9} for node in range(len(tree))}
-        drafter.observe(told(context, tree, [0], tokens[at : at + 4].tolist(), answers))
+        drafter.observe(observed(context, tree, [0], tokens[at : at + 4].tolist(), answers))
         return tree.tokens.tolist()
 
     expected = []

@@ -17,20 +17,20 @@ GREEDY = np.arange(BATCH) % 2 == 0
 FAMILIES = ("llama", "gpt2", "qwen3", "phi3", "mistral_sliding", "qwen2_sliding", "gemma2_sliding", "gemma3_sliding")
 
 
-def wave_of(target, script: Script = SCRIPT) -> ConversationBatch:
+def batch_of(target, script: Script = SCRIPT) -> ConversationBatch:
     session = target.session(len(script.opening))
     session.prefill(script.opening)
     return ConversationBatch(target, script, BATCH, session.cache, target.eos_ids)
 
 
-def written(wave: ConversationBatch, every: int = 4, compact: bool = True, beginnings=()) -> list[FinishedRow]:
-    wave.begin(SEED, GREEDY, beginnings)
+def written(batch: ConversationBatch, every: int = 4, compact: bool = True, beginnings=()) -> list[FinishedRow]:
+    batch.begin(SEED, GREEDY, beginnings)
     ended = []
-    while not wave.at_end:
-        wave.advance(every)
+    while not batch.at_end:
+        batch.advance(every)
         if compact:
-            ended += wave.compact(wave.running())
-    return sorted(ended + wave.collect(), key=lambda one: one.row)
+            ended += batch.compact(batch.running())
+    return sorted(ended + batch.collect(), key=lambda one: one.row)
 
 
 def answered(rows: list[FinishedRow], script: Script = SCRIPT) -> list[FinishedRow]:
@@ -53,11 +53,11 @@ def drawn(target, ids: list[int], key: int, temperature: float) -> int:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_answers_equal_plain_greedy_decoding(family: str) -> None:
     target = tiny_target(family)
-    wave = wave_of(target)
-    rows = written(wave)
+    batch = batch_of(target)
+    rows = written(batch)
     greedy = [one for one in answered(rows) if one.greedy]
-    assert len(rows) == wave.batch and [one.row for one in rows] == list(range(wave.batch))
-    assert wave.rows < wave.batch, "the wave was compacted"
+    assert len(rows) == batch.batch and [one.row for one in rows] == list(range(batch.batch))
+    assert batch.rows < batch.batch, "the batch was compacted"
     assert greedy
     for one in greedy[:8]:
         at = one.closed + len(SCRIPT.closing)
@@ -66,7 +66,7 @@ def test_greedy_answers_equal_plain_greedy_decoding(family: str) -> None:
 
 def test_sampled_tokens_follow_the_rule_position_by_position() -> None:
     target = tiny_target("llama", scale=2.0)
-    rows = answered(written(wave_of(target)))
+    rows = answered(written(batch_of(target)))
     one = next(one for one in rows if not one.greedy)
     position_seed = key_of(SEED, BATCH)
     free = [*range(len(SCRIPT.opening), one.closed + 1), *range(one.closed + len(SCRIPT.closing), len(one.ids))]
@@ -79,7 +79,7 @@ def test_sampled_tokens_follow_the_rule_position_by_position() -> None:
 
 def test_every_row_follows_the_script() -> None:
     target = tiny_target("llama")
-    rows = written(wave_of(target))
+    rows = written(batch_of(target))
     assert 0 < len(answered(rows)) < len(rows)
     start = len(SCRIPT.opening)
     for one in rows:
@@ -96,9 +96,9 @@ def test_every_row_follows_the_script() -> None:
 
 
 def test_compaction_does_not_change_the_text() -> None:
-    wave = wave_of(tiny_target("llama"))
-    plain, compacted = written(wave, compact=False), written(wave, every=3)
-    assert wave.rows < wave.batch
+    batch = batch_of(tiny_target("llama"))
+    plain, compacted = written(batch, compact=False), written(batch, every=3)
+    assert batch.rows < batch.batch
     for one, other in zip(plain, compacted):
         assert (one.row, one.closed, one.greedy) == (other.row, other.closed, other.greedy)
         np.testing.assert_array_equal(one.ids, other.ids)
@@ -106,9 +106,9 @@ def test_compaction_does_not_change_the_text() -> None:
 
 def test_questions_start_with_the_given_texts_in_turn_and_continue_with_model_text() -> None:
     beginnings = [[20, 21, 22, 23], [], [30]]
-    wave = wave_of(tiny_target("llama"))
-    free, rows = written(wave), written(wave, every=3, beginnings=beginnings)
-    assert wave.rows < wave.batch, "the wave was compacted"
+    batch = batch_of(tiny_target("llama"))
+    free, rows = written(batch), written(batch, every=3, beginnings=beginnings)
+    assert batch.rows < batch.batch, "the batch was compacted"
     start = len(SCRIPT.opening)
     for one, unbound in zip(rows, free):
         given = beginnings[one.row % 3]
@@ -116,34 +116,34 @@ def test_questions_start_with_the_given_texts_in_turn_and_continue_with_model_te
         if not given:
             np.testing.assert_array_equal(one.ids, unbound.ids)
     assert any(one.closed > start + 6 for one in rows), "the model asks on"
-    again = written(wave, beginnings=beginnings)
+    again = written(batch, beginnings=beginnings)
     assert [one.ids.tolist() for one in again] == [one.ids.tolist() for one in rows]
-    assert written(wave)[0].ids.tolist() == free[0].ids.tolist(), "a wave forgets the beginnings of the last"
+    assert written(batch)[0].ids.tolist() == free[0].ids.tolist(), "a batch forgets the beginnings of the last"
 
 
 def test_a_beginning_longer_than_a_question_is_cut() -> None:
-    wave = wave_of(tiny_target("llama"))
-    rows = written(wave, beginnings=[[20] * 100])
+    batch = batch_of(tiny_target("llama"))
+    rows = written(batch, beginnings=[[20] * 100])
     assert all(len(one.ids) <= SCRIPT.capacity for one in rows) and not answered(rows)
 
 
 def test_equal_seeds_give_equal_text_and_others_do_not() -> None:
-    wave = wave_of(tiny_target("llama"))
-    first, again = written(wave), written(wave)
+    batch = batch_of(tiny_target("llama"))
+    first, again = written(batch), written(batch)
     assert all((a.ids.tolist(), a.row) == (b.ids.tolist(), b.row) for a, b in zip(first, again))
-    wave.begin(SEED + 1, GREEDY)
-    wave.advance(20)
-    assert any(a.ids[:20].tolist() != b.ids[:20].tolist() for a, b in zip(first, wave.collect()))
+    batch.begin(SEED + 1, GREEDY)
+    batch.advance(20)
+    assert any(a.ids[:20].tolist() != b.ids[:20].tolist() for a, b in zip(first, batch.collect()))
 
 
 def test_the_batched_attention_is_used_where_it_is_correct_and_stock_attention_elsewhere() -> None:
     for family, own in (("llama", True), ("qwen3", True), ("mistral_sliding", True), ("gemma2_sliding", False)):
         target = tiny_target(family)
         before = target.config._attn_implementation
-        wave = wave_of(target)
-        assert (wave._attention == ATTENTION) == own, family
-        wave.begin(0, GREEDY)
-        wave.advance(2)
+        batch = batch_of(target)
+        assert (batch._attention == ATTENTION) == own, family
+        batch.begin(0, GREEDY)
+        batch.advance(2)
         assert target.config._attn_implementation == before
 
 
@@ -162,7 +162,7 @@ def test_grouped_query_attention_equals_stock_attention() -> None:
 def test_a_short_context_cuts_the_conversation() -> None:
     target = tiny_target("llama")
     target.context_limit = 21
-    assert max(len(one.ids) for one in written(wave_of(target))) == 21
+    assert max(len(one.ids) for one in written(batch_of(target))) == 21
 
 
 @pytest.mark.gpu
@@ -171,10 +171,10 @@ def test_captured_batches_equal_uncaptured_ones(family: str) -> None:
     from aded.engine.target_model import TargetModel
 
     target = TargetModel(tiny_model(family).to("cuda"), WordTokenizer(), family, family)
-    wave, plain = wave_of(target), wave_of(target)
+    batch, plain = batch_of(target), batch_of(target)
     plain._captures = False
     for _ in range(2):  # in the second run every shape is a graph from the first step on
-        captured, uncaptured = written(wave), written(plain)
+        captured, uncaptured = written(batch), written(plain)
         assert [one.ids.tolist() for one in captured] == [one.ids.tolist() for one in uncaptured]
-    assert wave.notice is None and any(graph is not None for graph in wave._graphs.values())
+    assert batch.notice is None and any(graph is not None for graph in batch._graphs.values())
     assert not plain._graphs

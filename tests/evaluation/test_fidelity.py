@@ -37,13 +37,13 @@ def test_a_text_may_fill_the_context_and_a_longer_one_is_refused_before_the_firs
     ids = np.arange(256, dtype=np.int32) % 90 + 3
     rows = representative_fidelity.compare(target, matrix_of(target, ids.tolist()), [Record(ids[:250], ids[250:])], quiet)
     assert rows[0]["positions"] == 6
-    told: list[str] = []
+    messages: list[str] = []
     records = [Record(ids[:2], ids[2:4]), Record(ids[:1], ids)]
     with pytest.raises(AdedError, match="text 2 has 257 tokens and the context of llama 256"):
         representative_fidelity.compare(
-            target, matrix_of(target, [5, 6]), records, lambda message, fraction=None: told.append(message)
+            target, matrix_of(target, [5, 6]), records, lambda message, fraction=None: messages.append(message)
         )
-    assert told == []
+    assert messages == []
 
 
 def test_distributions_are_those_of_the_model_at_every_position(target: TargetModel) -> None:

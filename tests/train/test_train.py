@@ -131,18 +131,18 @@ def test_gradients_in_pieces_are_those_of_the_whole(monkeypatch):
     assert torch.allclose(found, objective.trained.weight.grad, atol=1e-6)
 
 
-@pytest.mark.parametrize("room", [1.0, 0.0])
-def test_every_row_is_processed_by_the_target_once_if_memory_suffices(room, monkeypatch):
+@pytest.mark.parametrize("memory_share", [1.0, 0.0])
+def test_every_row_is_processed_by_the_target_once_if_memory_suffices(memory_share, monkeypatch):
     target, passed = tiny_target(), []
     rows = dataset.pack(dataset.Text.plain(np.arange(16 * 13) % VOCAB), 16, share=0.5)
-    monkeypatch.setattr("aded.train.feature_cache.MEMORY_SHARE", room)
+    monkeypatch.setattr("aded.train.feature_cache.MEMORY_SHARE", memory_share)
     target.model.base_model.register_forward_pre_hook(
         lambda m, a, given: passed.append(len(given["input_ids"])), with_kwargs=True
     )
     states = TargetStates(target, rows.training.ids.shape)
     batches = [rows.batch(step, 4) for step in range(7)]
     found = [states.of(batch) for batch in batches]
-    assert sum(passed) == (len(rows.training.ids) if room else 4 * 7)
+    assert sum(passed) == (len(rows.training.ids) if memory_share else 4 * 7)
     for batch, some in zip(batches, found):
         assert torch.allclose(some, last_hidden(target.model, batch.ids).flatten(0, 1)[batch.positions], atol=1e-6)
 

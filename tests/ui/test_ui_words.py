@@ -93,7 +93,7 @@ def test_every_widget_is_translated():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("damaged matrix /srv/aded/assets/x.safetensors: no; copy it", "damaged matrix x.safetensors: no; copy it"),
         ("cannot load '/srv/models/large/' (~/x/y.bin, ../z)", "cannot load 'large/' (y.bin, z)"),
@@ -101,5 +101,5 @@ def test_every_widget_is_translated():
         ("see https://example.org/a/b, a hub id such as someone/model, and/or 1/2", None),
     ],
 )
-def test_folders_of_this_machine_are_removed(text: str, told: str | None):
-    assert without_folders(text) == (told or text)
+def test_folders_of_this_machine_are_removed(text: str, expected: str | None):
+    assert without_folders(text) == (expected or text)
