@@ -203,6 +203,8 @@ def test_predictions_in_a_live_race_show_no_answer(live_page: sync_api.Page, liv
     start(page, "Write a long story about the sea.", 60)
     page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 3")
     part(page, "prediction-toggle").click()
+    sync_api.expect(part(page, "prediction-toggle")).to_have_attribute("aria-pressed", "true")
+    drawn(page)
     shown = "() => [...document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step:not(.ax-later)')].length"
     predicted = int(part(page, "where").inner_text().split()[1])
     received = "() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length"
