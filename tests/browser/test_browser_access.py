@@ -111,6 +111,7 @@ def test_every_chart_has_a_table_and_the_step_is_announced(page: sync_api.Page):
 
 
 @pytest.mark.parametrize("first", [390, 2560])
+@pytest.mark.slow
 def test_no_width_cuts_the_page(browser: sync_api.Browser, address: str, first: int):
     wide = "all => all.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.className)"
     with watched_page(browser, address, width=first) as page:

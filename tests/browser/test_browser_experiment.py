@@ -125,6 +125,7 @@ def test_a_second_race_is_compared_with_the_first_and_learning_goes_on_until_it_
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_an_ablation_races_the_four_searches_and_their_texts_are_the_same(page: sync_api.Page):
     opened(page, "Ablation", "#ax-ablate")
     finished(page, "List the days of the week.", "#ax-ablate")

@@ -238,6 +238,7 @@ def test_compared_races_and_learning_are_saved_from_a_saved_page(page: sync_api.
     context.close()
 
 
+@pytest.mark.slow
 def test_a_page_that_is_saved_during_a_race_plays_the_part_until_then(
     live_page: sync_api.Page, live: Live, browser: sync_api.Browser, tmp_path: Path
 ):

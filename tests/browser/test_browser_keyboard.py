@@ -85,6 +85,7 @@ def test_an_empty_list_changes_nothing_when_it_loses_the_focus(page: sync_api.Pa
     sync_api.expect(part(page, "source")).to_have_text("from a file")
 
 
+@pytest.mark.slow
 def test_a_list_without_a_new_choice_keeps_the_step_on_screen(page: sync_api.Page):
     page.keyboard.press("Home")
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
@@ -93,6 +94,7 @@ def test_a_list_without_a_new_choice_keeps_the_step_on_screen(page: sync_api.Pag
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
 
 
+@pytest.mark.slow
 def test_lists_are_used_by_mouse_and_by_keyboard(page: sync_api.Page):
     prompt, title = page.locator("#ax-prompt textarea"), part(page, "race-title")
     page.locator("#ax-recorded input").click()
@@ -158,6 +160,7 @@ def test_a_race_that_ends_moves_the_focus_back_unless_it_was_moved_elsewhere(liv
     sync_api.expect(part(page, "theme")).to_be_focused()
 
 
+@pytest.mark.slow
 def test_a_race_that_is_started_by_a_click_does_not_focus_stop_so_that_space_does_not_end_it(
     live_page: sync_api.Page, live: Live
 ):

@@ -59,6 +59,7 @@ def test_the_tour_shows_all_its_steps(page: sync_api.Page):
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_the_tour_changes_to_a_run_that_has_what_a_step_shows(page: sync_api.Page):
     page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
     part(page, "tour").click()
@@ -89,6 +90,7 @@ def test_the_tour_leaves_out_what_no_run_has(page: sync_api.Page, tmp_path: Path
 
 
 @pytest.mark.parametrize(("query", "words"), [("", "press Run"), ("#hide=controls", "the other steps and runs")])
+@pytest.mark.slow
 def test_the_tour_ends_with_what_the_user_can_do_next(browser: sync_api.Browser, address: str, query: str, words: str):
     with watched_page(browser, address, query=query) as page:
         part(page, "tour").click()

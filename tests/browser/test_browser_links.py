@@ -83,6 +83,7 @@ def test_back_and_forward_go_through_the_shown_views(page: sync_api.Page):
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")
 
 
+@pytest.mark.slow
 def test_back_restores_the_views_before_it_leaves_the_page(page: sync_api.Page, tmp_path: Path):
     where, title, source = part(page, "where"), part(page, "race-title"), part(page, "source")
     first = where.inner_text()
@@ -223,6 +224,7 @@ def test_the_link_is_copied(browser: sync_api.Browser, address: str):
 
 
 @pytest.mark.parametrize("text", ["".join(HOSTILE[:5]), HOSTILE[1]], ids=["all of them", "one"])
+@pytest.mark.slow
 def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address: str, text: str):
     names = ("race", "method", "step", "node", "theme", "lang", "hide", "example", "methods", "seed", "search", "c1", "budget")
     query = "#" + urlencode({**dict.fromkeys(names, text), "prompt": text})

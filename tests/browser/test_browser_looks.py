@@ -31,6 +31,7 @@ WIDER = "all => all.filter(e => e.clientWidth && e.scrollWidth > e.clientWidth +
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.slow
 def test_no_word_of_a_setting_is_broken_and_no_table_of_the_race_is_wider_than_its_box(
     browser: sync_api.Browser, address: str, width: int
 ):

@@ -104,6 +104,7 @@ def test_a_large_tree_is_complete_in_the_table_in_the_saved_drawing_and_when_scr
 
 
 @pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.slow
 def test_wide_tokens_do_not_overlap(page: sync_api.Page, tmp_path: Path, width: int):
     page.set_viewport_size({"width": width, "height": 900})
     open_race(page, wide_race(), tmp_path)

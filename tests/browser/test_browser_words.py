@@ -84,6 +84,7 @@ def test_every_list_to_choose_from(page: sync_api.Page):
         sync_api.expect(page.locator("li[role='option']")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_every_recorded_race_run_by_run(page: sync_api.Page):
     page.locator("#ax-recorded input").click()
     count = page.locator("li[role='option']").count()
@@ -126,6 +127,7 @@ def test_the_search_phase_by_phase_and_every_kind_of_node(page: sync_api.Page):
         assert english(page) == []
 
 
+@pytest.mark.slow
 def test_every_reason_for_which_a_race_is_refused(page: sync_api.Page):
     unfold(page)
     wrong = {"temperature": "3.5", "top-p": "", "top-k": "x", "seed": "1.5", "max-new-tokens": "0", "budget": "many"}
@@ -196,6 +198,7 @@ def open_file_in_chinese(page: sync_api.Page, folder: Path) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_two_races_and_an_ablation(page: sync_api.Page):
     unfold(page)
     for button in ("#ax-run", "#ax-run", "#ax-ablate"):

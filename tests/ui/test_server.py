@@ -156,6 +156,7 @@ def test_a_signal_stops_jobs_with_a_message_and_ends_it_with_status_0(
     assert "ended in order" in process.stdout.read()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_end_delays_no_shutdown_and_its_readers_are_notified():
     """Neither do queued jobs, an open stream of tools, or an incomplete body."""
     seconds_to_end_while_stuck()
