@@ -113,6 +113,8 @@ class Decoder:
         Raises:
             AdedError: the method or one of its options is unknown, or an option is out of range.
         """
+        if not isinstance(method, (str, Drafter)):
+            raise AdedError(f"the method is {method!r}; give the name of a method, or a drafter such as MyDrafter()")
         self.model = model
         self.settings = settings or GenerationSettings()
         self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
@@ -168,9 +170,13 @@ class Decoder:
                 raise
 
     def step(self) -> Step:
-        """One decoding step: draft, verify, compact the KV cache, learn, record."""
+        """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed."""
         with self._locked():
-            return self._step()
+            try:
+                return self._step()
+            except BaseException:
+                self.close()
+                raise
 
     def _attach_drafter(self) -> None:
         other = None if self.drafter.decode is None else self.drafter.decode()

@@ -11,6 +11,7 @@ from fakes import WordTokenizer, tiny_model, tiny_target
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
 
 from aded.core.errors import AdedError
+from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Drafter, Persistent
 from aded.engine.outputs import DrafterNeeds
@@ -94,6 +95,32 @@ def test_unknown_layers_are_refused_with_those_that_the_model_has():
 
     with pytest.raises(AdedError, match="KV cache of layer 5; this model has 0 to 1"):
         Decoder(tiny_target(), DeepCache()).run(PROMPT)
+
+
+@pytest.mark.parametrize("method", [CacheDrafter, None, object()], ids=["class", "None", "object"])
+def test_what_is_no_drafter_is_refused(method):
+    with pytest.raises(AdedError, match=r"give the name of a method, or a drafter such as MyDrafter\(\)"):
+        Decoder(tiny_target(), method)
+
+
+def test_a_step_that_fails_closes_the_decode():
+    class Failing(Drafter):
+        def propose(self, context, budget):
+            return DraftTree.root_only(context.root)
+
+        def observe(self, outcome):
+            if len(outcome.context.tokens) == len(PROMPT) + 2:
+                raise ValueError("no more")
+
+    target = tiny_target()
+    decoder = Decoder(target, Failing(), GenerationSettings(max_new_tokens=8, budget=4))
+    decoder.begin(PROMPT)
+    for _ in range(2):
+        decoder.step()
+    with pytest.raises(ValueError, match="no more"):
+        decoder.step()
+    assert not decoder.running
+    assert decoder.trace.token_ids == Decoder(target, "plain", GenerationSettings(max_new_tokens=2)).run(PROMPT).token_ids
 
 
 def test_a_model_without_a_readable_cache_is_named_as_the_reason():
