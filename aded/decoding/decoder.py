@@ -161,22 +161,15 @@ class Decoder:
         Raises:
             AdedError: the prompt is empty or exceeds the context length, or another running decode uses the drafter.
         """
-        with self._locked():
+        with self.model.lock:
             self._attach_drafter()
-            try:
+            with self._closed_on_error():
                 self._begin(prompt)
-            except BaseException:
-                self.close()
-                raise
 
     def step(self) -> Step:
         """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed."""
-        with self._locked():
-            try:
-                return self._step()
-            except BaseException:
-                self.close()
-                raise
+        with self.model.lock, self._closed_on_error():
+            return self._step()
 
     def _attach_drafter(self) -> None:
         other = None if self.drafter.decode is None else self.drafter.decode()
@@ -325,7 +318,6 @@ class Decoder:
 
     def _check_finite(self, tree: DraftTree, verification: Verification, length: int) -> None:
         if (node := verification.non_finite) is not None:
-            self.close()
             raise AdedError(
                 f"{self.model.label}: the logits after position {length + int(tree.depths[node])} of the text, token id "
                 f"{int(tree.tokens[node])}, are not finite (NaN or infinity); the weights are damaged or overflow in "
@@ -345,13 +337,14 @@ class Decoder:
         self._length += len(emitted)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the model's lock; close the decode if the device runs out of memory."""
+    def _closed_on_error(self) -> Iterator[None]:
+        """Close the decode if the block fails, and release memory if the device has run out of it."""
         try:
-            with self.model.lock:
-                yield
-        except torch.OutOfMemoryError:
+            yield
+        except BaseException as error:
             self.close()
+            if not isinstance(error, torch.OutOfMemoryError):
+                raise
             self.model.release_memory()
             raise AdedError(
                 "the memory of the device is used up; ask for fewer new tokens, a shorter prompt or a smaller model"

@@ -16,7 +16,7 @@ import torch
 from aded.core.cuda_graph import Replay, host_buffer
 from aded.core.errors import AdedError
 from aded.core.lru import recent
-from aded.draft_models.draft_limits import levels_left, non_finite
+from aded.draft_models.draft_limits import INITIAL_HEADROOM, levels_left, non_finite
 from aded.engine.cost_model import SAMPLED, level_seconds
 from aded.engine.step_graph import MAX_STEPS, context_bucket
 from aded.sampling import sampler
@@ -32,8 +32,6 @@ CATCH_UP = (2, 8, 32, 128)
 were accepted, and the tokens of steps without a draft. More than the largest size are read by a separate forward pass."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 """Supported chain lengths; each has its own graph."""
-INITIAL_HEADROOM = 1024
-"""Initial capacity of the cache in tokens, in addition to the prompt."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
+INITIAL_HEADROOM = 1024
+"""Initial capacity of a draft model's cache in tokens, in addition to the prompt."""
+
 
 def levels_left(draft: TargetModel, context: np.ndarray) -> tuple[int, str | None]:
     """Maximum depth of a draft after a text: the rest of the draft model's context; 0 if a token is outside its vocabulary.

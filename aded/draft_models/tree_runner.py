@@ -17,7 +17,7 @@ from aded.core.best_first import highest
 from aded.core.errors import AdedError
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.core.tree_shape import Shape
-from aded.draft_models.draft_limits import levels_left, non_finite
+from aded.draft_models.draft_limits import INITIAL_HEADROOM, levels_left, non_finite
 from aded.engine.cost_model import SAMPLED, level_seconds
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling import sampler as sampling
@@ -34,8 +34,6 @@ MAX_PENDING = 128
 """Maximum number of committed tokens that are read in one forward pass with tree attention; more are prefilled."""
 BEAM = 8
 """Beam width of the beam search, and number of children of each expanded node."""
-INITIAL_HEADROOM = 1024
-"""Initial capacity of the cache in tokens, in addition to the prompt."""
 LOGITS, TOP_K = DrafterNeeds(), DrafterNeeds(top_k=BEAM)
 """Outputs of a forward pass that ``expand`` and ``expand_most_probable`` need."""
 

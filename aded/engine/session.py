@@ -79,7 +79,7 @@ class TargetSession:
             chunk = np.asarray(ids[start : start + size], dtype=np.int64)
             mask = self.target.masks.causal(len(chunk), self.length)
             output = self._forward(chunk, np.arange(len(chunk)), mask, bool(hidden_layers), keep=1)
-            features.append(features_of(output.hidden_states, hidden_layers) if hidden_layers else None)
+            features.append(features_of(output.hidden_states, hidden_layers))
             self.compact(range(len(chunk)))
         if not hidden_layers:
             return None
@@ -110,7 +110,7 @@ class TargetSession:
         assert not self._plain or len(tree) == 1, "this model supports one token per step"
         mask = self.target.masks.dynamic(tree.ancestors, self.length + tree.depths, self.length)
         output = self._forward(tree.tokens.astype(np.int64), tree.depths, mask, bool(hidden_layers))
-        return TreeOutput(output.logits[0], features_of(output.hidden_states, hidden_layers) if hidden_layers else None)
+        return TreeOutput(output.logits[0], features_of(output.hidden_states, hidden_layers))
 
     def prepare(self, tree: DraftTree, rule: Rule, needs: DrafterNeeds = DrafterNeeds()) -> None:  # noqa: B008
         """Capture the step for a tree if it is new; call it outside of timed sections."""

@@ -47,10 +47,17 @@ def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
     return min(size, capacity)
 
 
-def features_of(hidden_states: Sequence[torch.Tensor], layers: Sequence[int]) -> torch.Tensor | None:
-    """The hidden states of some layers side by side, ``[n, layers * hidden]``; from ``[1, n, hidden]`` for every layer."""
+def features_of(hidden_states: Sequence[torch.Tensor] | None, layers: Sequence[int]) -> torch.Tensor | None:
+    """The hidden states of some layers side by side, ``[n, layers * hidden]``, or None without layers.
+
+    Args:
+        hidden_states: of every layer, ``[1, n, hidden]`` each; None is allowed without layers.
+    """
+    if not layers:
+        return None
+    assert hidden_states is not None, "the forward pass returns hidden states if there are layers"
     states = [hidden_states[layer][0] for layer in layers]
-    return torch.cat([state.to(states[0].device) for state in states], dim=-1) if states else None
+    return torch.cat([state.to(states[0].device) for state in states], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class FixedStep:
                 inputs.tokens[None], (inputs.length + inputs.depths)[None], masks, self.cache, states
             )
         self.logits = output.logits[0]
-        self.features = features_of(output.hidden_states or (), self.kind.hidden_layers)
+        self.features = features_of(output.hidden_states, self.kind.hidden_layers)
         if self.kind.sampling is not None:
             last = self._verdict(slots)
             if self.kind.reader is not None:
