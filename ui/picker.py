@@ -26,7 +26,7 @@ def encode(chosen: Sequence[str] | None, unavailable: Mapping[str, str] | None =
     names = ("name", "label", "lossless", "description")
     rows = [
         {**{n: getattr(method, n) for n in names}, "unavailable": reasons.get(method.name)}
-        | dict(zip(("colour", "colour_dark"), METHOD_COLOURS[method.name]))
+        | dict(zip(("colour", "colour_dark"), METHOD_COLOURS.get(method.name, METHOD_COLOURS["plain"])))
         for method in METHODS.values()
     ]
     return json.dumps(

@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from aded.cli import method_options
 from aded.cli.model_options import add_model_options, load_model
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_text
+from aded.core.limits import MAX_NODES
 from aded.core.paths import DEFAULT_PLACE, prepare
-from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results, flag
+from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results
 
 PROGRAM = "python -m aded"
 """The program's name in messages, valid in a checkout and in an installation."""
+BUDGET = f"maximum nodes of a draft tree, root included, at most {MAX_NODES}; auto (default): from measured costs"
+COLOR = "coloured output (default: auto, in a terminal)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,90 +90,23 @@ def _add_generate(commands: Any) -> None:
     prompt.add_argument("--prompt-file", metavar="F", help="file with the prompt; - is the standard input")
     parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
     add_model_options(parser)
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="maximum number of new tokens (default: 128)"
+    )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
     parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0 keeps all tokens (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
     parser.add_argument("--min-p", type=float, default=0.0, metavar="P", help="0 keeps all tokens (default)")
     parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="R", help="1 is none (default)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the random numbers (default: 0)")
     parser.add_argument("--stop", action="append", default=[], metavar="S", help="a string that ends the text; may be repeated")
-    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="maximum nodes of a draft tree")
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help=BUDGET)
     parser.add_argument("--raw", action="store_true", help="do not apply the chat template to the prompt")
-    _add_method_options(parser)
+    method_options.add(parser)
     parser.add_argument("--json", action="store_true", help="print only one JSON object")
     parser.add_argument("--trace", metavar="FILE", help="write a trace of every step to this file")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
     parser.set_defaults(run=_generate)
-
-
-def _add_method_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("method settings")
-    group.add_argument("--preset", help="aded: tuned (default) or paper")
-    group.add_argument("--search", help="aded: mcts, best-first, greedy or full")
-    group.add_argument("--simulations", type=int, metavar="N", help="aded: simulations of the Monte Carlo tree search")
-    group.add_argument("--c1", type=float, help="aded: weight of exploration in PUCT")
-    group.add_argument("--c2", type=float, help="aded: how slowly exploration grows with visits")
-    group.add_argument("--depth", type=int, metavar="N", help="aded: maximum depth of the draft tree")
-    group.add_argument(
-        "--successors", type=int, metavar="N", help="aded: maximum successors of a bigram that the search considers"
-    )
-    group.add_argument("--matrix", metavar="FILE", help="aded, token-recycling: a base matrix built with `matrix build`")
-    group.add_argument("--corpus", help="aded: full (default: the base matrix) or none")
-    group.add_argument("--max-ngram", type=int, metavar="N", help="prompt-lookup: longest n-gram to match")
-    group.add_argument(
-        "--most-recent",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="prompt-lookup: copy from the most recent match",
-    )
-    group.add_argument("--draft-length", type=int, metavar="N", help="maximum draft tokens per step")
-    group.add_argument(
-        "--feedback", action=argparse.BooleanOptionalAction, default=None, help="aded: also learn the target's top-k tokens"
-    )
-    _add_training_free_options(group)
-    _add_trained_options(group)
-
-
-def _add_training_free_options(group: Any) -> None:
-    either = argparse.BooleanOptionalAction
-    group.add_argument("--ngram", type=int, metavar="N", help="lookahead: n-gram size")
-    group.add_argument("--window", type=int, metavar="W", help="lookahead: window size")
-    group.add_argument("--guesses", type=int, metavar="G", help="lookahead: maximum n-grams verified per step")
-    group.add_argument(
-        "--pool-from-prompt", action=either, default=None, help="lookahead: initialise the pool with the prompt's n-grams"
-    )
-    group.add_argument("--datastore", metavar="FILE", help="rest, suffix: a datastore built with `datastore build`")
-    group.add_argument("--max-suffix", type=int, metavar="N", help="rest, suffix: longest suffix to match")
-    group.add_argument("--max-occurrences", type=int, metavar="N", help="rest: maximum matches of a suffix to count")
-    group.add_argument("--backoff", action=either, default=None, help="rest: fill the draft with matches of shorter suffixes")
-    group.add_argument("--factor", type=float, metavar="X", help="suffix: maximum draft nodes per token of the matched suffix")
-    group.add_argument("--min-probability", type=float, metavar="P", help="suffix: minimum probability of a node")
-    group.add_argument("--warm", action=either, default=None, help="token-recycling, suffix: start from a corpus of model output")
-    group.add_argument(
-        "--keep", action=either, default=None, help="aded, token-recycling, suffix: keep what was learned from earlier prompts"
-    )
-
-
-def _add_trained_options(group: Any) -> None:
-    group.add_argument("--heads", metavar="FILE", help="medusa, medusa-typical, aded-medusa: heads trained with `train medusa`")
-    group.add_argument("--tree", help="medusa, medusa-typical: adaptive (default) or static")
-    group.add_argument("--epsilon", type=float, metavar="X", help="medusa-typical: probability threshold (0.09)")
-    group.add_argument("--delta", type=float, metavar="X", help="medusa-typical: scale of the entropy-dependent threshold (0.3)")
-    group.add_argument("--draft", metavar="FILE", help="speculative, specinfer: a draft model trained with `train draft`")
-    group.add_argument(
-        "--draft-model",
-        action="append",
-        metavar="SPEC",
-        help="speculative, specinfer: a draft model with the same tokenizer; may be repeated",
-    )
-    group.add_argument(
-        "--verification", help="speculative, specinfer: rejection (default) or coupled (same text as plain for a seed)"
-    )
-    group.add_argument("--branching", metavar="K,K,...", help="specinfer: children per node at each depth (default: automatic)")
-    group.add_argument(
-        "--replacement", action="store_true", default=None, help="specinfer: sample children independently, with replacement"
-    )
 
 
 def _add_methods(commands: Any) -> None:
@@ -185,7 +122,7 @@ def _add_replay(commands: Any) -> None:
     parser.add_argument("--step", type=int, metavar="N", help="only step N, with its full draft tree")
     parser.add_argument("--run", type=int, dest="run_index", metavar="N", help="only run N (from 0) of a file with several")
     parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
     parser.set_defaults(run=_replay)
 
 
@@ -317,7 +254,7 @@ def _add_bench(commands: Any) -> None:
 
     parser = commands.add_parser("bench", help="benchmark methods against plain decoding and other implementations")
     add_model_options(parser)
-    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help="maximum nodes of a draft tree")
+    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help=BUDGET)
     bench.add_options(parser)
     parser.set_defaults(run=bench.run, parser=parser)
 
@@ -371,15 +308,15 @@ def _generate(options: argparse.Namespace) -> int:
         stop=tuple(options.stop),
         raw=options.raw,
     )
-    prompt, method_options = _prompt(options), _method_options(options, method)
-    method.check(method_options)
-    inputs = [options.prompt_file, *_files_of_method(options), *_model_files(options)]
+    prompt, given = _prompt(options), method_options.given(options, method)
+    method.check(given)
+    inputs = [options.prompt_file, *method_options.files(options), *_model_files(options)]
     check_file(options.trace)
     check_distinct("--trace", options.trace, inputs)
     with terminal.Progress() as progress:
         model = load_model(options, progress)
         progress("preparing the method", None)
-        decoder = Decoder(model, method.name, settings, method_options, record=bool(options.trace))
+        decoder = Decoder(model, method.name, settings, given, record=bool(options.trace))
     stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)
     if model.notice:
         print(f"note: {model.notice}", file=sys.stderr)
@@ -407,24 +344,6 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
             raise  # interrupted in prefill: there is no text to show
         return True
     return False
-
-
-def _method_options(options: argparse.Namespace, method: Any) -> dict[str, Any]:
-    from aded.drafters.registry import METHODS
-
-    names = {name for row in METHODS.values() for name in row.options}
-    given = {name: value for name in sorted(names) if (value := getattr(options, name, None)) is not None}
-    unknown = sorted(set(given) - set(method.options))
-    if unknown:
-        raise AdedError(f"{flag(unknown[0])} is not a setting of {method.name}; leave it out or choose another --method")
-    return given
-
-
-def _files_of_method(options: argparse.Namespace) -> list[str | None]:
-    """The files named by method options, checked for existence."""
-    files = [options.matrix, options.datastore, options.heads, options.draft]
-    check_readable(files)
-    return files
 
 
 def _model_files(options: argparse.Namespace) -> list[str]:

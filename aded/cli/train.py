@@ -8,18 +8,17 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 import aded
 from aded.core.errors import AdedError
 from aded.core.paths import DEFAULT_PLACE, artifact_folder
 from aded.core.trace import write_atomically
 from aded.core.validation import check_folder, check_outputs, check_readable
-from aded.engine.weights import Progress
-from aded.train.dataset import SELF
-from aded.train.loop import CHECKPOINT, Schedule
+
+if TYPE_CHECKING:
+    from aded.engine.weights import Progress
+    from aded.train.loop import Schedule
 
 HEADS = {"rate": 1e-3, "title": "Medusa heads"}
 DRAFT = {"rate": 1e-3, "title": "Draft model"}
@@ -101,6 +100,8 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
         AdedError: an option is out of range, the corpus is unreadable or unsuitable, the checkpoint belongs to another run,
             the loss diverged, or the loss on held-out text rose.
     """
+    import torch
+
     from aded.evaluation.bench import results
     from aded.train import dataset, loop
 
@@ -160,6 +161,8 @@ def _created(folder: Path) -> Iterator[None]:
 
 
 def _schedule(options: argparse.Namespace) -> Schedule:
+    from aded.train.loop import Schedule
+
     return Schedule(
         max(1, options.tokens // (options.length * options.batch)),
         options.batch,
@@ -186,6 +189,9 @@ def _check_fit(target: Any, options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Check the options before a model is loaded."""
+    from aded.train.dataset import SELF
+    from aded.train.loop import CHECKPOINT
+
     bounds: dict[str, tuple[float, float]] = {"length": (8, 65536), "batch": (1, 65536), "tokens": (1, 10**12)}
     bounds |= {"self_written": (1, 10**12), "seed": (0, 2**63 - 1)}
     bounds |= {"heads": (1, 64), "blocks": (1, 64), "decay": (0, 1)} if options.kind == "medusa" else {"layers": (1, 64)}
@@ -218,6 +224,8 @@ def _identity(target: Any, options: argparse.Namespace, rows: Any) -> str:
 
 
 def _model_card(target: Any, options: argparse.Namespace, rows: Any, figures: dict[str, Any], finished: Any, command: str) -> str:
+    import torch
+
     from aded.train.model_card import model_card
 
     facts = [

@@ -17,6 +17,8 @@ from aded.core.jit import njit
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
 """Values that a drafter may give per node, float64 ``[n]``, NaN if not applicable."""
+TOLERANCE = 1e-6
+"""Largest error of the sum of a draft distribution."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class DraftDistributions:
     rows: np.ndarray
     replacement: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", _int32(self.rows, "rows of the distributions"))
+
     def check(self, parents: np.ndarray, vocab_size: int) -> None:
         """Check that nodes with these parents can have been drawn from the distributions.
 
@@ -44,12 +49,28 @@ class DraftDistributions:
         Raises:
             DraftError: a row is missing or out of range, or children of different nodes share a row.
         """
-        rows = np.asarray(self.rows)[1:].astype(np.int64)
+        if not str(getattr(self.distributions, "dtype", None)) == "torch.float64":
+            raise DraftError("its distributions are no float64 tensor")
+        rows = self.rows[1:].astype(np.int64)
         count, width = self.distributions.shape if self.distributions.ndim == 2 else (0, 0)
         if len(rows) != len(parents) - 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < count) or width > vocab_size:
             raise DraftError("each node of a sampled draft needs one of its distributions, over at most the target's vocabulary")
         if len(np.unique(rows)) < len(np.unique((rows << 32) + parents[1:])):
             raise DraftError("children of different nodes share a row of the distributions; give each parent a separate row")
+
+    def check_values(self, tokens: np.ndarray) -> None:
+        """Check, at the cost of reading every distribution, that nodes with these tokens (int32 ``[n]``) can have been drawn.
+
+        Raises:
+            DraftError: a distribution is not finite, is negative or does not sum to 1, or a token has probability 0.
+        """
+        q = self.distributions
+        used = q[np.unique(self.rows[1:]).tolist()]
+        if not bool(((used >= 0).all(1) & ((used.sum(1) - 1).abs() < TOLERANCE)).all()):
+            raise DraftError("its distributions are not all finite, 0 or more, and of sum 1")
+        for node in range(1, len(tokens)):
+            if tokens[node] >= q.shape[1] or q[self.rows[node], tokens[node]] <= 0:
+                raise DraftError(f"node {node} holds token {tokens[node]}, whose probability in its distribution is 0")
 
 
 @dataclass(frozen=True)
@@ -88,11 +109,12 @@ class DraftTree:
             raise DraftError("tokens and parents are not one-dimensional arrays of equal length, 1 or more")
         if not _is_topological(self.parents):
             raise DraftError("parents are out of order: the root has parent -1, and every other parent comes before its children")
-        if not 0 <= self.required < n:
-            raise DraftError(f"{self.required} required nodes are too many for a draft of {n - 1} nodes without its root")
-        for name, column in self.columns.items():
-            if name not in COLUMNS or len(column) != n:
-                raise DraftError(f"column {name!r} is not one of {', '.join(COLUMNS)} with one value per node")
+        if not isinstance(self.required, int) or not 0 <= self.required < n:
+            raise DraftError(f"required is {self.required!r}; it ranges from 0 to the {n - 1} nodes without the root")
+        if self.sampled_from is not None and not isinstance(self.sampled_from, DraftDistributions):
+            raise DraftError(f"sampled_from is of type {type(self.sampled_from).__name__}, not DraftDistributions")
+        if self.columns:
+            object.__setattr__(self, "columns", {name: _column(name, self.columns[name], n) for name in self.columns})
 
     @classmethod
     def root_only(cls, token: int) -> DraftTree:
@@ -147,6 +169,12 @@ class DraftTree:
             raise DraftError(f"node {repeated} repeats token {self.tokens[repeated]} of an earlier sibling")
         if self.sampled_from is not None:
             self.sampled_from.check(self.parents, vocab_size)
+
+    def copy(self) -> DraftTree:
+        """A copy that shares no array of nodes and nothing computed from them."""
+        drawn = self.sampled_from and replace(self.sampled_from, rows=self.sampled_from.rows.copy())
+        columns = {name: column.copy() for name, column in self.columns.items()}
+        return replace(self, tokens=self.tokens.copy(), parents=self.parents.copy(), columns=columns, sampled_from=drawn)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -219,9 +247,23 @@ class DraftTree:
         return self.select(path)
 
 
+def _column(name: str, values: Any, n: int) -> np.ndarray:
+    """Values per node as float64 ``[n]``."""
+    try:
+        column = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        column = np.empty(0)
+    if name not in COLUMNS or column.shape != (n,):
+        raise DraftError(f"column {name!r} is not one of {', '.join(COLUMNS)} with one number per node")
+    return column
+
+
 def _int32(values: Any, what: str) -> np.ndarray:
     """Integers as a contiguous int32 array; ``DraftError`` if a value does not fit."""
-    given = np.asarray(values)
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise DraftError(f"{what} are not integers") from None
     if given.dtype == np.int32:
         return np.ascontiguousarray(given)
     if given.dtype.kind not in "iu":

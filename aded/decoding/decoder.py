@@ -25,13 +25,13 @@ from aded.drafters.base import Context, Drafter, Outcome, draft
 from aded.drafters.plain import PlainDrafter
 from aded.drafters.registry import METHODS, Method, find_method
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
-from aded.engine.outputs import TreeOutput
+from aded.engine.outputs import TreeOutput, check_needs
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import TargetView
 from aded.engine.tokenizer import IncrementalDetokenizer
 from aded.sampling.logits_pipeline import Processor, Rule
-from aded.sampling.settings import SamplingSettings
+from aded.sampling.settings import SamplingSettings, whole_number
 from aded.sampling.tree_walk import Verification
 
 SHARED_NODES = 32
@@ -64,16 +64,23 @@ class GenerationSettings:
     raw: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        if self.max_new_tokens < 1 or self.max_new_tokens != int(self.max_new_tokens):
-            raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
-        if self.budget != "auto" and not (isinstance(self.budget, int) and 1 <= self.budget <= MAX_NODES):
-            raise AdedError(f"budget is {self.budget}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
-        if any(not s for s in self.stop):
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        if not isinstance(stop, (tuple, list)) or any(not isinstance(text, str) for text in stop):
+            raise AdedError(f"stop is {stop!r}; give a list of strings")
+        if any(not text for text in stop):
             raise AdedError("a stop string is empty; leave it out")
-        for text in self.stop:
+        for text in stop:
             check_text(text, "a stop string")
-        _ = self.sampling
+        fields = asdict(self.sampling) | {"stop": tuple(stop), "raw": bool(self.raw)}
+        fields["max_new_tokens"] = whole_number(self.max_new_tokens, "max new tokens")
+        if fields["max_new_tokens"] < 1:
+            raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
+        if not isinstance(self.budget, str):
+            fields["budget"] = whole_number(self.budget, "budget")
+        if (budget := fields.get("budget", self.budget)) != "auto" and not (isinstance(budget, int) and 1 <= budget <= MAX_NODES):
+            raise AdedError(f"budget is {budget}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def sampling(self) -> SamplingSettings:
@@ -115,6 +122,8 @@ class Decoder:
         """
         if not isinstance(method, (str, Drafter)):
             raise AdedError(f"the method is {method!r}; give the name of a method, or a drafter such as MyDrafter()")
+        if options and isinstance(method, Drafter):
+            raise AdedError("options are for the name of a method; give those of a custom drafter when you make it")
         self.model = model
         self.settings = settings or GenerationSettings()
         self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
@@ -123,7 +132,6 @@ class Decoder:
                 method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
             )
             self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
-            self.drafter.needs.check(int(model.config.num_hidden_layers))
             sampling = "greedy" if self.rule.settings.greedy else "sampled"
             self._curve_key = f"{self.method.name} {self.drafter.settings()} {sampling}"
             self.budget = self._new_budget()
@@ -159,17 +167,24 @@ class Decoder:
         """Tokenize the prompt, start the drafter, and prefill the KV cache with all prompt tokens but the last.
 
         Raises:
-            AdedError: the prompt is empty or exceeds the context length, or another running decode uses the drafter.
+            AdedError: the prompt is empty or exceeds the context length, the drafter's needs cannot be met, this decode is
+                running, or another running decode uses the drafter.
         """
         with self.model.lock:
+            if self.running:
+                raise AdedError("this decode is running; close it before you begin it again")
             self._attach_drafter()
             with self._closed_on_error():
                 self._begin(prompt)
 
     def step(self) -> Step:
         """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed."""
-        with self.model.lock, self._closed_on_error():
-            return self._step()
+        with self.model.lock:
+            if self._session is None:
+                raise AdedError("the decode is not running; call begin before step")
+            with self._closed_on_error():
+                self.model.check_open()
+                return self._step(self._session)
 
     def _attach_drafter(self) -> None:
         other = None if self.drafter.decode is None else self.drafter.decode()
@@ -178,8 +193,9 @@ class Decoder:
         self.drafter.decode = ref(self)
 
     def _begin(self, prompt: str | Sequence[int]) -> None:
-        ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else [int(i) for i in prompt]
-        self.model.check_prompt(ids)
+        ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else self.model.check_prompt(prompt)
+        self.model.check_open()
+        check_needs(self.drafter.needs, self.model)
         max_new = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
         self._tokens = np.zeros(len(ids) + max_new + 1, dtype=np.int32)
         self._tokens[: len(ids)] = ids
@@ -188,7 +204,7 @@ class Decoder:
         detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
         self._stopping = StopChecker(detokenizer, self.model.eos_ids, self.settings.stop, max_new, limit_reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule)
-        self._steps = []
+        self._steps, self.prefill_seconds = [], 0.0
         self.budget = self._new_budget()
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
         self._session = self.model.session(capacity)
@@ -200,18 +216,15 @@ class Decoder:
         self.model.synchronize()
         self.prefill_seconds = time.perf_counter() - started
 
-    def _step(self) -> Step:
-        session, context = self._session, self._context()
-        seconds: dict[str, float] = {}
-        assert session is not None, "begin comes before step"
-        cap = self.budget.cap
+    def _step(self, session: TargetSession) -> Step:
+        context, seconds, cap = self._context(), dict[str, float](), self.budget.cap
         self.drafter.prepare(context, cap)
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
         session.prepare(tree, self.rule, self.drafter.needs)
         with self._timed(seconds, "verify"):
-            tree, verification, output = self._verify(session, tree, context)
+            tree, verification, output = self._verify(session, tree)
         self._check_finite(tree, verification, session.length)
         pieces = self._stopping.push(verification.chosen(tree))
         emitted = np.array(verification.chosen(tree)[: len(pieces)], dtype=np.int32)
@@ -220,7 +233,7 @@ class Decoder:
         outcome = self._outcome(tree, verification, context, emitted, output)
         snapshot = self._recorder.snapshot(outcome, cap) if self.record else None
         with self._timed(seconds, "update"):
-            self.drafter.observe(outcome)
+            self.drafter.observe(outcome.copy())
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
         step = self._recorder.step(
@@ -240,10 +253,13 @@ class Decoder:
         """End the decode if it is still running, and free its KV cache."""
         with self.model.lock:
             self.cancel()
-            session, self._session = self._session, None
-            if session is not None:
-                session.close()
+            if self._session is None:
+                return
+            try:
                 self.drafter.close()
+            finally:
+                self._session.close()
+                self._session = None
 
     @property
     def running(self) -> bool:
@@ -257,14 +273,24 @@ class Decoder:
 
     @property
     def trace(self) -> Trace:
-        """The trace of all steps so far."""
+        """The trace of all steps so far.
+
+        Raises:
+            AdedError: the decode has not begun.
+        """
+        self._require_begun()
         ids = self._tokens[self._prompt_length : self._length].tolist()
         text = "".join(piece for step in self._steps for piece in step.texts)
         return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason, self.model.footprint)
 
     @property
     def header(self) -> Header:
-        """Method, model, device, versions, settings and prompt of the decode."""
+        """Method, model, device, versions, settings and prompt of the decode.
+
+        Raises:
+            AdedError: the decode has not begun.
+        """
+        self._require_begun()
         ids = self._tokens[: self._prompt_length].tolist()
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
         return Header(
@@ -286,34 +312,41 @@ class Decoder:
             cost=recorded_cost(self.model.measured_cost),
         )
 
+    def _require_begun(self) -> None:
+        if not self.began:
+            raise AdedError("the decode has no trace yet; run it, or call begin first")
+
     def _new_budget(self) -> FixedBudget | AutomaticBudget:
         return choose_budget(self.settings.budget, self.model, self.drafter, self._curve_key)
 
     def _context(self) -> Context:
-        return Context(self._tokens[: self._length], self._prompt_length)
+        """The committed tokens, as a copy: a drafter cannot change the text."""
+        return Context(self._tokens[: self._length].copy(), self._prompt_length)
 
     def _draft(self, context: Context) -> DraftTree:
         """A draft tree within the node budget and no deeper than the number of tokens that may still be generated."""
         cap = self.budget.cap
         if cap > 1:
-            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.uses_rejection_sampling)
+            rejects, custom = self.rule.uses_rejection_sampling, self.method.name not in METHODS
+            tree = draft(self.drafter, context, cap, self.model.vocab_size, rejects, custom)
         else:
             tree = DraftTree.root_only(context.root)
         tree = self.budget.trim(self.model.verifiable_part(tree).within(self._stopping.remaining - 1), len(context.tokens))
         return self.model.broadcast(tree)
 
-    def _verify(self, session: TargetSession, tree: DraftTree, context: Context) -> tuple[DraftTree, Verification, TreeOutput]:
+    def _verify(self, session: TargetSession, tree: DraftTree) -> tuple[DraftTree, Verification, TreeOutput]:
         """Verify a draft tree; returns the verified tree, its verification and the target's output.
 
         If logits are not finite, the root is verified alone: NaN in the keys of one node spreads to all nodes of the forward
         pass, and without the drafted nodes the text equals plain decoding up to the token that causes NaN. A sampled
         draft tree is kept: discarding it because of its tokens would change the output distribution.
         """
-        verification, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+        prefix = self._tokens[: self._length]
+        verification, output = session.verify(tree, prefix, self.rule, self.drafter.needs)
         if verification.non_finite is not None and len(tree) > 1 and tree.sampled_from is None:
             session.wipe()
-            tree = DraftTree.root_only(context.root)
-            verification, output = session.verify(tree, context.tokens, self.rule, self.drafter.needs)
+            tree = DraftTree.root_only(int(prefix[-1]))
+            verification, output = session.verify(tree, prefix, self.rule, self.drafter.needs)
         return tree, verification, output
 
     def _check_finite(self, tree: DraftTree, verification: Verification, length: int) -> None:

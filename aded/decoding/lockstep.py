@@ -7,7 +7,7 @@ appear simultaneous and do not slow each other down.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from aded.core.trace import Race, Step
 from aded.decoding.decoder import Decoder
@@ -27,16 +27,15 @@ def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[t
 
 def interleaved(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
     """Like ``race``, but also yields None after the prefill of each run, so that the caller can stop in between."""
-    try:
+    with ExitStack() as at_end:
+        for decoder in decoders:
+            at_end.callback(decoder.close)
         for decoder in decoders:
             decoder.begin(prompt)
             yield None
         while running := [run for run, decoder in enumerate(decoders) if decoder.finish_reason is None]:
             run = min(running, key=lambda i: (decoders[i].clock, i))
             yield run, decoders[run].step()
-    finally:
-        for decoder in decoders:
-            decoder.close()
 
 
 def race_record(decoders: Sequence[Decoder]) -> Race:

@@ -68,12 +68,7 @@ class AdedOptions:
     def __post_init__(self) -> None:
         _one_of("preset", self.preset, get_args(Preset))
         _one_of("search", self.search, get_args(Search))
-        for name, (low, high) in limits.ADED.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-                raise AdedError(f"{name} is {value!r}; give a number from {low} to {high}")
-            if name not in ("c1", "c2") and not isinstance(value, int):
-                raise AdedError(f"{name} is {value!r}; give a whole number")
+        limits.check_numbers(limits.ADED, vars(self))
         for name in ("feedback", "keep"):
             if not isinstance(getattr(self, name), bool):
                 raise AdedError(f"{name} is {getattr(self, name)!r}; give true or false")

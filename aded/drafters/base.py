@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import ReferenceType
 
@@ -65,6 +65,11 @@ class Outcome:
     features: torch.Tensor | None = None
     reader_output: np.ndarray | None = None
 
+    def copy(self) -> Outcome:
+        """A copy for the drafter, so that what it writes into the arrays changes no text and no record."""
+        arrays = {name: getattr(self, name).copy() for name in ("path", "emitted")}
+        return replace(self, tree=self.tree.copy(), **arrays)
+
     @property
     def accepted_features(self) -> torch.Tensor:
         """Features of the nodes of the accepted path, the root first, ``[a + 1, layers * hidden]``."""
@@ -76,18 +81,27 @@ StateDict = dict[str, np.ndarray]
 """What a drafter has learned in a session, as arrays that can be sent to another process; shared data is not included."""
 
 
-def draft(drafter: Drafter, context: Context, budget: int, vocab_size: int, repeats: bool = False) -> DraftTree:
-    """Call ``drafter.propose`` and check its tree (``DraftTree.check``). Every draft is checked here before verification.
+def draft(
+    drafter: Drafter, context: Context, budget: int, vocab_size: int, repeats: bool = False, custom: bool = False
+) -> DraftTree:
+    """A checked copy of the tree that ``drafter.propose`` makes (see ``DraftTree.check``). Every draft is made here.
+
+    Args:
+        repeats: whether siblings of a sampled draft may repeat a token.
+        custom: whether the drafter is not from the registry, so that the draft distributions are checked too.
 
     Raises:
         AdedError: the draft cannot be verified; the message names the drafter and the error.
     """
+    root = context.root
     try:
         tree = drafter.propose(context, budget)
         if not isinstance(tree, DraftTree):
             raise DraftError(f"it is of type {type(tree).__name__}, not DraftTree")
-        tree.check(context.root, budget, vocab_size, repeats and tree.sampled_from is not None)
-        return tree
+        tree.check(root, budget, vocab_size, repeats and tree.sampled_from is not None)
+        if custom and tree.sampled_from is not None:
+            tree.sampled_from.check_values(tree.tokens)
+        return tree.copy()
     except DraftError as fault:
         raise AdedError(f"{type(drafter).__name__} made a draft that cannot be verified: {fault}; correct its propose") from None
 
@@ -128,7 +142,7 @@ class Drafter:
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         """Draft a tree of at most ``budget`` nodes, the root included (``budget >= 1``)."""
-        raise NotImplementedError
+        raise AdedError(f"{type(self).__name__} has no propose; define it")
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from a verified draft."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
+from aded.core.limits import Limits, check_numbers
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
@@ -28,7 +28,7 @@ from aded.engine.outputs import DrafterNeeds
 if TYPE_CHECKING:
     import torch
 
-LIMITS = {"ngram": (2, 16), "window": (1, 64), "guesses": (1, 64)}
+LIMITS: Limits = {"ngram": (2, 16), "window": (1, 64), "guesses": (1, 64)}
 
 
 class LookaheadDrafter(Drafter, Inspectable):
@@ -51,10 +51,7 @@ class LookaheadDrafter(Drafter, Inspectable):
     needs = DrafterNeeds(top_k=1)
 
     def __init__(self, ngram: int = 4, window: int = 10, guesses: int = 10, pool_from_prompt: bool = True, seed: int = 0) -> None:
-        for name, value in (("ngram", ngram), ("window", window), ("guesses", guesses)):
-            low, high = LIMITS[name]
-            if not low <= value <= high or value != int(value):
-                raise AdedError(f"{name} is {value}; give a whole number from {low} to {high}")
+        check_numbers(LIMITS, {"ngram": ngram, "window": window, "guesses": guesses})
         self.ngram, self.window, self.guesses = ngram, window, guesses
         self.pool_from_prompt = pool_from_prompt
         self.seed = seed

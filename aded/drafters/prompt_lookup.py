@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
+from aded.core.limits import Limits, check_numbers
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 
 if TYPE_CHECKING:
     import torch
 
+LIMITS: Limits = {"max_ngram": (1, 64), "draft_length": (1, 255)}
 NO_MATCH = "the newest tokens have not occurred in the text before: plain step"
 
 
@@ -29,13 +30,11 @@ class PromptLookupDrafter(Drafter, Inspectable):
         most_recent: copy from the last earlier occurrence; otherwise from the first.
 
     Raises:
-        AdedError: a length below 1.
+        AdedError: a length is out of range.
     """
 
     def __init__(self, max_ngram: int = 3, draft_length: int = 10, most_recent: bool = True) -> None:
-        for name, value in (("max-ngram", max_ngram), ("draft-length", draft_length)):
-            if value < 1:
-                raise AdedError(f"{name} is {value}; give 1 or more")
+        check_numbers(LIMITS, {"max_ngram": max_ngram, "draft_length": draft_length})
         self.max_ngram = max_ngram
         self.draft_length = draft_length
         self.most_recent = most_recent

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
+from aded.core.limits import Limits, check_numbers
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable
 from aded.retrieval.continuation_trie import ContinuationTrie
 from aded.retrieval.suffix_array import Datastore
 
-LIMITS = {"max_suffix": (1, 64), "max_occurrences": (1, 5000), "draft_length": (1, 64)}
+LIMITS: Limits = {"max_suffix": (1, 64), "max_occurrences": (1, 5000), "draft_length": (1, 64)}
 PAPER_MIN_SUFFIX = 2
 NO_MATCH = "the newest tokens do not occur in the datastore: plain step"
 HALF_SHARE = 4.0
@@ -36,10 +36,7 @@ def check_settings(**settings: float) -> None:
     Raises:
         AdedError: a value is out of range.
     """
-    for name, (low, high) in LIMITS.items():
-        value = settings.get(name, low)
-        if not low <= value <= high or value != int(value):
-            raise AdedError(f"{name} is {value}; give a whole number from {low} to {high}")
+    check_numbers(LIMITS, settings)
 
 
 class RestDrafter(Drafter, Inspectable):

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.jit import njit
+from aded.core.limits import Limits, check_numbers
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.retrieval.continuation_trie import ContinuationTrie
@@ -27,7 +27,7 @@ from aded.retrieval.suffix_array import Datastore
 if TYPE_CHECKING:
     import torch
 
-LIMITS = {"max_suffix": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "min_probability": (0.0, 1.0)}
+LIMITS: Limits = {"max_suffix": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "min_probability": (0.0, 1.0)}
 MAX_OCCURRENCES = 512
 """Maximum number of occurrences counted per suffix: in the text the latest ones, in the corpus an evenly spaced subset."""
 MAX_KEPT = 1 << 16
@@ -46,10 +46,7 @@ def check_settings(**settings: float) -> None:
     Raises:
         AdedError: a value is out of range.
     """
-    for name, (low, high) in LIMITS.items():
-        value = settings.get(name, low)
-        if not low <= value <= high or (isinstance(low, int) and value != int(value)):
-            raise AdedError(f"{name} is {value}; give a number from {low} to {high}")
+    check_numbers(LIMITS, settings)
 
 
 class SuffixDrafter(Drafter, Inspectable, Persistent):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, first_line
 
 if TYPE_CHECKING:
     import torch
+
+    from aded.engine.target_model import TargetModel
 
 
 class StateReader(Protocol):
@@ -44,22 +46,50 @@ class DrafterNeeds:
     reader: StateReader | None = None
     optional: bool = False
 
-    def check(self, layers: int) -> None:
-        """Check the hidden layers for a model of ``layers`` layers.
-
-        Raises:
-            AdedError: a layer that the model does not have.
-        """
-        wrong = [layer for layer in self.hidden_layers if not -layers - 1 <= layer <= layers]
-        if wrong:
-            raise AdedError(
-                f"the drafter reads hidden layer {wrong[0]}; this model has 0 (embedding) to {layers}, -1 is the last"
-            )
-
     @property
     def all_layers(self) -> tuple[int, ...]:
         """The hidden layers, and the last one where only the reader needs it."""
         return self.hidden_layers if self.reader is None or -1 in self.hidden_layers else (*self.hidden_layers, -1)
+
+
+def check_needs(needs: Any, target: TargetModel) -> None:
+    """Check what a drafter needs against the target that must return it.
+
+    Raises:
+        AdedError: the needs are malformed, or name a layer that the model does not have.
+    """
+    if not isinstance(needs, DrafterNeeds):
+        raise AdedError(f"the drafter's needs are {needs!r}; give DrafterNeeds(...)")
+    layers, chosen = int(target.config.num_hidden_layers), needs.hidden_layers
+    if not is_whole(needs.top_k) or needs.top_k < 0:
+        raise AdedError(f"the drafter needs the top {needs.top_k!r} tokens; give a whole number, 0 for none")
+    if not isinstance(chosen, tuple) or not all(map(is_whole, chosen)):
+        raise AdedError(f"the drafter's hidden layers are {chosen!r}; give a tuple of whole numbers, such as (1, 2, -1)")
+    if wrong := [layer for layer in chosen if not -layers - 1 <= layer <= layers]:
+        raise AdedError(f"the drafter reads hidden layer {wrong[0]}; this model has 0 (embedding) to {layers}, -1 is the last")
+    if needs.reader is not None:
+        target.shared_by_decodes(f"reader {id(needs.reader)}", lambda: _checked_reader(needs.reader, target))
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _checked_reader(reader: Any, target: TargetModel) -> StateReader:
+    """The reader, after it has read a hidden state of zeros."""
+    import torch
+
+    with torch.inference_mode():
+        state = torch.zeros(1, int(target.config.hidden_size), dtype=target.dtype, device=target.device)
+        try:
+            hash(reader)
+            output, size = reader.forward(state), reader.size
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            raise AdedError(f"the drafter's reader fails ({first_line(error)}); see StateReader for what it must have") from None
+    if not isinstance(output, torch.Tensor) or output.shape != (size,) or output.dtype != torch.float64:
+        raise AdedError(f"the drafter's reader must return a float64 tensor of its size, [{size}]; correct its forward")
+    return reader
 
 
 @dataclass(frozen=True)

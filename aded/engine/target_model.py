@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 
 import aded
@@ -259,8 +260,7 @@ class TargetModel:
         if not ids:
             start = self.tokenizer.bos_token_id if self.tokenizer.bos_token_id is not None else min(self.eos_ids, default=0)
             ids = [start]
-        self.check_prompt(ids)
-        return [int(i) for i in ids]
+        return self.check_prompt(ids)
 
     def _encode_chat(self, text: str) -> list[int]:
         turn = [{"role": "user", "content": text}]
@@ -270,12 +270,13 @@ class TargetModel:
             raise AdedError(f"the model's chat template failed ({first_line(error)}); use --raw for bare text") from None
         return self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
 
-    def check_prompt(self, ids: Sequence[int]) -> None:
-        """Check a prompt.
+    def check_prompt(self, prompt: Sequence[int]) -> list[int]:
+        """The token ids of a prompt.
 
         Raises:
-            AdedError: it leaves no space in the context for a new token, is empty, or has unknown token ids.
+            AdedError: they are no list of whole numbers, leave no space in the context for a new token, are none, or are unknown.
         """
+        ids = _token_ids(prompt)
         if len(ids) >= self.context_limit:
             raise AdedError(
                 f"the prompt has {len(ids)} tokens and the model's context {self.context_limit}; shorten it by at least "
@@ -283,6 +284,12 @@ class TargetModel:
             )
         if not ids or min(ids) < 0 or max(ids) >= self.vocab_size:
             raise AdedError(f"the prompt's token ids must be one or more of 0 to {self.vocab_size - 1}")
+        return ids
+
+    def check_open(self) -> None:
+        """Raise ``AdedError`` if the model has been closed."""
+        if self.model is None:
+            raise AdedError(f"the model {self.label} has been closed; load it again")
 
     def broadcast(self, value: T) -> T:
         """Returns ``value``; under tensor parallelism the value of rank 0, so that all processes continue alike."""
@@ -360,3 +367,14 @@ class TargetModel:
 
     def _add_notice(self, text: str) -> None:
         self.notice = f"{self.notice}; {text}" if self.notice else text
+
+
+def _token_ids(prompt: Any) -> list[int]:
+    """A sequence of token ids as a list; ``AdedError`` if it is none."""
+    try:
+        ids = np.asarray(prompt)
+    except (TypeError, ValueError, RuntimeError):
+        ids = np.array(None)
+    if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
+        raise AdedError("the prompt is neither text nor a list of token ids; give one of them")
+    return ids.tolist()

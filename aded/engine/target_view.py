@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aded.core.errors import AdedError
+from aded.engine.outputs import is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -43,8 +44,8 @@ class TargetView:
 
     @property
     def length(self) -> int:
-        """Number of committed tokens whose keys and values are in the cache: all but the root."""
-        return self._session.length
+        """Number of committed tokens whose keys and values are in the cache: all but the root; 0 after the decode."""
+        return 0 if self._session.cache is None else self._session.length
 
     @property
     def embedding(self) -> Any:
@@ -62,9 +63,11 @@ class TargetView:
         The tensors stay at the same addresses until the decode ends, so a drafter may use them in a captured graph.
 
         Raises:
-            AdedError: the model has no such layer, or no cache that can be read.
+            AdedError: the model has no such layer or no cache that can be read, or the decode has ended.
         """
-        if not -self.layers <= layer < self.layers:
+        if self._session.cache is None:
+            raise AdedError("the decode of this view has ended; use the view that bind receives for the next one")
+        if not is_whole(layer) or not -self.layers <= layer < self.layers:
             raise AdedError(
                 f"the drafter reads the KV cache of layer {layer}; this model has 0 to {self.layers - 1}, -1 is the last"
             )

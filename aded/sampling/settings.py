@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
+from typing import Any
 
 from aded.core.errors import AdedError
 
@@ -35,8 +37,12 @@ class SamplingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+            object.__setattr__(self, name, number(getattr(self, name), name.replace("_", " ")))
+        for name in ("top_k", "seed"):
+            object.__setattr__(self, name, whole_number(getattr(self, name), name.replace("_", "-")))
         _require(self.temperature >= 0 and math.isfinite(self.temperature), "temperature", self.temperature, "0 (greedy) or more")
-        _require(self.top_k >= 0 and self.top_k == int(self.top_k), "top-k", self.top_k, "a whole number, 0 for no limit")
+        _require(self.top_k >= 0, "top-k", self.top_k, "a whole number, 0 for no limit")
         _require(0 < self.top_p <= 1, "top-p", self.top_p, "above 0 and at most 1")
         _require(0 <= self.min_p <= 1, "min-p", self.min_p, "from 0 to 1")
         _require(
@@ -45,12 +51,34 @@ class SamplingSettings:
             self.repetition_penalty,
             "from 0.01 to 100",
         )
-        _require(self.seed == int(self.seed) and 0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2**63 - 1")
+        _require(0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2**63 - 1")
 
     @property
     def greedy(self) -> bool:
         """Whether the most probable token is always chosen."""
         return self.temperature <= MAX_GREEDY_TEMPERATURE
+
+
+def number(value: Any, name: str) -> float:
+    """A setting as a float.
+
+    Raises:
+        AdedError: it is not a number.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise AdedError(f"{name} is {value!r}; give a number")
+    return float(value)
+
+
+def whole_number(value: Any, name: str) -> int:
+    """A setting as an int.
+
+    Raises:
+        AdedError: it is not a whole number.
+    """
+    if number(value, name) % 1:  # also NaN and infinity
+        raise AdedError(f"{name} is {value}; give a whole number")
+    return int(value)
 
 
 def _require(condition: bool, name: str, value: object, what: str) -> None:
@@ -76,5 +104,7 @@ class TypicalAcceptance:
     delta: float = 0.3
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            object.__setattr__(self, name, number(getattr(self, name), name))
         _require(0 < self.epsilon <= 1, "epsilon", self.epsilon, "above 0 and at most 1")
         _require(0 < self.delta <= 1, "delta", self.delta, "above 0 and at most 1")

@@ -1,5 +1,6 @@
 """The command line: its options, its JSON output, one-line errors with exit status 2."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 from conftest import ROOT
 from fakes import tiny_target
 
-from aded.cli import main, model_options
+from aded.cli import main, method_options, model_options
 from aded.core import trace
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.registry import METHODS
@@ -317,9 +318,19 @@ def test_remedies_name_the_given_model(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_every_option_of_a_method_has_a_flag(method):
-    """The parser accepts it, with any value."""
-    known = vars(main.build_parser().parse_args(["generate"]))
-    assert set(method.options) <= set(known)
+    parser = argparse.ArgumentParser()
+    method_options.add(parser)
+    assert set(method.options) <= set(vars(parser.parse_args([])))
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_the_help_of_an_option_names_every_method_that_has_it(method):
+    parser = argparse.ArgumentParser(formatter_class=lambda prog: argparse.HelpFormatter(prog, width=500))
+    method_options.add(parser)
+    for line in parser.format_help().splitlines():
+        if ": " in line and line.lstrip().startswith("--"):
+            name = line.split()[0].strip(",").removeprefix("--").replace("-", "_")
+            assert (name in method.options) == (method.name in line.split(": ")[0].replace(",", " ").split()), line
 
 
 def test_model_options_are_those_that_the_parser_has():
@@ -381,6 +392,12 @@ def test_ctrl_c_keeps_the_text_so_far(tiny, capsys, tmp_path, monkeypatch):
 def test_the_engine_is_usable_without_gradio():
     blocked = "import sys; sys.modules['gradio'] = sys.modules['plotly'] = None"
     code = f"{blocked}; import aded.decoding.decoder, aded.decoding.lockstep, aded.cli.main"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_the_help_loads_no_model_library():
+    loaded = "{'torch', 'transformers', 'gradio'} & set(sys.modules)"
+    code = f"import sys; from aded.cli import main; main.build_parser(); assert not {loaded}"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

@@ -21,6 +21,7 @@ from fakes import (
 
 from aded.core import trace
 from aded.core.errors import AdedError
+from aded.core.trace import dumps, loads
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
@@ -234,11 +235,69 @@ def test_the_trace_has_the_target_s_probabilities_over_the_whole_vocabulary():
         {"budget": "some"},
         {"stop": ("",)},
         {"temperature": -1},
+        {"temperature": "0.8"},
+        {"temperature": None},
+        {"max_new_tokens": 5.5},
+        {"max_new_tokens": float("nan")},
+        {"max_new_tokens": float("inf")},
+        {"max_new_tokens": "5"},
+        {"max_new_tokens": True},
+        {"budget": True},
+        {"budget": None},
+        {"budget": 4.5},
+        {"seed": "1"},
+        {"seed": -1},
+        {"top_k": 1.5},
+        {"top_p": "1"},
+        {"stop": None},
+        {"stop": [5]},
+        {"stop": {"a": 1}},
     ],
+    ids=str,
 )
 def test_bad_settings_are_refused_with_a_remedy(bad):
     with pytest.raises(AdedError, match="give|leave it out"):
         GenerationSettings(**bad)
+
+
+def test_numbers_of_numpy_and_whole_floats_are_settings_too():
+    settings = GenerationSettings(np.int64(6), np.int32(4), np.float32(0.5), seed=np.uint8(3), top_k=5.0, stop=["x"])
+    assert settings == GenerationSettings(6, 4, 0.5, seed=3, top_k=5, stop=("x",))
+    record = Decoder(tiny_target("llama"), "aded", settings).run(np.array(PROMPT, dtype=np.int16))
+    assert loads(dumps(record)).lanes == [record]
+
+
+@pytest.mark.parametrize("prompt", [None, 5, ["a"], [[5, 6]], [5.5], [True], [5, [6]], {"a": 1}, b"text", object()], ids=repr)
+def test_a_prompt_that_is_neither_text_nor_ids_is_refused(prompt):
+    decoder = Decoder(tiny_target("llama"), "plain", GenerationSettings(max_new_tokens=2))
+    with pytest.raises(AdedError, match="the prompt is neither text nor a list of token ids; give one of them"):
+        decoder.run(prompt)
+
+
+def test_calls_in_the_wrong_order_are_refused():
+    target = tiny_target("llama")
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=6, budget=8))
+    for call in (decoder.step, lambda: decoder.trace, lambda: decoder.header):
+        with pytest.raises(AdedError, match="call begin"):
+            call()
+    decoder.begin(PROMPT)
+    decoder.step()
+    with pytest.raises(AdedError, match="this decode is running; close it"):
+        decoder.begin(PROMPT)
+    while decoder.finish_reason is None:
+        decoder.step()
+    decoder.close()
+    assert decoder.trace.token_ids == expected(target)[:6]
+    decoder.begin(PROMPT)
+    target.close()
+    for call in (decoder.step, lambda: Decoder(target, "plain").run(PROMPT)):
+        with pytest.raises(AdedError, match="has been closed; load it again"):
+            call()
+
+
+def test_options_are_not_for_custom_drafters():
+    with pytest.raises(AdedError, match="options are for the name of a method"):
+        Decoder(tiny_target("llama"), OracleDrafter([]), options={"depth": 3})
 
 
 def test_unknown_methods_and_options_name_the_known_ones():

@@ -1,5 +1,6 @@
 """Races: several decodes interleaved by their decode times."""
 
+import pytest
 from fakes import tiny_target
 
 from aded.core.trace import Race, dumps, loads
@@ -62,3 +63,13 @@ def test_a_race_is_the_same_with_and_without_its_pauses():
         return [[step.emitted for index, step in made if index == run] for run in range(3)]
 
     assert texts(race) == texts(interleaved)
+
+
+def test_a_drafter_that_fails_to_close_keeps_no_other_run_open():
+    decoders = make_decoders(3)
+    decoders[1].drafter.close = lambda: 1 / 0
+    steps = race(decoders, PROMPT)
+    next(steps)
+    with pytest.raises(ZeroDivisionError):
+        steps.close()
+    assert not any(decoder.running for decoder in decoders)

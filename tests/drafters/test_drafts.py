@@ -22,6 +22,11 @@ def mutated(root):
     return tree
 
 
+def drawn(root, distributions, rows):
+    """A node with token 7, drawn from ``distributions``."""
+    return DraftTree(np.array([root, 7]), np.array([-1, 0]), sampled_from=DraftDistributions(distributions, rows))
+
+
 FAULTS = {
     "an id as large as the vocabulary": (lambda root: DraftTree.chain(root, [3, VOCAB]), f"node 2 holds token id {VOCAB}"),
     "a negative id": (lambda root: DraftTree.chain(root, [-1]), "node 1 holds token id -1"),
@@ -46,10 +51,26 @@ FAULTS = {
     ),
     "distributions over too many tokens": (
         lambda root: DraftTree(
-            np.array([root, 7]), np.array([-1, 0]), sampled_from=DraftDistributions(torch.ones(1, VOCAB + 1), np.array([-1, 0]))
+            np.array([root, 7]),
+            np.array([-1, 0]),
+            sampled_from=DraftDistributions(torch.ones(1, VOCAB + 1).double(), np.array([-1, 0])),
         ),
         "needs one of its distributions",
     ),
+    "a column of words": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"prior": ["a"]}), "one number per node"),
+    "a column of two axes": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"prior": np.ones((1, 2))}), "one number"),
+    "half a required node": (lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), required=0.5), "required is 0.5"),
+    "distributions of no kind": (
+        lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), sampled_from=Q),
+        "of type Tensor",
+    ),
+    "distributions as an array": (lambda root: drawn(root, Q.numpy(), [-1, 0]), "no float64 tensor"),
+    "distributions of single precision": (lambda root: drawn(root, Q.float(), [-1, 0]), "no float64 tensor"),
+    "rows that are no integers": (lambda root: drawn(root, Q, [-1, 0.5]), "rows of the distributions are not integers"),
+    "a distribution with NaN": (lambda root: drawn(root, Q * torch.nan, [-1, 0]), "not all finite"),
+    "a negative distribution": (lambda root: drawn(root, Q - 2 * torch.eye(2, VOCAB), [-1, 0]), "not all finite"),
+    "a distribution of sum 2": (lambda root: drawn(root, 2 * Q, [-1, 0]), "of sum 1"),
+    "a token that cannot have been drawn": (lambda root: drawn(root, torch.eye(2, VOCAB).double(), [-1, 0]), "is 0"),
     "one row for two nodes": (
         lambda root: DraftTree(
             np.array([root, 7, 8]), np.array([-1, 0, 1]), sampled_from=DraftDistributions(Q, np.array([-1, 0, 0]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
-from fakes import WordTokenizer, tiny_model, tiny_target
+from fakes import OracleDrafter, WordTokenizer, tiny_model, tiny_target
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
 
 from aded.core.errors import AdedError
@@ -87,7 +87,7 @@ def test_unknown_layers_are_refused_with_those_that_the_model_has():
         needs = DrafterNeeds(hidden_layers=(1, 9))
 
     with pytest.raises(AdedError, match=r"hidden layer 9; this model has 0 \(embedding\) to 2"):
-        Decoder(tiny_target(), Deep())
+        Decoder(tiny_target(), Deep()).run(PROMPT)
 
     class DeepCache(CacheDrafter):
         def bind(self, target):
@@ -95,6 +95,110 @@ def test_unknown_layers_are_refused_with_those_that_the_model_has():
 
     with pytest.raises(AdedError, match="KV cache of layer 5; this model has 0 to 1"):
         Decoder(tiny_target(), DeepCache()).run(PROMPT)
+
+
+class Reader:
+    """A ``StateReader`` that returns ``output``."""
+
+    def __init__(self, size: int, output: object) -> None:
+        self.size, self.output = size, output
+
+    def forward(self, state: torch.Tensor) -> object:
+        return self.output
+
+
+NEEDS = {
+    "none": (None, "needs are None"),
+    "a negative number": (DrafterNeeds(top_k=-1), "top -1 tokens"),
+    "a fraction": (DrafterNeeds(top_k=1.5), "top 1.5 tokens"),
+    "a list of layers": (DrafterNeeds(hidden_layers=[1]), r"hidden layers are \[1\]; give a tuple"),
+    "a layer": (DrafterNeeds(hidden_layers=1), "hidden layers are 1; give a tuple"),
+    "a layer of fractions": (DrafterNeeds(hidden_layers=(1.0,)), "give a tuple of whole numbers"),
+    "a reader that is none": (DrafterNeeds(reader=object()), "reader fails"),
+    "another size": (DrafterNeeds(reader=Reader(3, torch.zeros(2).double())), r"float64 tensor of its size, \[3\]"),
+    "another type": (DrafterNeeds(reader=Reader(3, torch.zeros(3))), "float64 tensor"),
+    "a list": (DrafterNeeds(reader=Reader(3, [0.0] * 3)), "float64 tensor"),
+}
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["eager", "fixed-shape"])
+@pytest.mark.parametrize("kind", NEEDS)
+def test_needs_that_no_target_can_meet_are_refused_when_a_decode_begins(kind, fixed):
+    class Drafting(Drafter):
+        def propose(self, context, budget):
+            return DraftTree.root_only(context.root)
+
+    decoder = Decoder(target_of("llama", fixed), Drafting(), GenerationSettings(max_new_tokens=2, budget=4))
+    decoder.run(PROMPT)
+    decoder.drafter.needs, message = NEEDS[kind]
+    with pytest.raises(AdedError, match=message):
+        decoder.run(PROMPT)
+    assert not decoder.running
+
+
+class Scribbling(OracleDrafter):
+    """Writes into every array that it gets, and proposes one tree object again and again."""
+
+    def __init__(self, truth: list[int]) -> None:
+        super().__init__(truth, width=1)
+        self.tree: DraftTree | None = None
+
+    def propose(self, context, budget):
+        made = super().propose(context, budget)
+        if self.tree is None or len(made) != len(self.tree):
+            self.tree = made
+        self.tree.tokens[:], self.tree.parents[:] = made.tokens, made.parents
+        assert self.tree.child(0, -5) is None, "fills the tree's table of children"
+        context.tokens[:] = 0
+        return self.tree
+
+    def observe(self, outcome):
+        for array in (outcome.context.tokens, outcome.emitted, outcome.path, outcome.tree.tokens):
+            array[:] = 0
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["eager", "fixed-shape"])
+@pytest.mark.parametrize("sampling", SAMPLING, ids=str)
+def test_a_drafter_that_writes_into_what_it_gets_changes_neither_text_nor_record(sampling, fixed):
+    target, settings = target_of("llama", fixed), GenerationSettings(max_new_tokens=24, budget=8, **sampling)
+    plain = Decoder(target, "plain", settings).run(PROMPT)
+    record = Decoder(target, Scribbling(plain.token_ids), settings).run(PROMPT)
+    assert record.token_ids == plain.token_ids
+    assert [token for step in record.steps for token in step.emitted] == plain.token_ids
+    for step in record.steps:
+        assert step.tree.tokens[0] == (PROMPT + plain.token_ids)[step.position]
+
+
+def test_a_drafter_can_read_the_view_until_its_close_has_returned():
+    class Reading(CacheDrafter):
+        def bind(self, target):
+            self.view = target
+            super().bind(target)
+
+        def close(self):
+            self.at_close = self.view.length, self.view.kv(-1).keys.shape[1]
+
+    drafter = Reading()
+    Decoder(tiny_target(), drafter, GenerationSettings(max_new_tokens=6, budget=4)).run(PROMPT)
+    assert drafter.at_close[0] >= len(PROMPT)
+    assert drafter.view.length == 0
+    with pytest.raises(AdedError, match="the decode of this view has ended"):
+        drafter.view.kv(0)
+
+
+@pytest.mark.parametrize("layer", [1.0, None, "0", True])
+def test_a_layer_that_is_no_whole_number_is_refused(layer):
+    class Asking(CacheDrafter):
+        def bind(self, target):
+            target.kv(layer)
+
+    with pytest.raises(AdedError, match="KV cache of layer"):
+        Decoder(tiny_target(), Asking()).run(PROMPT)
+
+
+def test_a_drafter_without_propose_is_named():
+    with pytest.raises(AdedError, match="Drafter has no propose; define it"):
+        Decoder(tiny_target(), Drafter(), GenerationSettings(budget=4)).run(PROMPT)
 
 
 @pytest.mark.parametrize("method", [CacheDrafter, None, object()], ids=["class", "None", "object"])

@@ -69,5 +69,5 @@ def test_a_suffix_of_one_token_is_enough() -> None:
 
 @pytest.mark.parametrize("name", ["max_ngram", "draft_length"])
 def test_lengths_below_one_are_refused_with_name_and_value_of_the_option(name: str) -> None:
-    with pytest.raises(AdedError, match=f"^{name.replace('_', '-')} is -2; give 1 or more"):
+    with pytest.raises(AdedError, match=f"^{name.replace('_', ' ')} is -2; give a whole number from 1 to "):
         PromptLookupDrafter(**{name: -2})

@@ -346,7 +346,7 @@ def test_a_worker_that_hangs_fails_its_race_after_its_time_and_the_next_race_wor
 def test_the_message_of_an_engine_that_refuses_in_a_worker_is_passed_on(on_zero: Any):
     service = on_zero(Engine(), tiny_target("llama"))
     last = updates(service, form(prompt="w5 w17", options={"aded": {"depth": 900}}))[-1]
-    assert words(last) == "Depth is 900; give a number from 1 to 64."
+    assert words(last) == "Depth is 900; give a whole number from 1 to 64."
     assert service.counters.value("aded_refusals_total", {"reason": "asked"}) == 1
 
 

@@ -1,0 +1,84 @@
+"""Command-line options of the methods. Which method has which option is read from the registry."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from aded.core.errors import AdedError
+from aded.core.validation import check_readable, flag
+
+if TYPE_CHECKING:
+    from aded.drafters.registry import Method
+
+EITHER: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
+FILE: dict[str, Any] = {"metavar": "FILE"}
+WHOLE: dict[str, Any] = {"type": int, "metavar": "N"}
+NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
+
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "preset": ("tuned (default) or paper", {}),
+    "search": ("mcts (default), best-first, greedy or full", {}),
+    "simulations": ("simulations of the Monte Carlo tree search (default: 0, from the budget)", WHOLE),
+    "c1": ("weight of exploration in PUCT", NUMBER),
+    "c2": ("how slowly exploration grows with visits", NUMBER),
+    "depth": ("maximum depth of the draft tree", WHOLE),
+    "successors": ("maximum successors of a bigram that the search considers", WHOLE),
+    "feedback": ("also learn the target's top-k tokens", EITHER),
+    "keep": ("keep what was learned from earlier prompts", EITHER),
+    "matrix": ("a base matrix built with `matrix build`", FILE),
+    "corpus": ("full (default: the base matrix) or none", {}),
+    "max_ngram": ("longest n-gram to match", WHOLE),
+    "most_recent": ("copy from the most recent match", EITHER),
+    "draft_length": ("maximum drafted tokens per step; speculative: 0 (default) is automatic", WHOLE),
+    "ngram": ("n-gram size", WHOLE),
+    "window": ("window size", WHOLE),
+    "guesses": ("maximum n-grams verified per step", WHOLE),
+    "pool_from_prompt": ("initialise the pool with the prompt's n-grams", EITHER),
+    "datastore": ("a datastore built with `datastore build`", FILE),
+    "max_suffix": ("longest suffix to match", WHOLE),
+    "max_occurrences": ("maximum matches of a suffix to count", WHOLE),
+    "backoff": ("fill the draft with matches of shorter suffixes", EITHER),
+    "factor": ("maximum draft nodes per token of the matched suffix", NUMBER),
+    "min_probability": ("minimum probability of a node", NUMBER),
+    "warm": ("start from a corpus of model output", EITHER),
+    "heads": ("heads trained with `train medusa`", FILE),
+    "tree": ("adaptive (default) or static", {}),
+    "epsilon": ("probability threshold (default: 0.09)", NUMBER),
+    "delta": ("scale of the entropy-dependent threshold (default: 0.3)", NUMBER),
+    "draft": ("a draft model trained with `train draft`", FILE),
+    "draft_model": ("a draft model with the same tokenizer; may be repeated", {"action": "append", "metavar": "SPEC"}),
+    "verification": ("rejection (default) or coupled (same text as plain for a seed)", {}),
+    "branching": ("children per node at each depth (default: automatic)", {"metavar": "K,K,..."}),
+    "replacement": ("sample children independently, with replacement", {"action": "store_true", "default": None}),
+}
+"""What an option does, and the arguments with which argparse reads it. Every option of the registry is here."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all methods."""
+    from aded.drafters.registry import METHODS
+
+    group = parser.add_argument_group("method settings")
+    for name, (meaning, arguments) in OPTIONS.items():
+        methods = ", ".join(method.name for method in METHODS.values() if name in method.options)
+        group.add_argument(flag(name), help=f"{methods}: {meaning}", **arguments)
+
+
+def given(options: argparse.Namespace, method: Method) -> dict[str, Any]:
+    """The options given for ``method``.
+
+    Raises:
+        AdedError: an option that the method does not have.
+    """
+    values = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
+    for name in values.keys() - set(method.options):
+        raise AdedError(f"{flag(name)} is not a setting of {method.name}; leave it out or choose another --method")
+    return values
+
+
+def files(options: argparse.Namespace) -> list[str | None]:
+    """The files that these options name, checked for existence."""
+    paths = [getattr(options, name) for name, (_, arguments) in OPTIONS.items() if arguments is FILE]
+    check_readable(paths)
+    return paths
