@@ -186,6 +186,7 @@ def six_runs() -> trace.Race:
     return trace.Race([replace(t, header=replace(t.header, lossless=t.header.method != "medusa-typical")) for t in runs])
 
 
+@pytest.mark.slow
 def test_six_runs_keep_their_height_at_every_time(page: sync_api.Page, tmp_path: Path):
     open_race(page, six_runs(), tmp_path)
     assert page.locator(".ax-run-view").count() == page.locator(".ax-times li").count() == 6

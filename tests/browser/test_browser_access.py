@@ -47,7 +47,7 @@ def violations(page: sync_api.Page, axe: str) -> list[tuple[Any, ...]]:
     return [(one["id"], node["target"], node["failureSummary"]) for one in serious for node in one["nodes"][:3]]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_panel_has_a_serious_violation(browser: sync_api.Browser, address: str, axe: str, theme: str, tmp_path: Path):
     with watched_page(browser, address, query=f"?__theme={theme}") as page:
         assert violations(page, axe) == []

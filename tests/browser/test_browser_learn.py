@@ -22,6 +22,7 @@ def stop(page: sync_api.Page) -> str:
     return page.locator(".ax-tour h2").inner_text()
 
 
+@pytest.mark.slow
 def test_the_tour_waits_for_its_tasks_can_be_left_and_continued(page: sync_api.Page):
     following, task = part(page, "tour-next"), page.locator(".ax-task")
     part(page, "tour").click()
@@ -219,6 +220,7 @@ def test_predictions_in_a_live_race_show_no_answer(live_page: sync_api.Page, liv
     assert page.evaluate(shown) == predicted - 1
 
 
+@pytest.mark.slow
 def test_no_run_and_no_label_shows_what_is_to_be_predicted(page: sync_api.Page):
     page.locator("#ax-recorded input").click()
     page.locator("li[role='option']", has_text="A function in Python").click()

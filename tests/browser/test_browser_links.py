@@ -237,6 +237,7 @@ def test_hostile_addresses_are_harmless_text(browser: sync_api.Browser, address:
         assert page.evaluate("window.PWN") is None
 
 
+@pytest.mark.slow
 def test_sliders_and_typed_numbers_agree_and_are_in_the_link(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         page.locator("#ax-controls button.label-wrap", has_text="ADED settings").click()
@@ -268,6 +269,7 @@ def test_sliders_and_typed_numbers_agree_and_are_in_the_link(browser: sync_api.B
         page.wait_for_function("() => !location.hash.includes('budget')")
 
 
+@pytest.mark.slow
 def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_controls(browser: sync_api.Browser, live: Live):
     live.engine.gate.set()
     with watched_page(browser, live.address) as page:
@@ -393,6 +395,7 @@ def test_a_link_to_another_run_has_no_step_or_node_of_the_first(page: sync_api.P
     sync_api.expect(part(page, "note")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_the_note_about_a_missing_file_disappears_when_another_race_is_shown(live_page: sync_api.Page, live: Live):
     page = live_page
     for link in ("#file=gone.json", "#race=A+maths+teacher&method=aded&step=3"):

@@ -73,6 +73,7 @@ CUT = """all => all.filter(e => e.getClientRects().length && !e.closest(".ax-wid
 """Tables, and boxes that scroll, that are wider than their card."""
 
 
+@pytest.mark.slow
 def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, 390) as page:
         page.evaluate("() => { for (const box of document.querySelectorAll('details:not(.ax-menu)')) box.open = true; }")
@@ -86,6 +87,7 @@ def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: 
             assert scrollers.evaluate_all(CUT.replace('".ax-wide, .ax-scroll, .ax-sr"', '".ax-sr"')) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
 def test_a_long_prompt_is_expanded_by_keyboard_and_pointer(browser: sync_api.Browser, address: str, width: int, tmp_path: Path):
     race = make_race()
@@ -173,6 +175,7 @@ def test_an_empty_list_has_a_placeholder_in_the_language_of_the_user(page: sync_
             sync_api.expect(field).to_have_attribute("placeholder", words[at])
 
 
+@pytest.mark.slow
 def test_checkboxes_have_the_colours_of_the_theme(browser: sync_api.Browser, address: str):
     for theme, scheme in (("dark", "dark"), ("light", "normal")):
         with watched_page(browser, address, query=f"#theme={theme}") as page:

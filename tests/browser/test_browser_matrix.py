@@ -208,6 +208,7 @@ def test_hostile_tokens_are_text_in_every_panel_of_the_matrix(page: sync_api.Pag
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440, 2560])
 def test_labels_of_the_neighbourhood_do_not_overlap(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, width=width) as page:

@@ -48,6 +48,7 @@ def touching(page: sync_api.Page) -> list[list[str]]:
     )
 
 
+@pytest.mark.slow
 def test_two_thousand_nodes_are_folded_with_a_note(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
     sync_api.expect(part(page, "hidden")).to_contain_text(f"{NODES - MAX_NODES} of {NODES} nodes are folded")
@@ -138,6 +139,7 @@ def test_scores_colour_the_nodes_and_touch_no_label_during_a_search(page: sync_a
     assert searches >= 2
 
 
+@pytest.mark.slow
 def test_a_small_draft_has_a_small_card_and_names_its_source(page: sync_api.Page, tmp_path: Path):
     runs = [make_trace("plain"), make_trace("prompt-lookup", size=2), make_trace("aded")]
     open_race(page, trace.Race(runs), tmp_path)

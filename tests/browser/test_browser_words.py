@@ -11,7 +11,7 @@ from browsing import at_rest, drawn, notice, open_file, part, sync_api, watched_
 from ui_fakes import make_race
 
 pytest_plugins = ("browser_fixtures",)
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG KV
     LLM CUDA GPU GB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
