@@ -267,7 +267,7 @@ def test_numbers_of_numpy_and_whole_floats_are_settings_too():
     assert loads(dumps(record)).lanes == [record]
 
 
-@pytest.mark.parametrize("prompt", [None, 5, ["a"], [[5, 6]], [5.5], [True], [5, [6]], {"a": 1}, b"text", object()], ids=repr)
+@pytest.mark.parametrize("prompt", [None, 5, ["a"], [[5, 6]], [5.5], [True], [5, [6]], {"a": 1}, b"text"], ids=repr)
 def test_a_prompt_that_is_neither_text_nor_ids_is_refused(prompt):
     decoder = Decoder(tiny_target("llama"), "plain", GenerationSettings(max_new_tokens=2))
     with pytest.raises(AdedError, match="the prompt is neither text nor a list of token ids; give one of them"):
