@@ -9,6 +9,9 @@ from typing import Any
 
 import gradio as gr
 
+from aded.core import limits
+from aded.core.trace import Race
+from aded.drafters.aded import AdedOptions
 from aded.drafters.registry import CORPORA, METHODS
 from ui import link, picker, theme
 from ui.form import ABLATIONS, SWITCHES, Form
@@ -21,6 +24,8 @@ GENERATION = tuple(name for name in FIELDS if name not in ADED and name != "budg
 """Numbers that apply to all methods."""
 DEFAULT_TOKENS = 96
 """Default of new tokens, if the server's limit allows it."""
+DEFAULT_BUDGET = "24"
+"""Default draft budget: with ``auto``, a small model on a CPU often drafts nothing, and there is no tree to look at."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "preset": ("tuned", "paper"),
     "search": ("", "mcts", "best-first", "greedy", "full"),
@@ -28,6 +33,21 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "corpus": ("", *CORPORA),
 }
 """Settings that are selected from a list; the empty string is the preset's value."""
+
+
+def settings_of(race: Race) -> dict[str, str]:
+    """The settings with which a race was run, as in a link."""
+    header = race.lanes[0].header
+    values = {"prompt": header.prompt, "methods": ",".join(dict.fromkeys(run.header.method for run in race.lanes))}
+    values |= {name: str(header.settings[name]) for name in (*GENERATION, "budget") if name in header.settings}
+    used = next((run.header.method_settings for run in race.lanes if run.header.method == "aded"), {})
+    preset = AdedOptions.paper() if used.get("preset") == "paper" else AdedOptions.tuned()
+    own = {name: used[name] for name in ("search", *limits.ADED) if name in used and used[name] != getattr(preset, name)}
+    own |= {"preset": "paper"} if used.get("preset") == "paper" else {}
+    own |= {"corpus": "none"} if used.get("base_matrix") is False else {}
+    if used and used["feedback"] != preset.feedback:
+        own["feedback"] = "on" if used["feedback"] else "off"
+    return values | {name: str(value) for name, value in own.items()}
 
 
 AXIS = "ablation"
@@ -121,18 +141,23 @@ class Controls:
         return [*values, link.example_of(found.values["prompt"]), found.values[AXIS]], found.refused
 
 
-def create_controls(localizer: Localizer, fields: Mapping[str, Field] = FIELDS) -> Controls:
-    """The form, its buttons, and the notice below; numbers are limited by ``fields``."""
-    prompt, examples = create_prompt(localizer)
-    widgets: dict[str, Any] = {"prompt": prompt, "methods": create_methods()}
-    start, stop, notice = create_run(localizer)
-    widgets |= create_settings(localizer, fields)
-    with localizer.label(gr.Accordion, "control.aded", open=False):
-        widgets |= create_aded(localizer)
-        forget = create_button(localizer, "control.forget", elem_id="ax-forget", size="sm")
-    with localizer.label(gr.Accordion, "control.ablation", open=False) as ablation:
-        axis, ablate = create_ablation(localizer)
-    return Controls(widgets, examples, start, stop, notice, axis, ablate, ablation, forget, fields)
+def create_controls(
+    localizer: Localizer, buttons: tuple[gr.Button, gr.Button], notice: gr.HTML, fields: Mapping[str, Field] = FIELDS
+) -> Controls:
+    """The form, in three columns: prompt, methods, settings; numbers are limited by ``fields``."""
+    with gr.Column(min_width=0):
+        prompt, examples = create_prompt(localizer)
+        with localizer.label(gr.Accordion, "control.ablation", open=False) as ablation:
+            axis, ablate = create_ablation(localizer)
+    with gr.Column(min_width=0):
+        widgets: dict[str, Any] = {"prompt": prompt, "methods": create_methods()}
+    with gr.Column(min_width=0):
+        widgets |= create_settings(localizer, fields)
+        with localizer.label(gr.Accordion, "control.aded", open=False):
+            widgets |= create_aded(localizer)
+            forget = create_button(localizer, "control.forget", elem_id="ax-forget", size="sm")
+        create_button(localizer, "control.close", elem_id="ax-close", size="sm")
+    return Controls(widgets, examples, *buttons, notice, axis, ablate, ablation, forget, fields)
 
 
 def create_prompt(localizer: Localizer) -> tuple[gr.Textbox, gr.Dropdown]:
@@ -162,11 +187,11 @@ def create_methods() -> gr.HTML:
     return theme.panel("picker", "picker.mountPicker(element, props, watch);", picker.encode(picker.DEFAULT))
 
 
-def create_run(localizer: Localizer) -> tuple[gr.Button, gr.Button, gr.HTML]:
+def create_run(localizer: Localizer) -> tuple[gr.Button, gr.Button]:
+    """The buttons that start and stop a race."""
     with gr.Row(elem_id="ax-run-row"):
         start = create_button(localizer, "control.run", variant="primary", elem_id="ax-run", min_width=0)
-        stop = create_button(localizer, "control.stop", elem_id="ax-stop", min_width=0, interactive=False)
-    return start, stop, theme.panel("notice", "notice.mountNotice(element, props, watch, true);")
+        return start, create_button(localizer, "control.stop", elem_id="ax-stop", min_width=0, interactive=False)
 
 
 def create_button(localizer: Localizer, key: str, **settings: Any) -> gr.Button:
@@ -175,7 +200,7 @@ def create_button(localizer: Localizer, key: str, **settings: Any) -> gr.Button:
 
 def create_settings(localizer: Localizer, fields: Mapping[str, Field]) -> dict[str, Any]:
     tokens = f"{min(DEFAULT_TOKENS, fields['max_new_tokens'].maximum):g}"
-    first = {"max_new_tokens": tokens, "budget": "auto", "temperature": "0"}
+    first = {"max_new_tokens": tokens, "budget": DEFAULT_BUDGET, "temperature": "0"}
     widgets = {name: create_number(name, value, fields[name]) for name, value in first.items()}
     with localizer.label(gr.Accordion, "control.sampling", open=False):
         sampling = {"top_p": "1", "top_k": "0", "seed": "0"}

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -17,7 +17,7 @@ from aded.core.trace import TraceError
 from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
-from ui.controls import AXIS, Controls, Localizer, create_controls, create_list
+from ui.controls import AXIS, Controls, Localizer, create_controls, create_run, settings_of
 from ui.form import ABLATIONS
 from ui.numbers import fields_for
 from ui.run import Notice, Update, failed, refusal
@@ -43,18 +43,18 @@ def build(service: Service) -> Page:
     """The whole page; the engine is not imported until Run is pressed."""
     recorded, localizer = load_recorded(theme.ASSETS / "traces"), Localizer()
     with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
-        header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
-        with gr.Row(elem_id="ax-frame"):
-            with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
-                controls = create_controls(localizer, fields_for(service.limits.max_new_tokens))
-                choice, upload = create_recorded(recorded, localizer)
-                status = create_status()
-            with gr.Column(elem_id="ax-stage", min_width=0):
-                view = create_view(recorded)
-                experiment = create_experiment()
-        ends = connect_run(controls, service, view, experiment, choice, upload)
-        connect_recorded(recorded, choice, upload, view, controls.notice)
-        connect_link(controls, recorded, header, choice, view)
+        with gr.Row(elem_id="ax-bar"):
+            header = theme.panel("header", f"header.mountHeader(element, props, watch, trigger, {json.dumps(list(recorded))});")
+            buttons = create_run(localizer)
+        notice = theme.panel("notice", "notice.mountNotice(element, props, watch, true);")
+        with gr.Row(elem_id="ax-controls"):
+            controls = create_controls(localizer, buttons, notice, fields_for(service.limits.max_new_tokens))
+            upload = create_upload(localizer)
+        view = create_view(recorded)
+        status = create_status()
+        ends = connect_run(controls, service, view, upload)
+        connect_recorded(recorded, upload, view, controls)
+        connect_link(controls, recorded, header, view)
         connect_language(header, localizer)
         connect_status(page, service, status, ends)
         page.load(lambda: unavailable_methods(service), None, controls.widgets["methods"], queue=False, **QUIET)
@@ -74,19 +74,19 @@ def key_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
-def create_recorded(recorded: dict[str, str], localizer: Localizer) -> tuple[gr.Dropdown, gr.UploadButton]:
-    choice = create_list(localizer, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
-    upload = localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
-    return choice, upload
+def create_upload(localizer: Localizer) -> gr.UploadButton:
+    return localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
 
 
-def create_view(recorded: dict[str, str]) -> gr.HTML:
-    script = "window.AdedExplorer"
-    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
+def create_view(recorded: dict[str, Recorded]) -> gr.HTML:
+    script, plotly = "window.AdedExplorer", json.dumps(theme.plotly_url())
+    mount = f"main.mountRace(element, props, watch, {plotly}, {script}.standalone.standalone);"
+    mount += f" {script}.experiment.mountExperiment(element, null, {plotly}, trigger);"
     mount += f" {script}.upload.guardUploads({MAX_TRACE_BYTES}); {script}.dropdowns.fixDropdowns(document, trigger);"
     mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
     mount += f" {script}.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
-    return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
+    first = next(iter(recorded.values()), None)
+    return theme.panel("race", mount, first and first.lines, min_height=600)
 
 
 def create_status() -> gr.HTML:
@@ -96,13 +96,15 @@ def create_status() -> gr.HTML:
     return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
 
 
-def create_experiment() -> gr.HTML:
-    mount = f"experiment.mountExperiment(element, props, watch, {json.dumps(theme.plotly_url())}, trigger);"
-    return theme.panel("experiment", mount)
+class Recorded(NamedTuple):
+    """A recorded race: its JSON lines, and its settings as in a link."""
+
+    lines: str
+    settings: dict[str, str]
 
 
-def load_recorded(folder: Path) -> dict[str, str]:
-    """The bundled races as JSON lines, by title, in the order of their file names.
+def load_recorded(folder: Path) -> dict[str, Recorded]:
+    """The bundled races by title, in the order of their file names.
 
     A damaged file is left out and logged.
     """
@@ -110,7 +112,8 @@ def load_recorded(folder: Path) -> dict[str, str]:
     for file in sorted(folder.glob("*.json")):
         title = title_of(file)
         try:
-            races[title] = to_lines(trace.load(file), COLOURS, "recorded", title)
+            race = trace.load(file)
+            races[title] = Recorded(to_lines(race, COLOURS, "recorded", title), settings_of(race))
         except AdedError as error:
             log.warning("%s: %s", file.name, error)
     return races
@@ -122,12 +125,10 @@ def title_of(file: Path) -> str:
     return words[:1].upper() + words[1:]
 
 
-def connect_run(
-    controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown, upload: gr.UploadButton
-) -> list[Any]:
+def connect_run(controls: Controls, service: Service, view: gr.HTML, upload: gr.UploadButton) -> list[Any]:
     """Starting, stopping and forgetting: races of methods and ablations; returns the ends of both kinds of races."""
     buttons = [controls.start, controls.ablate, controls.stop]
-    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], choice, upload]
+    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], upload]
     inputs = {*controls.widgets.values(), controls.axis}
 
     def session_of(request: gr.Request) -> Session:
@@ -170,7 +171,7 @@ def connect_run(
         started = button.click(begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
         ends.append(started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET))
     controls.stop.click(stop, None, [controls.notice, controls.stop], queue=False, **QUIET)
-    gr.on([controls.forget.click, experiment.clear], forget, None, controls.notice, queue=False, **QUIET)
+    gr.on([controls.forget.click, view.clear], forget, None, controls.notice, queue=False, **QUIET)
     return ends
 
 
@@ -193,14 +194,15 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: lis
         end.then(update, None, status, queue=False, **QUIET)
 
 
-def connect_recorded(
-    recorded: dict[str, str], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
-) -> None:
-    """Show another race; the dropdown has no selection while the race is from a file."""
+def connect_recorded(recorded: dict[str, Recorded], upload: gr.UploadButton, view: gr.HTML, controls: Controls) -> None:
+    """Show another race; a recorded one also fills the controls."""
+    notice, filled = controls.notice, [*controls.widgets.values(), controls.examples, controls.axis]
 
     def show(event: gr.EventData) -> list[Any]:
         title = event_value(event, "race")
-        return [recorded[title], encode(NOTHING)] if isinstance(title, str) and title in recorded else [gr.skip(), gr.skip()]
+        if not isinstance(title, str) or title not in recorded:
+            return [gr.skip()] * (2 + len(filled))
+        return [recorded[title].lines, encode(NOTHING), *controls.link_values(recorded[title].settings)[0]]
 
     def open_file(path: str) -> list[Any]:
         try:
@@ -208,15 +210,14 @@ def connect_recorded(
                 raise Refused("notice.large", megabytes=MAX_TRACE_BYTES >> 20)
             race = trace.load(path)
             check_drawable(race)
-            return [to_lines(race, COLOURS, "file", Path(path).name), encode(NOTHING), None]
+            return [to_lines(race, COLOURS, "file", Path(path).name), encode(NOTHING)]
         except TraceError as error:
-            return [gr.skip(), encode(unreadable(Path(path).name, error)), gr.skip()]
+            return [gr.skip(), encode(unreadable(Path(path).name, error))]
         except Refused as error:
-            return [gr.skip(), encode(refusal(error)), gr.skip()]
+            return [gr.skip(), encode(refusal(error))]
 
-    choice.input(None, choice, None, js="title => window.AdedExplorer.dropdowns.chooseRace(title)", **QUIET)
-    view.select(show, None, [view, notice], trigger_mode="always_last", **QUIET)
-    upload.upload(open_file, upload, [view, notice, choice], **QUIET)
+    view.select(show, None, [view, notice, *filled], trigger_mode="always_last", **QUIET)
+    upload.upload(open_file, upload, [view, notice], **QUIET)
 
 
 def unreadable(name: str, error: TraceError) -> Notice:
@@ -225,7 +226,7 @@ def unreadable(name: str, error: TraceError) -> Notice:
     return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
 
 
-def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
+def connect_link(controls: Controls, recorded: dict[str, Recorded], header: gr.HTML, view: gr.HTML) -> None:
     """Changed settings go into the address; an opened link fills the controls and shows its race, but runs nothing."""
     widgets = list(controls.widgets.values())
 
@@ -238,20 +239,22 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
         """An open page (``again``) only returns to links that it has made itself."""
         asked = event_value(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
-        values, refused = controls.link_values(asked, foreign(event))
-        shown: list[Any] = [gr.skip(), gr.skip()]
+        known = isinstance(title, str) and title in recorded
+        own = recorded[title].settings if known else {}
+        values, refused = controls.link_values({**own, **asked} if isinstance(asked, dict) else asked, foreign(event))
+        shown: Any = gr.skip()
         settings = controls.link(values[: len(widgets)])
         runs = not event_value(event, "again") and (settings or (isinstance(asked, dict) and "run" in asked))
         notice_shown = Notice("info", [start_hint(asked)]) if runs else NOTHING
         unfold = gr.update(open=True) if notice_shown != NOTHING and of_ablation(asked) else gr.skip()
-        if isinstance(title, str) and title in recorded:
-            shown, notice_shown = [title, recorded[title]], NOTHING
+        if known:
+            shown, notice_shown = recorded[title].lines, NOTHING
         elif isinstance(title, str):
             refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
         note = json.dumps({"settings": settings, "messages": refused, "visit": visit_of(event)})
-        return [*values, *shown, encode(notice_shown), unfold, note]
+        return [*values, shown, encode(notice_shown), unfold, note]
 
-    outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, controls.ablation, header]
+    outputs = [*widgets, controls.examples, controls.axis, view, controls.notice, controls.ablation, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
     header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
 
@@ -294,7 +297,7 @@ def event_value(event: gr.EventData, name: str) -> object:
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, buttons that start and stop a race, methods, and the controls for other races."""
+    """View, notice, buttons that start and stop a race, methods, and the file button, disabled while a race runs."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
@@ -302,17 +305,8 @@ def to_page(update: Update) -> list[Any]:
         gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
-        *race_choosers(update),
+        gr.update(interactive=not update.running),
     ]
-
-
-def race_choosers(update: Update) -> list[Any]:
-    """The dropdown of recorded races and the file button: disabled while a race runs, which would replace the view again."""
-    if update.view is None and update.running:
-        return [gr.skip(), gr.skip()]
-    enabled: dict[str, Any] = {"interactive": not update.running}
-    chosen = {} if update.view is None else {"value": None}
-    return [gr.update(**chosen, **enabled), gr.update(**enabled)]
 
 
 def encode(notice: Notice) -> str:

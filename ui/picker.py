@@ -12,7 +12,7 @@ from ui.words import Refused
 
 MIN_METHODS, MAX_METHODS = 2, 6
 """Number of methods in a race."""
-DEFAULT = ("plain", "aded", "prompt-lookup")
+DEFAULT = ("plain", "aded", "medusa")
 
 
 def encode(chosen: Sequence[str] | None, unavailable: Mapping[str, str] | None = None) -> str:

@@ -22,7 +22,7 @@ from ui.wire import check_drawable, to_lines
 
 MARK = "aded-explorer-site"
 """Generator name in the page: a folder with such a page may be overwritten."""
-PANELS = ("header", "site", "race", "experiment")
+PANELS = ("header", "site", "race")
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "connect-src data: blob:; base-uri 'none'; form-action 'none'"

@@ -18,7 +18,20 @@ from ui import words
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "events", "storage", "panels", "exports", "svgboxes", "svgtext", "svgexport", "enginetext", "record"),
+    *(
+        "dom",
+        "words",
+        "events",
+        "storage",
+        "panels",
+        "exports",
+        "svgboxes",
+        "svgtext",
+        "svgexport",
+        "enginetext",
+        "loops",
+        "record",
+    ),
     *("slots", "csv", "verdict", "search", "nodehistory", "searchplayer", "charts", "zoom", "agreement", "treegrid"),
     *(
         "scorecolours",
@@ -33,6 +46,7 @@ MODULES = (
         "learnedshare",
     ),
     *("matrix", "node", "steptables", "picker", "rejected", "runs", "steptimes", "timestrip", "mask", "prediction", "step"),
+    *("stage", "tabs", "line", "present", "chips", "drawer"),
     *("stableheight", "shortcuts", "timebar", "save", "link", "number", "sheet", "shortcutsheet", "glossary", "toursteps"),
     *("tour", "learn", "linknote", "upload", "dropdowns", "runfocus", "placeholders", "header", "notice", "runtable"),
     *("promptline", "main", "throughput", "throughputchart", "kvcache", "kvcachechart", "compare", "promptseries"),

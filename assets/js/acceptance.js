@@ -66,7 +66,7 @@ export function losslessText({ tree, choices }) {
   return say("walk.lossless", { token: visible(tree.texts[trial.node]), share, rejected, part, sum });
 }
 
-// The random number of a choice; for one draw per node also the number that the chosen token has the smallest of.
-export function drawText({ draw, probability: p }, kind) {
-  return kind === "draw" ? say("walk.draw", { draw: precise(draw), least: precise(-Math.log(draw) / p) }) : say("walk.uniform", { draw: precise(draw) });
+// The random number of a choice.
+export function drawText({ draw }) {
+  return say("walk.uniform", { draw: precise(draw) });
 }

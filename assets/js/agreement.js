@@ -1,6 +1,6 @@
 // Agreement of the matrix with the target at each step's root: one curve per part of the matrix, and a table.
 
-import { PLOT_CONFIG, lineLayout, namedLine, plotted } from "./charts.js";
+import { HOVER, PLOT_CONFIG, lineLayout, namedLine, plotted } from "./charts.js";
 import { cssToken, el, setText, small } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { language, say } from "./words.js";
@@ -46,7 +46,7 @@ export function createAgreement(part, changed) {
     if (!known) return;
     const measure = picker.value;
     const key = [race.id, race.runs.indexOf(run), run.steps.length, index, measure, part("agreement-every").open, look, part("agreement").clientWidth, language()].join("/");
-    if (!Plotly || key === drawn) return;
+    if (!Plotly || !part("lab").open || key === drawn) return;
     drawn = key;
     setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
     Plotly.react(part("agreement"), traces(run.steps, measure), lineLayout(part("agreement"), axes(run.steps.length), index + 1), PLOT_CONFIG);
@@ -71,7 +71,7 @@ function traces(steps, measure) {
   const x = steps.map((_, i) => i + 1);
   return Object.entries(PARTS_OF_MATRIX).flatMap(([who, { dash, colour }]) => {
     const all = values(steps, who, measure);
-    const common = { type: "scatter", x, hoverinfo: "none" };
+    const common = { type: "scatter", x, hovertemplate: HOVER };
     const curve = { ...common, mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
     const dots = { ...common, mode: "markers", y: all, opacity: 0.35, marker: { color: cssToken(colour), size: 4 } };
     return who === "session" ? [dots, curve] : [curve];

@@ -6,6 +6,7 @@ import { registerExport } from "./exports.js";
 import { duration, last, stepsDone } from "./record.js";
 import { say } from "./words.js";
 
+export const HOVER = "%{x:.4~g} · %{y:.4~g}<extra></extra>"; // what the pointer shows at a point of a line chart
 export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
 const DASHES = ["solid", "9px,4px", "16px,4px", "12px,4px,2px,4px", "5px,3px", "16px,3px,3px,3px"];
 
@@ -45,7 +46,7 @@ export function drawRaceChart(Plotly, part, state, dark, span, seen) {
     mode: "lines",
     x: [0, ...run.ends.slice(0, seen[i])],
     y: [0, ...run.counts.slice(0, seen[i])],
-    hoverinfo: "none",
+    hovertemplate: HOVER,
     line: { width: 2.5, color: runColour(run, dark), dash: runDash(runs, i) },
   }));
   const [low, high] = span ? tokensIn(runs, span) : [0, most];
@@ -76,7 +77,8 @@ export function lineLayout(box, { x, y }, now) {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     showlegend: false,
-    hovermode: false,
+    hovermode: "closest",
+    hoverlabel: { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken("--ax-sans"), size: 12, color: cssToken("--ax-ink") } },
     dragmode: false,
     font: { family: cssToken("--ax-sans"), size: 12, color: muted },
     xaxis: { ...axis, ...x, title: titled(x.title, 6) },

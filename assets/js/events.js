@@ -3,6 +3,8 @@
 //   shown ({race, run, step}): the race, run and step on screen;  goto ({run, step}): a step to show
 //   shortcuts: open the list of keyboard shortcuts
 //   linkErrors (messages): parts of a link that do not exist on this page
+//   edit (prompt, methods, settings): open the controls at one of them;  tab (name): a tab of the stage to show
+//   present (true or false): whether the page is presented
 //   running (id or null): the race on screen while it runs
 //   raceChosen (title): the recorded race that the user selected
 //   notice (a notice): a message to show below the buttons

@@ -8,19 +8,17 @@ import { renderCompare, summary } from "./compare.js";
 import { compareTable } from "./csv.js";
 import { el, isDark } from "./dom.js";
 import { registerExport } from "./exports.js";
-import { keepMarkup, keepValue } from "./panels.js";
+import { keepValue } from "./panels.js";
 import { renderThroughput } from "./throughputchart.js";
 import { renderPromptSeries, extended } from "./promptseries.js";
-import { localize, language } from "./words.js";
+import { fillText, language, onLanguage } from "./words.js";
 
 const FORGET = "#ax-forget";
 
-// The value is {races, series} as JSON; only a saved page has one.
-// `trigger` sends an event to the server; pages without a server have none.
-export function mountExperiment(element, props, watch, plotlyUrl, trigger = null) {
-  keepMarkup("experiment", element);
+// `element`: that of the race view; `value`: {races, series} as JSON, only in a saved page; `trigger` sends an event to the server, null without one.
+export function mountExperiment(element, value, plotlyUrl, trigger = null) {
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
-  const saved = parsed(props.value);
+  const saved = parsed(value);
   const state = { race: null, run: 0, races: saved.races, series: saved.series, Plotly: null, drawn: "" };
 
   function show({ race, run }) {
@@ -36,9 +34,10 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
   }
 
   function render() {
+    if (!part("measure").open) return;
     const { race, run, Plotly } = state;
     const measure = part("memory-measure").value;
-    const key = [race.id, run, race.runs[run].steps.length, props.value, state.series.length, measure, isDark(), language(), element.clientWidth, Boolean(Plotly)].join("/");
+    const key = [race.id, run, race.runs[run].steps.length, state.series.length, measure, isDark(), language(), part("measure").clientWidth, part("measure").open, Boolean(Plotly)].join("/");
     if (state.drawn === key) return;
     state.drawn = key;
     const [before, now] = state.races.length > 1 ? state.races : [null, state.races[0]];
@@ -53,14 +52,15 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
   const redraw = () => state.race && render();
   for (const who of ["base", "session"]) part("memory-key").append(partKey([who, PARTS_OF_MATRIX[who]]));
   part("memory-measure").append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
+  fillText(part("memory-card"));
   part("memory-measure").addEventListener("change", redraw);
   wireForgetting(part("memory-reset"), trigger, () => {
     state.series = [];
     redraw();
   });
   keepValue("experiment", () => JSON.stringify({ races: state.races, series: state.series }));
-  localize(element, redraw);
-  watch("value", redraw);
+  onLanguage(redraw);
+  part("measure").addEventListener("toggle", redraw);
   on("shown", show);
   plotly(plotlyUrl).then(
     (library) => {

@@ -1,5 +1,7 @@
 // The page header: language, theme, and the address, which always describes the view on screen.
 
+import { createChips } from "./chips.js";
+import { createDrawer } from "./drawer.js";
 import { emit, on } from "./events.js";
 import { el, setText } from "./dom.js";
 import { createLearning } from "./learn.js";
@@ -7,21 +9,27 @@ import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSetting
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "./storage.js";
 import { keepMarkup } from "./panels.js";
+import { createPresent, presenting } from "./present.js";
 import { localize, language, languages, onLanguage, say, setLanguage } from "./words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
 const SHOWN = 2500; // milliseconds for which "copied" is shown
-const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram"]]; // messages about the race that a link asks for, and about the view within it
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
-export function mountHeader(element, props, watch, trigger) {
+// `titles`: of the recorded races.
+export function mountHeader(element, props, watch, trigger, titles) {
   keepMarkup("header", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const note = createLinkNote(part);
   const address = createAddress(props, watch, trigger, note);
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), address.link.lang, trigger);
-  document.body.classList.toggle("ax-hide-controls", address.link.hide === "controls");
+  createPresent(part("present"), address.link.hide === "controls", address.later);
+  createChips(part("chips"), titles);
+  const controls = document.getElementById("ax-controls");
+  if (controls) createDrawer(controls);
+  closeMenu(part("more"));
   part("copy").addEventListener("click", () => copy(part("copied"), address, note));
   createLearning(element);
   localize(element);
@@ -35,7 +43,7 @@ function createAddress(props, watch, trigger, note) {
   const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
   const text = () => {
     const theme = document.body.classList.contains("dark") ? "dark" : "light";
-    const hide = here.link.hide === "controls" ? here.link.hide : null;
+    const hide = presenting() ? "controls" : null;
     const url = new URL(window.location.href);
     url.search = url.hash = "";
     return url.href + writeLink({ ...(here.settings ?? answer().settings), ...here.view, theme, lang: language(), hide });
@@ -133,6 +141,19 @@ function createAddress(props, watch, trigger, note) {
     ...(here.settings && !sameSettings(here.settings, answer().settings) ? [["link.copied.run", {}]] : []),
   ];
   return { link: here.link, text, open, later, warnings };
+}
+
+// A menu closes when something in it was pressed, and with Escape.
+function closeMenu(menu) {
+  menu.addEventListener("click", (event) => {
+    if (event.target.closest(".ax-menu-list button")) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.preventDefault();
+    menu.open = false;
+    menu.querySelector("summary").focus({ preventScroll: true });
+  });
 }
 
 function wireTheme(button, { link, later }) {

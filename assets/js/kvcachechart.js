@@ -1,7 +1,7 @@
 // Savings by the KV cache as charts and a table: tokens processed and query-key pairs by context length, with and without the cache.
 
 import { extrapolated, measuredReads, MAX_LENGTH, ratios } from "./kvcache.js";
-import { runColour, lineLayout, namedLine, PLOT_CONFIG, plotted } from "./charts.js";
+import { runColour, lineLayout, namedLine, HOVER, PLOT_CONFIG, plotted } from "./charts.js";
 import { count, cssToken, el, fixed, setText } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { last } from "./record.js";
@@ -58,7 +58,7 @@ function draw(Plotly, box, what, seen, ahead, colour) {
     mode: "lines",
     x: rows.map(({ length }) => length),
     y: rows.map((row) => row[way][what]),
-    hoverinfo: "none",
+    hovertemplate: HOVER,
     line: { color: colour(way), dash: WAYS[way], width },
   });
   const data = Object.keys(WAYS).flatMap((way) => [line(way, ahead, 1.5), line(way, seen, 3.5)]);

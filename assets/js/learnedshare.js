@@ -1,6 +1,6 @@
 // Base counts and session counts: how much of a row was learned in this session, and the sizes of both over the run.
 
-import { PLOT_CONFIG, lineLayout, plotted } from "./charts.js";
+import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "./charts.js";
 import { bytes, count, cssToken, el, setText, small, visible } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { bigramText } from "./bigramgraph.js";
@@ -47,7 +47,7 @@ export function renderSizes(part, Plotly, steps, index) {
   if (!known) return;
   setText(part("sizes-sentence"), sizes[index] ? sizesSentence(sizes[index]) : "");
   part("sizes-rows").replaceChildren(...(part("sizes-every").open ? sizes.flatMap((size, i) => (size ? [sizeRow(size, i, index)] : [])) : []));
-  if (Plotly) drawSizes(Plotly, part("sizes-chart"), sizes, index);
+  if (Plotly && part("sizes-chart").clientWidth) drawSizes(Plotly, part("sizes-chart"), sizes, index);
   registerExport("sizes", { group: "matrix", title: "save.sizes", place: () => part("sizes"), picture: () => [part("sizes-sentence"), plotted(part("sizes-chart"))], table: () => sizesTable(sizes) });
 }
 
@@ -69,7 +69,7 @@ function sizeRow({ overlay_rows, overlay_bytes }, at, index) {
 function drawSizes(Plotly, box, sizes, index) {
   const y = sizes.map((size) => (size ? size.overlay_rows : null));
   const most = Math.max(1, ...y.filter((value) => value !== null));
-  const data = [{ type: "scatter", mode: "lines", x: y.map((_, i) => i + 1), y, hoverinfo: "none", line: { width: 2.5, color: cssToken("--ax-aded") } }];
+  const data = [{ type: "scatter", mode: "lines", x: y.map((_, i) => i + 1), y, hovertemplate: HOVER, line: { width: 2.5, color: cssToken("--ax-aded") } }];
   const axes = { x: { range: [0.5, sizes.length + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") }, y: { range: [0, most * 1.15], nticks: 4, tickformat: "~s", title: say("axis.rows") } };
   Plotly.react(box, data, lineLayout(box, axes, index + 1), PLOT_CONFIG);
 }

@@ -1,10 +1,11 @@
 // The address as a description of the view: parsed, checked and written. All values are text from outside.
 
 import { cited } from "./dom.js";
+import { TABS } from "./tabs.js";
 
 // Parameters of the address. Of RACE, one names the race: a recorded race by title, a live race by id (run), a file by name.
 export const RACE = ["race", "run", "file"];
-export const VIEW = [...RACE, "method", "step", "node", "bigram"];
+export const VIEW = [...RACE, "method", "step", "node", "bigram", "tab"];
 export const PAGE = ["theme", "lang", "hide"];
 
 // Name to value; parameters after # override those after ?.
@@ -60,13 +61,14 @@ export function faultsOf(link, languages) {
     "view.step": link.step && view.step === null,
     "view.node": link.node && view.node === null,
     "view.bigram": link.bigram && view.bigram === null,
+    "view.tab": link.tab && view.tab === null,
   };
   return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name.replace("view.", "")]) }]);
 }
 
 // The view that a link names, with steps counted from 0; invalid numbers are null.
 export function viewOf(link) {
-  return { race: link.race, run: /^(1|[0-9a-f]{8})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram) };
+  return { race: link.race, run: /^(1|[0-9a-f]{8})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
 }
 
 // A bigram: two token ids.

@@ -10,13 +10,14 @@ import { createPrediction, unverified, unverifiedLayout } from "./prediction.js"
 import { createRuns, paintRun } from "./runs.js";
 import { createMask } from "./mask.js";
 import { createMatrix } from "./matrix.js";
-import { kindsOf, renderNode } from "./node.js";
+import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createRaceHistory, isRace, raceIdOf } from "./racehistory.js";
 import { covered, createPlayer, createState, stepsShown } from "./player.js";
+import { createLine } from "./line.js";
+import { createPresenter } from "./present.js";
 import { createPromptLine } from "./promptline.js";
-import { duration, emptyRace, runName, plainLast, readLines, stoppedLines } from "./record.js";
-import { engineText } from "./enginetext.js";
+import { duration, emptyRace, runName, readLines, stoppedLines } from "./record.js";
 import { createSave } from "./save.js";
 import { searchedStep } from "./search.js";
 import { createSearch } from "./searchplayer.js";
@@ -24,17 +25,20 @@ import { renderColourKey, renderStep, sentence, visitsKey } from "./step.js";
 import { scoreColours } from "./scorecolours.js";
 import { createSlots } from "./slots.js";
 import { createStableHeights } from "./stableheight.js";
+import { fitStage } from "./stage.js";
+import { TABS, createTabs } from "./tabs.js";
 import { createTimeStrip } from "./timestrip.js";
 import { createNodeTable } from "./steptables.js";
 import { createStepTimes } from "./steptimes.js";
 import { createTree } from "./tree.js";
-import { longestVerdict, verdict } from "./verdict.js";
-import { localize, language, say, sayOr } from "./words.js";
+import { verdict } from "./verdict.js";
+import { localize, language, say } from "./words.js";
 import { createZoom } from "./zoom.js";
 
 const QUIET = 110; // milliseconds between two drawings of tables and charts during playback
 const SLOW = 330; // milliseconds between two drawings of the matrix panels during playback
-const STABLE = ".ax-card:not(.ax-race, .ax-time), .ax-where, .ax-tree, .ax-tree-legend, [data-part^='step-']:is(p)"; // elements whose height changes from step to step
+const STABLE = ".ax-matrix-grid > .ax-card, .ax-where, .ax-step-line"; // elements whose height changes from step to step
+const ABOVE = ["#ax-bar", "#ax-header", "#ax-notice", "#ax-controls", "#ax-site", "#ax-race .ax-race"]; // what is above the stage
 const SPOKEN = 1500; // milliseconds between two announcements for screen readers
 
 export function mountRace(element, props, watch, plotlyUrl, standalone) {
@@ -45,6 +49,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   const raceHistory = createRaceHistory();
   const pick = (node) => {
     player.selectNode(node);
+    part("node-card").dataset.open = "true";
     emit("action", "node");
   };
   const hover = (node) => {
@@ -57,9 +62,10 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     state.peek = node !== null;
     hover(node);
   };
-  const panels = createPanels(part, state, player, { pick, hover, peek, schedule, redraw });
+  const panels = createPanels(part, element, state, player, { pick, hover, peek, schedule, redraw, showTab: (name) => showTab(name) });
   const holdHeights = createStableHeights([...element.querySelectorAll(STABLE)]);
-  const drawn = { race: null, grew: null, verdict: "", step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, matrixAt: 0 };
+  const drawn = { race: null, grew: null, verdict: "", step: "", slots: "", table: "", picture: "", mask: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, matrixAt: 0 };
+  const fit = fitStage(part("stage"), element.querySelector(".ax-time"), document.querySelectorAll(ABOVE.join(", ")));
   let Plotly = null;
   let waiting = 0;
   let timer = 0;
@@ -80,9 +86,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     if (drawn.race !== state.race) {
       panels.runs.rebuild(state.race);
       panels.times.rebuild(state.race);
-      part("race-body").dataset.many = String(state.race.runs.length > 3);
       drawn.race = state.race;
-      renderHead(part, state.race);
+      panels.line.render(state.race);
+      part("chart-key").replaceChildren(...state.race.runs.map(chartKey));
       panels.prompt(state.race.runs[0].header.prompt);
     }
     panels.runs.render(state);
@@ -92,25 +98,10 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     if (state.race.running) drawn.grew = state.race.id;
     const { id, running } = state.race;
     Object.assign(part("view-root").dataset, { running: String(running), grew: String(drawn.grew === id), covered: String(covered(state)) });
-    renderVerdict(part("verdict"), state.race);
-    heavySoon();
-  }
-
-  // While a race runs, the space of its longest possible verdict is reserved, so that nothing moves when the wording changes.
-  function renderVerdict(box, race) {
-    if (drawn.grew !== race.id) box.style.minHeight = "";
-    else if (drawn.verdict !== race.id) {
-      drawn.verdict = race.id;
-      box.style.minHeight = "";
-      setVerdict(longestVerdict(race));
-      box.style.minHeight = `${box.offsetHeight}px`;
-    }
-    setVerdict(verdict(race));
-  }
-
-  function setVerdict({ sentence, detail }) {
+    const { sentence, detail } = verdict(state.race);
     setText(part("sentence"), sentence);
     setText(part("detail"), detail);
+    heavySoon();
   }
 
   // Tables and charts: at once after user input, at a limited rate during playback.
@@ -132,12 +123,9 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       drawn.step = key;
       renderStep(part, state);
     }
-    const shown = state.hover ?? state.node;
-    const picture = `${key}/${state.moment}/${state.node}/${shown}/${isDark()}/${part("tree").clientWidth}`;
-    if (drawn.picture !== picture) {
-      drawn.picture = picture;
-      renderPicture(run, step, shown);
-    }
+    panels.tabs.render(state.tab);
+    fit();
+    renderPicture(run, step, state.hover ?? state.node);
     panels.search.render(step, run.header, state.moment);
     panels.prediction.render(state, step);
     setText(part("visits-key"), visitsKey(step, state.moment));
@@ -165,43 +153,38 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     panels.agreement.render(Plotly, state.race, run, state.step, isDark());
   }
 
+  // The tree and the tables are drawn when the step, its search or the theme changes; another node changes the ring, the card and the mask.
   function renderPicture(run, step, shown) {
+    const picture = `${drawn.step}/${state.moment}/${isDark()}/${part("tree").clientWidth}/${part("tree").clientHeight}/${Boolean(Plotly)}`;
+    const key = `${picture}/${state.node}/${shown}/${state.peek}/${state.tab}/${part("mask").clientWidth}`;
+    if (drawn.mask === key) return;
+    drawn.mask = key;
     const hidden = covered(state);
     const calm = hidden ? unverified(step) : step;
     const layout = hidden ? unverifiedLayout(step, run.layouts[state.step]) : run.layouts[state.step];
     const seen = state.moment === null ? calm : searchedStep(step, state.moment, run.header.method_settings);
     const there = (id) => (seen.exists && (id < 0 || !seen.exists[id]) ? 0 : id);
     const node = there(shown);
-    const card = (id) => renderNode(part("node"), seen, id, run.header, calm, state.moment);
-    reserve(card, seen, `${drawn.step}/${part("node").clientWidth}`);
-    card(state.peek ? node : there(state.node));
-    panels.mask.draw(calm, layout, shown);
+    renderNode(part("node"), seen, state.peek ? node : there(state.node), run.header, calm, state.moment);
+    if (state.tab === "pass") panels.mask.draw(calm, layout, shown);
+    part("pass-none").hidden = step.tree.tokens.length > 1;
     if (drawn.slots !== drawn.step) panels.slots.render(calm, !hidden);
     drawn.slots = drawn.step;
     panels.slots.select(node);
     if (drawn.table !== `${drawn.step}/${state.moment}`) panels.table.render(seen, layout, run.header);
     drawn.table = `${drawn.step}/${state.moment}`;
     panels.table.select(node);
-    panels.tree.show(node);
-    const colours = scoreColours(seen, step, run.header.method_settings);
-    renderColourKey(part, colours, run.header);
-    if (Plotly) panels.tree.draw(Plotly, seen, layout, node, colours);
-  }
-
-  // The node card gets the height of the largest card of this step, so that nothing moves when another node is selected.
-  function reserve(card, step, key) {
-    const root = part("node");
-    if (moving() || drawn.reserved === key) return;
-    drawn.reserved = key;
-    root.style.minHeight = "";
-    const heights = kindsOf(step).map((id) => {
-      card(id);
-      return root.offsetHeight;
-    });
-    root.style.minHeight = `${Math.max(...heights)}px`;
+    if (Plotly && drawn.picture !== picture && part("tree").clientWidth) {
+      drawn.picture = picture;
+      const colours = scoreColours(seen, step, run.header.method_settings);
+      renderColourKey(part, colours, run.header);
+      panels.tree.draw(Plotly, seen, layout, colours);
+    }
+    panels.tree.select(node);
   }
 
   function drawChart() {
+    if (!part("measure").open) return;
     const { race } = state;
     const span = panels.zoom.follow(race.id, state.time, duration(race), state.following);
     const seen = race.runs.map((run) => (state.predictions ? stepsShown(state, run) : run.steps.length)); // no curve shows what is still to be predicted
@@ -229,7 +212,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   function report() {
     if (moving()) return;
     const { settings } = state.race;
-    const view = { ...raceIdOf(state.race), method: runName(state.race.runs, state.run), step: state.step + 1, node: state.node, bigram: state.bigram, settings };
+    const view = { ...raceIdOf(state.race), method: runName(state.race.runs, state.run), step: state.step + 1, node: state.node, bigram: state.bigram, tab: state.tab === TABS[0] ? null : state.tab, settings };
     const key = JSON.stringify(view);
     if (drawn.view === key) return;
     drawn.view = key;
@@ -237,7 +220,13 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   }
 
   function redraw() {
-    drawn.picture = drawn.chart = drawn.verdict = "";
+    drawn.picture = drawn.mask = drawn.chart = drawn.verdict = "";
+    schedule();
+  }
+
+  function showTab(name) {
+    if (!TABS.includes(name)) return;
+    state.tab = name;
     schedule();
   }
 
@@ -254,7 +243,11 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(props.value)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    for (const section of ["lab", "measure"]) part(section).addEventListener("toggle", redraw);
+    part("node-close").addEventListener("click", () => (part("node-card").dataset.open = "false"));
     on("openView", openView);
+    on("tab", showTab);
+    on("present", redraw);
     on("goto", ({ run, step }) => player.setRun(run, step));
   }
 
@@ -275,6 +268,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       open();
     }
     if (view.again && view.run && !isRace(view, state.race)) emit("linkErrors", [["link.gone", {}]]);
+    showTab(view.tab ?? state.tab);
     player.show(view);
   }
 
@@ -291,7 +285,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   );
 }
 
-function createPanels(part, state, player, { pick, hover, peek, schedule, redraw }) {
+function createPanels(part, element, state, player, { pick, hover, peek, schedule, redraw, showTab }) {
   const both = { onHover: hover, onPick: pick };
   const runs = { onStep: player.setRun, onRun: player.setRun, onAbout: (run) => emit("article", state.race.runs[run].header.method) };
   const onMoment = (moment) => {
@@ -312,9 +306,11 @@ function createPanels(part, state, player, { pick, hover, peek, schedule, redraw
     runs: createRuns(part("runs"), part("rejected"), runs),
     times: createStepTimes(part("times")),
     zoom: createZoom(part, redraw),
-    bar: createTimeBar(part, state, player),
+    bar: createTimeBar(part, state, player, createPresenter(state, player, showTab)),
+    line: createLine(part, element),
+    tabs: createTabs(part, showTab),
     strip: createTimeStrip(part("strip"), { onSeek: seek }),
-    tree: createTree(part("tree"), part("tree-legend"), { onHover: peek, onPick: pick }),
+    tree: createTree(part("tree"), part("tree-legend"), { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") }, { onHover: peek, onPick: pick }),
     table: createNodeTable(part, both),
     matrix: createMatrix(part, { onChange: schedule, onBigram: player.selectBigram }),
     mask: createMask(part("mask"), part("mask-text"), both),
@@ -324,15 +320,6 @@ function createPanels(part, state, player, { pick, hover, peek, schedule, redraw
     search: createSearch(part, { onMoment }),
     prediction: createPrediction(part, { onToggle: player.togglePrediction, onAnswer: answer, onNext: () => player.by(1) }),
   };
-}
-
-function renderHead(part, race) {
-  const { header } = race.runs[0];
-  part("chart-key").replaceChildren(...plainLast(race.runs.map(chartKey), race.runs));
-  const chip = document.querySelector("[data-part='machine']");
-  if (chip) setText(chip, [header.model, engineText(header.device), header.dtype].join(" · "));
-  setText(part("source"), race.source ? say(`source.${race.source}`) : "");
-  setText(part("race-title"), sayOr(`title.${race.title}`, race.title));
 }
 
 function chartKey(run, index, runs) {

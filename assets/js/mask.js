@@ -7,7 +7,8 @@ import { registerExport } from "./exports.js";
 import { say } from "./words.js";
 
 const CELL = 34; // maximum size of a cell in pixels
-const WIDEST = 360;
+const WIDEST = 480;
+const AROUND = 168; // pixels of the stage that are not for the mask
 const TEXT = 0.12; // share of the width for the context
 
 export function createMask(canvas, caption, { onHover, onPick }) {
@@ -22,7 +23,7 @@ export function createMask(canvas, caption, { onHover, onPick }) {
 
   function draw(step, layout, selected) {
     order = layout.nodes;
-    canvas.style.maxWidth = `${Math.min(WIDEST, CELL * order.length)}px`;
+    canvas.style.maxWidth = `min(${Math.min(WIDEST, CELL * order.length)}px, var(--ax-stage) - ${AROUND}px)`;
     const size = canvas.clientWidth;
     const dots = window.devicePixelRatio || 1;
     canvas.width = canvas.height = Math.round(size * dots);

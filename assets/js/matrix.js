@@ -43,7 +43,7 @@ export function createMatrix(part, { onChange, onBigram }) {
     registerExport("rows", { group: "matrix", title: "save.rows", place: () => part("matrix-card"), table: () => rowsTable(race) });
     renderHeatmap(part, rows, name, onBigram);
     part("bigrams").hidden = !known;
-    if (known) graph.render(Plotly, rows, name);
+    if (known && part("bigrams").clientWidth) graph.render(Plotly, rows, name);
     keepHeight(part("bigrams"), [race.id, at, index, part("bigrams").clientWidth].join("/"));
   }
 

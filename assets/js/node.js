@@ -5,7 +5,7 @@ import { el, fixed, number, probability, small, visible } from "./dom.js";
 import { historyFigure } from "./nodehistory.js";
 import { column, priorTerm, rankOf, targetTokenKind } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
-import { TARGET } from "./tree.js";
+import { TARGET } from "./treegrid.js";
 import { say } from "./words.js";
 
 // `recorded`: the step as recorded; `moment`: the moment of the search that is shown, null after its end.
@@ -21,17 +21,6 @@ export function renderNode(root, step, node, header, recorded, moment) {
   );
   const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
-}
-
-// For each verdict and reason, the node with the longest text: the highest cards of the step are among these.
-export function kindsOf({ tree, exists, origins }) {
-  const longest = new Map();
-  tree.tokens.forEach((_, id) => {
-    const kind = `${tree.verdict[id]}/${tree.reason[id]}`;
-    if (exists && !exists[id]) return;
-    if (!longest.has(kind) || tree.texts[id].length > tree.texts[longest.get(kind)].length) longest.set(kind, id);
-  });
-  return [...longest.values(), ...(!exists && origins[origins.length - 1] === "target" ? [TARGET] : [])];
 }
 
 function nodeFacts(step, node, header) {

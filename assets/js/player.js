@@ -8,7 +8,7 @@ export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const REPLAY_SECONDS = 14; // preferred duration of a replay
 
 export function createState(race) {
-  return { race, run: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, bigram: null, hover: null, following: false, moment: null, predictions: null, peek: false };
+  return { race, run: 0, step: 0, time: 0, done: 0, playing: 0, speed: 1, node: 0, bigram: null, hover: null, following: false, moment: null, predictions: null, peek: false, tab: "draft" };
 }
 
 // Whether the verification of the step on screen is hidden until the user has predicted it.

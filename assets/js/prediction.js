@@ -2,7 +2,7 @@
 
 import { el, probability, setText, visible } from "./dom.js";
 import { column } from "./record.js";
-import { TARGET } from "./tree.js";
+import { TARGET } from "./treegrid.js";
 import { language, say, sentences } from "./words.js";
 
 const MAX_BRANCHES = 5; // branches to choose from

@@ -1,7 +1,7 @@
 // What a drafter gains by learning from prompt to prompt: agreement of its matrix with the target.
 
 import { MEASURES, PARTS_OF_MATRIX, mean, values } from "./agreement.js";
-import { PLOT_CONFIG, lineLayout, plotted } from "./charts.js";
+import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, number, setText, small } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { runStats } from "./record.js";
@@ -65,7 +65,7 @@ function draw(Plotly, box, series, measure) {
     const { dash, colour } = PARTS_OF_MATRIX[who];
     const paint = cssToken(colour);
     const y = series.map((row) => row[who][measure]);
-    return { type: "scatter", mode: "lines+markers", x, y, hoverinfo: "none", line: { color: paint, dash, width: 2.5 }, marker: { color: paint, size: 8 } };
+    return { type: "scatter", mode: "lines+markers", x, y, hovertemplate: HOVER, line: { color: paint, dash, width: 2.5 }, marker: { color: paint, size: 8 } };
   });
   const axes = { x: { range: [0.5, Math.max(3, x.length) + 0.5], dtick: 1, tickformat: "d", title: say("axis.prompt") }, y: { range: [0, 1.02], tickvals: [0, 0.5, 1], title: say("axis.share") } };
   Plotly.react(box, data, lineLayout(box, axes, null), PLOT_CONFIG);

@@ -1,6 +1,7 @@
 // The record of a race, rebuilt from JSON lines, with the decode time of each run. Draws nothing.
 
 import { runLabel } from "./enginetext.js";
+import { loopStart } from "./loops.js";
 
 export function emptyRace() {
   return { id: null, source: "", title: "", settings: null, runs: [], running: false, keptPrompts: {}, read: 0 };
@@ -45,8 +46,10 @@ const READERS = {
     run.counts.push(last(run.counts, 0) + event.step.emitted.length);
   },
   run(race, event) {
-    const { run, prefill_seconds, text, finish_reason, kept } = event;
-    Object.assign(race.runs[run], { prefill_seconds, text, finish_reason, kept: Boolean(kept) });
+    const { run, prefill_seconds, text, finish_reason, kept, repeat_seconds } = event;
+    const one = race.runs[run];
+    Object.assign(one, { prefill_seconds, text, finish_reason, kept: Boolean(kept), repeats: repeat_seconds ?? [] });
+    one.loop = loopStart(one.steps.flatMap((step) => step.emitted));
   },
   status(race, event) {
     race.running = event.running;
@@ -60,7 +63,7 @@ function apply(race, event) {
 
 function emptyRun({ header, colours, earlier_prompts }) {
   const label = { get: () => runLabel(header), enumerable: true }; // in the current language
-  return Object.defineProperty({ header, colours, earlierPrompts: earlier_prompts ?? null, kept: false, steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
+  return Object.defineProperty({ header, colours, earlierPrompts: earlier_prompts ?? null, kept: false, loop: null, repeats: [], steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
 }
 
 // A column of a tree, one entry per node; all null if the method does not fill it.
@@ -127,6 +130,23 @@ export function runStats(run, done) {
   return { tokens, seconds, steps: done, rate: seconds ? tokens / seconds : 0, perStep: done ? tokens / done : 0, ...sum };
 }
 
+// The share of the draft positions reached by verification at which a draft token was accepted; null if nothing was drafted.
+export function acceptanceRate(steps) {
+  const drafted = steps.filter((step) => step.tree.tokens.length > 1);
+  const accepted = drafted.reduce((sum, step) => sum + step.path.length - 1, 0);
+  const rejected = drafted.filter((step) => targetTokenKind(step) === "correction").length;
+  return drafted.length ? accepted / Math.max(1, accepted + rejected) : null;
+}
+
+// The smallest and the largest speed-up over plain decoding in the repeats of a race; null without repeats.
+export function speedSpread(run, base) {
+  const count = Math.min(run.repeats.length, base.repeats.length);
+  if (!count) return null;
+  const share = last(run.counts, 0) / Math.max(1, last(base.counts, 0)); // sampled texts may differ in length
+  const ratios = Array.from({ length: count }, (_, i) => (share * base.repeats[i]) / run.repeats[i]);
+  return [Math.min(...ratios), Math.max(...ratios)];
+}
+
 export function plainRun(race) {
   return race.runs.find((run) => run.header.method === "plain") || null;
 }
@@ -136,12 +156,6 @@ export function runName(runs, index) {
   const { method } = runs[index].header;
   const before = runs.slice(0, index).filter((run) => run.header.method === method).length;
   return before ? `${method}~${before + 1}` : method;
-}
-
-// Items that belong to runs, in the order of the page: plain decoding last.
-export function plainLast(items, runs) {
-  const plain = (i) => runs[i].header.method === "plain";
-  return [...items.filter((_, i) => !plain(i)), ...items.filter((_, i) => plain(i))];
 }
 
 // The first run that drafts.
@@ -175,6 +189,7 @@ export function toFile(race) {
     text: run.text,
     token_ids: run.steps.flatMap((step) => step.emitted),
     finish_reason: run.finish_reason,
+    repeat_seconds: run.repeats,
   }));
   return JSON.stringify({ format: "aded-race", version: VERSION, lanes: runs });
 }

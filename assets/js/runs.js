@@ -1,14 +1,16 @@
-// The runs: the text of each method, the source of each token, and the speed.
+// The runs side by side: the text of each method, the source of each token, tokens per step, speed-up and acceptance rate.
 
 import { runsTable } from "./csv.js";
-import { BIDI, el, fixed, rate, setText, toggleClass } from "./dom.js";
+import { BIDI, el, fixed, setText, toggleClass } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { lossyMark } from "./picker.js";
 import { stepsShown } from "./player.js";
-import { runStats, plainRun, plainLast, stepsDone, targetTokenKind } from "./record.js";
+import { acceptanceRate, plainRun, runStats, speedSpread, stepsDone, targetTokenKind } from "./record.js";
 import { engineText } from "./enginetext.js";
 import { rejectedPath } from "./rejected.js";
 import { say } from "./words.js";
+
+const FEW = 24; // tokens from which a speed-up is stated
 
 export function createRuns(root, toggle, { onStep, onRun, onAbout }) {
   let views = [];
@@ -17,22 +19,21 @@ export function createRuns(root, toggle, { onStep, onRun, onAbout }) {
     if (!view) return;
     const step = event.target.closest(".ax-step");
     if (step) onStep(view.index, Number(step.dataset.step));
-    else if (event.target.closest(".ax-look")) onRun(view.index);
     else if (event.target.closest(".ax-about")) onAbout(view.index);
+    else if (event.target.closest(".ax-run-head")) onRun(view.index);
   });
-
   toggle.addEventListener("click", () => {
     const on = toggle.getAttribute("aria-pressed") !== "true";
     toggle.setAttribute("aria-pressed", String(on));
-    for (const view of views) showRejected(view, on);
+    root.dataset.rejected = String(on);
   });
 
   function rebuild(race) {
-    toggle.setAttribute("aria-pressed", "false");
     views = race.runs.map(createRun);
-    const shown = plainLast(views, race.runs);
-    root.replaceChildren(...shown.map((view) => view.root));
-    const picture = () => shown.flatMap(({ parts }) => [parts.label, parts.text]);
+    for (const view of views) scrollTogether(view, views);
+    root.replaceChildren(...views.map((view) => view.root));
+    root.dataset.many = String(race.runs.length > 3);
+    const picture = () => views.flatMap(({ parts }) => [parts.label, parts.text]);
     registerExport("runs", { group: "race", title: "save.runs", place: () => root, picture, table: () => runsTable(race) });
   }
 
@@ -41,6 +42,18 @@ export function createRuns(root, toggle, { onStep, onRun, onAbout }) {
     for (const view of views) renderRun(view, state, base);
   }
   return { rebuild, render };
+}
+
+// A text that the user scrolls takes the others with it, by share of their heights.
+function scrollTogether({ parts }, views) {
+  let mine = false;
+  for (const name of ["wheel", "pointerdown", "touchmove", "keydown"]) parts.text.addEventListener(name, () => (mine = true), { passive: true });
+  parts.text.addEventListener("scroll", () => {
+    if (!mine) return;
+    mine = false;
+    const share = parts.text.scrollTop / Math.max(1, parts.text.scrollHeight - parts.text.clientHeight);
+    for (const { parts: other } of views) if (other !== parts) other.text.scrollTop = share * (other.text.scrollHeight - other.text.clientHeight);
+  });
 }
 
 // Sets the colours of a run on an element, as CSS variables.
@@ -52,18 +65,17 @@ export function paintRun(node, run) {
 
 function createRun(run, index) {
   const parts = {
-    label: el("h3", { class: "ax-run-label" }, run.label, lossyMark(run.header)),
-    speed: el("p", { class: "ax-speed" }),
-    rate: el("p", { class: "ax-figures" }),
-    look: el("button", { class: "ax-look", type: "button" }),
-    about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), text: say("run.how") }),
-    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("run.text", { name: run.label }) }),
+    look: el("button", { class: "ax-look", type: "button", text: run.label }),
+    speed: el("span", { class: "ax-speed" }),
+    figures: el("span", { class: "ax-figures" }),
+    about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), title: say("run.about", { name: run.label }), text: "?" }),
+    text: el("p", { class: "ax-text", tabindex: "0", dir: "auto", "aria-label": say("run.text", { name: run.label }) }),
   };
+  parts.label = el("h3", { class: "ax-run-label" }, parts.look, lossyMark(run.header));
   const root = el("article", { class: "ax-run-view", "data-method": run.header.method });
   paintRun(root, run);
   const notice = run.header.notice ? el("p", { class: "ax-run-notice", text: engineText(run.header.notice) }) : null;
-  const side = el("div", { class: "ax-run-side" }, parts.label, parts.speed, parts.rate, parts.look, parts.about);
-  root.append(side, el("div", { class: "ax-run-main" }, parts.text, notice));
+  root.append(el("div", { class: "ax-run-head" }, parts.label, parts.speed, parts.figures, parts.about), el("div", { class: "ax-run-main" }, parts.text, notice));
   return { root, index, run, parts, steps: [] };
 }
 
@@ -72,20 +84,35 @@ function renderRun(view, state, base) {
   while (view.steps.length < run.steps.length) appendStep(view);
   const done = stepsShown(state, run);
   const now = runStats(run, done);
-  const plain = base ? runStats(base, stepsDone(base, state.time)) : null;
-  setText(parts.speed, speedText(run, now, plain, base));
-  const words = now.steps ? say("run.figures", { rate: rate(now.rate), perStep: now.perStep.toFixed(1) }) : say("step.none");
-  setText(parts.rate, now.steps && done < run.steps.length ? say("run.sofar", { figures: words }) : words);
+  setText(parts.speed, now.steps ? now.perStep.toFixed(1) : "–");
+  setText(parts.figures, figuresText(run, state, base, now, done));
+  parts.figures.title = [say("run.figures.meaning"), run.loop === null ? "" : say("run.loops.meaning", { count: run.loop })].filter(Boolean).join(" ");
   const focus = state.run === index;
   toggleClass(view.root, "ax-focus", focus);
-  setText(parts.look, say(focus ? "run.shown" : "run.show"));
   parts.look.setAttribute("aria-pressed", String(focus));
+  parts.look.title = say(focus ? "run.shown" : "run.show");
   renderSteps(view, state, done);
 }
 
-function speedText(run, now, plain, base) {
-  if (run === base) return "1×";
-  return plain?.rate && now.rate ? `${fixed(now.rate / plain.rate, now.rate < plain.rate ? 2 : 1)}×` : "–";
+// The unit of the large number, the speed-up over plain decoding with its spread over repeats, the acceptance rate, and whether the text loops.
+function figuresText(run, state, base, now, done) {
+  const plain = base ? runStats(base, stepsDone(base, state.time)) : null;
+  const whole = done === run.steps.length && !state.race.running;
+  const accepted = acceptanceRate(run.steps.slice(0, done));
+  return [
+    say("run.unit"),
+    run === base ? "" : speedText(run, base, now, plain, whole),
+    accepted === null ? "" : say("run.accepts", { alpha: accepted.toFixed(2) }),
+    run.loop === null ? "" : say("run.loops"),
+  ].filter(Boolean).join(" · ");
+}
+
+function speedText(run, base, now, plain, whole) {
+  if (!plain?.rate || !now.rate || Math.min(now.tokens, plain.tokens) < FEW) return "";
+  const ratio = now.rate / plain.rate;
+  const text = `${fixed(ratio, ratio < 1 ? 2 : 1)}×`;
+  const spread = whole ? speedSpread(run, base) : null;
+  return spread ? say("run.spread", { ratio: text, low: spread[0].toFixed(1), high: spread[1].toFixed(1) }) : text;
 }
 
 function appendStep(view) {
@@ -95,16 +122,14 @@ function appendStep(view) {
   node.append(...step.texts.map((text, i) => token(text, step.origins[i] === "draft" ? "draft" : targetTokenKind(step), step.emitted[i])));
   view.parts.text.append(node);
   view.steps.push(node);
+  strike(view.run, node, index);
 }
 
-// Shows rejected draft tokens, struck through, before the correction token; or removes them again.
-function showRejected({ run, steps }, on) {
-  steps.forEach((node, i) => {
-    for (const old of node.querySelectorAll("s")) old.remove();
-    const { tree } = run.steps[i];
-    const text = on ? rejectedPath(run.steps[i]).map((at) => tree.texts[at]).join("") : "";
-    if (text) node.lastElementChild.before(el("s", { class: BIDI.test(text) ? "ax-rejected-text ax-iso" : "ax-rejected-text", text, title: say("rejected.meaning") }));
-  });
+// Rejected draft tokens, struck through, before the correction token: shown in the step on screen, and in all steps on demand.
+function strike(run, node, i) {
+  const { tree } = run.steps[i];
+  const text = rejectedPath(run.steps[i]).map((at) => tree.texts[at]).join("");
+  if (text) node.lastElementChild.before(el("s", { class: BIDI.test(text) ? "ax-rejected-text ax-iso" : "ax-rejected-text", text, title: say("rejected.meaning") }));
 }
 
 // `kind`: "draft" for an accepted draft token, else the kind of the target's token.
@@ -115,22 +140,26 @@ function token(text, kind, id) {
   return el("span", { class: name.join(" "), text, "data-id": id, title: say(`origin.${kind}`) });
 }
 
+// In every run the step is lit that wrote the token at which the selected run's step begins, or its latest one if it is not that far.
 function renderSteps(view, state, done) {
-  const current = state.run === view.index ? state.step : done - 1;
+  const { run, index } = view;
+  const from = state.race.runs[state.run].counts[state.step - 1] ?? 0;
+  const same = run.counts.findIndex((count) => count > from);
+  const current = state.run === index ? state.step : Math.max(0, Math.min(same < 0 ? run.steps.length - 1 : same, done - 1));
   view.steps.forEach((node, i) => {
     toggleClass(node, "ax-later", i >= done);
-    toggleClass(node, "ax-now", i === current && state.run === view.index);
+    toggleClass(node, "ax-now", i === current && i < Math.max(done, index === state.run ? current + 1 : 0));
   });
   toggleClass(view.parts.text, "ax-playing", state.playing !== 0 || state.following);
-  const node = view.steps[Math.max(0, Math.min(current, view.steps.length - 1))];
+  const node = view.steps[Math.min(current, view.steps.length - 1)];
   if (node) keepInView(view.parts.text, node);
 }
 
-// Scrolls the text box of the run, never the page.
+// Scrolls the text box of the run, never the page: the step begins on the second line.
 function keepInView(box, node) {
   if (box.scrollHeight <= box.clientHeight + 1) return;
-  const top = node.offsetTop - box.offsetTop;
-  const bottom = top + node.offsetHeight;
-  if (top < box.scrollTop) box.scrollTop = top - 4;
-  else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight + 4;
+  const line = parseFloat(getComputedStyle(box).lineHeight);
+  const at = Math.floor(node.offsetTop / line);
+  const first = Math.round(box.scrollTop / line);
+  if (at <= first || node.offsetTop + node.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, at - 1) * line;
 }

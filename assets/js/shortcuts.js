@@ -2,8 +2,8 @@
 
 const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], dialog";
 
-export function listenToShortcuts({ play, previous, next, home, end, help }) {
-  const actions = { " ": play, ArrowLeft: previous, ArrowRight: next, Home: home, End: end, "?": help };
+export function listenToShortcuts({ play, left, right, home, end, help }) {
+  const actions = { " ": play, ArrowLeft: left, ArrowRight: right, Home: home, End: end, "?": help };
   const onKey = (event) => {
     const action = actions[event.key];
     if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;

@@ -1,14 +1,14 @@
-// The page as a folder of files: recorded races and a menu, on any web server or from disk.
+// The page as a folder of files: recorded races, on any web server or from disk.
 //
 // All data files are scripts, because a page opened from disk cannot read other files; they contain compressed text.
 
 import { mountExperiment } from "./experiment.js";
-import { emit } from "./events.js";
+import { emit, on } from "./events.js";
 import { cited, el, setText } from "./dom.js";
 import { mountHeader } from "./header.js";
 import { mountRace } from "./main.js";
 import { standalone } from "./standalone.js";
-import { localize, say, sayOr } from "./words.js";
+import { say } from "./words.js";
 
 const LIBRARY = "plotly.js";
 const loaded = new Map();
@@ -18,19 +18,14 @@ export function take(file, packed) {
   loaded.set(file, packed);
 }
 
-// `races`: [{title, file}] in the order of the menu.
+// `races`: [{title, file}] in the order of the chips.
 export async function openSite(races) {
   const panel = (name) => document.getElementById(`ax-${name}`);
-  const menu = panel("site").querySelector("select");
   const status = panel("site").querySelector("[role=status]");
   const props = { value: "" };
   const watchers = [];
   const fileOf = (title) => races.find((race) => race.title === title)?.file;
   let wanted = "";
-
-  function word() {
-    for (const option of menu.options) option.text = sayOr(`title.${option.value}`, option.value);
-  }
 
   // Shows the race of a link, or a message if it does not exist.
   function open(title) {
@@ -40,7 +35,7 @@ export async function openSite(races) {
   }
 
   async function show(title) {
-    wanted = menu.value = title;
+    wanted = title;
     setText(status, say("site.loading"));
     const lines = await textOf(fileOf(title)).catch((error) => setText(status, error.message));
     if (!lines || wanted !== title) return;
@@ -49,15 +44,12 @@ export async function openSite(races) {
     for (const act of watchers) act();
   }
 
-  menu.append(...races.map(({ title }) => el("option", { value: title })));
-  menu.addEventListener("change", () => show(menu.value));
-  localize(panel("site"), word);
-  word();
+  on("raceChosen", show);
   await library().catch((error) => setText(status, error.message));
   mountRace(panel("race"), props, (_, act) => watchers.push(act), LIBRARY, standalone);
-  mountExperiment(panel("experiment"), { value: "" }, () => {}, LIBRARY);
+  mountExperiment(panel("race"), "", LIBRARY);
   await show(races[0].title);
-  mountHeader(panel("header"), { value: null }, () => {}, (_, asked) => asked.link && open(asked.link.race));
+  mountHeader(panel("header"), { value: null }, () => {}, (_, asked) => asked.link && open(asked.link.race), races.map(({ title }) => title));
 }
 
 // The chart library as a script of the page itself, where saving the page finds it.

@@ -11,7 +11,7 @@ import { keptMarkup, keptValue } from "./panels.js";
 
 const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; font-src data:";
 
-const PANELS = ["header", "race", "experiment"];
+const PANELS = ["header", "race"];
 
 // The text of the file; `lines` is the race as JSON lines.
 export async function standalone(lines) {
@@ -45,8 +45,8 @@ export function openFile() {
   const panel = (name) => document.getElementById(`ax-${name}`);
   const value = (name) => document.querySelector(`script[data-ax-${name}]`).textContent;
   mountRace(panel("race"), { value: value("race") }, still, null, standalone);
-  if (panel("experiment")) mountExperiment(panel("experiment"), { value: value("experiment") }, still, null);
-  mountHeader(panel("header"), { value: null }, still, (_, { link }) => link && reportOther(link, value("race")));
+  mountExperiment(panel("race"), value("experiment"), null);
+  mountHeader(panel("header"), { value: null }, still, (_, { link }) => link && reportOther(link, value("race")), []);
 }
 
 // A file contains one race; a link to another one is reported.

@@ -5,7 +5,6 @@ import { covered } from "./player.js";
 import { PARTS, column, priorTerm, targetTokenKind } from "./record.js";
 import { engineText } from "./enginetext.js";
 import { renderWalk } from "./steptables.js";
-import { tallest } from "./treegrid.js";
 import { say } from "./words.js";
 
 export function renderStep(part, state) {
@@ -19,12 +18,25 @@ export function renderStep(part, state) {
   setText(part("step-budget"), say("step.budget", { count: step.budget.nodes, why: engineText(step.budget.why), used: total }));
   setText(part("hidden"), hidden ? say("step.hidden", { count: hidden, total }) : "");
   setText(part("step-seconds"), secondsText(step.seconds));
-  part("tree").style.setProperty("--ax-tree-height", `${Math.min(400, tallest(run))}px`);
   renderWalk(part, step, run.header);
-  part("search-slot").dataset.kept = String(run.steps.some((other) => other.simulations.length));
-  const drafts = run.steps.some((other) => other.tree.tokens.length > 1); // the cards stay visible on a step without a draft if others have one
-  for (const card of ["mask-card", "slots-card"]) part(card).hidden = !drafts;
-  part("walk-card").hidden = step.choices.length === 0;
+  renderChange(part, step, run);
+}
+
+// Whether what the step taught brought the matrix nearer to the target after this bigram, or farther from it.
+function renderChange(part, step, run) {
+  const learns = run.steps.some((other) => other.rows.length);
+  part("change-card").hidden = !learns;
+  part("learn-none").hidden = learns;
+  setText(part("learn-none"), learns ? "" : say("learn.none", { name: run.label }));
+  setText(part("change-sentence"), learns ? changeText(step) : "");
+}
+
+export function changeText({ agreement, agreement_after: after, rows }) {
+  const [before, now] = [agreement, after ?? []].map((list) => list.find(({ who }) => who === "session")?.total_variation);
+  if (!rows.length) return say("change.none");
+  if (before === undefined || now === undefined) return say("change.unknown");
+  const kind = small(before) === small(now) ? "same" : now < before ? "nearer" : "farther";
+  return say(`change.${kind}`, { before: small(before), after: small(now) });
 }
 
 export function sentence(step) {

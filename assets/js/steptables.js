@@ -6,9 +6,11 @@ import { el, number, probability, setText, small, toggleClass, visible } from ".
 import { registerExport } from "./exports.js";
 import { column, possible, priorTerm, rankOf, undraftedKind } from "./record.js";
 import { scoreText } from "./search.js";
-import { TARGET, treeNodes } from "./tree.js";
+import { treeNodes } from "./tree.js";
+import { TARGET } from "./treegrid.js";
 import { say } from "./words.js";
 
+const DRAW = ["after", "choice", "p", "u", "least", "in", "next"];
 const HEADS = { rejection: ["tried", "bars", "p", "draft-probability", "ratio", "random"], typical: ["tried", "entropy", "threshold"] };
 
 export function renderWalk(part, step, header) {
@@ -16,10 +18,13 @@ export function renderWalk(part, step, header) {
   const kind = verificationKind(step, header);
   const tested = kind in HEADS;
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
-  part("walk-head").replaceChildren(...headCells(tested ? ["after", ...HEADS[kind], "verdict"] : ["after", "choice", "in", "next"]));
+  part("walk-head").replaceChildren(...headCells(tested ? ["after", ...HEADS[kind], "verdict"] : kind === "draw" ? DRAW : ["after", "choice", "p", "in", "next"]));
   body.replaceChildren(...step.choices.flatMap((choice, i) => (tested ? testRows(step, choice, i, kind) : walkRow(step, choice, i, kind))));
   setText(part("walk-residual"), residualText(step));
   setText(part("walk-lossless"), losslessText(step));
+  part("walk-lossless").hidden = !losslessText(step);
+  setText(part("walk-why"), say(header.lossless ? "guarantee.title" : "guarantee.lossy"));
+  setText(part("walk-guarantee"), say(`guarantee.${header.lossless ? kind : "typical"}`));
   registerExport("walk", { group: "step", title: "walk.title", place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
 }
 
@@ -72,14 +77,17 @@ function walkRow(step, choice, i, kind) {
     ? el("span", { class: "ax-target-word", text: say(`walk.${undraftedKind(step.tree, choice.node)}`) })
     : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
   const others = possible(choice).filter(({ token }) => token !== choice.token).slice(0, 2);
-  const chosen = el("td", {}, el("code", { text: visible(choice.text) }), el("span", { class: "ax-num", text: ` ${probability(choice.probability)}` }));
-  if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${drawText(choice, kind)}` }));
+  const chosen = el("td", {}, el("code", { text: visible(choice.text) }));
+  if (choice.draw !== null && kind !== "draw") chosen.append(el("span", { class: "ax-dim", text: ` ${drawText(choice)}` }));
+  const drawn = kind === "draw" ? [choice.draw, -Math.log(choice.draw) / choice.probability].map((value) => el("td", { class: "ax-num", text: precise(value) })) : [];
   return el(
     "tr",
     { "data-node": choice.node },
     el("td", { class: "ax-dim", text: String(i + 1) }),
     el("td", {}, el("code", { text: visible(step.tree.texts[choice.node]) })),
     chosen,
+    el("td", { class: "ax-num", text: precise(choice.probability) }),
+    ...drawn,
     el("td", {}, verdict),
     el("td", { class: "ax-dim ax-next", text: others.map(({ text, p }) => `${visible(text)} ${probability(p)}`).join("  ") }),
   );

@@ -3,7 +3,7 @@
 import { el, milliseconds, setText } from "./dom.js";
 import { paintRun } from "./runs.js";
 import { registerExport } from "./exports.js";
-import { PARTS, runStats, runName, plainLast, stepsDone } from "./record.js";
+import { PARTS, runStats, runName, stepsDone } from "./record.js";
 import { say } from "./words.js";
 
 export function createStepTimes(root) {
@@ -11,7 +11,7 @@ export function createStepTimes(root) {
 
   function rebuild(race) {
     views = race.runs.map(createRow);
-    root.replaceChildren(...plainLast(views, race.runs).map((view) => view.row));
+    root.replaceChildren(...views.map((view) => view.row));
   }
 
   function render(state) {

@@ -1,6 +1,6 @@
 // Throughput by draft depth: expected tokens per step, cost of the step, and the depth from which drafting is slower. Pure numbers.
 
-import { last, targetTokenKind } from "./record.js";
+import { acceptanceRate, last } from "./record.js";
 
 export const MAX_DEPTH = 24; // maximum draft depth that is evaluated
 
@@ -29,19 +29,12 @@ export function measured(run) {
   const drafted = run.steps.filter((step) => step.tree.tokens.length > 1);
   if (!drafted.length) return null;
   const depths = drafted.map((step) => depthOf(step.tree));
-  const accepted = sum(drafted.map((step) => step.path.length - 1));
-  const rejected = drafted.filter(endsWithCorrection).length;
   return {
-    alpha: accepted / Math.max(1, accepted + rejected),
+    alpha: acceptanceRate(drafted),
     nodesPerDepth: sum(drafted.map((step) => step.tree.tokens.length - 1)) / sum(depths),
     overhead: sum(drafted.map(({ seconds }) => seconds.draft + seconds.commit + seconds.update)) / drafted.length,
     points: meansBy(drafted, depths),
   };
-}
-
-// Whether the step ended because all drafted children of the last accepted node were rejected.
-function endsWithCorrection(step) {
-  return targetTokenKind(step) === "correction";
 }
 
 function meansBy(steps, depths) {

@@ -1,6 +1,6 @@
 // Throughput by draft depth as charts and a table: cost of a forward pass, tokens per step, and the resulting speed-up.
 
-import { PLOT_CONFIG, runColour, lineLayout, plotted } from "./charts.js";
+import { HOVER, PLOT_CONFIG, runColour, lineLayout, plotted } from "./charts.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { MAX_DEPTH, fittedCost, optimum, machineCost, measured, forwardPasses, throughputTable } from "./throughput.js";
@@ -66,13 +66,13 @@ function tableRow(row, points) {
   return el("tr", {}, el("th", { scope: "row", text: String(row.depth) }), ...cells.map((text) => el("td", { class: "ax-num", text })));
 }
 
-const line = (x, y, colour, dash = "solid") => ({ type: "scatter", mode: "lines", x, y, hoverinfo: "none", line: { color: colour, width: 2.5, dash } });
+const line = (x, y, colour, dash = "solid") => ({ type: "scatter", mode: "lines", x, y, hovertemplate: HOVER, line: { color: colour, width: 2.5, dash } });
 
 // Dots whose area shows how many steps they stand for.
 function dots(x, y, counts, colour) {
   const most = Math.max(...counts);
   const size = counts.map((count) => 5 + 9 * Math.sqrt(count / most));
-  return { type: "scatter", mode: "markers", x, y, hoverinfo: "none", marker: { color: colour, size, opacity: 0.7, line: { width: 0 } } };
+  return { type: "scatter", mode: "markers", x, y, hovertemplate: HOVER, marker: { color: colour, size, opacity: 0.7, line: { width: 0 } } };
 }
 
 function draw(Plotly, box, data, axes, now, shapes = []) {

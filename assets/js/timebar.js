@@ -7,7 +7,8 @@ import { SPEEDS, covered } from "./player.js";
 import { gain } from "./timestrip.js";
 import { say } from "./words.js";
 
-export function createTimeBar(part, state, player) {
+// `present` takes an arrow key while presenting; returns whether it did.
+export function createTimeBar(part, state, player, present) {
   const step = (move) => () => {
     move();
     emit("action", "step");
@@ -21,6 +22,8 @@ export function createTimeBar(part, state, player) {
     back: play(-1),
     previous: step(() => player.by(-1)),
     next: step(() => player.by(1)),
+    left: () => present(-1) || actions.previous(),
+    right: () => present(1) || actions.next(),
     home: step(player.home),
     end: step(player.end),
     help: () => emit("shortcuts"),

@@ -27,9 +27,9 @@ export function createTour(opener) {
     const { seen } = tour;
     const place = seen && findStep(step, seen);
     tour.moved = place && (place.run !== seen.run || place.step !== seen.step) ? place : null;
+    emit("tab", step.tab);
     reveal();
-    if (!tour.moved) return;
-    emit("goto", place);
+    if (tour.moved) emit("goto", place);
     setTimeout(() => tour.at >= 0 && reveal(), RENDERED);
   }
 

@@ -8,20 +8,20 @@ const rejected = (step) => step.tree.verdict.includes("rejected");
 const searched = (step, { header }) => canReplay(step, header.method_settings);
 const learned = (step) => step.rows.length > 0;
 
-// Name, element, what the user is asked to do (the name of an action event), and what a race step must contain.
+// Name, element, the tab that shows it, what the user is asked to do (the name of an action event), and what a race step must contain.
 export const TOUR_STEPS = [
   { name: "welcome", at: ".ax-race" },
   { name: "runs", at: "[data-part='runs']" },
   { name: "origins", at: "[data-part='origins']" },
   { name: "strip", at: ".ax-time", task: "step" },
   { name: "play", at: ".ax-time", task: "play" },
-  { name: "tree", at: "[data-part='tree-card']", needs: drafted },
-  { name: "node", at: "[data-part='tree-card']", task: "node", needs: rejected },
-  { name: "predict", at: "[data-part='prediction-toggle']", task: "predict", needs: drafted },
-  { name: "search", at: "[data-part='search-slot']", task: "search", needs: searched },
-  { name: "walk", at: "[data-part='walk-card']", needs: drafted },
-  { name: "mask", at: "[data-part='mask-card']", needs: drafted },
-  { name: "matrix", at: "[data-part='matrix-card']", needs: learned },
+  { name: "tree", at: "[data-part='tree-card']", tab: "draft", needs: drafted },
+  { name: "node", at: "[data-part='tree-card']", tab: "draft", task: "node", needs: rejected },
+  { name: "predict", at: "[data-part='prediction-toggle']", tab: "draft", task: "predict", needs: drafted },
+  { name: "search", at: "[data-part='search-slot']", tab: "draft", task: "search", needs: searched },
+  { name: "walk", at: "[data-part='walk-card']", tab: "verify", needs: drafted },
+  { name: "mask", at: "[data-part='mask-card']", tab: "pass", needs: drafted },
+  { name: "matrix", at: "[data-part='matrix-card']", tab: "learn", needs: learned },
 ];
 
 // The tour step at which to continue, from the stored name.

@@ -1,13 +1,13 @@
 // The draft tree, drawn by Plotly with the layout that came with the step. Verdicts differ in colour, shape and text.
 
-import { cssToken, el, plotText, visible } from "./dom.js";
 import { PLOT_CONFIG, plotted } from "./charts.js";
+import { cssToken, el, plotText, probability, small, toggleClass, visible } from "./dom.js";
 import { plotDrawing, outlined, registerDrawing } from "./svgexport.js";
 import { registerExport } from "./exports.js";
 import { column, targetTokenKind } from "./record.js";
 import { scoreText } from "./search.js";
 import { colourScale, contrasting } from "./scorecolours.js";
-import { geometry, lettersFor, numbersOf } from "./treegrid.js";
+import { TARGET, geometry, labelsOf, numbersBeside, numbersOf } from "./treegrid.js";
 import { say, sentences } from "./words.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
@@ -24,10 +24,9 @@ const WIDTHS = {
   plain: [3.4, 3.4, 3.4],
 };
 const LEAST = { accepted: 16, rejected: 13 }; // minimum size in pixels of marks that contain a sign
-const MANY = 150; // from this number of nodes on, only visible marks and labels are drawn
-const AROUND = 300; // and those within this distance in pixels
 const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
-export const TARGET = -1; // id of the target's bonus or correction token, which is not a node of the draft
+const ZOOM = { step: 1.3, most: 8 };
+const DRAG = 4; // pixels that the pointer moves before a press is a drag
 
 // Data of the drawn nodes, one entry per node; the target's bonus or correction token is the last.
 export function treeNodes(step, layout) {
@@ -42,64 +41,150 @@ export function treeNodes(step, layout) {
     text: tree.texts[n],
     verdict: tree.verdict[n],
     visits: column(tree, "visits")[n],
+    prior: column(tree, "prior")[n],
+    value: column(tree, "value")[n],
+    exploration: column(tree, "exploration")[n],
     folded: layout.folded[i],
     score: step.scores?.has(n) ? scoreText(step.scores.get(n)) : null,
   }));
   if (layout.target && !step.exists) {
     const [x, y] = layout.target;
     const text = step.texts[step.texts.length - 1];
-    nodes.push({ id: TARGET, parent: step.path[step.path.length - 1], x, y, text, verdict: targetTokenKind(step), visits: null, folded: 0, score: null });
+    nodes.push({ id: TARGET, parent: step.path[step.path.length - 1], x, y, text, verdict: targetTokenKind(step), visits: null, prior: null, value: null, exploration: null, folded: 0, score: null });
   }
   return nodes.filter((node) => !node.hidden);
 }
 
-export function createTree(root, legend, { onHover, onPick }) {
+// `zoomButtons`: {fit, in, out}.
+export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   const plot = el("div", { class: "ax-plot", "aria-hidden": "true" });
-  root.replaceChildren(plot);
+  const ring = el("i", { class: "ax-ring", hidden: true });
+  const items = el("div", { class: "ax-sr" });
+  root.replaceChildren(plot, ring, items);
   let nodes = [];
   let wired = false;
-  let shown = null; // {Plotly, grid, selected} of the picture on screen
-  let waiting = 0;
+  let shown = null; // {Plotly, step, layout, colours, grid} of the picture on screen
+  let selected = 0;
+  let zoom = null; // null: as large as needed to read the labels, at least fitted
 
-  function draw(Plotly, step, layout, selected, colours) {
-    nodes = treeNodes(step, layout);
-    shown = { Plotly, grid: geometry(plot.clientWidth, layout, step), selected, colours };
+  function draw(Plotly, step, layout, colours) {
+    const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
+    if (other) zoom = null;
+    shown = { Plotly, step, layout, colours };
     paint();
     root.setAttribute("aria-label", summary(step, nodes));
+    items.replaceChildren(...nodes.map(item));
     if (!wired) wire();
-    const node = nodes.find((n) => n.id === selected);
-    if (node && document.activeElement === root) revealNode(root, shown.grid.place(node));
+    if (other) root.scrollTo(0, 0);
+    select(selected);
   }
 
   function paint() {
-    waiting = 0;
-    const { Plotly, grid } = shown;
-    Plotly.react(plot, traces(nodes, shown, nodes.length > MANY ? windowOf(root) : null), plotLayout(grid), PLOT_CONFIG);
+    const { Plotly, step, layout } = shown;
+    const box = { width: root.clientWidth, height: root.clientHeight };
+    const all = treeNodes(step, layout);
+    const fitted = geometry(box, all, 1);
+    const grid = geometry(box, all, zoom ?? Math.min(ZOOM.most, Math.max(1, fitted.readable)));
+    Object.assign(shown, { grid, scale: zoom ?? Math.max(1, fitted.readable) });
+    nodes = grid.nodes;
+    Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
+    for (const [name, off] of [["out", shown.scale <= 1], ["in", shown.scale >= ZOOM.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
+    moveRing();
   }
 
-  // The saved picture has all marks, not only the visible ones.
-  registerDrawing(plot, async () => outlined(await plotDrawing({ data: traces(nodes, shown, null), layout: plotLayout(shown.grid) }), LABELS));
+  // Enlarges the tree around a point of its box, by default the middle.
+  function zoomTo(value, [x, y] = [root.clientWidth / 2, root.clientHeight / 2]) {
+    if (!shown) return;
+    const before = shown.grid;
+    zoom = Math.max(1, Math.min(ZOOM.most, value));
+    paint();
+    root.scrollLeft = (root.scrollLeft + x) * (shown.grid.width / before.width) - x;
+    root.scrollTop = (root.scrollTop + y) * (shown.grid.height / before.height) - y;
+  }
+
+  // The selected node: its ring, and its name for screen readers. Nothing else is drawn again.
+  function select(node) {
+    selected = node;
+    moveRing();
+    const chosen = nodes.find(({ id }) => id === node);
+    root.dataset.node = String(node);
+    for (const one of items.children) one.setAttribute("aria-selected", String(one.id === itemId(node)));
+    if (chosen) root.setAttribute("aria-activedescendant", itemId(node));
+    else root.removeAttribute("aria-activedescendant");
+    if (chosen && document.activeElement === root) revealNode(root, shown.grid.place(chosen));
+  }
+
+  function moveRing() {
+    const node = shown && nodes.find(({ id }) => id === selected);
+    ring.hidden = !node;
+    if (!node) return;
+    const [x, y] = shown.grid.place(node);
+    const size = diameter(node, mostVisits(nodes), shown.grid.size) + 11;
+    Object.assign(ring.style, { left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px` });
+    toggleClass(ring, "ax-ring-square", node.verdict in SYMBOLS);
+  }
+
+  // The saved picture is the fitted tree with the ring, whatever part is on screen.
+  registerDrawing(plot, async () => {
+    const box = { width: Math.max(root.clientWidth, 900), height: root.clientHeight };
+    const grid = geometry(box, treeNodes(shown.step, shown.layout), Math.max(1, geometry(box, nodes, 1).readable));
+    const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
+    return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
+  });
   registerExport("tree", { group: "step", title: "tree.label", place: () => root, picture: () => [legend, plotted(plot)] });
 
   function wire() {
     wired = true;
-    root.addEventListener("scroll", () => {
-      if (nodes.length > MANY && !waiting) waiting = requestAnimationFrame(paint);
-    });
     const id = (event) => event.points[0].customdata;
     plot.on("plotly_hover", (event) => onHover(id(event)));
     plot.on("plotly_unhover", () => onHover(null));
     plot.on("plotly_click", (event) => onPick(id(event)));
   }
 
+  zoomButtons.fit.addEventListener("click", () => zoomTo(1));
+  zoomButtons.in.addEventListener("click", () => zoomTo(shown.scale * ZOOM.step));
+  zoomButtons.out.addEventListener("click", () => zoomTo(shown.scale / ZOOM.step));
+  root.addEventListener(
+    "wheel",
+    (event) => {
+      if (!shown || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      const { left, top } = root.getBoundingClientRect();
+      zoomTo(shown.scale * (event.deltaY < 0 ? ZOOM.step : 1 / ZOOM.step), [event.clientX - left, event.clientY - top]);
+    },
+    { passive: false },
+  );
+  dragToScroll(root);
   root.addEventListener("keydown", (event) => {
-    const target = neighbour(nodes, Number(root.dataset.node || 0), event.key);
+    if (event.key === "+" || event.key === "-") zoomTo(shown.scale * (event.key === "+" ? ZOOM.step : 1 / ZOOM.step));
+    const target = event.key === "+" || event.key === "-" ? null : neighbour(nodes, selected, event.key);
     if (target === undefined) return;
     event.preventDefault();
     event.stopPropagation();
-    onPick(target);
+    if (target !== null) onPick(target);
   });
-  return { draw, show: (node) => (root.dataset.node = String(node)) };
+  return { draw, select };
+}
+
+// A press of the mouse that moves scrolls the box; touch screens scroll it anyway.
+function dragToScroll(root) {
+  let from = null;
+  root.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "mouse" && event.button === 0) from = { x: event.clientX, y: event.clientY, left: root.scrollLeft, top: root.scrollTop };
+  });
+  window.addEventListener("pointermove", (event) => {
+    if (!from || (Math.abs(event.clientX - from.x) < DRAG && Math.abs(event.clientY - from.y) < DRAG)) return;
+    root.scrollTo(from.left - event.clientX + from.x, from.top - event.clientY + from.y);
+  });
+  window.addEventListener("pointerup", () => (from = null));
+}
+
+const itemId = (node) => `ax-treeitem-${node < 0 ? "target" : node}`;
+
+// A node for screen readers.
+function item(node) {
+  const words = [visible(node.text), say(`chip.${node.verdict}`), numbersOf(node)].filter(Boolean).join(", ");
+  return el("span", { role: "treeitem", id: itemId(node.id), "aria-level": node.x + 1, "aria-selected": "false", text: words });
 }
 
 // Arrow keys: left to the parent, right to the first child, up and down within the depth; Escape: to the root.
@@ -135,6 +220,7 @@ function plotLayout({ width, height }) {
     showlegend: false,
     hovermode: "closest",
     hoverdistance: 24,
+    hoverlabel: { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken("--ax-mono"), size: 12, color: cssToken("--ax-ink") } },
     dragmode: false,
     font: { family: cssToken("--ax-mono"), size: 12 },
     xaxis: { ...axis, range: [0, width] },
@@ -157,28 +243,24 @@ function styles() {
   };
 }
 
-// The visible part of a large tree: the first and the last pixel.
-function windowOf(root) {
-  return [root.scrollTop - AROUND, root.scrollTop + root.clientHeight + AROUND];
-}
+const mostVisits = (nodes) => Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
 
-function traces(nodes, { grid, selected, colours }, seen) {
+function traces(nodes, { grid, colours }) {
   const style = styles();
-  const { place } = grid;
   const byId = new Map(nodes.map((n) => [n.id, n]));
-  const between = (first, end) => !seen || (end >= seen[0] && first <= seen[1]);
-  const near = nodes.filter((n) => between(place(n)[1], place(n)[1]));
-  const crossing = nodes.filter((n) => n.id && between(place(byId.get(n.parent))[1], place(n)[1]));
-  const maxVisits = Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
+  const most = mostVisits(nodes);
+  const below = nodes.filter((n) => n.id);
   const edges = ["opened", "unverified", "searched", "unreached", "rejected", "accepted", "trail", "bonus", "correction", "plain"].flatMap((kind) =>
-    WIDTHS[kind].map((width, bucket) => edgeTrace(crossing, byId, place, kind, style[kind], width, bucket, maxVisits)),
+    WIDTHS[kind].map((width, bucket) => edgeTrace(below, byId, grid, kind, style[kind], width, bucket, most)),
   );
-  const letters = lettersFor(grid.wide);
   const fill = filler(style, colours);
-  const marks = Object.keys(style).map((kind) => nodeTrace(near, place, kind, style[kind], maxVisits, fill));
-  const labels = Object.keys(style).map((kind) => labelTrace(near, place, kind, style[kind], maxVisits, letters));
-  const ring = ringTrace(byId.get(selected), place, maxVisits);
-  return [...edges, ...marks, ring, ...labels, signTrace(near, place, style, fill), scoreTrace(near, place, maxVisits)].filter((trace) => trace.x.length);
+  const kinds = Object.keys(style);
+  const names = labelsOf(nodes, grid.letters);
+  const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid) : null;
+  const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill));
+  const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
+  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most)] : [];
+  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(nodes, grid, most)].filter((trace) => trace.x.length);
 }
 
 function bucketOf(node, maxVisits) {
@@ -187,13 +269,13 @@ function bucketOf(node, maxVisits) {
   return share > 0.25 ? 2 : share > 0.08 ? 1 : 0;
 }
 
-function edgeTrace(nodes, byId, place, kind, style, width, bucket, maxVisits) {
+function edgeTrace(nodes, byId, { place, list }, kind, style, width, bucket, most) {
   const x = [];
   const y = [];
   for (const node of nodes) {
     const drawn = node.onTrail ? "trail" : node.verdict;
-    if (drawn !== kind || bucketOf(node, maxVisits) !== bucket) continue;
-    curve(place(byId.get(node.parent)), place(node), x, y);
+    if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
+    (list ? elbow : curve)(place(byId.get(node.parent)), place(node), x, y);
   }
   return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width, dash: style.dash } };
 }
@@ -212,6 +294,12 @@ export function curve([x0, y0], [x1, y1], x, y) {
   y.push(y1, null);
 }
 
+// An edge of the indented list: down, then to the child.
+function elbow([x0, y0], [x1, y1], x, y) {
+  x.push(x0, x0, x1, null);
+  y.push(y0, y1, y1, null);
+}
+
 // The fill colour of a node: that of its score if it has one, else that of its verdict.
 function filler(style, colours) {
   const colourOf = colourScale();
@@ -221,13 +309,12 @@ function filler(style, colours) {
   };
 }
 
-function diameter(node, maxVisits) {
-  if (node.id === 0) return 15;
-  if (node.id === TARGET) return 14;
-  return Math.max(LEAST[node.verdict] || 0, 9 + 9 * Math.sqrt((node.visits || 0) / maxVisits));
+function diameter(node, most, size) {
+  const full = node.id === 0 ? 15 : node.id === TARGET ? 14 : Math.max(LEAST[node.verdict] || 0, 9 + 9 * Math.sqrt((node.visits || 0) / most));
+  return Math.max(6, full * size);
 }
 
-function nodeTrace(nodes, place, kind, style, maxVisits, fill) {
+function nodeTrace(nodes, { place, size }, kind, style, most, fill) {
   const mine = nodes.filter((n) => n.verdict === kind);
   return {
     type: "scatter",
@@ -235,11 +322,12 @@ function nodeTrace(nodes, place, kind, style, maxVisits, fill) {
     x: mine.map((n) => place(n)[0]),
     y: mine.map((n) => place(n)[1]),
     customdata: mine.map((n) => n.id),
-    hoverinfo: "none",
+    hoverinfo: "text",
+    hovertext: mine.map(hoverText),
     cliponaxis: false,
     marker: {
       symbol: SYMBOLS[kind] || "circle",
-      size: mine.map((n) => diameter(n, maxVisits)),
+      size: mine.map((n) => diameter(n, most, size)),
       color: mine.map(fill),
       line: { color: style.colour, width: style.border },
       opacity: 1,
@@ -247,22 +335,39 @@ function nodeTrace(nodes, place, kind, style, maxVisits, fill) {
   };
 }
 
+// What the pointer shows at a node: its token, and all its numbers.
+function hoverText(node) {
+  const numbers = [["N", node.visits, (value) => Math.round(value)], ["P", node.prior, probability], ["Q", node.value, small], ["U", node.exploration, small]];
+  const shown = numbers.filter(([, value]) => value !== null).map(([name, value, format]) => `${name} ${format(value)}`);
+  return [`<b>${plotText(visible(node.text, 40))}</b>`, shown.join(" · ")].filter(Boolean).join("<br>");
+}
+
+// Where a label is: above the edge in the columns, on two levels where the labels of the path are wider than a column; beside the mark in a list.
+function labelPlace(node, grid, most) {
+  const [x, y] = grid.place(node);
+  if (grid.list) return [x + 0.5 * diameter(node, most, grid.size) + 5, y];
+  const high = grid.stagger && grid.onPath(node) && node.x % 2;
+  return [x + 0.45 * diameter(node, most, grid.size) + 3, y - 11 * grid.size - (high ? 14 : 0)];
+}
+
 // Labels of a row are on one line, whatever the sizes of the marks.
-function labelTrace(nodes, place, kind, style, maxVisits, letters) {
+function labelTrace(nodes, grid, kind, style, most, names, beside) {
   const mine = nodes.filter((n) => n.verdict === kind);
   const muted = cssToken("--ax-muted");
   const label = (n) => {
-    const text = plotText(visible(n.text, letters));
-    const numbers = numbersOf(n);
-    const suffix = numbers ? ` <span style="font-size:10px;color:${muted}">${numbers}</span>` : "";
-    return n.onTrail || kind === "accepted" || n.id === TARGET ? `<b>${text}</b>${suffix}` : text + suffix;
+    const text = plotText(names.get(n.id));
+    const numbers = beside?.get(n.id);
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.size)}px;color:${muted}">${numbers}</span>` : "";
+    return grid.onPath(n) && n.id ? `<b>${text}</b>${suffix}` : text + suffix;
   };
-  const at = (n) => offset(place(n), 0.45 * diameter(n, maxVisits) + 3, -11);
-  return textTrace(mine, at, label, "right", { family: cssToken("--ax-mono"), size: 12, color: style.text });
+  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size, color: style.text });
 }
 
-function offset([x, y], right, down) {
-  return [x + right, y + down];
+// The numbers of a node, below its edge.
+function numberTrace(nodes, grid, most) {
+  const mine = nodes.filter((n) => numbersOf(n));
+  const at = (n) => [labelPlace(n, { ...grid, stagger: false }, most)[0], grid.place(n)[1] + 11];
+  return textTrace(mine, at, numbersOf, "right", { family: cssToken("--ax-sans"), size: 10.5, color: cssToken("--ax-muted") });
 }
 
 // One text per node, which does not react to the pointer.
@@ -281,31 +386,24 @@ function textTrace(nodes, at, text, position, font) {
 }
 
 // The sign of a verdict, in the colour with more contrast to the node.
-function signTrace(nodes, place, style, fill) {
+function signTrace(nodes, { place, size }, style, fill) {
   const mine = nodes.filter((n) => style[n.verdict].sign);
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
-  const font = { family: cssToken("--ax-sans"), size: 11, color: mine.map((n) => contrasting(fill(n), inks)) };
+  const font = { family: cssToken("--ax-sans"), size: 11 * size, color: mine.map((n) => contrasting(fill(n), inks)) };
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
 }
 
 // The scores that the selection compares, below the end of the edge from the parent, where no label is.
-function scoreTrace(nodes, place, maxVisits) {
+function scoreTrace(nodes, { place, size }, most) {
   const mine = nodes.filter((n) => n.score !== null);
-  const at = (n) => offset(place(n), -diameter(n, maxVisits) / 2 - 1, 8);
+  const at = (n) => [place(n)[0] - diameter(n, most, size) / 2 - 1, place(n)[1] + 8];
   return textTrace(mine, at, (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") });
 }
 
-function ringTrace(node, place, maxVisits) {
+function ringTrace(node, { place, size }, most) {
   const [x, y] = node ? place(node) : [null, null];
-  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? diameter(node, maxVisits) + 9 : 1 };
-  return {
-    type: "scatter",
-    mode: "markers",
-    x: [x],
-    y: [y],
-    hoverinfo: "skip",
-    marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } },
-  };
+  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? diameter(node, most, size) + 9 : 1 };
+  return { type: "scatter", mode: "markers", x: [x], y: [y], hoverinfo: "skip", marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } } };
 }
 
 function summary(step, nodes) {

@@ -1,35 +1,31 @@
-// The verdict on a race: one sentence about speed and texts, and notes. Texts are compared as tokens.
+// What happened in a race, in one sentence: tokens and forward passes of every run; and whether the texts are the same.
 
-import { fixed } from "./dom.js";
 import { last, plainRun } from "./record.js";
 import { say, sentences } from "./words.js";
 
-const SAME_SPEED = 0.05; // speed-ups this close to 1 are reported as equal
-
 export function verdict(race) {
   const { runs, running } = race;
-  const speeds = speedsText(race);
-  if (!speeds) return { sentence: say("verdict.none"), detail: "" };
+  const started = runs.filter((run) => run.steps.length);
+  if (!started.length) return { sentence: say("verdict.none"), detail: "" };
   const midway = running || runs.some((run) => !run.finish_reason || run.finish_reason === "cancelled");
-  const clauses = [speeds, runs.length > 1 ? textsText(race, midway) : ""].filter(Boolean).join(say("verdict.semicolon"));
-  const sentence = say(midway && !running ? "verdict.midway" : "verdict.sentence", { clauses });
-  return { sentence, detail: sentences(...notes(race), say("verdict.time"), say("verdict.tau")) };
+  const sentence = say(running ? "verdict.sofar" : midway ? "verdict.midway" : "verdict.sentence", { clauses: passesText(started) });
+  const texts = runs.length > 1 ? say("verdict.sentence", { clauses: textsText(race, midway) }) : "";
+  return { sentence, detail: sentences(capital(texts), ...notes(race)) };
 }
 
-// The longest verdict that a running race can get; space is reserved for it.
-export function longestVerdict(race) {
-  const base = plainRun(race);
-  const count = race.runs.length;
-  const others = base && count > 1 ? race.runs.filter((run) => run !== base) : [];
-  const speeds = others.map((run, i) => longest(["faster", "slower", "same"].map((kind) => say(`verdict.${kind}.${i ? "more" : "sofar"}`, { name: run.label, ratio: "0.00" }))));
-  const alone = race.runs.map((run) => say("verdict.alone", { name: run.label, rate: 1000, perStep: "10.0" }));
-  const texts = count > 1 ? [say("verdict.common", { count: race.runs[0].header.settings.max_new_tokens, runs: say("verdict.runs", { count }) })] : [];
-  const clauses = [...(others.length ? speeds : alone), ...texts].join(say("verdict.semicolon"));
-  return { sentence: say("verdict.sentence", { clauses }), detail: sentences(...notes(race), say("verdict.time"), say("verdict.tau")) };
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function longest(texts) {
-  return texts.reduce((a, b) => (b.length > a.length ? b : a));
+const tokensOf = (run) => last(run.counts, 0);
+
+// The runs that draft first, plain decoding last; the number of tokens once if it is the same for all.
+function passesText(runs) {
+  const plain = (run) => run.header.method === "plain";
+  const [first, ...rest] = [...runs.filter((run) => !plain(run)), ...runs.filter(plain)];
+  const values = (run) => ({ name: plain(run) && run !== first ? say("verdict.plain") : run.label, count: tokensOf(run), steps: run.steps.length });
+  const same = rest.every((run) => tokensOf(run) === tokensOf(first));
+  return [say("verdict.passes", values(first)), ...rest.map((run) => say(same ? "verdict.passes.more" : "verdict.passes.own", values(run)))].join(say("verdict.comma"));
 }
 
 // Index of the first token that differs; null if one text is a prefix of the other.
@@ -40,37 +36,6 @@ export function firstDifference(a, b) {
 
 export function written(run) {
   return run.steps.flatMap((step) => step.emitted);
-}
-
-function rateOf(run) {
-  const seconds = last(run.ends, 0);
-  return seconds > 0 ? last(run.counts, 0) / seconds : 0;
-}
-
-// The speed-up of every run over plain decoding, fastest first, or each run alone without plain decoding; empty if it is too early.
-function speedsText(race) {
-  const base = plainRun(race);
-  const started = race.runs.filter((run) => run.steps.length);
-  if (!base || race.runs.length === 1) return started.map(aloneText).join(say("verdict.semicolon"));
-  const others = started.filter((run) => run !== base).sort((a, b) => rateOf(b) - rateOf(a));
-  if (!base.steps.length || !others.length) return "";
-  const first = race.running ? "sofar" : "here";
-  return others.map((run, i) => speedText(run, base, i ? "more" : first)).join(say("verdict.semicolon"));
-}
-
-function aloneText(run) {
-  const perStep = (last(run.counts, 0) / run.steps.length).toFixed(1);
-  return say("verdict.alone", { name: run.label, rate: Math.round(rateOf(run)), perStep });
-}
-
-// The speed-up of a run; `place` selects the wording: relative to plain decoding here, so far, or as in the clause before.
-function speedText(run, base, place) {
-  const [slow, fast] = [rateOf(base), rateOf(run)];
-  const name = run.label;
-  if (!slow || !fast) return say("verdict.untimed", { name });
-  const ratio = fast / slow;
-  const kind = Math.abs(ratio - 1) < SAME_SPEED ? "same" : ratio < 1 ? "slower" : "faster";
-  return say(`verdict.${kind}.${place}`, { name, ratio: fixed(ratio, kind === "faster" ? 1 : 2) });
 }
 
 // Whether all runs wrote the same tokens, compared with plain decoding if it takes part.
