@@ -239,8 +239,8 @@ def connect_link(controls: Controls, recorded: dict[str, Recorded], header: gr.H
         """An open page (``again``) only returns to links that it has made itself."""
         asked = event_value(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
-        known = isinstance(title, str) and title in recorded
-        own = recorded[title].settings if known else {}
+        known = recorded.get(title) if isinstance(title, str) else None
+        own = known.settings if known else {}
         values, refused = controls.link_values({**own, **asked} if isinstance(asked, dict) else asked, foreign(event))
         shown: Any = gr.skip()
         settings = controls.link(values[: len(widgets)])
@@ -248,7 +248,7 @@ def connect_link(controls: Controls, recorded: dict[str, Recorded], header: gr.H
         notice_shown = Notice("info", [start_hint(asked)]) if runs else NOTHING
         unfold = gr.update(open=True) if notice_shown != NOTHING and of_ablation(asked) else gr.skip()
         if known:
-            shown, notice_shown = recorded[title].lines, NOTHING
+            shown, notice_shown = known.lines, NOTHING
         elif isinstance(title, str):
             refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
         note = json.dumps({"settings": settings, "messages": refused, "visit": visit_of(event)})

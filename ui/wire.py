@@ -77,7 +77,12 @@ def step_line(run: int, step: Step) -> str:
 
 def run_line(run: int, trace: Trace, kept: bool = False) -> str:
     """Fields of a run that change until it ends; ``kept``: whether what it learned is kept for the next race."""
-    fields = {"prefill_seconds": trace.prefill_seconds, "text": trace.text, "finish_reason": trace.finish_reason}
+    fields = {
+        "prefill_seconds": trace.prefill_seconds,
+        "text": trace.text,
+        "finish_reason": trace.finish_reason,
+        "repeat_seconds": trace.repeat_seconds,
+    }
     return line("run", run=run, kept=kept, **fields)
 
 
@@ -136,7 +141,7 @@ def _shares(step: Step) -> Iterator[float]:
         yield from (trial.p for trial in choice.typical.trials) if choice.typical else ()
     for row in step.rows:
         yield from (*row.before, *row.after, *row.learned)
-    for near in step.agreement:
+    for near in (*step.agreement, *step.agreement_after):
         yield from (near.total_variation, near.top_1, near.top_4, near.top_12)
 
 

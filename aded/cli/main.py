@@ -9,8 +9,9 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aded.cli import method_options
 from aded.cli.model_options import add_model_options, load_model
@@ -18,6 +19,9 @@ from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_text
 from aded.core.limits import MAX_NODES
 from aded.core.paths import DEFAULT_PLACE, prepare
 from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results
+
+if TYPE_CHECKING:
+    from aded.decoding.decoder import GenerationSettings
 
 PROGRAM = "python -m aded"
 """The program's name in messages, valid in a checkout and in an installation."""
@@ -70,6 +74,7 @@ def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
     parser = Parser(prog=program, description="Adaptive draft-verification decoding on a real language model.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_generate(commands)
+    _add_race(commands)
     _add_methods(commands)
     _add_replay(commands)
     _add_matrix(commands)
@@ -85,10 +90,26 @@ def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
 
 def _add_generate(commands: Any) -> None:
     parser = commands.add_parser("generate", help="generate text, with accepted draft tokens coloured, and print a summary")
+    parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
+    _add_generation_options(parser)
+    parser.add_argument("--json", action="store_true", help="print only one JSON object")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace of every step to this file")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
+    parser.set_defaults(run=_generate)
+
+
+def _add_race(commands: Any) -> None:
+    from aded.cli import race
+
+    parser = commands.add_parser("race", help="record several methods on one prompt, as a file that the page can open")
+    _add_generation_options(parser)
+    race.add_options(parser)
+
+
+def _add_generation_options(parser: argparse.ArgumentParser) -> None:
     prompt = parser.add_mutually_exclusive_group()
     prompt.add_argument("--prompt", help="the prompt")
     prompt.add_argument("--prompt-file", metavar="F", help="file with the prompt; - is the standard input")
-    parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
     add_model_options(parser)
     parser.add_argument(
         "--max-new-tokens", type=int, default=128, metavar="N", help="maximum number of new tokens (default: 128)"
@@ -103,10 +124,6 @@ def _add_generate(commands: Any) -> None:
     parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help=BUDGET)
     parser.add_argument("--raw", action="store_true", help="do not apply the chat template to the prompt")
     method_options.add(parser)
-    parser.add_argument("--json", action="store_true", help="print only one JSON object")
-    parser.add_argument("--trace", metavar="FILE", help="write a trace of every step to this file")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
-    parser.set_defaults(run=_generate)
 
 
 def _add_methods(commands: Any) -> None:
@@ -291,24 +308,12 @@ def _budget(text: str) -> int | str:
 def _generate(options: argparse.Namespace) -> int:
     from aded.cli import terminal
     from aded.core import trace
-    from aded.decoding.decoder import Decoder, GenerationSettings
+    from aded.decoding.decoder import Decoder
     from aded.drafters.registry import find_method
     from aded.engine import distributed
 
-    method = find_method(options.method)
-    settings = GenerationSettings(
-        max_new_tokens=options.max_new_tokens,
-        budget=options.budget,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repetition_penalty=options.repetition_penalty,
-        seed=options.seed,
-        stop=tuple(options.stop),
-        raw=options.raw,
-    )
-    prompt, given = _prompt(options), method_options.given(options, method)
+    method, settings = find_method(options.method), generation_settings(options)
+    prompt, given = prompt_of(options), method_options.given(options, method)
     method.check(given)
     inputs = [options.prompt_file, *method_options.files(options), *_model_files(options)]
     check_file(options.trace)
@@ -351,7 +356,20 @@ def _model_files(options: argparse.Namespace) -> list[str]:
     return [spec for spec in (options.model, *(getattr(options, "draft_model", None) or ())) if os.path.isfile(spec)]
 
 
-def _prompt(options: argparse.Namespace) -> str:
+def generation_settings(options: argparse.Namespace) -> GenerationSettings:
+    """The settings of a decode from the options of ``_add_generation_options``."""
+    from aded.decoding.decoder import GenerationSettings
+
+    names = (field.name for field in fields(GenerationSettings))
+    return GenerationSettings(**{name: getattr(options, name) for name in names})
+
+
+def prompt_of(options: argparse.Namespace) -> str:
+    """The prompt of ``--prompt`` or ``--prompt-file``.
+
+    Raises:
+        AdedError: there is none, or the file cannot be read.
+    """
     if options.prompt is None and options.prompt_file is None:
         raise AdedError("there is no prompt; give --prompt TEXT or --prompt-file F")
     text = _prompt_of_file(options) if options.prompt is None else options.prompt

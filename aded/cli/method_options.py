@@ -71,10 +71,15 @@ def given(options: argparse.Namespace, method: Method) -> dict[str, Any]:
     Raises:
         AdedError: an option that the method does not have.
     """
-    values = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
-    for name in values.keys() - set(method.options):
+    found = values(options)
+    for name in found.keys() - set(method.options):
         raise AdedError(f"{flag(name)} is not a setting of {method.name}; leave it out or choose another --method")
-    return values
+    return found
+
+
+def values(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that were given, of any method."""
+    return {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
 
 
 def files(options: argparse.Namespace) -> list[str | None]:

@@ -23,7 +23,7 @@ from aded.core.errors import AdedError, first_line
 VERSION = 4
 READABLE = (1, 2, 3, 4)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
-versions 1 to 3 lack ``Choice.rejection`` and ``Choice.typical``."""
+versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Step.agreement_after`` and ``Trace.repeat_seconds``."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
@@ -226,6 +226,7 @@ class Step:
     rows: List[Annotated[RowChange, AfterValidator(_check_row)]] = field(default_factory=list)
     simulations: List[SimulationRecord] = field(default_factory=list)
     agreement: List[Agreement] = field(default_factory=list)
+    agreement_after: List[Agreement] = field(default_factory=list)  # of the same context, after the step was learned from
     size: Size | None = None  # None for a method without a matrix
     note: str | None = None
 
@@ -288,6 +289,7 @@ class Trace:
     token_ids: List[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     footprint: Footprint | None = None  # None if the model is not on a GPU
+    repeat_seconds: List[Duration] = field(default_factory=list)  # decode seconds of further decodes of the same prompt
 
     @property
     def decode_seconds(self) -> float:

@@ -126,7 +126,8 @@ class Recorder:
             seconds=seconds,
             rows=self._row_changes(snapshot.rows, self._inspectable.matrix_rows(outcome)) if snapshot else [],
             simulations=_simulations(snapshot.explanation, tree) if snapshot else [],
-            agreement=_agreement(snapshot.predictions, logits[0]) if snapshot and snapshot.predictions else [],
+            agreement=_agreement(snapshot.predictions, logits[0]) if snapshot else [],
+            agreement_after=_agreement(self._inspectable.predictions(outcome.context), logits[0]) if snapshot else [],
             size=_size(self._inspectable.matrix_size()) if snapshot else None,
             note=snapshot.explanation.note if snapshot else None,
         )
@@ -257,6 +258,8 @@ def _agreement(predictions: Sequence[Prediction], logits: torch.Tensor) -> list[
 
     logits: ``[vocabulary]``.
     """
+    if not predictions:
+        return []
     target = logits.float().softmax(-1).cpu().numpy()
     measured = [(made, *agreement(made.tokens, made.probabilities, target)) for made in predictions]
     return [

@@ -171,7 +171,7 @@ class Inspectable:
         return None
 
     def predictions(self, context: Context) -> list[Prediction]:
-        """Next-token predictions of the method's LLM representative after ``context``; called before ``observe``."""
+        """Next-token predictions of the method's LLM representative after ``context``; called before and after ``observe``."""
         return []
 
 
