@@ -99,9 +99,11 @@ test("a node says why it was accepted, rejected or not tried", () => {
   assert.equal(testText(without(STEP), without(STEP).choices[0], 1), "");
 });
 
-test("one draw per node has its random number and the smallest −ln(u)/p", () => {
-  assert.equal(drawText({ draw: 0.5, probability: 0.5 }, "draw"), "random number u = 0.500, −ln(u)/p = 1.386");
-  assert.equal(drawText({ draw: 0.5, probability: 0.5 }, "unrecorded"), "random number u = 0.500");
+test("one draw per node has its random number and the smallest −ln(u)/p in columns of their own", () => {
+  assert.equal(drawText({ draw: 0.5 }), "random number u = 0.500");
+  const { rows, heads } = drawn(without(STEP), header({ method_settings: { verification: "coupled" } }));
+  assert.deepEqual(heads.slice(1), ["after", "target's choice", "target p", "random u", "−ln(u)/p", "drafted?", "next most probable"]);
+  assert.deepEqual(rows[0].cells.slice(1, 6), ["·", "␣b", "0.500", "0.400", "1.833"]);
 });
 
 function drawn(step, head = header()) {
@@ -132,7 +134,7 @@ test("the walk of typical acceptance is called lossy; that of a greedy run names
   assert.deepEqual(rows.map(({ cells }) => cells.at(-1)), ["accepted ✓", "passes, but not on the accepted path ×", "rejected ×", "rejected ×", "correction token ◆"]);
   const greedy = drawn({ ...without(STEP), choices: without(STEP).choices.map((one) => ({ ...one, draw: null })) });
   assert.match(greedy.part("walk-intro").textContent, /arg max/);
-  assert.deepEqual(greedy.rows.map(({ cells }) => cells.at(3)), ["accepted ✓", "no: correction token ◆"]);
+  assert.deepEqual(greedy.rows.map(({ cells }) => cells.at(4)), ["accepted ✓", "no: correction token ◆"]);
   assert.equal(greedy.part("walk-residual").textContent, "");
 });
 

@@ -22,7 +22,9 @@ test("the hash overrides the query; both are read", () => {
 });
 
 test("a view counts steps from 0, and has null for invalid numbers", () => {
-  assert.deepEqual(viewOf({ method: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, method: "aded", step: 11, node: -1, bigram: null });
+  assert.deepEqual(viewOf({ method: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, method: "aded", step: 11, node: -1, bigram: null, tab: null });
+  assert.equal(viewOf({ tab: "verify" }).tab, "verify");
+  assert.equal(viewOf({ tab: "other" }).tab, null);
   for (const text of ["", "x", "1.5", "1e9", "9".repeat(40)]) assert.equal(viewOf({ step: text }).step, null);
 });
 

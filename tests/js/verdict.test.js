@@ -1,4 +1,4 @@
-// The verdict: speed-ups as measured, and texts compared token by token.
+// The verdict: tokens and forward passes of every run, and texts compared token by token.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -17,27 +17,28 @@ function run(method, seconds, { tokens = TOKENS, lossless = true, temperature = 
 const of = (...runs) => verdict({ runs, running: false });
 const other = [99, ...TOKENS.slice(1)];
 
-test("faster, slower and equal runs are reported with their speed-up", () => {
-  const against = (seconds) => of(run("plain", seconds), run("aded", 1)).sentence;
-  assert.equal(against(1.6), "ADED has a speed-up of 1.6× over plain decoding here; both texts are identical.");
-  assert.equal(against(0.8), "ADED is slower than plain decoding here (0.80×); both texts are identical.");
-  assert.match(against(1.02), /^ADED is as fast as plain decoding here \(1\.02×\)/);
+test("tokens and forward passes of all runs are in one sentence, plain decoding last", () => {
+  const aded = run("aded", 1, { tokens: TOKENS });
+  aded.steps = [0, 3, 6, 8, 10].map((from, i, all) => ({ emitted: TOKENS.slice(from, all[i + 1]), texts: [] }));
+  const { sentence, detail } = of(run("plain", 2), aded, run("lookup", 1));
+  assert.equal(sentence, "ADED wrote 12 tokens in 5 forward passes, lookup needed 12, plain decoding needed 12.");
+  assert.equal(detail, "All three texts are identical.");
 });
 
-test("several methods are ranked in one sentence, slower ones too", () => {
-  const three = (...s) => of(run("plain", s[0]), run("aded", s[1]), run("lookup", s[2])).sentence;
-  assert.equal(three(2.4, 1, 2), "ADED has a speed-up of 2.4× over plain decoding here; lookup 1.2×; all three texts are identical.");
-  assert.equal(three(1, 0.5, 2), "ADED has a speed-up of 2.0× over plain decoding here; lookup is slower (0.50×); all three texts are identical.");
+test("runs of different lengths are named with their own numbers", () => {
+  const { sentence, detail } = of(run("plain", 2), run("aded", 1, { tokens: TOKENS.slice(0, 3) }));
+  assert.equal(sentence, "ADED wrote 3 tokens in 3 forward passes, plain decoding 12 tokens in 12.");
+  assert.match(detail, /^The texts differ in length; their first 3 tokens are identical\./);
 });
 
 test("the first difference is named, by token ids and not by texts", () => {
-  assert.match(of(run("plain", 2), run("aded", 1, { tokens: other })).sentence, /the texts differ from token 1 on\.$/);
+  assert.match(of(run("plain", 2), run("aded", 1, { tokens: other })).detail, /^The texts differ from token 1 on\./);
   const renamed = run("aded", 1);
   renamed.steps[0].texts = ["another"];
-  assert.match(of(run("plain", 2), renamed).sentence, /identical/);
+  assert.match(of(run("plain", 2), renamed).detail, /identical/);
   assert.match(
-    of(run("plain", 2), run("aded", 1), run("lookup", 1, { tokens: other })).sentence,
-    /the text of lookup differs from token 1 on; the other two texts are identical\.$/,
+    of(run("plain", 2), run("aded", 1), run("lookup", 1, { tokens: other })).detail,
+    /^The text of lookup differs from token 1 on; the other two texts are identical\./,
   );
 });
 
@@ -46,25 +47,23 @@ test("a difference is an error for lossless greedy methods, and explained for sa
   assert.match(detail({}), /should be identical; here they are not/);
   assert.match(detail({ temperature: 0.7 }), /their distribution is the same/);
   const lossy = of(run("plain", 2), run("aded", 1, { tokens: other, lossless: false })).detail;
-  assert.match(lossy, /^ADED is a lossy method: its output distribution may differ/);
+  assert.match(lossy, / ADED is a lossy method: its output distribution may differ/);
   assert.doesNotMatch(lossy, /should be identical/);
 });
 
 test("a running or stopped race compares the tokens that all runs have written", () => {
   const part = run("plain", 2, { tokens: TOKENS.slice(0, 5), finish: null });
-  const { sentence } = verdict({ runs: [part, run("aded", 1)], running: true });
-  assert.match(sentence, /so far/);
-  assert.match(sentence, /the first 5 tokens, which both have written, are identical/);
-  const stopped = of(run("plain", 2, { tokens: [1], finish: "cancelled" }), run("aded", 1)).sentence;
-  assert.match(stopped, /^Stopped early\./);
-  assert.match(stopped, /the first token, which both have written, is identical/);
+  const { sentence, detail } = verdict({ runs: [part, run("aded", 1)], running: true });
+  assert.match(sentence, /^So far: ADED wrote 12 tokens in 12 forward passes, plain decoding 5 tokens in 5\.$/);
+  assert.match(detail, /^The first 5 tokens, which both have written, are identical/);
+  const stopped = of(run("plain", 2, { tokens: [1], finish: "cancelled" }), run("aded", 1));
+  assert.match(stopped.sentence, /^Stopped early\./);
+  assert.match(stopped.detail, /^The first token, which both have written, is identical/);
 });
 
-test("without plain decoding each run is described alone; an empty race has a verdict too", () => {
-  const { sentence } = of(run("aded", 1), run("lookup", 2));
-  assert.match(sentence, /^ADED: 12 tokens per second, 1\.0 tokens per step; lookup: /);
-  assert.match(sentence, /both texts are identical\.$/);
-  assert.match(of(run("aded", 1)).sentence, /^ADED: /);
+test("a run alone is described alone; an empty race has a verdict too", () => {
+  const alone = of(run("aded", 1));
+  assert.deepEqual([alone.sentence, alone.detail], ["ADED wrote 12 tokens in 12 forward passes.", ""]);
   assert.equal(of().sentence, "No step yet.");
   assert.equal(of(run("plain", 1, { tokens: [] })).sentence, "No step yet.");
 });
