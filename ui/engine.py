@@ -52,7 +52,7 @@ class Engine:
         """A decoder for a run; ``drafter`` is one that keeps what it learns."""
         from aded.decoding.decoder import Decoder
 
-        decoder = Decoder(model, drafter or run.method, settings, options=run.options)
+        decoder = Decoder(model, drafter or run.method, settings, options=None if drafter else run.options)
         method = METHODS[run.method]
         decoder.method = dataclasses.replace(method, label=run.label or method.label)
         return decoder
