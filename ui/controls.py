@@ -11,7 +11,7 @@ import gradio as gr
 
 from aded.core import limits
 from aded.core.trace import Race
-from aded.drafters.aded import AdedOptions
+from aded.drafters.aded_options import AdedOptions
 from aded.drafters.registry import CORPORA, METHODS
 from ui import link, picker, theme
 from ui.form import ABLATIONS, SWITCHES, Form

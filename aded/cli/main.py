@@ -9,23 +9,20 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aded.cli import method_options
+from aded.cli import generation_options, method_options
 from aded.cli.model_options import add_model_options, load_model
-from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_text
-from aded.core.limits import MAX_NODES
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError
 from aded.core.paths import DEFAULT_PLACE, prepare
 from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results
 
 if TYPE_CHECKING:
-    from aded.decoding.decoder import GenerationSettings
+    pass
 
 PROGRAM = "python -m aded"
 """The program's name in messages, valid in a checkout and in an installation."""
-BUDGET = f"maximum nodes of a draft tree, root included, at most {MAX_NODES}; auto (default): from measured costs"
 COLOR = "coloured output (default: auto, in a terminal)"
 
 
@@ -91,7 +88,7 @@ def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
 def _add_generate(commands: Any) -> None:
     parser = commands.add_parser("generate", help="generate text, with accepted draft tokens coloured, and print a summary")
     parser.add_argument("--method", default="aded", help="see `methods` (default: aded)")
-    _add_generation_options(parser)
+    generation_options.add(parser)
     parser.add_argument("--json", action="store_true", help="print only one JSON object")
     parser.add_argument("--trace", metavar="FILE", help="write a trace of every step to this file")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
@@ -102,28 +99,8 @@ def _add_race(commands: Any) -> None:
     from aded.cli import race
 
     parser = commands.add_parser("race", help="record several methods on one prompt, as a file that the page can open")
-    _add_generation_options(parser)
+    generation_options.add(parser)
     race.add_options(parser)
-
-
-def _add_generation_options(parser: argparse.ArgumentParser) -> None:
-    prompt = parser.add_mutually_exclusive_group()
-    prompt.add_argument("--prompt", help="the prompt")
-    prompt.add_argument("--prompt-file", metavar="F", help="file with the prompt; - is the standard input")
-    add_model_options(parser)
-    parser.add_argument(
-        "--max-new-tokens", type=int, default=128, metavar="N", help="maximum number of new tokens (default: 128)"
-    )
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
-    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0 keeps all tokens (default)")
-    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 keeps all tokens (default)")
-    parser.add_argument("--min-p", type=float, default=0.0, metavar="P", help="0 keeps all tokens (default)")
-    parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="R", help="1 is none (default)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the random numbers (default: 0)")
-    parser.add_argument("--stop", action="append", default=[], metavar="S", help="a string that ends the text; may be repeated")
-    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help=BUDGET)
-    parser.add_argument("--raw", action="store_true", help="do not apply the chat template to the prompt")
-    method_options.add(parser)
 
 
 def _add_methods(commands: Any) -> None:
@@ -271,7 +248,9 @@ def _add_bench(commands: Any) -> None:
 
     parser = commands.add_parser("bench", help="benchmark methods against plain decoding and other implementations")
     add_model_options(parser)
-    parser.add_argument("--budget", type=_budget, default="auto", metavar="auto|N", help=BUDGET)
+    parser.add_argument(
+        "--budget", type=generation_options.budget, default="auto", metavar="auto|N", help=generation_options.BUDGET
+    )
     bench.add_options(parser)
     parser.set_defaults(run=bench.run, parser=parser)
 
@@ -296,15 +275,6 @@ def _add_ablate(commands: Any) -> None:
     parser.set_defaults(run=_ablate, parser=parser)
 
 
-def _budget(text: str) -> int | str:
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"budget is {text!r}; give 'auto' or a number of nodes") from None
-
-
 def _generate(options: argparse.Namespace) -> int:
     from aded.cli import terminal
     from aded.core import trace
@@ -312,8 +282,8 @@ def _generate(options: argparse.Namespace) -> int:
     from aded.drafters.registry import find_method
     from aded.engine import distributed
 
-    method, settings = find_method(options.method), generation_settings(options)
-    prompt, given = prompt_of(options), method_options.given(options, method)
+    method, settings = find_method(options.method), generation_options.settings(options)
+    prompt, given = generation_options.prompt(options), method_options.given(options, method)
     method.check(given)
     inputs = [options.prompt_file, *method_options.files(options), *_model_files(options)]
     check_file(options.trace)
@@ -354,38 +324,6 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
 def _model_files(options: argparse.Namespace) -> list[str]:
     """The requested models that are files."""
     return [spec for spec in (options.model, *(getattr(options, "draft_model", None) or ())) if os.path.isfile(spec)]
-
-
-def generation_settings(options: argparse.Namespace) -> GenerationSettings:
-    """The settings of a decode from the options of ``_add_generation_options``."""
-    from aded.decoding.decoder import GenerationSettings
-
-    names = (field.name for field in fields(GenerationSettings))
-    return GenerationSettings(**{name: getattr(options, name) for name in names})
-
-
-def prompt_of(options: argparse.Namespace) -> str:
-    """The prompt of ``--prompt`` or ``--prompt-file``.
-
-    Raises:
-        AdedError: there is none, or the file cannot be read.
-    """
-    if options.prompt is None and options.prompt_file is None:
-        raise AdedError("there is no prompt; give --prompt TEXT or --prompt-file F")
-    text = _prompt_of_file(options) if options.prompt is None else options.prompt
-    check_text(text, "the prompt")
-    if not text.strip():
-        raise AdedError("the prompt is blank; write some text, with --prompt or --prompt-file")
-    return text
-
-
-def _prompt_of_file(options: argparse.Namespace) -> str:
-    try:
-        return sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
-    except UnicodeDecodeError:
-        raise AdedError(f"{options.prompt_file} is not UTF-8 text; save it as UTF-8") from None
 
 
 def _methods(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aded.cli import method_options
+from aded.cli import generation_options, method_options
 from aded.cli.model_options import load_model
 from aded.core.errors import AdedError
 from aded.core.validation import check_distinct, check_file, check_folder, check_readable
@@ -55,19 +55,19 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         AdedError: an option is not valid, or the trace cannot be written.
     """
-    from aded.cli import main, terminal
+    from aded.cli import terminal
     from aded.core import trace
 
     if options.repeats < 0:
         raise AdedError(f"--repeats is {options.repeats}; give 0 or more")
-    settings = main.generation_settings(options)
+    settings = generation_options.settings(options)
     if options.list:
         check_folder(options.out)
         races = {Path(options.out) / f"{spec.title}.json": spec for spec in specs_of(options.list)}
     else:
         check_file(options.out)
         check_distinct("--out", options.out, [options.prompt_file])
-        races = {Path(options.out): RaceSpec("", main.prompt_of(options), options.methods.split(","))}
+        races = {Path(options.out): RaceSpec("", generation_options.prompt(options), options.methods.split(","))}
     given = {spec.title: [(name, _options(options, spec, name)) for name in spec.methods] for spec in races.values()}
     with terminal.Progress() as progress:
         model = load_model(options, progress)

@@ -8,15 +8,15 @@ draft, and the committed tokens update the matrix. ``AdedOptions.paper()`` follo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aded.core import limits
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.tree import DraftTree
+from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
@@ -27,61 +27,11 @@ from aded.ngram.trigram import TrigramMatrix
 if TYPE_CHECKING:
     import torch
 
-Preset = Literal["paper", "tuned"]
-Search = Literal["mcts", "best-first", "greedy", "full"]
-
 PUBLISHED_WINDOW = 16
 """Number of last prompt tokens that the paper's update counts."""
 MAX_ROWS = 12
 """Largest number of matrix rows recorded per step."""
 NO_SUCCESSOR = "no successor of this bigram is known: plain step"
-
-
-@dataclass(frozen=True)
-class AdedOptions:
-    """Settings of `AdedDrafter`.
-
-    Attributes:
-        preset: "paper" uses the update rule and the search of the paper; "tuned" also uses contexts longer than a bigram.
-        search: algorithm that builds the draft tree.
-        c1, c2: exploration constants of the PUCT score (`aded.ngram.tree_search.Puct`).
-        depth: maximum depth of the draft tree below the root.
-        simulations: number of MCTS simulations; 0 means ``12 + 3 * budget // 8``.
-        successors: maximum number of children of a node.
-        feedback: also learn the target's top-k tokens at every verified node (tuned only).
-        keep: keep the session counts from one decode to the next.
-
-    Raises:
-        AdedError: a value is out of range.
-    """
-
-    preset: Preset = "tuned"
-    search: Search = "mcts"
-    c1: float = 1.0
-    c2: float = 8.0
-    depth: int = 24
-    simulations: int = 0
-    successors: int = 12
-    feedback: bool = True
-    keep: bool = False
-
-    def __post_init__(self) -> None:
-        _one_of("preset", self.preset, get_args(Preset))
-        _one_of("search", self.search, get_args(Search))
-        limits.check_numbers(limits.ADED, vars(self))
-        for name in ("feedback", "keep"):
-            if not isinstance(getattr(self, name), bool):
-                raise AdedError(f"{name} is {getattr(self, name)!r}; give true or false")
-
-    @classmethod
-    def paper(cls) -> AdedOptions:
-        """The settings of the paper: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
-        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12, feedback=False)
-
-    @classmethod
-    def tuned(cls) -> AdedOptions:
-        """The settings that draft best on replayed texts."""
-        return cls()
 
 
 class AdedDrafter(Drafter, Inspectable, Persistent):
@@ -241,8 +191,3 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
             zeros = np.zeros((1, OBSERVED_TOP_K), dtype=np.int32)
             self._overlay.observe_top_k(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
         self._overlay.clear()
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise AdedError(f"{name} is {value!r}; choose one of {', '.join(known)}")

@@ -16,7 +16,8 @@ import numpy as np
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
 from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
-from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.aded import AdedDrafter
+from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search

@@ -13,7 +13,7 @@ from aded.drafters.artifacts import datastore_for, matrix_for
 from aded.drafters.base import Drafter
 
 if TYPE_CHECKING:
-    from aded.drafters.aded import AdedOptions
+    from aded.drafters.aded_options import AdedOptions
     from aded.engine.target_model import TargetModel
 
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
@@ -122,7 +122,7 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
 def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOptions]:
     """The path of the base matrix or None, the corpus, and the options of the drafter."""
-    from aded.drafters.aded import AdedOptions
+    from aded.drafters.aded_options import AdedOptions
 
     given = dict(options)
     path, corpus = given.pop("matrix", None), given.pop("corpus", "full")
@@ -139,7 +139,7 @@ def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOpt
 
 def _aded_state_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """The update rule and the base counts; for the paper's rule also the row size, which is the number of successors."""
-    from aded.drafters.aded import AdedOptions
+    from aded.drafters.aded_options import AdedOptions
 
     defaults = {"preset": "tuned", "corpus": "full", "matrix": None}
     settings = {name: options.get(name, default) for name, default in defaults.items()}

@@ -38,8 +38,8 @@ def _thresholds(options: dict[str, Any]) -> TypicalAcceptance:
 
 
 def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.aded import AdedOptions
     from aded.drafters.aded_medusa import AdedMedusaDrafter
+    from aded.drafters.aded_options import AdedOptions
     from aded.drafters.artifacts import matrix_for
 
     reader, rest = _heads(model, options)
@@ -90,7 +90,7 @@ def check_medusa(options: Mapping[str, Any]) -> None:
 
 def check_aded_medusa(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.aded import AdedOptions
+    from aded.drafters.aded_options import AdedOptions
 
     AdedOptions(**{name: value for name, value in options.items() if name not in ("heads", "matrix")})
 

@@ -9,8 +9,9 @@ from test_medusa import PROMPT, random_heads
 
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
-from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_medusa import AdedMedusaDrafter
+from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context
 from aded.ngram import tree_search
 from aded.ngram.medusa_mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of

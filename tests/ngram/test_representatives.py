@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from aded.core.tree import DraftTree
-from aded.drafters.aded import AdedDrafter, AdedOptions
+from aded.drafters.aded import AdedDrafter
+from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.ngram.representative import overlay_size, session_share
 from aded.ngram.session_overlay import INCREMENT, MAX_WEIGHT, Overlay

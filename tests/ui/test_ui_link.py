@@ -9,7 +9,7 @@ import pytest
 
 from aded.drafters.registry import METHODS
 from ui import link, picker
-from ui.controls import CHOICES, Localizer, create_controls
+from ui.controls import CHOICES, Localizer, create_controls, create_run
 from ui.form import ABLATIONS
 from ui.words import say
 
@@ -19,7 +19,7 @@ def controls() -> Any:
     import gradio as gr
 
     with gr.Blocks():
-        return create_controls(Localizer())
+        return create_controls(Localizer(), create_run(Localizer()), gr.HTML())
 
 
 @pytest.fixture(scope="module")

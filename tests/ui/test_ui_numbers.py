@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aded.drafters.aded import AdedOptions
+from aded.drafters.aded_options import AdedOptions
 from ui.numbers import FIELDS, fields_for, parse
 from ui.words import Refused, say
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from ui.page import race_choosers
+import pytest
+
+from ui.page import to_page
 from ui.run import Update
 
 
-def test_other_races_cannot_be_opened_during_a_race_and_the_dropdown_has_no_selection():
-    choice, upload = race_choosers(Update(view="race"))
-    assert (choice["value"], choice["interactive"], upload["interactive"]) == (None, False, False)
-    choice, upload = race_choosers(Update(view="race", running=False))
-    assert (choice["value"], choice["interactive"], upload["interactive"]) == (None, True, True)
-
-
-def test_a_queued_or_failed_race_keeps_the_race_on_screen_and_its_name_in_the_dropdown():
-    assert all("interactive" not in change for change in race_choosers(Update()))
-    choice, upload = race_choosers(Update(running=False))
-    assert "value" not in choice and choice["interactive"] and upload["interactive"]
+@pytest.mark.parametrize("running", [True, False])
+def test_a_race_can_be_started_or_opened_unless_one_runs(running: bool):
+    _, _, start, ablate, stop, _, upload = to_page(Update(view="race", running=running))
+    assert [part["interactive"] for part in (start, ablate, stop, upload)] == [not running, not running, running, not running]

@@ -8,7 +8,7 @@ import pytest
 
 from aded.drafters.registry import METHODS
 from ui import link
-from ui.controls import ADED, CHOICES, GENERATION, Localizer, create_controls
+from ui.controls import ADED, CHOICES, GENERATION, Localizer, create_controls, create_run
 from ui.form import ABLATIONS
 from ui.page import title_of
 from ui.theme import ASSETS
@@ -36,7 +36,7 @@ def test_every_method_of_the_registry_has_an_article_with_its_paper(language: st
 def test_chinese_texts_are_chinese_except_for_names():
     alike = [key for key, entry in tables()["zh"].items() if isinstance(entry, str) and not CHINESE.search(entry)]
     names = {"notice.text", "quoted", "verdict.semicolon", "verdict.sentence", "count.of", "tour.count", "term.puct"}
-    names |= {"compare.change", "compare.of-run", "run.variant"}
+    names |= {"compare.change", "compare.of-run", "run.variant", "run.spread", "verdict.comma", "walk.least"}
     assert [k for k in alike if k not in names and not re.fullmatch(r"article\.[\w-]+", k)] == []
 
 
@@ -81,7 +81,7 @@ def test_every_widget_is_translated():
 
     localizer = Localizer()
     with gr.Blocks():
-        create_controls(localizer)
+        create_controls(localizer, create_run(localizer), gr.HTML())
     for language in tables():
         updates = localizer.updates(language)
         assert len(updates) == len(localizer.widgets) > 10
