@@ -18,7 +18,20 @@ from ui import words
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "events", "storage", "panels", "exports", "svgboxes", "svgtext", "svgexport", "enginetext", "record"),
+    *(
+        "dom",
+        "words",
+        "events",
+        "storage",
+        "panels",
+        "exports",
+        "svgboxes",
+        "svgtext",
+        "svgexport",
+        "enginetext",
+        "record",
+        "sampling",
+    ),
     *("slots", "csv", "verdict", "search", "nodehistory", "searchplayer", "charts", "zoom", "agreement", "treegrid"),
     *(
         "scorecolours",
@@ -32,14 +45,27 @@ MODULES = (
         "heatmap",
         "learnedshare",
     ),
-    *("matrix", "node", "steptables", "picker", "rejected", "runs", "steptimes", "timestrip", "mask", "prediction", "step"),
+    *(
+        "matrix",
+        "node",
+        "steptables",
+        "whatif",
+        "picker",
+        "rejected",
+        "runs",
+        "steptimes",
+        "timestrip",
+        "mask",
+        "prediction",
+        "step",
+    ),
     *("stableheight", "shortcuts", "timebar", "save", "link", "number", "sheet", "shortcutsheet", "glossary", "toursteps"),
     *("tour", "learn", "linknote", "upload", "dropdowns", "runfocus", "placeholders", "header", "notice", "runtable"),
     *("promptline", "main", "throughput", "throughputchart", "kvcache", "kvcachechart", "compare", "promptseries"),
     *("experiment", "standalone", "site"),
 )
 """Modules of ``assets/js``, each after those that it imports."""
-STYLES = ("tokens", "frame", "page", "race", "step", "learn", "matrix", "experiment", "file")
+STYLES = ("tokens", "frame", "page", "race", "step", "whatif", "learn", "matrix", "experiment", "file")
 """Style sheets of ``assets/css``, in order."""
 
 

@@ -29,6 +29,7 @@ import { createNodeTable } from "./steptables.js";
 import { createStepTimes } from "./steptimes.js";
 import { createTree } from "./tree.js";
 import { longestVerdict, verdict } from "./verdict.js";
+import { createWhatIf } from "./whatif.js";
 import { localize, language, say, sayOr } from "./words.js";
 import { createZoom } from "./zoom.js";
 
@@ -138,6 +139,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       drawn.picture = picture;
       renderPicture(run, step, shown);
     }
+    panels.whatif.render(step, run.header, state.node);
     panels.search.render(step, run.header, state.moment);
     panels.prediction.render(state, step);
     setText(part("visits-key"), visitsKey(step, state.moment));
@@ -322,6 +324,7 @@ function createPanels(part, state, player, { pick, hover, peek, schedule, redraw
     agreement: createAgreement(part, schedule),
     runTable: createRunTable(part, schedule),
     search: createSearch(part, { onMoment }),
+    whatif: createWhatIf(part),
     prediction: createPrediction(part, { onToggle: player.togglePrediction, onAnswer: answer, onNext: () => player.by(1) }),
   };
 }
