@@ -29,6 +29,8 @@ MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
 REMEDY = "record one with `python -m aded generate --trace FILE`"
 MAX_SECONDS = 1e6
+TEMPERATURES = (0.5, 1.0, 1.5, 2.0)
+"""Temperatures at which the sum over tokens without recorded logits is recorded, in addition to that of the run."""
 MAX_LOG_PROBABILITY = 1e-3
 """Log-probabilities may exceed 0 by rounding."""
 
@@ -133,17 +135,17 @@ class LogitsRecord:
     """The target's logits at one node, after the repetition penalty and before temperature, top-k, top-p and min-p.
 
     From them the distribution at another temperature T, top-k and top-p can be computed: a token with log-probability v has the
-    weight exp(v / T). Of all tokens that are not recorded, only the sum of the weights is known: exactly at the temperatures 1, 2
-    and that of the run, elsewhere an upper bound (its logarithm is a convex function of 1 / T, and each of these tokens has at
-    most the log-probability of the last of the most probable ones). So the probabilities of recorded tokens are exact or lower
-    bounds. Values are rounded to five significant digits.
+    weight exp(v / T). Of all tokens that are not recorded, only the sum of the weights is known: exactly at ``TEMPERATURES`` and
+    that of the run, elsewhere within bounds: its logarithm is a convex function of 1 / T, and each of these tokens has at most
+    the log-probability of the last of the most probable ones. So the probabilities of recorded tokens are exact or lower bounds.
+    Values are rounded to five significant digits.
     """
 
     tokens: List[int]  # the most probable ones, in descending order; then tried children and the chosen token if not among them
     texts: List[str]
     values: List[float]  # log-probabilities at temperature 1, in nats: logits minus their log-sum-exp
     ranked: int  # number of most probable tokens
-    others: List[float]  # sum of exp(v / T) over all other tokens for T = 1, T = 2 and the run's T (1 if greedy)
+    others: List[float]  # sum of exp(v / T) over all other tokens for ``TEMPERATURES`` and the run's T (1 if greedy)
 
 
 @dataclass(frozen=True)
@@ -550,8 +552,8 @@ def _check_logits(record: LogitsRecord) -> LogitsRecord:
         raise ValueError("tokens, texts and log-probabilities have different lengths")
     if max(record.values) > MAX_LOG_PROBABILITY:
         raise ValueError("a log-probability is above 0")
-    if len(record.others) != 3 or min(record.others) < 0:
-        raise ValueError("the sums over other tokens are not three numbers of at least 0")
+    if len(record.others) != len(TEMPERATURES) + 1 or min(record.others) < 0:
+        raise ValueError(f"the sums over other tokens are not {len(TEMPERATURES) + 1} numbers of at least 0")
     return record
 
 

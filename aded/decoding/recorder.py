@@ -14,6 +14,7 @@ import torch
 
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
+    TEMPERATURES,
     Agreement,
     Budget,
     Choice,
@@ -203,7 +204,7 @@ class Recorder:
         ranked = sorted(values.topk(count).indices.tolist(), key=lambda token: (-values[token], token != wanted[0], token))
         tokens = ranked + sorted({token for token in wanted if values[token].isfinite()} - set(ranked))
         others = values.index_fill(0, torch.tensor(tokens), -math.inf)
-        temperatures = (1.0, 2.0, 1.0 if settings.greedy else settings.temperature)
+        temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
         return LogitsRecord(
             tokens=tokens,
             texts=self.texts.all(tokens),

@@ -1,6 +1,7 @@
 // Sampling of a recorded choice with other settings, as in aded/sampling: random numbers, the distribution, the draw, and rejection
 // sampling. Draws nothing.
 
+const TEMPERATURES = [0.5, 1, 1.5, 2]; // as in aded/core/trace.py
 const MAX_GREEDY = 1e-5; // temperatures up to this one mean greedy decoding
 const GOLDEN_GAMMA = 0x9e3779b97f4a7c15n;
 const ACCEPT_STREAM = 0x6163636570740000n; // XORed into the seed for the random numbers of acceptance tests
@@ -41,7 +42,8 @@ export function isGreedy({ temperature }) {
 }
 
 // The target's distribution at a choice with other settings, in the order of the engine: temperature, top-k, top-p, min-p.
-// Temperatures above 2 need a run with at least that temperature. Returns {items, others, exact, asRecorded}: `items`
+// Temperatures above 2 need a run with at least
+// that temperature. Returns {items, others, exact, asRecorded}: `items`
 // {token, text, p, most, cut} for every recorded token: bounds of its probability, equal if `exact`, and the setting that excludes it,
 // "perhaps" if that depends on tokens that are not recorded, or null; `others` is the probability of these and of all tokens that are
 // not recorded, an upper bound unless `exact`.
@@ -76,7 +78,7 @@ function filtered(logits, recorded, { temperature, top_k, top_p, min_p }) {
 function otherTokens({ values, ranked, others }, recorded, temperature) {
   const at = 1 / temperature;
   const steepest = values[ranked - 1];
-  const known = [...new Map([1, 2, recorded > MAX_GREEDY ? recorded : 1].map((t, i) => [1 / t, Math.log(others[i])]))]
+  const known = [...new Map([...TEMPERATURES, recorded > MAX_GREEDY ? recorded : 1].map((t, i) => [1 / t, Math.log(others[i])]))]
     .map(([x, log]) => ({ x, log }))
     .filter(({ log }) => log > -Infinity)
     .sort((a, b) => a.x - b.x);

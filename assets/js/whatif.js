@@ -161,9 +161,9 @@ function rowOf({ token, text, recorded, p, residual, cut, chosen, was, drafted }
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
     el("td", {}, token === null ? say("whatif.others") : el("code", { text: visible(text) })),
     el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bar, mark)),
-    el("td", { class: "ax-num", text: precise(recorded) }),
     el("td", { class: "ax-num", text: bound + precise(p) }),
+    el("td", { class: "ax-num", text: precise(recorded) }),
     residual === null ? null : el("td", { class: "ax-num", text: precise(residual) }),
-    el("td", { class: "ax-dim", text: status.map((name) => say(`whatif.${name}`)).join(" · ") }),
+    el("td", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") }),
   );
 }

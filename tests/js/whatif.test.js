@@ -10,7 +10,7 @@ import "./words.js";
 
 const TEXTS = Array.from({ length: 14 }, (_, i) => ` w${i}`);
 const VALUES = TEXTS.map((_, i) => Math.log(2 ** -(i + 1)));
-const LOGITS = { tokens: TEXTS.map((_, i) => i), texts: TEXTS, values: VALUES, ranked: 14, others: [2 ** -14, 2 ** -6, 2 ** -14] };
+const LOGITS = { tokens: TEXTS.map((_, i) => i), texts: TEXTS, values: VALUES, ranked: 14, others: [2 ** -28, 2 ** -14, 2 ** -9, 2 ** -6, 2 ** -14] };
 const choice = (node, token, changes) => ({ node, token, text: TEXTS[token], probability: 2 ** -(token + 1), drafted: true, draw: 0.5, rejection: null, typical: null, logits: LOGITS, ...changes });
 const HEADER = { seed: 1, settings: { temperature: 1, top_k: 0, top_p: 1, min_p: 0 }, method_settings: {} };
 const STEP = {
