@@ -45,6 +45,7 @@ MODULES = (
         "heatmap",
         "learnedshare",
     ),
+    *("sampling", "whatif"),
     *("matrix", "node", "steptables", "picker", "rejected", "runs", "steptimes", "timestrip", "mask", "prediction", "step"),
     *("stage", "tabs", "line", "present", "chips", "drawer"),
     *("stableheight", "shortcuts", "timebar", "save", "link", "number", "sheet", "shortcutsheet", "glossary", "toursteps"),
@@ -53,7 +54,7 @@ MODULES = (
     *("experiment", "standalone", "site"),
 )
 """Modules of ``assets/js``, each after those that it imports."""
-STYLES = ("tokens", "frame", "page", "race", "step", "learn", "matrix", "experiment", "file")
+STYLES = ("tokens", "frame", "page", "race", "step", "whatif", "learn", "matrix", "experiment", "file")
 """Style sheets of ``assets/css``, in order."""
 
 

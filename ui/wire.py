@@ -136,7 +136,8 @@ def _shares(step: Step) -> Iterator[float]:
     for choice in step.choices:
         yield from (choice.probability, *choice.top_probabilities)
         for trial in choice.rejection.trials if choice.rejection else ():
-            yield from (trial.p, trial.q, trial.uniform, trial.ratio, trial.rejection, *trial.top_p, *trial.top_q)
+            yield from (trial.p, trial.q, trial.uniform, trial.ratio, trial.rejection)
+            yield from (*trial.top_p, *trial.top_q, *trial.logits_q)
         yield from (choice.rejection.residual_probability or 0.0, *choice.rejection.residual) if choice.rejection else ()
         yield from (trial.p for trial in choice.typical.trials) if choice.typical else ()
     for row in step.rows:

@@ -23,12 +23,17 @@ from aded.core.errors import AdedError, first_line
 VERSION = 4
 READABLE = (1, 2, 3, 4)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
-versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Step.agreement_after`` and ``Trace.repeat_seconds``."""
+versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Choice.logits``, ``Step.agreement_after`` and
+``Trace.repeat_seconds``; some of version 4 lack the last three."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
 REMEDY = "record one with `python -m aded generate --trace FILE`"
 MAX_SECONDS = 1e6
+TEMPERATURES = (0.5, 1.0, 1.5, 2.0)
+"""Temperatures at which the sum over tokens without recorded logits is recorded, in addition to that of the run."""
+MAX_LOG_PROBABILITY = 1e-3
+"""Log-probabilities may exceed 0 by rounding."""
 
 Problem = Literal["missing", "syntax", "foreign", "version", "damaged"]
 """Why a file is refused: it cannot be read, is not JSON, is not a trace, has an unknown version, or is damaged."""
@@ -91,6 +96,7 @@ class RejectionTrial:
     rejection: float  # probability that a token drawn from q is rejected: sum of max(0, p - q)
     top_p: List[float]  # p and q of ``RejectionRecord.tokens``
     top_q: List[float]
+    logits_q: List[float] = field(default_factory=list)  # q of ``LogitsRecord.tokens``; empty if not recorded
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,24 @@ class TypicalRecord:
 
 
 @dataclass(frozen=True)
+class LogitsRecord:
+    """The target's logits at one node, after the repetition penalty and before temperature, top-k, top-p and min-p.
+
+    From them the distribution at another temperature T, top-k and top-p can be computed: a token with log-probability v has the
+    weight exp(v / T). Of all tokens that are not recorded, only the sum of the weights is known: exactly at ``TEMPERATURES`` and
+    that of the run, elsewhere within bounds: its logarithm is a convex function of 1 / T, and each of these tokens has at most
+    the log-probability of the last of the most probable ones. So the probabilities of recorded tokens are exact or lower bounds.
+    Values are rounded to five significant digits.
+    """
+
+    tokens: List[int]  # the most probable ones, in descending order; then tried children and the chosen token if not among them
+    texts: List[str]
+    values: List[float]  # log-probabilities at temperature 1, in nats: logits minus their log-sum-exp
+    ranked: int  # number of most probable tokens
+    others: List[float]  # sum of exp(v / T) over all other tokens for ``TEMPERATURES`` and the run's T (1 if greedy)
+
+
+@dataclass(frozen=True)
 class Choice:
     """The target's choice at one node of the accepted path."""
 
@@ -141,6 +165,7 @@ class Choice:
     draw: float | None = None  # uniform random number of the choice; None if greedy
     rejection: Annotated[RejectionRecord, AfterValidator(_check_rejection)] | None = None  # None for other verifications
     typical: TypicalRecord | None = None  # None for other verifications
+    logits: Annotated[LogitsRecord, AfterValidator(_check_logits)] | None = None  # None if not recorded
 
 
 @dataclass(frozen=True)
@@ -217,7 +242,7 @@ class Step:
     position: int  # absolute position of the root
     tree: Annotated[TreeRecord, AfterValidator(_check_tree)]
     path: List[int]  # accepted nodes, starting with the root
-    choices: List[Choice]  # one per node of the path
+    choices: List[Annotated[Choice, AfterValidator(_check_choice)]]  # one per node of the path
     emitted: List[int]
     texts: List[str]  # one per emitted token; a character of several tokens belongs to the last of them
     origins: List[Origin]
@@ -454,9 +479,9 @@ def writable(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def rounded(value: float) -> float:
-    """A number rounded to six significant digits, which keeps files small."""
-    return float(f"{value:.6g}")
+def rounded(value: float, digits: int = 6) -> float:
+    """A number rounded to significant digits, which keeps files small."""
+    return float(f"{value:.{digits}g}")
 
 
 def _kind(text: str | bytes) -> type[Trace] | type[Race]:
@@ -523,6 +548,23 @@ def _check_rejection(record: RejectionRecord) -> RejectionRecord:
     if any(len(numbers) != len(record.tokens) for numbers in lists):
         raise ValueError("tokens and probabilities have different lengths")
     return record
+
+
+def _check_logits(record: LogitsRecord) -> LogitsRecord:
+    if not len(record.tokens) == len(record.texts) == len(record.values) >= record.ranked >= 1:
+        raise ValueError("tokens, texts and log-probabilities have different lengths")
+    if max(record.values) > MAX_LOG_PROBABILITY:
+        raise ValueError("a log-probability is above 0")
+    if len(record.others) != len(TEMPERATURES) + 1 or min(record.others) < 0:
+        raise ValueError(f"the sums over other tokens are not {len(TEMPERATURES) + 1} numbers of at least 0")
+    return record
+
+
+def _check_choice(choice: Choice) -> Choice:
+    trials = choice.rejection.trials if choice.rejection else []
+    if any(trial.logits_q and (not choice.logits or len(trial.logits_q) != len(choice.logits.tokens)) for trial in trials):
+        raise ValueError("the draft probabilities are not those of the tokens with logits")
+    return choice
 
 
 def _check_step(step: Step) -> Step:

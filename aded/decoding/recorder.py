@@ -14,10 +14,12 @@ import torch
 
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
+    TEMPERATURES,
     Agreement,
     Budget,
     Choice,
     Cost,
+    LogitsRecord,
     Origin,
     RejectionRecord,
     RejectionTrial,
@@ -46,6 +48,10 @@ TOP_SHOWN = 6
 """How many of the target's most probable tokens are recorded at each node of the accepted path."""
 TOP_COMPARED = 8
 """How many of the most probable tokens of each distribution are recorded at each node of rejection sampling."""
+MIN_LOGITS, MAX_LOGITS = 24, 64
+"""How many of the target's most probable tokens have their logits recorded at each node of the accepted path: as many as top-k
+keeps, within these limits."""
+LOGITS_DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -163,8 +169,13 @@ class Recorder:
                 i = on_path[parent]
                 drafted = tree.child(parent, chosen[i]) is not None
                 choice = self._choice(parent, chosen[i], verification.draws[i], drafted, row)
-                if tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling:
-                    choice = replace(choice, rejection=self._rejection(outcome, logits, verification.path[: i + 1], chosen[i]))
+                rejects = tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling
+                tried = tree.tokens[children.get(parent, [])].tolist() if rejects else []
+                recorded = self._logits(self.rule.unscaled(logits[parent], ids), [chosen[i], *tried])
+                choice = replace(choice, logits=recorded)
+                if rejects:
+                    rejection = self._rejection(outcome, logits, verification.path[: i + 1], chosen[i], recorded.tokens)
+                    choice = replace(choice, rejection=rejection)
                 if self.rule.typical is not None:
                     choice = replace(choice, typical=self._typical(tree, distribution, children.get(parent, [])))
                 choices.append(choice)
@@ -184,8 +195,32 @@ class Recorder:
             draw=draw,
         )
 
-    def _rejection(self, outcome: Outcome, logits: torch.Tensor, path: list[int], chosen: int) -> RejectionRecord:
-        """How rejection sampling chose the token ``chosen`` at the last node of ``path``."""
+    def _logits(self, scores: torch.Tensor, wanted: list[int]) -> LogitsRecord:
+        """The most probable tokens at a node and those of ``wanted``; ``scores``: from ``Rule.unscaled``, ``[vocab]``.
+
+        Of equally probable tokens the first one of ``wanted``, which the target chose, comes first.
+        """
+        settings, values = self.rule.settings, scores.double().log_softmax(-1).cpu()
+        count = min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), int(values.isfinite().sum()))
+        ranked = sorted(values.topk(count).indices.tolist(), key=lambda token: (-values[token], token != wanted[0], token))
+        tokens = ranked + sorted({token for token in wanted if values[token].isfinite()} - set(ranked))
+        others = values.index_fill(0, torch.tensor(tokens), -math.inf)
+        temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
+        return LogitsRecord(
+            tokens=tokens,
+            texts=self.texts.all(tokens),
+            values=[rounded(value, LOGITS_DIGITS) for value in values[tokens].tolist()],
+            ranked=count,
+            others=[rounded(float((others / t).exp().sum()), LOGITS_DIGITS) for t in temperatures],
+        )
+
+    def _rejection(
+        self, outcome: Outcome, logits: torch.Tensor, path: list[int], chosen: int, with_logits: list[int]
+    ) -> RejectionRecord:
+        """How rejection sampling chose the token ``chosen`` at the last node of ``path``.
+
+        with_logits: tokens of the ``LogitsRecord`` of this node.
+        """
         tree = outcome.tree
         tried, residual = rejection_sampler.trials_at(tree, logits, outcome.context.tokens, self.rule, path)
         tests = [(child, u, trial.p[0].cpu(), trial.q[0].cpu(), bool(trial.accepted)) for child, u, trial in tried]
@@ -196,7 +231,10 @@ class Recorder:
             top | {chosen} | {int(tree.tokens[child]) for child, *_ in tests}, key=lambda token: (-rows[0][token], token)
         )
         return RejectionRecord(
-            trials=[self._rejection_trial(child, int(tree.tokens[child]), u, p, q, ok, tokens) for child, u, p, q, ok in tests],
+            trials=[
+                self._rejection_trial(child, int(tree.tokens[child]), u, p, q, ok, tokens, with_logits)
+                for child, u, p, q, ok in tests
+            ],
             tokens=tokens,
             texts=self.texts.all(tokens),
             residual=[] if drawn is None else [rounded(p) for p in drawn[tokens].tolist()],
@@ -204,7 +242,15 @@ class Recorder:
         )
 
     def _rejection_trial(
-        self, node: int, token: int, uniform: float, p: torch.Tensor, q: torch.Tensor, accepted: bool, shown: list[int]
+        self,
+        node: int,
+        token: int,
+        uniform: float,
+        p: torch.Tensor,
+        q: torch.Tensor,
+        accepted: bool,
+        shown: list[int],
+        with_logits: list[int],
     ) -> RejectionTrial:
         return RejectionTrial(
             node=node,
@@ -217,6 +263,7 @@ class Recorder:
             rejection=float((p - q).clamp_min(0).sum()),
             top_p=[rounded(value) for value in p[shown].tolist()],
             top_q=[rounded(value) for value in q[shown].tolist()],
+            logits_q=[rounded(value, LOGITS_DIGITS) for value in q[with_logits].tolist()],
         )
 
     def _typical(self, tree: DraftTree, distribution: torch.Tensor, children: list[int]) -> TypicalRecord:

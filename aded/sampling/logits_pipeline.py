@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -33,28 +32,28 @@ class Rule:
         self.settings = settings
         self.typical = None if settings.greedy else typical
         s, self._processors = settings, list(processors)
-        self._needs_prefix = bool(self._processors) or s.repetition_penalty != 1.0
+        self._warpers: list[Processor] = []
         if s.repetition_penalty != 1.0:
             self._processors.insert(0, g.RepetitionPenaltyLogitsProcessor(penalty=float(s.repetition_penalty)))
         if not s.greedy:
             if s.temperature != 1.0:
-                self._processors.append(g.TemperatureLogitsWarper(float(s.temperature)))
+                self._warpers.append(g.TemperatureLogitsWarper(float(s.temperature)))
             if s.top_k:
-                self._processors.append(g.TopKLogitsWarper(top_k=int(s.top_k)))
+                self._warpers.append(g.TopKLogitsWarper(top_k=int(s.top_k)))
             if s.top_p < 1.0:
-                self._processors.append(g.TopPLogitsWarper(top_p=float(s.top_p)))
+                self._warpers.append(g.TopPLogitsWarper(top_p=float(s.top_p)))
             if s.min_p > 0.0:
-                self._processors.append(g.MinPLogitsWarper(min_p=float(s.min_p)))
+                self._warpers.append(g.MinPLogitsWarper(min_p=float(s.min_p)))
 
     @property
     def changes_logits(self) -> bool:
         """Whether any processor or sampling setting changes the logits."""
-        return bool(self._processors)
+        return bool(self._processors or self._warpers)
 
     @property
     def needs_prefix(self) -> bool:
         """Whether the choice at a node depends on the token ids of its prefix in addition to its logits."""
-        return self._needs_prefix
+        return bool(self._processors)
 
     @property
     def uses_rejection_sampling(self) -> bool:
@@ -76,13 +75,11 @@ class Rule:
             row: logits of a node, ``[vocab]``.
             prefix: all token ids up to and including the node.
         """
-        scores = row.float()[None]
-        if self._processors:
-            ids: Any = torch.tensor([list(prefix)], device=row.device)
-            scores = scores.clone()
-            for processor in self._processors:
-                scores = processor(ids, scores)
-        return scores[0]
+        return _apply(self._warpers, self.unscaled(row, prefix), prefix)
+
+    def unscaled(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
+        """Scores after the repetition penalty and processors, before the temperature; arguments and result as in ``process``."""
+        return _apply(self._processors, row.float(), prefix)
 
     def probabilities(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
         """The target's next-token distribution, float64 ``[vocab]`` on the row's device; arguments as in ``process``."""
@@ -95,6 +92,16 @@ class Rule:
         key = key_of(self.settings.seed, len(prefix))
         token = sample(self.probabilities(row, prefix), key)
         return token, uniform(key, token)
+
+
+def _apply(processors: Sequence[Processor], scores: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
+    """Scores ``[vocab]`` after the processors, in order; ``prefix``: token ids."""
+    if not processors:
+        return scores
+    ids, batch = torch.tensor([list(prefix)], device=scores.device), scores.clone()[None]
+    for processor in processors:
+        batch = processor(ids, batch)
+    return batch[0]
 
 
 def sample(probabilities: torch.Tensor, key: int) -> int:

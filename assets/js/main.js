@@ -32,6 +32,7 @@ import { createNodeTable } from "./steptables.js";
 import { createStepTimes } from "./steptimes.js";
 import { createTree } from "./tree.js";
 import { verdict } from "./verdict.js";
+import { createWhatIf } from "./whatif.js";
 import { localize, language, say } from "./words.js";
 import { createZoom } from "./zoom.js";
 
@@ -181,6 +182,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       panels.tree.draw(Plotly, seen, layout, colours);
     }
     panels.tree.select(node);
+    if (state.tab === "verify") panels.whatif.render(step, run.header, state.node);
   }
 
   function drawChart() {
@@ -309,6 +311,7 @@ function createPanels(part, element, state, player, { pick, hover, peek, schedul
     bar: createTimeBar(part, state, player, createPresenter(state, player, showTab)),
     line: createLine(part, element),
     tabs: createTabs(part, showTab),
+    whatif: createWhatIf(part),
     strip: createTimeStrip(part("strip"), { onSeek: seek }),
     tree: createTree(part("tree"), part("tree-legend"), { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") }, { onHover: peek, onPick: pick }),
     table: createNodeTable(part, both),

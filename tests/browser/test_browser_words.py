@@ -20,7 +20,8 @@ KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark hide controls"
 ALLOWED = set(f"{NAMES} {KEYS} {TYPED}".split())
 FOREIGN = """code, kbd, textarea, script, style, .ax-text, .ax-formula, .ax-plot, .ax-bigrams svg, .ax-choices, .ax-next,
-    .ax-article .ax-dim, [data-part='prompt'], [data-part='matrix-picker'], [data-part='memory-rows']"""
+    .ax-article .ax-dim, [data-part='prompt'], [data-part='matrix-picker'], [data-part='whatif-choice'],
+    [data-part='memory-rows']"""
 """Elements with tokens, with texts typed by a visitor, and with titles of papers."""
 READ_OUT = ["aria-label", "aria-valuetext", "aria-description", "title", "placeholder", "alt"]
 SEEN = """([foreign, names]) => {

@@ -211,7 +211,7 @@ def as_version(record: trace.Trace, version: int) -> dict:
     body = {**json.loads(trace.dumps(record)), "version": version}
     for step in body["steps"]:
         for choice in step["choices"] if version < 4 else ():
-            del choice["rejection"], choice["typical"]
+            del choice["rejection"], choice["typical"], choice["logits"]
         for row in step["rows"] if version < 2 else ():
             del row["learned"]
         if version < 2:
@@ -247,6 +247,39 @@ def test_a_file_of_each_version_is_read_and_written_again_as_the_present_one(sam
 def test_damaged_trials_are_refused(sampled, change):
     body = json.loads(trace.dumps(sampled))
     change(next(choice["rejection"] for step in body["steps"] for choice in step["choices"] if len(step["tree"]["tokens"]) > 1))
+    with pytest.raises(trace.TraceError, match="damaged trace: trace.steps"):
+        trace.loads(json.dumps(body))
+
+
+def test_files_of_this_version_without_logits_are_read(sampled):
+    body = json.loads(trace.dumps(sampled))
+    for choice in (choice for step in body["steps"] for choice in step["choices"]):
+        del choice["logits"]
+        for trial in choice["rejection"]["trials"] if choice["rejection"] else ():
+            del trial["logits_q"]
+    (read,) = trace.loads(json.dumps(body)).lanes
+    assert all(choice.logits is None for step in read.steps for choice in step.choices)
+    assert trace.loads(trace.dumps(read)).lanes == [read]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda choice: choice["logits"]["tokens"].pop(),
+        lambda choice: choice["logits"]["texts"].pop(),
+        lambda choice: choice["logits"].update(ranked=99),
+        lambda choice: choice["logits"].update(ranked=0),
+        lambda choice: choice["logits"]["others"].pop(),
+        lambda choice: choice["logits"]["others"].__setitem__(0, -1.0),
+        lambda choice: choice["logits"]["values"].__setitem__(0, math.nan),
+        lambda choice: choice["logits"]["values"].__setitem__(0, 1.0),
+        lambda choice: choice["rejection"]["trials"][0]["logits_q"].pop(),
+        lambda choice: choice.update(logits=None),
+    ],
+)
+def test_damaged_logits_are_refused(sampled, change):
+    body = json.loads(trace.dumps(sampled))
+    change(next(choice for step in body["steps"] for choice in step["choices"] if choice["rejection"]["trials"]))
     with pytest.raises(trace.TraceError, match="damaged trace: trace.steps"):
         trace.loads(json.dumps(body))
 

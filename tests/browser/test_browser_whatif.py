@@ -1,0 +1,121 @@
+"""What if: the numbers on screen are those of the record, other settings change them, also in a saved page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import drawn, open_race, part, saved, sync_api
+from fakes import VOCAB, cost, near, tiny_target
+from ui_fakes import make_race
+
+from aded.core import trace
+from aded.decoding.decoder import Decoder, GenerationSettings
+from aded.draft_models.chain_runner import ChainRunner
+from aded.drafters.speculative import SpeculativeDrafter
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def race() -> trace.Race:
+    """A run of speculative sampling."""
+    target = tiny_target()
+    drafter = SpeculativeDrafter(ChainRunner(near(target, 0.8), VOCAB), cost(1.0), lambda greedy: 0.1, "rejection", 4)
+    run = Decoder(target, drafter, GenerationSettings(max_new_tokens=24, temperature=0.8, seed=2)).run([5, 9, 14, 3, 20])
+    trials = [trial for step in run.steps for choice in step.choices if choice.rejection for trial in choice.rejection.trials]
+    assert {trial.accepted for trial in trials} == {True, False}
+    return trace.Race([run])
+
+
+def move(page: sync_api.Page, name: str, value: float) -> None:
+    """Move a slider."""
+    part(page, f"whatif-{name}").evaluate(
+        "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', { bubbles: true })); }", value
+    )
+
+
+ROUNDING = 1.5e-3
+"""Numbers on screen have three decimals; logits are recorded with five digits."""
+
+
+def near_to(*values: float) -> Any:
+    return pytest.approx(values, abs=ROUNDING)
+
+
+def rows(page: sync_api.Page) -> dict[str, list[str]]:
+    """The cells after the bar, by token."""
+    found = part(page, "whatif-rows").locator("tr").evaluate_all("all => all.map(r => [...r.cells].map(c => c.textContent))")
+    return {cells[0]: cells[2:] for cells in found}
+
+
+def check_choice(page: sync_api.Page, choice: trace.Choice) -> None:
+    """With the settings of the run, every number is that of the record."""
+    sync_api.expect(part(page, "whatif-sentence")).to_contain_text(f"chooses “{choice.text.replace(' ', '␣')}”, as recorded")
+    table = rows(page)
+    tops = [*zip(choice.top_texts, choice.top_probabilities), (choice.text, choice.probability)]
+    for text, p in tops:
+        assert tuple(map(float, table[text.replace(" ", "␣")][:2])) == near_to(p, p)
+    record = choice.rejection
+    tests = part(page, "whatif-tests").locator("li").all_inner_texts()
+    for text, trial in zip(tests, record.trials if record else (), strict=True):
+        u, sign, ratio, p, q = re.search(r"u = (\S+) (.) (\S+) = min\(1, p/q\), with p = (\S+) and q = (\S+)\.$", text).groups()
+        assert sign == ("≤" if trial.accepted else ">")
+        assert tuple(map(float, (u, p, q))) == near_to(trial.uniform, trial.p, trial.q)
+        assert float(ratio) == pytest.approx(trial.ratio, abs=ROUNDING, rel=1e-2)
+    if record and record.residual_probability is not None:
+        assert float(table[choice.text.replace(" ", "␣")][2]) == pytest.approx(record.residual_probability, abs=ROUNDING)
+
+
+def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_record(
+    page: sync_api.Page, race: trace.Race, tmp_path: Path
+):
+    open_race(page, race, tmp_path)
+    page.keyboard.press("Home")
+    for step in race.lanes[0].steps:
+        sync_api.expect(part(page, "where")).to_contain_text(f"step {step.index + 1} of")
+        drawn(page)
+        for i, choice in enumerate(step.choices):
+            part(page, "whatif-choice").select_option(str(i))
+            check_choice(page, choice)
+        page.keyboard.press("ArrowRight")
+
+
+def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_page(
+    page: sync_api.Page, browser: sync_api.Browser, race: trace.Race, tmp_path: Path
+):
+    open_race(page, race, tmp_path)
+    assert (
+        saved(page, "whatif.csv", tmp_path).read_text("utf-8").count("\n") == part(page, "whatif-rows").locator("tr").count() + 1
+    )
+    file = saved(page, "race.html", tmp_path)
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+    alone = context.new_page()
+    alone.goto(file.as_uri())
+    for view in (page, alone):
+        part(view, "whatif-rows").locator("tr").first.wait_for()
+        before, sentence = rows(view), part(view, "whatif-sentence").inner_text()
+        sync_api.expect(part(view, "whatif-reset")).to_be_disabled()
+        move(view, "temperature", 0)
+        sync_api.expect(part(view, "whatif-sentence")).to_contain_text("With temperature 0, the target would")
+        assert "1.000" in [cells[0] for cells in rows(view).values()]
+        sync_api.expect(part(view, "whatif-draw")).to_be_disabled()
+        move(view, "temperature", 1)
+        move(view, "top-k", 3)
+        sync_api.expect(part(view, "whatif-sentence")).to_contain_text("With temperature 1, top-k 3, the target would")
+        assert sum(cells[0] != "0.000" for cells in rows(view).values()) == 3
+        part(view, "whatif-draw").click()
+        sync_api.expect(part(view, "whatif-sentence")).to_contain_text("With temperature 1, top-k 3, seed 3, the target would")
+        part(view, "whatif-reset").click()
+        sync_api.expect(part(view, "whatif-sentence")).to_have_text(sentence)
+        assert rows(view) == before
+    context.close()
+
+
+def test_a_record_without_logits_says_so(page: sync_api.Page, tmp_path: Path):
+    open_race(page, make_race(), tmp_path)
+    sync_api.expect(part(page, "whatif-intro")).to_contain_text("does not contain the target's logits")
+    sync_api.expect(part(page, "whatif-body")).to_be_hidden()

@@ -1,0 +1,61 @@
+// The panel of other sampling settings: the choice of a node, the sentence, the rows, and what the record does not allow.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { recordedSettings, resample } from "../../assets/js/sampling.js";
+import { choiceOf, obstacle, whatIfRows, whatIfText } from "../../assets/js/whatif.js";
+import { setLanguage } from "../../assets/js/words.js";
+import "./words.js";
+
+const TEXTS = Array.from({ length: 14 }, (_, i) => ` w${i}`);
+const VALUES = TEXTS.map((_, i) => Math.log(2 ** -(i + 1)));
+const LOGITS = { tokens: TEXTS.map((_, i) => i), texts: TEXTS, values: VALUES, ranked: 14, others: [2 ** -28, 2 ** -14, 2 ** -9, 2 ** -6, 2 ** -14] };
+const choice = (node, token, changes) => ({ node, token, text: TEXTS[token], probability: 2 ** -(token + 1), drafted: true, draw: 0.5, rejection: null, typical: null, logits: LOGITS, ...changes });
+const HEADER = { seed: 1, settings: { temperature: 1, top_k: 0, top_p: 1, min_p: 0 }, method_settings: {} };
+const STEP = {
+  position: 9,
+  path: [0, 1],
+  tree: { tokens: [5, 0, 1, 3], parents: [-1, 0, 0, 1], texts: [" w5", " w0", " w1", " w3"] },
+  choices: [choice(0, 0), choice(1, 12, { drafted: false })],
+};
+const made = (settings, i = 0, seed = 1n) => resample(STEP, i, HEADER, { ...recordedSettings(HEADER), ...settings }, seed);
+const result = (token, changes) => ({ ...made({}), token, text: TEXTS[token], accepted: token < 2, missed: 0, ...changes });
+
+test("a node belongs to its own choice, else to that of its nearest accepted ancestor; the undrafted token to the last", () => {
+  assert.deepEqual([0, 1, 2, 3, -1].map((node) => choiceOf(STEP, node)), [0, 1, 0, 1, 1]);
+});
+
+test("an older record, typical acceptance and a seed beyond the page's integers allow no other settings", () => {
+  assert.equal(obstacle(choice(0, 0), HEADER), null);
+  assert.equal(obstacle({ ...choice(0, 0), logits: undefined }, HEADER), "absent");
+  assert.equal(obstacle(undefined, HEADER), "absent");
+  assert.equal(obstacle({ ...choice(0, 0), typical: {} }, HEADER), "typical");
+  assert.equal(obstacle(choice(0, 0), { ...HEADER, seed: 2 ** 53 }), "seed");
+});
+
+test("the sentence says what changes, and what follows for the draft", () => {
+  const text = (...rest) => whatIfText(STEP, ...rest);
+  assert.equal(text(0, result(0), ""), "With the settings of the run, the target chooses “␣w0”, as recorded.");
+  assert.equal(text(0, result(0), "top-k 5"), "With top-k 5, the target would still choose “␣w0”.");
+  assert.equal(text(0, result(1), "seed 2"), "With seed 2, the target would choose “␣w1” instead of “␣w0”. It was drafted, so it would be accepted.");
+  assert.equal(text(0, result(7), "seed 2"), "With seed 2, the target would choose “␣w7” instead of “␣w0”. The drafted token “␣w0” would be rejected here.");
+  assert.equal(text(1, result(7), "seed 2"), "With seed 2, the target would choose “␣w7” instead of “␣w12”.");
+  assert.match(text(0, result(0, { missed: 0.02 }), "seed 2"), /still choose “␣w0”\. This holds unless .* at most 0\.020\.$/);
+  assert.match(text(0, result(null, { open: "undecided" }), "seed 2"), /does not decide/);
+});
+
+test("the table has the most probable tokens, the chosen and the recorded one, and the sum of all others", () => {
+  const rows = whatIfRows(STEP, 1, made({ top_k: 11 }, 1), HEADER);
+  assert.deepEqual(rows.map(({ token }) => token), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, null]);
+  assert.deepEqual(rows.filter(({ was }) => was).map(({ token, cut, p }) => [token, cut, p]), [[12, "top-k", 0]]);
+  assert.deepEqual(rows.filter(({ drafted }) => drafted).map(({ token }) => token), [3]);
+  for (const name of ["p", "recorded"]) assert.ok(Math.abs(rows.reduce((sum, row) => sum + row[name], 0) - 1) < 1e-9);
+  assert.ok(rows.filter(({ chosen }) => chosen).length === 1);
+});
+
+test("the sentence is in Chinese too", () => {
+  setLanguage("zh");
+  assert.equal(whatIfText(STEP, 0, result(7), "top-k 5"), "若 top-k 5，目标模型会选择“␣w7”，而不是“␣w0”。草稿词元“␣w0”在这里会被拒绝。");
+  setLanguage("en");
+});
