@@ -72,6 +72,7 @@ def run(options: argparse.Namespace) -> None:
     with terminal.Progress() as progress:
         model = load_model(options, progress)
         for file, spec in races.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
             progress(f"recording {file.name}", None)
             own = replace(settings, **spec.settings)
             trace.save(record(model, spec.prompt, given[spec.title], own, options.repeats), str(file))
