@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -18,6 +17,7 @@ from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Localizer, create_controls, create_list
+from ui.files import recorded
 from ui.form import ABLATIONS
 from ui.numbers import fields_for
 from ui.run import Notice, Update, failed, refusal
@@ -36,25 +36,23 @@ STATUS_SECONDS = 5
 CLEAN_UP = (600, 3600)
 """Gradio's cleanup: interval and maximum age of uploaded files, in seconds."""
 
-log = logging.getLogger(__name__)
-
 
 def build(service: Service) -> Page:
     """The whole page; the engine is not imported until Run is pressed."""
-    recorded, localizer = load_recorded(theme.ASSETS / "traces"), Localizer()
+    localizer = Localizer()
     with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
                 controls = create_controls(localizer, fields_for(service.limits.max_new_tokens))
-                choice, upload = create_recorded(recorded, localizer)
+                choice, upload = create_recorded(localizer)
                 status = create_status()
             with gr.Column(elem_id="ax-stage", min_width=0):
-                view = create_view(recorded)
+                view = create_view()
                 experiment = create_experiment()
         ends = connect_run(controls, service, view, experiment, choice, upload)
-        connect_recorded(recorded, choice, upload, view, controls.notice)
-        connect_link(controls, recorded, header, choice, view)
+        connect_recorded(choice, upload, view, controls.notice)
+        connect_link(controls, header, choice)
         connect_language(header, localizer)
         connect_status(page, service, status, ends)
         page.load(lambda: unavailable_methods(service), None, controls.widgets["methods"], queue=False, **QUIET)
@@ -74,52 +72,29 @@ def key_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
-def create_recorded(recorded: dict[str, str], localizer: Localizer) -> tuple[gr.Dropdown, gr.UploadButton]:
-    choice = create_list(localizer, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
+def create_recorded(localizer: Localizer) -> tuple[gr.Dropdown, gr.UploadButton]:
+    choice = create_list(localizer, "control.recorded", {title: f"title.{title}" for title in recorded()}, elem_id="ax-recorded")
     upload = localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
     return choice, upload
 
 
-def create_view(recorded: dict[str, str]) -> gr.HTML:
-    script = "window.AdedExplorer"
-    mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
-    mount += f" {script}.upload.guardUploads({MAX_TRACE_BYTES}); {script}.dropdowns.fixDropdowns(document, trigger);"
-    mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
-    mount += f" {script}.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
-    return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
+def create_view() -> gr.HTML:
+    mount = "main.mountRace(element, props, watch, ax.standalone.standalone);"
+    mount += f" ax.upload.guardUploads({MAX_TRACE_BYTES}); ax.dropdowns.fixDropdowns(document);"
+    mount += " ax.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
+    mount += " ax.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
+    return theme.panel("race", mount, min_height=600)
 
 
 def create_status() -> gr.HTML:
     """The server's status line: a notice that screen readers do not announce at every change."""
     quiet = theme.template("notice").replace(' role="status" aria-live="polite"', "")
-    mount = "window.AdedExplorer.notice.mountNotice(element, props, watch);"
+    mount = theme.on_load("ax.notice.mountNotice(element, props, watch);")
     return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
 
 
 def create_experiment() -> gr.HTML:
-    mount = f"experiment.mountExperiment(element, props, watch, {json.dumps(theme.plotly_url())}, trigger);"
-    return theme.panel("experiment", mount)
-
-
-def load_recorded(folder: Path) -> dict[str, str]:
-    """The bundled races as JSON lines, by title, in the order of their file names.
-
-    A damaged file is left out and logged.
-    """
-    races = {}
-    for file in sorted(folder.glob("*.json")):
-        title = title_of(file)
-        try:
-            races[title] = to_lines(trace.load(file), COLOURS, "recorded", title)
-        except AdedError as error:
-            log.warning("%s: %s", file.name, error)
-    return races
-
-
-def title_of(file: Path) -> str:
-    """``01-a-short_story.json`` becomes "A short story"."""
-    words = file.stem.lstrip("0123456789-_ ").replace("-", " ").replace("_", " ") or file.stem
-    return words[:1].upper() + words[1:]
+    return theme.panel("experiment", "experiment.mountExperiment(element, props, watch, trigger);")
 
 
 def connect_run(
@@ -193,14 +168,8 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: lis
         end.then(update, None, status, queue=False, **QUIET)
 
 
-def connect_recorded(
-    recorded: dict[str, str], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
-) -> None:
-    """Show another race; the dropdown has no selection while the race is from a file."""
-
-    def show(event: gr.EventData) -> list[Any]:
-        title = event_value(event, "race")
-        return [recorded[title], encode(NOTHING)] if isinstance(title, str) and title in recorded else [gr.skip(), gr.skip()]
+def connect_recorded(choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML) -> None:
+    """Show another race: the browser loads a recorded one; the dropdown has no selection while the race is from a file."""
 
     def open_file(path: str) -> list[Any]:
         try:
@@ -215,7 +184,6 @@ def connect_recorded(
             return [gr.skip(), encode(refusal(error)), gr.skip()]
 
     choice.input(None, choice, None, js="title => window.AdedExplorer.dropdowns.chooseRace(title)", **QUIET)
-    view.select(show, None, [view, notice], trigger_mode="always_last", **QUIET)
     upload.upload(open_file, upload, [view, notice, choice], **QUIET)
 
 
@@ -225,8 +193,11 @@ def unreadable(name: str, error: TraceError) -> Notice:
     return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
 
 
-def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
-    """Changed settings go into the address; an opened link fills the controls and shows its race, but runs nothing."""
+def connect_link(controls: Controls, header: gr.HTML, choice: gr.Dropdown) -> None:
+    """Changed settings go into the address; an opened link fills the controls, but runs nothing.
+
+    The browser loads the recorded race of a link; here it is only selected in the dropdown.
+    """
     widgets = list(controls.widgets.values())
 
     def follow(*values: Any) -> Any:
@@ -239,19 +210,15 @@ def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, 
         asked = event_value(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
         values, refused = controls.link_values(asked, foreign(event))
-        shown: list[Any] = [gr.skip(), gr.skip()]
         settings = controls.link(values[: len(widgets)])
         runs = not event_value(event, "again") and (settings or (isinstance(asked, dict) and "run" in asked))
         notice_shown = Notice("info", [start_hint(asked)]) if runs else NOTHING
         unfold = gr.update(open=True) if notice_shown != NOTHING and of_ablation(asked) else gr.skip()
-        if isinstance(title, str) and title in recorded:
-            shown, notice_shown = [title, recorded[title]], NOTHING
-        elif isinstance(title, str):
-            refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
+        known = isinstance(title, str) and title in recorded()
         note = json.dumps({"settings": settings, "messages": refused, "visit": visit_of(event)})
-        return [*values, *shown, encode(notice_shown), unfold, note]
+        return [*values, title if known else gr.skip(), encode(NOTHING if known else notice_shown), unfold, note]
 
-    outputs = [*widgets, controls.examples, controls.axis, choice, view, controls.notice, controls.ablation, header]
+    outputs = [*widgets, controls.examples, controls.axis, choice, controls.notice, controls.ablation, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
     header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
 

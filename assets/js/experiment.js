@@ -17,7 +17,7 @@ const FORGET = "#ax-forget";
 
 // The value is {races, series} as JSON; only a saved page has one.
 // `trigger` sends an event to the server; pages without a server have none.
-export function mountExperiment(element, props, watch, plotlyUrl, trigger = null) {
+export function mountExperiment(element, props, watch, trigger = null) {
   keepMarkup("experiment", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const saved = parsed(props.value);
@@ -62,7 +62,7 @@ export function mountExperiment(element, props, watch, plotlyUrl, trigger = null
   localize(element, redraw);
   watch("value", redraw);
   on("shown", show);
-  plotly(plotlyUrl).then(
+  plotly().then(
     (library) => {
       state.Plotly = library;
       redraw();

@@ -13,6 +13,7 @@ import { createMatrix } from "./matrix.js";
 import { kindsOf, renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createRaceHistory, isRace, raceIdOf } from "./racehistory.js";
+import { createRecorded } from "./recorded.js";
 import { covered, createPlayer, createState, stepsShown } from "./player.js";
 import { createPromptLine } from "./promptline.js";
 import { duration, emptyRace, runName, plainLast, readLines, stoppedLines } from "./record.js";
@@ -37,12 +38,13 @@ const SLOW = 330; // milliseconds between two drawings of the matrix panels duri
 const STABLE = ".ax-card:not(.ax-race, .ax-time), .ax-where, .ax-tree, .ax-tree-legend, [data-part^='step-']:is(p)"; // elements whose height changes from step to step
 const SPOKEN = 1500; // milliseconds between two announcements for screen readers
 
-export function mountRace(element, props, watch, plotlyUrl, standalone) {
+export function mountRace(element, props, watch, standalone) {
   keepMarkup("race", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const state = createState(emptyRace());
   const player = createPlayer(state, schedule, (what, value) => emit("linkErrors", [[`link.view.${what}`, { value: cited(value) }]]));
   const raceHistory = createRaceHistory();
+  const recorded = createRecorded(open);
   const pick = (node) => {
     player.selectNode(node);
     emit("action", "node");
@@ -61,6 +63,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   const holdHeights = createStableHeights([...element.querySelectorAll(STABLE)]);
   const drawn = { race: null, grew: null, verdict: "", step: "", slots: "", table: "", picture: "", chart: "", view: "", reserved: "", spokenAt: -SPOKEN, heavyAt: 0, matrixAt: 0 };
   let Plotly = null;
+  let lines = ""; // the race on screen
   let waiting = 0;
   let timer = 0;
   let matrixTimer = 0;
@@ -251,38 +254,45 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
-    createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(props.value)) }));
+    createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(lines)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     on("openView", openView);
+    on("raceChosen", recorded.open);
     on("goto", ({ run, step }) => player.setRun(run, step));
   }
 
-  function open() {
+  function open(text) {
     const before = state.race.running;
-    player.open(readLines(state.race, props.value));
-    if (state.race.id !== null) raceHistory.keep(state.race, props.value);
+    lines = text;
+    player.open(readLines(state.race, lines));
+    if (state.race.id !== null) raceHistory.keep(state.race, lines);
     if (state.race.running === before) return;
     drawn.view = ""; // the end of a live race is always reported
     emit("running", state.race.running ? state.race.id : null);
   }
 
-  // Opens the view of a link: the race on screen, an earlier one, or one that is still to be run.
+  // Opens the view of a link: the race on screen, an earlier one, a recorded one, or one that is still to be run. At first, some
+  // race is opened.
   function openView(view) {
-    const text = !state.race.running && !isRace(view, state.race) && raceHistory.find(view);
-    if (text) {
-      props.value = text;
-      open();
-    }
+    const other = !state.race.running && !isRace(view, state.race);
+    const text = other && raceHistory.find(view);
+    recorded.cancel();
+    if (text) open(text);
+    else if (other && view.race) recorded.open(view.race);
     if (view.again && view.run && !isRace(view, state.race)) emit("linkErrors", [["link.gone", {}]]);
+    if (state.race.id === null && !recorded.loading()) recorded.open();
     player.show(view);
   }
 
   wire();
   localize(element, reword);
-  watch("value", open);
-  open();
-  plotly(plotlyUrl).then(
+  watch("value", () => {
+    recorded.cancel();
+    open(props.value);
+  });
+  if (props.value) open(props.value);
+  plotly().then(
     (library) => {
       Plotly = library;
       redraw();
