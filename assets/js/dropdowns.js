@@ -24,6 +24,7 @@ export function chose(id) {
 export function chooseRace(title) {
   if (!title || !chose("ax-recorded")) return;
   before.set(fieldOf("ax-recorded"), fieldOf("ax-recorded").value); // Gradio reports it again when the dropdown closes
+  emit("notice", { kind: "", messages: [], fraction: null }); // the notice of the race before
   emit("raceChosen", title);
 }
 

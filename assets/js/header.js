@@ -121,7 +121,10 @@ function createAddress(props, watch, trigger, note) {
     if (here.loading) note.drop("link.missing");
     later();
   });
-  onLanguage(later);
+  onLanguage(() => {
+    note.drop("language.missing");
+    later();
+  });
   window.addEventListener("popstate", () => {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import at_rest, part, sync_api, text_of, watched_page
+from browsing import at_rest, notice, part, sync_api, text_of, watched_page
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -154,6 +154,7 @@ def test_a_language_that_cannot_be_loaded_leaves_the_page_as_it_is(browser: sync
         page.unroute("**/zh.json")
         part(page, "language").select_option("zh")
         sync_api.expect(part(page, "tour")).to_have_text("导览")
+        sync_api.expect(part(page, "note")).to_be_hidden()
 
 
 def test_a_page_that_cannot_be_saved_completely_is_not_saved(browser: sync_api.Browser, address: str):
@@ -182,3 +183,8 @@ def test_a_live_race_is_not_replaced_by_a_recorded_one_that_arrives_later(browse
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         sync_api.expect(part(page, "source")).to_have_text("live race")
         page.unroute("**/02-*.jsonl")
+        sync_api.expect(notice(page)).to_contain_text("Done in")
+        page.locator("#ax-recorded input").click()
+        page.locator("li[role='option']").first.click()
+        sync_api.expect(part(page, "source")).to_have_text("recorded")
+        sync_api.expect(notice(page)).to_have_text("")
