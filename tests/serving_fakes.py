@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from waiting import HANG, until
 
 from aded.core.errors import AdedError
 from aded.drafters.base import Drafter
-from ui import page
 from ui.engine import Engine
 from ui.form import Form, RunSpec
 from ui.models import Models
@@ -27,7 +25,6 @@ from ui.serving.limits import Limits
 from ui.serving.service import Service
 from ui.serving.sessions import Session
 
-page.load_recorded = functools.cache(page.load_recorded)  # the servers of a process read the recorded races once
 NUMBERS = {"max_new_tokens": 32, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
 
 

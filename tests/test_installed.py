@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -84,7 +85,7 @@ def test_the_command_line_shows_its_help_and_finds_the_prerequisites_of_every_me
 
 def test_a_bundled_recorded_race_is_exported(installed: Installed):
     race = min((installed.folder / "aded" / "assets" / "traces").iterdir())
-    assert installed.run("aded", "export", "site", "--out", "site", "--traces", str(race)).startswith("site: 4 files")
+    assert installed.run("aded", "export", "site", "--out", "site", "--traces", str(race)).startswith("site: 6 files")
     assert (installed.elsewhere / "site" / "index.html").is_file()
 
 
@@ -105,7 +106,10 @@ def test_the_page_is_served_and_ends_at_a_signal(installed: Installed):
         wait_for(f"http://127.0.0.1:{port}/", server)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
             page = answer.read().decode()
-        assert "window.AdedExplorer" in page
+        script = re.search(r'src="(files/[^"]+/app.js)"', page)
+        assert script
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{script[1]}") as answer:
+            assert b"window.AdedExplorer" in answer.read()
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(HANG) == 0

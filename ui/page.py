@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 
@@ -18,6 +18,7 @@ from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Localizer, create_controls, create_run, settings_of
+from ui.files import title_of
 from ui.form import ABLATIONS
 from ui.numbers import fields_for
 from ui.run import Notice, Update, failed, refusal
@@ -36,25 +37,23 @@ STATUS_SECONDS = 5
 CLEAN_UP = (600, 3600)
 """Gradio's cleanup: interval and maximum age of uploaded files, in seconds."""
 
-log = logging.getLogger(__name__)
-
 
 def build(service: Service) -> Page:
     """The whole page; the engine is not imported until Run is pressed."""
-    recorded, localizer = load_recorded(theme.ASSETS / "traces"), Localizer()
+    localizer = Localizer()
     with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
         with gr.Row(elem_id="ax-bar"):
-            header = theme.panel("header", f"header.mountHeader(element, props, watch, trigger, {json.dumps(list(recorded))});")
+            header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
             buttons = create_run(localizer)
         notice = theme.panel("notice", "notice.mountNotice(element, props, watch, true);")
         with gr.Row(elem_id="ax-controls"):
             controls = create_controls(localizer, buttons, notice, fields_for(service.limits.max_new_tokens))
             upload = create_upload(localizer)
-        view = create_view(recorded)
+        view = create_view()
         status = create_status()
         ends = connect_run(controls, service, view, upload)
-        connect_recorded(recorded, upload, view, controls)
-        connect_link(controls, recorded, header, view)
+        connect_recorded(upload, view, header, controls)
+        connect_link(controls, header)
         connect_language(header, localizer)
         connect_status(page, service, status, ends)
         page.load(lambda: unavailable_methods(service), None, controls.widgets["methods"], queue=False, **QUIET)
@@ -78,51 +77,28 @@ def create_upload(localizer: Localizer) -> gr.UploadButton:
     return localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
 
 
-def create_view(recorded: dict[str, Recorded]) -> gr.HTML:
-    script, plotly = "window.AdedExplorer", json.dumps(theme.plotly_url())
-    mount = f"main.mountRace(element, props, watch, {plotly}, {script}.standalone.standalone);"
-    mount += f" {script}.experiment.mountExperiment(element, null, {plotly}, trigger);"
-    mount += f" {script}.upload.guardUploads({MAX_TRACE_BYTES}); {script}.dropdowns.fixDropdowns(document, trigger);"
-    mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
-    mount += f" {script}.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
-    first = next(iter(recorded.values()), None)
-    return theme.panel("race", mount, first and first.lines, min_height=600)
+def create_view() -> gr.HTML:
+    mount = (
+        "main.mountRace(element, props, watch, ax.standalone.standalone); ax.experiment.mountExperiment(element, null, trigger);"
+    )
+    mount += " ax.recorded.fillControls(trigger);"
+    mount += f" ax.upload.guardUploads({MAX_TRACE_BYTES}); ax.dropdowns.fixDropdowns(document);"
+    mount += " ax.runfocus.keepRunFocus(document.body); ax.placeholders.setPlaceholders(document.body);"
+    return theme.panel("race", mount, min_height=600)
 
 
 def create_status() -> gr.HTML:
     """The server's status line: a notice that screen readers do not announce at every change."""
     quiet = theme.template("notice").replace(' role="status" aria-live="polite"', "")
-    mount = "window.AdedExplorer.notice.mountNotice(element, props, watch);"
+    mount = theme.on_load("ax.notice.mountNotice(element, props, watch);")
     return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
 
 
-class Recorded(NamedTuple):
-    """A recorded race: its JSON lines, and its settings as in a link."""
-
-    lines: str
-    settings: dict[str, str]
-
-
-def load_recorded(folder: Path) -> dict[str, Recorded]:
-    """The bundled races by title, in the order of their file names.
-
-    A damaged file is left out and logged.
-    """
-    races = {}
-    for file in sorted(folder.glob("*.json")):
-        title = title_of(file)
-        try:
-            race = trace.load(file)
-            races[title] = Recorded(to_lines(race, COLOURS, "recorded", title), settings_of(race))
-        except AdedError as error:
-            log.warning("%s: %s", file.name, error)
-    return races
-
-
-def title_of(file: Path) -> str:
-    """``01-a-short_story.json`` becomes "A short story"."""
-    words = file.stem.lstrip("0123456789-_ ").replace("-", " ").replace("_", " ") or file.stem
-    return words[:1].upper() + words[1:]
+@cache
+def recorded_settings(title: str) -> dict[str, str] | None:
+    """The settings of a bundled recorded race, as in a link; None if there is no such race."""
+    files = {title_of(file): file for file in (theme.ASSETS / "traces").glob("*.json")}
+    return settings_of(trace.load(files[title])) if title in files else None
 
 
 def connect_run(controls: Controls, service: Service, view: gr.HTML, upload: gr.UploadButton) -> list[Any]:
@@ -194,15 +170,17 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: lis
         end.then(update, None, status, queue=False, **QUIET)
 
 
-def connect_recorded(recorded: dict[str, Recorded], upload: gr.UploadButton, view: gr.HTML, controls: Controls) -> None:
-    """Show another race; a recorded one also fills the controls."""
+def connect_recorded(upload: gr.UploadButton, view: gr.HTML, header: gr.HTML, controls: Controls) -> None:
+    """Show another race: the browser loads a recorded one, which fills the controls."""
     notice, filled = controls.notice, [*controls.widgets.values(), controls.examples, controls.axis]
 
-    def show(event: gr.EventData) -> list[Any]:
+    def fill(event: gr.EventData) -> list[Any]:
         title = event_value(event, "race")
-        if not isinstance(title, str) or title not in recorded:
+        settings = recorded_settings(title) if isinstance(title, str) else None
+        if settings is None:
             return [gr.skip()] * (2 + len(filled))
-        return [recorded[title].lines, encode(NOTHING), *controls.link_values(recorded[title].settings)[0]]
+        values, _ = controls.link_values(settings)
+        return [encode(NOTHING), *values, filled_note(controls, title, values)]
 
     def open_file(path: str) -> list[Any]:
         try:
@@ -216,8 +194,13 @@ def connect_recorded(recorded: dict[str, Recorded], upload: gr.UploadButton, vie
         except Refused as error:
             return [gr.skip(), encode(refusal(error))]
 
-    view.select(show, None, [view, notice, *filled], trigger_mode="always_last", **QUIET)
+    view.select(fill, None, [notice, *filled, header], trigger_mode="always_last", **QUIET)
     upload.upload(open_file, upload, [view, notice], **QUIET)
+
+
+def filled_note(controls: Controls, title: object, values: Sequence[Any], **more: Any) -> str:
+    """For the header: a recorded race has filled the controls with these settings."""
+    return json.dumps({"settings": controls.link(values[: len(controls.widgets)]), "messages": [], "filled": title, **more})
 
 
 def unreadable(name: str, error: TraceError) -> Notice:
@@ -226,8 +209,11 @@ def unreadable(name: str, error: TraceError) -> Notice:
     return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
 
 
-def connect_link(controls: Controls, recorded: dict[str, Recorded], header: gr.HTML, view: gr.HTML) -> None:
-    """Changed settings go into the address; an opened link fills the controls and shows its race, but runs nothing."""
+def connect_link(controls: Controls, header: gr.HTML) -> None:
+    """Changed settings go into the address; an opened link fills the controls, but runs nothing.
+
+    The browser loads the recorded race of a link; its settings are those of the controls if the link has no others.
+    """
     widgets = list(controls.widgets.values())
 
     def follow(*values: Any) -> Any:
@@ -239,22 +225,20 @@ def connect_link(controls: Controls, recorded: dict[str, Recorded], header: gr.H
         """An open page (``again``) only returns to links that it has made itself."""
         asked = event_value(event, "link")
         title = asked.get("race") if isinstance(asked, dict) else None
-        known = recorded.get(title) if isinstance(title, str) else None
-        own = known.settings if known else {}
-        values, refused = controls.link_values({**own, **asked} if isinstance(asked, dict) else asked, foreign(event))
-        shown: Any = gr.skip()
+        own = recorded_settings(title) if isinstance(title, str) else None
+        values, refused = controls.link_values({**(own or {}), **asked} if isinstance(asked, dict) else asked, foreign(event))
         settings = controls.link(values[: len(widgets)])
         runs = not event_value(event, "again") and (settings or (isinstance(asked, dict) and "run" in asked))
         notice_shown = Notice("info", [start_hint(asked)]) if runs else NOTHING
         unfold = gr.update(open=True) if notice_shown != NOTHING and of_ablation(asked) else gr.skip()
-        if known:
-            shown, notice_shown = known.lines, NOTHING
-        elif isinstance(title, str):
-            refused = [("link.race", {"value": cut(title), "list": word("control.recorded")}), *refused]
-        note = json.dumps({"settings": settings, "messages": refused, "visit": visit_of(event)})
-        return [*values, shown, encode(notice_shown), unfold, note]
+        visit = {"messages": refused, "visit": visit_of(event)}
+        if own is not None:
+            note, notice_shown = filled_note(controls, title, controls.link_values(own)[0], **visit), NOTHING
+        else:
+            note = json.dumps({"settings": settings, **visit})
+        return [*values, encode(notice_shown), unfold, note]
 
-    outputs = [*widgets, controls.examples, controls.axis, view, controls.notice, controls.ablation, header]
+    outputs = [*widgets, controls.examples, controls.axis, controls.notice, controls.ablation, header]
     gr.on([widget.change for widget in widgets], follow, widgets, header, queue=False, trigger_mode="always_last", **QUIET)
     header.submit(open_link, None, outputs, queue=False, trigger_mode="multiple", **QUIET)
 

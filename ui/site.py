@@ -1,6 +1,6 @@
 """The page as a folder of files that plays recorded races: for a static Space, any web server, or from disk.
 
-A page opened from disk can only load scripts, so races and the chart library are scripts with compressed text.
+A page opened from disk can only load scripts, so languages, races and the chart library are scripts with compressed text.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from pathlib import Path
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Race, write_atomically
-from ui import theme
-from ui.page import COLOURS, title_of
+from aded.evaluation.colours import METHOD_COLOURS
+from ui import files, theme, words
+from ui.files import title_of
 from ui.wire import check_drawable, to_lines
 
 MARK = "aded-explorer-site"
 """Generator name in the page: a folder with such a page may be overwritten."""
 PANELS = ("header", "site", "race")
+PLOTLY, FOLDERS = "plotly.js", ("traces", "languages")
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "connect-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -43,12 +45,12 @@ Recorded races of decoding methods, step by step. Open `index.html`, from a web 
 """
 
 
-def export(out: Path, files: Sequence[Path] = ()) -> list[Path]:
+def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
     """Write the site.
 
     Args:
         out: a folder that does not exist, is empty, or contains an exported site, complete or not.
-        files: recorded races; all bundled ones if empty.
+        traces: recorded races; all bundled ones if empty.
 
     Returns:
         The written files.
@@ -56,25 +58,29 @@ def export(out: Path, files: Sequence[Path] = ()) -> list[Path]:
     Raises:
         AdedError: a race cannot be read or drawn, or the folder cannot be written or contains something else.
     """
-    races = read(files or sorted((theme.ASSETS / "traces").glob("*.json")))
+    races = read(traces or sorted((theme.ASSETS / "traces").glob("*.json")))
     _claim(out)
     names = {title: f"traces/{number:02}-{_slug(title)}.js" for number, title in enumerate(races, 1)}
-    texts = {names[title]: script_of(names[title], to_lines(race, COLOURS, "recorded", title)) for title, race in races.items()}
-    texts["plotly.js"] = script_of("plotly.js", theme.PLOTLY.read_text("utf-8"))
-    texts |= {"README.md": README, "index.html": index(names)}  # the page last, when all its files exist
+    texts = {
+        names[title]: script_of(names[title], to_lines(race, METHOD_COLOURS, "recorded", title)) for title, race in races.items()
+    }
+    languages = {code: f"languages/{code}.js" for code in words.tables()}
+    texts |= {name: script_of(name, files.language(code)) for code, name in languages.items()}
+    texts[PLOTLY] = script_of(PLOTLY, files.PLOTLY.read_text("utf-8"))
+    texts |= {"README.md": README, "index.html": index(names, languages)}  # the page last, when all its files exist
     for name, text in texts.items():
         write_atomically(out / name, text.encode())
     return [out / name for name in texts]
 
 
-def read(files: Sequence[Path]) -> dict[str, Race]:
+def read(traces: Sequence[Path]) -> dict[str, Race]:
     """Recorded races by title; equal titles get a number.
 
     Raises:
         AdedError: there are none, or one cannot be read or drawn.
     """
     races: dict[str, Race] = {}
-    for file in files:
+    for file in traces:
         try:
             race = trace.load(file)
             check_drawable(race)
@@ -91,12 +97,11 @@ def read(files: Sequence[Path]) -> dict[str, Race]:
 def script_of(name: str, text: str) -> str:
     """A script that contains a text, gzipped and in base64; equal texts make equal scripts."""
     data = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    return f"AdedExplorer.site.take({json.dumps(name)}, {json.dumps(data)});\n"
+    return f"AdedExplorer.files.take({json.dumps(name)}, {json.dumps(data)});\n"
 
 
-def index(names: Mapping[str, str]) -> str:
-    """The page; ``names``: the races' files by title."""
-    races = json.dumps([{"title": title, "file": file} for title, file in names.items()]).replace("<", "\\u003c")
+def index(races: Mapping[str, str], languages: Mapping[str, str]) -> str:
+    """The page, from the names of races by title and of languages by code."""
     panels = "\n".join(f'<div id="ax-{name}">{theme.template(name)}</div>' for name in PANELS)
     return f"""<!doctype html>
 <html lang="en">
@@ -107,11 +112,13 @@ def index(names: Mapping[str, str]) -> str:
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">
 <title>ADED Explorer</title>
-{theme.head()}
+{files.listing(languages, PLOTLY, races, packed=True)}
+<style data-ax>{files.styles()}</style>
+<script data-ax-script>{files.script()}</script>
 </head>
 <body class="ax-file">
 {panels}
-<script>window.AdedExplorer.site.openSite({races});</script>
+<script>AdedExplorer.languages.ready().then(AdedExplorer.site.openSite);</script>
 </body>
 </html>
 """
@@ -122,14 +129,15 @@ def _claim(out: Path) -> None:
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        expected = {"traces", "plotly.js", "README.md"}
+        expected = {*FOLDERS, PLOTLY, "README.md"}
         if page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]:
             expected.add(page.name)
         if any(entry.name not in expected for entry in out.iterdir()):
             raise AdedError(f"{out} contains other files; give --out a new or empty folder")
-        (out / "traces").mkdir(exist_ok=True)
-        for old in (out / "traces").glob("*.js"):
-            old.unlink()
+        for folder in FOLDERS:
+            (out / folder).mkdir(exist_ok=True)
+            for old in (out / folder).glob("*.js"):
+                old.unlink()
     except OSError as error:
         raise AdedError(f"cannot write to {out}: {error.strerror}; give another --out") from None
 

@@ -1,87 +1,25 @@
-"""Theme, styles and scripts for Gradio: style sheets in the head, and all modules as one script."""
+"""Gradio's theme, and panels: static markup that a script draws into."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import gradio as gr
-import plotly
 
 from aded.core.paths import ASSETS
-from ui import words
-
-PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-
-MODULES = (
-    *(
-        "dom",
-        "words",
-        "events",
-        "storage",
-        "panels",
-        "exports",
-        "svgboxes",
-        "svgtext",
-        "svgexport",
-        "enginetext",
-        "loops",
-        "record",
-    ),
-    *("slots", "csv", "verdict", "search", "nodehistory", "searchplayer", "charts", "zoom", "agreement", "treegrid"),
-    *(
-        "scorecolours",
-        "acceptance",
-        "tree",
-        "bigrams",
-        "racehistory",
-        "player",
-        "edgeroutes",
-        "bigramgraph",
-        "heatmap",
-        "learnedshare",
-    ),
-    *("sampling", "whatif"),
-    *("matrix", "node", "steptables", "picker", "rejected", "runs", "steptimes", "timestrip", "mask", "prediction", "step"),
-    *("stage", "tabs", "line", "present", "chips", "drawer"),
-    *("stableheight", "shortcuts", "timebar", "save", "link", "number", "sheet", "shortcutsheet", "glossary", "toursteps"),
-    *("tour", "learn", "linknote", "upload", "dropdowns", "runfocus", "placeholders", "header", "notice", "runtable"),
-    *("promptline", "main", "throughput", "throughputchart", "kvcache", "kvcachechart", "compare", "promptseries"),
-    *("experiment", "standalone", "site"),
-)
-"""Modules of ``assets/js``, each after those that it imports."""
-STYLES = ("tokens", "frame", "page", "race", "step", "whatif", "learn", "matrix", "experiment", "file")
-"""Style sheets of ``assets/css``, in order."""
-
-
-@cache
-def script() -> str:
-    """All modules and texts as one script with one global, ``AdedExplorer``, which contains the modules by name.
-
-    Every module has its own scope and returns its exports.
-    """
-    tables = json.dumps(words.tables(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    parts = ["const modules = {};", *map(_module, MODULES), f"modules.words.setTables({tables});", "return modules;"]
-    return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
-
-
-def _module(name: str) -> str:
-    text = (ASSETS / "js" / f"{name}.js").read_text("utf-8")
-    exports = re.findall(r"^export (?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
-    text = re.sub(r'^import ({[^}]*}) from "\./(\w+)\.js";$', r"const \1 = modules.\2;", text, flags=re.MULTILINE)
-    assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
-    text = re.sub(r"^export ", "", text, flags=re.MULTILINE)
-    return f"modules.{name} = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
 
 
 @cache
 def template(name: str) -> str:
     """A static template; it never contains tokens."""
     return (ASSETS / "html" / f"{name}.html").read_text("utf-8")
+
+
+def on_load(code: str) -> str:
+    """A panel's script, in which ``ax`` contains the modules; it runs when the language is loaded."""
+    return f"const ax = window.AdedExplorer; ax.languages.ready().then(() => {{ {code} }});"
 
 
 def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> gr.HTML:
@@ -92,29 +30,10 @@ def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> g
     return gr.HTML(
         value=value,
         html_template=template(name),
-        js_on_load=f"window.AdedExplorer.{mount}",
+        js_on_load=on_load(f"ax.{mount}"),
         apply_default_css=False,
         **{"elem_id": f"ax-{name}", **settings},
     )
-
-
-def head() -> str:
-    """Style sheets and script for the whole page, loaded before any panel.
-
-    (Gradio limits the scope of ``css``, so it could not style the page's background.)
-    """
-    styles = [f"<style data-ax>{(ASSETS / 'css' / f'{name}.css').read_text('utf-8')}</style>" for name in STYLES]
-    return "".join([*styles, f"<script data-ax-script>{script()}</script>"])
-
-
-def plotly_url() -> str:
-    """Address of the chart library, relative, so that it works behind any root path."""
-    return f"gradio_api/file={quote(str(PLOTLY))}"
-
-
-def serve_static() -> None:
-    """Let the server serve the chart library."""
-    gr.set_static_paths([PLOTLY])
 
 
 def _fonts(name: str) -> list[str]:

@@ -44,17 +44,19 @@ def race_line(
     title: str,
     earlier_prompts: Sequence[int | None] | None = None,
     link: Mapping[str, str] | None = None,
+    key: str | None = None,
 ) -> str:
     """The first line: the runs, and an id that no other race has. ``source`` is ``run``, ``recorded`` or ``file``.
 
     Args:
         earlier_prompts: number of prompts that each run had learned from before; None for a run that keeps nothing.
         link: the settings of the race as in a link, whatever the controls have by now; None if it was not run on the page.
+        key: the id; None for a random one.
     """
     prompts = earlier_prompts or [None] * len(runs)
     shown = _run_colours([trace.header.method for trace in runs], colours)
     heads = [{"header": to_json(t.header), "colours": c, "earlier_prompts": n} for t, c, n in zip(runs, shown, prompts)]
-    return line("race", id=secrets.token_hex(4), source=source, title=title, settings=link, runs=heads)
+    return line("race", id=key or secrets.token_hex(4), source=source, title=title, settings=link, runs=heads)
 
 
 def _run_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:
@@ -146,9 +148,9 @@ def _shares(step: Step) -> Iterator[float]:
         yield from (near.total_variation, near.top_1, near.top_4, near.top_12)
 
 
-def to_lines(race: Race, colours: Colours, source: str, title: str) -> str:
-    """A finished race as JSON lines."""
-    parts = [race_line(race.lanes, colours, source, title)]
+def to_lines(race: Race, colours: Colours, source: str, title: str, key: str | None = None) -> str:
+    """A finished race as JSON lines; ``key``: see ``race_line``."""
+    parts = [race_line(race.lanes, colours, source, title, key=key)]
     parts += [step_line(i, step) for i, trace in enumerate(race.lanes) for step in trace.steps]
     parts += [run_line(i, trace) for i, trace in enumerate(race.lanes)]
     return "".join(parts) + status_line(running=False)

@@ -1,8 +1,10 @@
-// Plotly, loaded from this server at first use, and the line chart of the race.
+// Plotly, loaded after the first race is on screen, and the line chart of the race.
 
 import { curveTable } from "./csv.js";
 import { cssToken, el, svg } from "./dom.js";
+import { on } from "./events.js";
 import { registerExport } from "./exports.js";
+import { loadScript, pageFiles, textOf } from "./files.js";
 import { duration, last, stepsDone } from "./record.js";
 import { say } from "./words.js";
 
@@ -10,19 +12,32 @@ export const HOVER = "%{x:.4~g} · %{y:.4~g}<extra></extra>"; // what the pointe
 export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
 const DASHES = ["solid", "9px,4px", "16px,4px", "12px,4px,2px,4px", "5px,3px", "16px,3px,3px,3px"];
 
-// Loads the library once per page; all callers share the promise.
-export function plotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
-  const existing = document.querySelector("script[data-ax-plotly]");
-  const script = existing || document.createElement("script");
-  return new Promise((resolve, reject) => {
-    script.addEventListener("load", () => resolve(window.Plotly));
-    script.addEventListener("error", () => reject(new Error(say("error.charts"))));
-    if (existing) return;
-    script.dataset.axPlotly = "";
-    script.src = url;
-    document.head.append(script);
-  });
+let library = null;
+
+// The library, loaded once per page.
+export function plotly() {
+  library ??= loaded();
+  return library;
+}
+
+async function loaded() {
+  if (window.Plotly) return window.Plotly;
+  await painted();
+  const { plotly: file, packed } = pageFiles();
+  const mark = { "data-ax-plotly": "" };
+  try {
+    if (packed) document.head.append(el("script", { ...mark, text: await textOf(file) }));
+    else await loadScript({ ...mark, src: file });
+  } catch {
+    throw new Error(say("error.charts"));
+  }
+  return window.Plotly;
+}
+
+// Resolves after the first race was drawn and painted.
+async function painted() {
+  await new Promise((resolve) => on("shown", resolve));
+  await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 }
 
 export function runColour(run, dark) {

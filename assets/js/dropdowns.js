@@ -1,19 +1,17 @@
 // Fixes for Gradio's dropdowns: a click opens them again, they close when the keyboard leaves them, and only real selections are reported.
 
-import { emit, on } from "./events.js";
+import { emit } from "./events.js";
 
 const FIELD = "input[role='combobox']";
 const PASSING = ["Tab", "Shift", "Control", "Alt", "Meta"];
 
 const before = new WeakMap(); // input element to the text in it when it got the focus
 
-// `trigger` sends the selected recorded race to the server.
-export function fixDropdowns(root, trigger) {
+export function fixDropdowns(root) {
   root.addEventListener("pointerdown", reopen);
   root.addEventListener("keydown", leave, { capture: true });
   root.addEventListener("focusin", ({ target }) => target.matches(FIELD) && before.set(target, target.value));
   new MutationObserver(close).observe(root, { subtree: true, attributeFilter: ["aria-expanded"] });
-  on("raceChosen", (race) => trigger("select", { race }));
 }
 
 // Whether the selection changed since the dropdown got the focus; Gradio also reports a change when a dropdown is left.
@@ -26,6 +24,7 @@ export function chose(id) {
 export function chooseRace(title) {
   if (!title || !chose("ax-recorded")) return;
   before.set(fieldOf("ax-recorded"), fieldOf("ax-recorded").value); // Gradio reports it again when the dropdown closes
+  emit("notice", { kind: "", messages: [], fraction: null }); // the notice of the race before
   emit("raceChosen", title);
 }
 

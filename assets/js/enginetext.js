@@ -1,7 +1,7 @@
 // Messages of the engine and names of runs in the user's language: translated sentences are translated by pattern, others are shown unchanged.
 
 import { fitted } from "./dom.js";
-import { original, say, sayOr } from "./words.js";
+import { say, sayOr } from "./words.js";
 
 const LONGEST = 240; // maximum length of a foreign sentence
 const LONGEST_LABEL = 60; // maximum length of a run's name
@@ -53,6 +53,13 @@ const PATTERNS = Object.entries({
   "rotary": ["the context is held to (\\d+) tokens, where this model's rotary embedding changes", "count"],
 }).map(([key, [pattern, ...names]]) => ({ key, names, pattern: new RegExp(`^${pattern}$`, "i") }));
 
+let labels = {};
+
+// Labels of the methods by name, in English, the language of the engine.
+export function setLabels(known) {
+  labels = known;
+}
+
 // A sentence in the user's language; null if it is unknown.
 function translated(text) {
   for (const { key, names, pattern } of PATTERNS) {
@@ -86,7 +93,7 @@ export function engineSentence(text) {
 export function runLabel({ method, label }) {
   const variant = /^ADED, (\w+) (\S+)$/.exec(label);
   if (variant && sayOr(`control.${variant[1]}`, null)) return variantLabel(variant);
-  return label === original(`article.${method}`) ? say(`article.${method}`) : fitted(label, LONGEST_LABEL);
+  return label === labels[method] ? say(`article.${method}`) : fitted(label, LONGEST_LABEL);
 }
 
 function variantLabel([, setting, value]) {

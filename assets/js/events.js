@@ -2,11 +2,11 @@
 //   view (race, run, file, method, step, node, bigram, as in a link): the view on screen;  openView (the same): a view to open
 //   shown ({race, run, step}): the race, run and step on screen;  goto ({run, step}): a step to show
 //   shortcuts: open the list of keyboard shortcuts
-//   linkErrors (messages): parts of a link that do not exist on this page
+//   linkErrors (messages): parts of a link that do not exist on this page, and files that were not loaded or saved
 //   edit (prompt, methods, settings): open the controls at one of them;  tab (name): a tab of the stage to show
 //   present (true or false): whether the page is presented
 //   running (id or null): the race on screen while it runs
-//   raceChosen (title): the recorded race that the user selected
+//   raceChosen (title): the recorded race that the user selected;  loading (title or null): the recorded race that is being loaded
 //   notice (a notice): a message to show below the buttons
 //   action (step, play, node, search, predict): what the user did last;  article (method): the method to explain
 

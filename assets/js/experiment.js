@@ -16,7 +16,7 @@ import { fillText, language, onLanguage } from "./words.js";
 const FORGET = "#ax-forget";
 
 // `element`: that of the race view; `value`: {races, series} as JSON, only in a saved page; `trigger` sends an event to the server, null without one.
-export function mountExperiment(element, value, plotlyUrl, trigger = null) {
+export function mountExperiment(element, value, trigger = null) {
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const saved = parsed(value);
   const state = { race: null, run: 0, races: saved.races, series: saved.series, Plotly: null, drawn: "" };
@@ -62,7 +62,7 @@ export function mountExperiment(element, value, plotlyUrl, trigger = null) {
   onLanguage(redraw);
   part("measure").addEventListener("toggle", redraw);
   on("shown", show);
-  plotly(plotlyUrl).then(
+  plotly().then(
     (library) => {
       state.Plotly = library;
       redraw();

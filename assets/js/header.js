@@ -4,29 +4,30 @@ import { createChips } from "./chips.js";
 import { createDrawer } from "./drawer.js";
 import { emit, on } from "./events.js";
 import { el, setText } from "./dom.js";
+import { pageFiles } from "./files.js";
+import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "./learn.js";
 import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "./storage.js";
 import { keepMarkup } from "./panels.js";
 import { createPresent, presenting } from "./present.js";
-import { localize, language, languages, onLanguage, say, setLanguage } from "./words.js";
+import { localize, language, onLanguage, say } from "./words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
 const SHOWN = 2500; // milliseconds for which "copied" is shown
-const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
-// `titles`: of the recorded races.
-export function mountHeader(element, props, watch, trigger, titles) {
+export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const note = createLinkNote(part);
   const address = createAddress(props, watch, trigger, note);
   wireTheme(part("theme"), address);
-  wireLanguage(part("language"), address.link.lang, trigger);
+  wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
-  createChips(part("chips"), titles);
+  createChips(part("chips"), (pageFiles().races ?? []).map(({ title }) => title));
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
@@ -37,7 +38,7 @@ export function mountHeader(element, props, watch, trigger, titles) {
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, settings: null, opened: false, running: null, waiting: false, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, timer: 0 };
   // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
   const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
   const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
@@ -46,8 +47,14 @@ function createAddress(props, watch, trigger, note) {
     const hide = presenting() ? "controls" : null;
     const url = new URL(window.location.href);
     url.search = url.hash = "";
-    return url.href + writeLink({ ...(here.settings ?? answer().settings), ...here.view, theme, lang: language(), hide });
+    return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide });
   };
+
+  // The settings of the controls, without those that a recorded race has filled in.
+  function ownSettings() {
+    const { settings } = answer();
+    return here.filled?.race === here.view?.race && sameSettings(settings, here.filled.settings) ? {} : settings;
+  }
 
   function open() {
     const wanted = completed(here.link, here.first);
@@ -80,7 +87,7 @@ function createAddress(props, watch, trigger, note) {
 
   function write() {
     visit.said = false;
-    if (!here.view || here.waiting || performance.now() < visit.awaits || untouched()) return;
+    if (!here.view || here.waiting || here.loading || performance.now() < visit.awaits || untouched()) return;
     const [next, adds] = [text(), !visit.replaces && addsHistory()];
     visit.replaces = false;
     if (next !== window.location.href) window.history[adds ? "pushState" : "replaceState"](null, "", next);
@@ -120,10 +127,20 @@ function createAddress(props, watch, trigger, note) {
   });
   watch("value", () => {
     visit.awaits = 0;
-    note.add(answer().messages);
+    const { filled, settings, messages } = answer();
+    if (filled) here.filled = { race: filled, settings };
+    note.add(messages);
     later();
   });
-  onLanguage(later);
+  on("loading", (title) => {
+    here.loading = title !== null;
+    if (here.loading) note.drop("link.missing");
+    later();
+  });
+  onLanguage(() => {
+    note.drop("language.missing");
+    later();
+  });
   window.addEventListener("popstate", () => {
     clearTimeout(here.timer);
     here.link = { ...readLink(window.location), hide: here.link.hide };
@@ -165,19 +182,22 @@ function wireTheme(button, { link, later }) {
   });
 }
 
-function wireLanguage(select, asked, trigger) {
-  select.append(...languages().map(({ code, name }) => el("option", { value: code, text: name })));
-  onLanguage((code) => {
+function wireLanguage(select, trigger) {
+  const show = (code) => {
     select.value = document.documentElement.lang = code;
+  };
+  select.append(...languages().map(({ code, name }) => el("option", { value: code, text: name })));
+  select.hidden = languages().length < 2;
+  show(language());
+  if (select.selectedIndex) trigger("select", { language: language() }); // Gradio's widgets start in the first language
+  onLanguage((code) => {
+    show(code);
     trigger("select", { language: code });
   });
-  const known = languages().map(({ code }) => code);
-  const saved = document.body.classList.contains("ax-file") ? document.documentElement.lang : null; // the language of the page that this file was saved from
-  setLanguage([asked, saved, loadItem("language"), (navigator.language || "").slice(0, 2)].find((code) => known.includes(code)));
-  select.value = document.documentElement.lang = language();
-  select.addEventListener("change", () => {
+  select.addEventListener("change", async () => {
     storeItem("language", select.value);
-    setLanguage(select.value);
+    await chooseLanguage(select.value).catch(() => emit("linkErrors", [["language.missing", {}]]));
+    show(language());
   });
 }
 

@@ -13,6 +13,7 @@ import { createMatrix } from "./matrix.js";
 import { renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createRaceHistory, isRace, raceIdOf } from "./racehistory.js";
+import { createRecorded } from "./recorded.js";
 import { covered, createPlayer, createState, stepsShown } from "./player.js";
 import { createLine } from "./line.js";
 import { createPresenter } from "./present.js";
@@ -42,12 +43,13 @@ const STABLE = ".ax-matrix-grid > .ax-card, .ax-where, .ax-step-line"; // elemen
 const ABOVE = ["#ax-bar", "#ax-header", "#ax-notice", "#ax-controls", "#ax-site", "#ax-race .ax-race"]; // what is above the stage
 const SPOKEN = 1500; // milliseconds between two announcements for screen readers
 
-export function mountRace(element, props, watch, plotlyUrl, standalone) {
+export function mountRace(element, props, watch, standalone) {
   keepMarkup("race", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const state = createState(emptyRace());
   const player = createPlayer(state, schedule, (what, value) => emit("linkErrors", [[`link.view.${what}`, { value: cited(value) }]]));
   const raceHistory = createRaceHistory();
+  const recorded = createRecorded(open);
   const pick = (node) => {
     player.selectNode(node);
     part("node-card").dataset.open = "true";
@@ -68,6 +70,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
   const drawn = { race: null, grew: null, verdict: "", step: "", slots: "", table: "", picture: "", mask: "", chart: "", view: "", spokenAt: -SPOKEN, heavyAt: 0, matrixAt: 0 };
   const fit = fitStage(part("stage"), element.querySelector(".ax-time"), document.querySelectorAll(ABOVE.join(", ")));
   let Plotly = null;
+  let lines = ""; // the race on screen
   let waiting = 0;
   let timer = 0;
   let matrixTimer = 0;
@@ -242,7 +245,7 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
-    createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(props.value)) }));
+    createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(lines)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     for (const section of ["lab", "measure"]) part(section).addEventListener("toggle", redraw);
@@ -250,35 +253,42 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     on("openView", openView);
     on("tab", showTab);
     on("present", redraw);
+    on("raceChosen", recorded.open);
     on("goto", ({ run, step }) => player.setRun(run, step));
   }
 
-  function open() {
+  function open(text) {
     const before = state.race.running;
-    player.open(readLines(state.race, props.value));
-    if (state.race.id !== null) raceHistory.keep(state.race, props.value);
+    lines = text;
+    player.open(readLines(state.race, lines));
+    if (state.race.id !== null) raceHistory.keep(state.race, lines);
     if (state.race.running === before) return;
     drawn.view = ""; // the end of a live race is always reported
     emit("running", state.race.running ? state.race.id : null);
   }
 
-  // Opens the view of a link: the race on screen, an earlier one, or one that is still to be run.
+  // Opens the view of a link: the race on screen, an earlier one, a recorded one, or one that is still to be run. At first, some
+  // race is opened.
   function openView(view) {
-    const text = !state.race.running && !isRace(view, state.race) && raceHistory.find(view);
-    if (text) {
-      props.value = text;
-      open();
-    }
+    const other = !state.race.running && !isRace(view, state.race);
+    const text = other && raceHistory.find(view);
+    recorded.cancel();
+    if (text) open(text);
+    else if (other && view.race) recorded.open(view.race);
     if (view.again && view.run && !isRace(view, state.race)) emit("linkErrors", [["link.gone", {}]]);
     showTab(view.tab ?? state.tab);
+    if (state.race.id === null && !recorded.loading()) recorded.open();
     player.show(view);
   }
 
   wire();
   localize(element, reword);
-  watch("value", open);
-  open();
-  plotly(plotlyUrl).then(
+  watch("value", () => {
+    recorded.cancel();
+    open(props.value);
+  });
+  if (props.value) open(props.value);
+  plotly().then(
     (library) => {
       Plotly = library;
       redraw();

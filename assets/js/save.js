@@ -1,6 +1,7 @@
 // The menu of exports: the race, a page that plays it, and what the panels registered. Everything is made in the browser.
 
 import { csv } from "./csv.js";
+import { emit } from "./events.js";
 import { drawingOf, pixels, svgText } from "./svgexport.js";
 import { el } from "./dom.js";
 import { GROUPS, availableExports, pictureOf, tableOf } from "./exports.js";
@@ -17,7 +18,9 @@ export function createSave(part, source) {
     const button = event.target.closest("button[data-save]");
     if (!button || !source().race.runs.length) return;
     button.disabled = true;
-    await save(button.dataset.save, source()).finally(() => (button.disabled = false));
+    const file = button.dataset.save;
+    await save(file, source()).catch(() => emit("linkErrors", [["save.failed", { file }]]));
+    button.disabled = false;
     menu.open = false;
     menu.querySelector("summary").focus({ preventScroll: true });
   });

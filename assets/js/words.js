@@ -1,30 +1,24 @@
-// The texts of the page: one table per language (assets/i18n), one language at a time.
+// The texts of the page: one table per language (assets/i18n), one language at a time. All tables have the same keys.
 
 import { withCode } from "./dom.js";
 
-const FALLBACK = "en";
 const HAN = "[\\p{sc=Han}，。！？；：、（）“”《》]"; // Han characters and full-width punctuation
 const SLOT = new RegExp(`((?:(?<=${HAN}) )?)\\{(\\w+)\\}((?: (?=${HAN}))?)`, "gu");
 const [BEGINS, ENDS] = [new RegExp(`^${HAN}`, "u"), new RegExp(`${HAN}$`, "u")];
-const state = { tables: {}, language: FALLBACK, listeners: new Set() };
-
-export function setTables(tables) {
-  state.tables = tables;
-}
-
-// Code and native name of each language, in the order of the tables.
-export function languages() {
-  return Object.entries(state.tables).map(([code, table]) => ({ code, name: table["language.name"] }));
-}
+const state = { language: "", table: {}, listeners: new Set() };
 
 export function language() {
   return state.language;
 }
 
-// Switches the language; an unknown one changes nothing.
-export function setLanguage(code) {
-  if (!Object.hasOwn(state.tables, code) || code === state.language) return;
-  state.language = code;
+// The current table.
+export function table() {
+  return state.table;
+}
+
+// Switches the language to this code and table.
+export function setLanguage(code, words) {
+  Object.assign(state, { language: code, table: words });
   for (const listener of state.listeners) listener(code);
 }
 
@@ -36,7 +30,7 @@ export function onLanguage(listener) {
 // A value {say, otherwise} is a key itself: its text, or `otherwise` if there is none.
 // A space between a value and Han characters is dropped if the value begins or ends with Han characters on that side.
 export function say(key, values = {}) {
-  return formOf(entry(key), values.count).replace(SLOT, (whole, before, name, after) => (Object.hasOwn(values, name) ? joined(before, said(values[name]), after) : whole));
+  return formOf(Object.hasOwn(state.table, key) ? state.table[key] : key, values.count).replace(SLOT, (whole, before, name, after) => (Object.hasOwn(values, name) ? joined(before, said(values[name]), after) : whole));
 }
 
 // Joins sentences, without empty ones; there is no space after full-width punctuation.
@@ -52,26 +46,15 @@ function said(value) {
   return value instanceof Object && "say" in value ? sayOr(value.say, value.otherwise ?? value.say) : String(value);
 }
 
-// The text of a key, or `otherwise` if no language has it.
+// The text of a key, or `otherwise` if it does not exist.
 export function sayOr(key, otherwise) {
-  return Object.hasOwn(state.tables[FALLBACK] || {}, key) ? say(key) : otherwise;
-}
-
-// The text of a key in English, the language of the engine.
-export function original(key) {
-  return state.tables[FALLBACK]?.[key];
+  return Object.hasOwn(state.table, key) ? say(key) : otherwise;
 }
 
 // Names of a family of keys in the order of the table: "term" returns "draft" for "term.draft".
 export function keysOf(family) {
   const known = new RegExp(`^${family}\\.([\\w-]+)$`);
-  return Object.keys(state.tables[FALLBACK] || {}).flatMap((key) => (known.exec(key) || []).slice(1));
-}
-
-function entry(key) {
-  const tables = [state.tables[state.language], state.tables[FALLBACK]].filter(Boolean);
-  const table = tables.find((words) => Object.hasOwn(words, key));
-  return table ? table[key] : key;
+  return Object.keys(state.table).flatMap((key) => (known.exec(key) || []).slice(1));
 }
 
 function formOf(found, count) {

@@ -71,8 +71,8 @@ def test_a_saved_page_plays_the_race_without_server_and_network(
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
     part(page, "play").click()
     page.wait_for_function("() => !document.querySelector('[data-part=where]').textContent.startsWith('step 1 ')")
-    part(page, "language").select_option("zh")
-    sync_api.expect(part(page, "where")).to_contain_text("第")
+    assert part(page, "language").locator("option").count() == 1  # the language in which it was saved
+    sync_api.expect(part(page, "language")).to_be_hidden()
     part(page, "theme").click()
     assert page.evaluate("window.PWN") is None
     assert page.locator("img, i:not(.ax i)").count() == 0

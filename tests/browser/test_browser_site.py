@@ -59,6 +59,7 @@ def test_the_site_plays_from_a_disk_without_a_network(folder: Path, browser: syn
     context.close()
     context, page, wrong = alone(browser, file)
     assert text_of(page, "aded") == "".join(HOSTILE * 2)
+    sync_api.expect(part(page, "where")).to_contain_text("第")
     assert wrong == []
     context.close()
 
@@ -87,7 +88,8 @@ def test_a_missing_file_is_reported_and_the_other_races_work(folder: Path, brows
     (copy / "traces" / "02-second.js").unlink()
     context, page, _ = alone(browser, copy / "index.html")
     page.locator("#ax-site select").select_option("Second")
-    sync_api.expect(page.locator("#ax-site [role=status]")).to_contain_text("02-second.js is missing")
+    sync_api.expect(part(page, "note-text")).to_contain_text("02-second.js is missing")
+    sync_api.expect(page.locator("#ax-site [role=status]")).to_have_text("")
     choose(page, "First")
     assert text_of(page, "aded") == " one two three four"
     context.close()

@@ -7,9 +7,8 @@ import { drawText, losslessText, precise, residualText, testText, testsOf, verif
 import { testsTable } from "../../assets/js/csv.js";
 import { priorTerm } from "../../assets/js/record.js";
 import { renderWalk } from "../../assets/js/steptables.js";
-import { setLanguage } from "../../assets/js/words.js";
 import { parts } from "./document.js";
-import "./words.js";
+import { speak } from "./words.js";
 
 const header = (changes = {}) => ({ lossless: true, method_settings: { verification: "rejection" }, ...changes });
 
@@ -139,11 +138,11 @@ test("the walk of typical acceptance is called lossy; that of a greedy run names
 });
 
 test("the walk can be drawn in Chinese", () => {
-  setLanguage("zh");
+  speak("zh");
   const { rows, part } = drawn(STEP);
   assert.equal(rows[0].cells.at(-1), "拒绝 ×");
   assert.match(part("walk-residual").textContent, /残差分布/);
-  setLanguage("en");
+  speak("en");
 });
 
 test("the tests are exported with all their numbers", () => {

@@ -6,8 +6,7 @@ import test from "node:test";
 import { changes, changesSentence, stoppedSentence, summary } from "../../assets/js/compare.js";
 import { runName } from "../../assets/js/record.js";
 import { promptSeriesSentence, extended } from "../../assets/js/promptseries.js";
-import { setLanguage } from "../../assets/js/words.js";
-import "./words.js";
+import { speak } from "./words.js";
 
 const near = (who, total_variation) => ({ who, total_variation, top_1: 0.25, top_4: 0.5, top_12: 0.75 });
 const step = (count, tv) => ({
@@ -59,9 +58,9 @@ test("settings and values are shown by their labels, in the user's language", ()
   const now = summary(race({ search: "best-first", feedback: false, simulations: 12, base_matrix: false, other_thing: 2 }));
   const said = changesSentence(before, now);
   for (const part of ["Search MCTS → best-first", "Feedback yes → no", "Simulations automatic → 12", "Base matrix yes → no", "other thing 1 → 2"]) assert.ok(said.includes(part), said);
-  setLanguage("zh");
+  speak("zh");
   assert.match(changesSentence(before, now), /反馈 是 → 否/);
-  setLanguage("en");
+  speak("en");
 });
 
 test("a series grows with each prompt, and starts again when the drafter has forgotten", () => {

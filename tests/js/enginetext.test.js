@@ -5,8 +5,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
 import { runLabel, engineText, engineMessage, engineSentence } from "../../assets/js/enginetext.js";
-import { setLanguage } from "../../assets/js/words.js";
-import "./words.js";
+import { speak } from "./words.js";
 
 const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8");
 const traces = readdirSync(new URL("../../assets/traces/", import.meta.url)).map((name) => JSON.parse(read(`assets/traces/${name}`)));
@@ -26,9 +25,9 @@ const shaped = [
 ];
 const sentences = [...new Set([...steps.flatMap(({ note, budget }) => [note, budget.why]), ...constants, ...budgets, ...shaped])].filter(Boolean);
 const said = (language) => {
-  setLanguage(language);
+  speak(language);
   const all = sentences.map(engineText);
-  setLanguage("en");
+  speak("en");
   return all;
 };
 
@@ -67,9 +66,9 @@ const progress = ["aded/engine/target_model.py", "aded/engine/weights.py", "ui/m
 
 test("progress messages of loading are translated to Chinese", () => {
   assert.ok(progress.length >= 8, progress.join("; "));
-  setLanguage("zh");
+  speak("zh");
   const words = progress.map(engineMessage);
-  setLanguage("en");
+  speak("en");
   for (const [i, text] of words.entries()) assert.match(text, /[\u4e00-\u9fff]/, progress[i]);
 });
 
@@ -93,13 +92,13 @@ const answers = [
 ];
 
 test("engine messages are translated to Chinese, alone and in a sentence", () => {
-  setLanguage("zh");
+  speak("zh");
   for (const text of [...answers, answers.slice(-4, -2).join("; ")]) {
     assert.match(engineMessage(text), /[\u4e00-\u9fff]/, text);
     assert.match(engineSentence(`${text[0].toUpperCase()}${text.slice(1)}.`), /[\u4e00-\u9fff].*。$/, text);
     assert.match(engineSentence(`${text}…`), /…$/);
   }
-  setLanguage("en");
+  speak("en");
   for (const text of answers) assert.match(engineMessage(text), /^\p{Ll}[^{}]*$/u, text);
 });
 
@@ -112,15 +111,15 @@ test("the sentences in the engine's source are those of the patterns", () => {
 test("a run is named by its method, or by its value in an ablation, in the user's language", () => {
   const names = () => [["plain", "Plain decoding"], ["aded", "ADED, search mcts"], ["aded", "ADED, c1 0.25"], ["aded", "mine"], ["nobody", "Nobody"], ["__proto__", "x"]].map(([method, label]) => runLabel({ method, label }));
   assert.deepEqual(names(), ["Plain decoding", "ADED · Search: MCTS", "ADED · c₁ (prior): 0.25", "mine", "Nobody", "x"]);
-  setLanguage("zh");
+  speak("zh");
   assert.deepEqual(names().slice(0, 4), ["自回归解码", "ADED · 搜索：蒙特卡洛树搜索（MCTS）", "ADED · c₁（先验）：0.25", "mine"]);
-  setLanguage("en");
+  speak("en");
 });
 
 test("CPU threads are counted in the user's language", () => {
   assert.deepEqual(["cpu (CPU, 1 threads)", "cpu (CPU, 16 threads)"].map(engineText), ["cpu (CPU, 1 thread)", "cpu (CPU, 16 threads)"]);
-  setLanguage("zh");
+  speak("zh");
   assert.equal(engineText("cpu (CPU, 16 threads)"), "cpu（CPU，16 个线程）");
   assert.equal(engineText("cuda:0 (NVIDIA H100)"), "cuda:0 (NVIDIA H100)");
-  setLanguage("en");
+  speak("en");
 });

@@ -4,8 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { errorOf, errorText, tickOf, numberOf, shortest } from "../../assets/js/number.js";
-import { setLanguage } from "../../assets/js/words.js";
-import "./words.js";
+import { speak } from "./words.js";
 
 const ticks = [0, 0.25, 1, 4, 32];
 const temperature = { name: "temperature", minimum: 0, maximum: 2, integer: false, blank: null };
@@ -32,9 +31,9 @@ test("a error names the field, the value, the range and the alternatives, in the
   assert.equal(errorText("3.5", temperature), "Temperature: 3.5 is out of range. Give a number from 0 to 2.");
   assert.match(errorText("0", budget), /^Draft budget \(nodes\): 0 .* from 1 to 256, or auto [^.]*\.$/);
   assert.match(errorText("x", depth), /^Depth: “x” is not a number.* from 1 to 64, or leave it empty [^.]*\.$/);
-  setLanguage("zh");
+  speak("zh");
   assert.match(errorText("3.5", temperature), /^温度：3\.5 .*0 到 2/);
-  setLanguage("en");
+  speak("en");
   assert.equal(errorText("1", temperature), "");
   assert.ok(errorText("x".repeat(500), depth).length < 160);
 });

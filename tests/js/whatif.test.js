@@ -5,8 +5,8 @@ import test from "node:test";
 
 import { recordedSettings, resample } from "../../assets/js/sampling.js";
 import { choiceOf, obstacle, whatIfRows, whatIfText } from "../../assets/js/whatif.js";
-import { setLanguage } from "../../assets/js/words.js";
-import "./words.js";
+
+import { speak } from "./words.js";
 
 const TEXTS = Array.from({ length: 14 }, (_, i) => ` w${i}`);
 const VALUES = TEXTS.map((_, i) => Math.log(2 ** -(i + 1)));
@@ -55,7 +55,7 @@ test("the table has the most probable tokens, the chosen and the recorded one, a
 });
 
 test("the sentence is in Chinese too", () => {
-  setLanguage("zh");
+  speak("zh");
   assert.equal(whatIfText(STEP, 0, result(7), "top-k 5"), "若 top-k 5，目标模型会选择“␣w7”，而不是“␣w0”。草稿词元“␣w0”在这里会被拒绝。");
-  setLanguage("en");
+  speak("en");
 });

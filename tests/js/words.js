@@ -2,10 +2,17 @@
 
 import { readFileSync, readdirSync } from "node:fs";
 
-import { setTables } from "../../assets/js/words.js";
+import { setLabels } from "../../assets/js/enginetext.js";
+import { setLanguage } from "../../assets/js/words.js";
 
 const folder = new URL("../../assets/i18n/", import.meta.url);
 export const tables = Object.fromEntries(
   ["en.json", ...readdirSync(folder).filter((name) => name !== "en.json")].map((name) => [name.split(".")[0], JSON.parse(readFileSync(new URL(name, folder), "utf-8"))]),
 );
-setTables(tables);
+
+export function speak(code) {
+  setLanguage(code, tables[code]);
+}
+
+setLabels(Object.fromEntries(Object.entries(tables.en).flatMap(([key, text]) => (/^article\.[\w-]+$/.test(key) ? [[key.replace("article.", ""), text]] : []))));
+speak("en");

@@ -24,7 +24,6 @@ SERVE = """
 import sys
 sys.path[:0] = ["tests", "."]
 from serving_fakes import FakeEngine, fake_service
-from ui import page
 from ui.serving import server
 import time
 
@@ -39,7 +38,6 @@ class Stuck(FakeEngine):
         time.sleep(1000)
         yield from super().race(decoders, prompt)
 
-page.load_recorded = lambda folder: {}  # reading them takes seconds
 server.serve(fake_service(globals()[sys.argv[2]]()), server.Address("127.0.0.1", int(sys.argv[1])))
 print("ended in order")
 """

@@ -15,11 +15,11 @@ from ui_fakes import make_race
 from aded.__main__ import program
 from aded.core import trace
 from aded.core.errors import AdedError
-from ui import site
+from ui import site, words
 
 
 def unpacked(script: str) -> tuple[str, str]:
-    name, data = re.fullmatch(r"AdedExplorer\.site\.take\((.*?), (.*)\);\n", script).groups()
+    name, data = re.fullmatch(r"AdedExplorer\.files\.take\((.*?), (.*)\);\n", script).groups()
     return json.loads(name), gzip.decompress(base64.b64decode(json.loads(data))).decode()
 
 
@@ -35,6 +35,11 @@ def test_the_site_has_all_bundled_races_and_is_small(tmp_path: Path) -> None:
         assert name == f"traces/{file.name}"
         assert f'"{name}"' in page
         assert json.loads(lines.splitlines()[0])["source"] == "recorded"
+    for code, table in words.tables().items():
+        name, text = unpacked((tmp_path / "site" / "languages" / f"{code}.js").read_text("utf-8"))
+        assert f'"{name}"' in page
+        assert json.loads(text) == table
+        assert table["page.tag"] not in page
 
 
 def test_equal_texts_make_equal_scripts(tmp_path: Path) -> None:

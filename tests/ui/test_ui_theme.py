@@ -1,32 +1,10 @@
-"""The script that is built from the modules, and the style sheet."""
+"""The templates, and the colours and fonts of the style sheets."""
 
 from __future__ import annotations
 
 import re
 
 from ui import theme
-
-
-def test_every_module_is_in_the_script_after_the_modules_it_imports():
-    files = {file.stem: file.read_text("utf-8") for file in (theme.ASSETS / "js").glob("*.js")}
-    assert set(theme.MODULES) == set(files)
-    for i, name in enumerate(theme.MODULES):
-        assert set(re.findall(r'from "\./(\w+)\.js"', files[name])) <= set(theme.MODULES[:i])
-
-
-def test_a_module_provides_only_its_exports():
-    assert theme.script().startswith("window.AdedExplorer = (() => {\nconst modules = {};")
-    part = theme.script().split("modules.picker = ")[1].split("modules.rejected = ")[0]
-    assert "const { el, setText, withCode } = modules.dom;" in part
-    assert part.rstrip().endswith("return { parsePicks, toggled, merged, mountPicker, countText, lossyMark };\n})();")
-
-
-def test_the_script_is_plain_and_loads_nothing_from_other_servers():
-    script = theme.script()
-    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    assert "</script" not in script.lower()
-    assert not re.search("https?:", (script + theme.head()).replace("http://www.w3.org/2000/svg", ""))  # the name of a namespace
 
 
 def test_templates_have_no_placeholders():

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 from ui.serving import addresses, asgi
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
@@ -20,12 +19,12 @@ from ui.serving.uploads import Uploads
 
 OPEN = re.compile(
     r"/(|config/?|healthz|metrics|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
-    r"|(assets|static|svelte)/.+|gradio_api/mcp(/(http/?|schema/?)?)?"
+    r"|(assets|static|svelte)/.+|files/[0-9a-f]{16}/[^/]+|gradio_api/mcp(/(http/?|schema/?)?)?"
     r"|gradio_api/(info/?|openapi\.json|startup-events|upload|app_id|theme\.css|reset/?|cancel"
     r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
 """Allowed paths."""
-FILES, UPLOAD = "/gradio_api/file=", "/gradio_api/upload"
+UPLOAD = "/gradio_api/upload"
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
 """Paths at which the answers of a call are read."""
 QUEUE_DATA = "/gradio_api/queue/data"
@@ -72,7 +71,6 @@ class Gate:
 
     Args:
         app: the application behind it.
-        files: the only files that are served by path.
         uploads: handles uploads; None if there are none.
         calls: checks calls.
         readable: whether Gradio has anything for an event or a session.
@@ -83,7 +81,6 @@ class Gate:
     def __init__(
         self,
         app: App,
-        files: Sequence[Path] = (),
         uploads: Uploads | None = None,
         calls: Calls | None = None,
         readable: Callable[[str], bool] = lambda key: True,
@@ -91,7 +88,6 @@ class Gate:
         refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.app = app
-        self._files = {str(file) for file in files}
         self._uploads, self._calls = uploads, calls or Calls()
         self._readable = readable
         self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
@@ -158,8 +154,6 @@ class Gate:
             return NOT_FOUND
         if wrong := addresses.malformed(scope["headers"]):
             return 400, "malformed", f"the header {wrong} is malformed; send a host name, or http or https"
-        if path.startswith(FILES):
-            return None if unquote(path.removeprefix(FILES)) in self._files else NOT_FOUND
         return None if OPEN.fullmatch(path) else NOT_FOUND
 
     def _is_unknown_session(self, scope: Scope) -> bool:

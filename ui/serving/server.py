@@ -25,7 +25,7 @@ from aded.core.validation import is_creatable
 from ui import theme
 from ui.blocks import Page
 from ui.page import MAX_TRACE_BYTES, build
-from ui.serving import logs, temporary_files
+from ui.serving import logs, static, temporary_files
 from ui.serving.calls import Calls, Endpoint
 from ui.serving.gate import Gate
 from ui.serving.service import Service
@@ -65,7 +65,6 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
     Raises:
         AdedError: the address is not available, or no folder for temporary files is writable.
     """
-    theme.serve_static()
     temporary_files.track()
     uploads = Uploads(upload_folder(address.port), MAX_TRACE_BYTES)
     page = build(service)
@@ -89,7 +88,6 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
         root_path=address.root_path or None,
         max_threads=places,
         theme=theme.theme(),
-        head=theme.head(),
         ssr_mode=False,
         run_history=False,
         enable_monitoring=False,
@@ -102,7 +100,10 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
         quiet=True,
         mcp_server=tools,
         prevent_thread_lock=True,
-        app_kwargs={"routes": routes(service), "middleware": [gate(service, page, uploads, address.frame_ancestors)]},
+        app_kwargs={
+            "routes": routes(service),
+            "middleware": [gate(service, page, uploads, address.frame_ancestors), Middleware(static.Document)],
+        },
     )
 
 
@@ -168,7 +169,6 @@ def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: S
     )
     return Middleware(
         Gate,
-        files=[theme.PLOTLY],
         uploads=uploads,
         calls=calls,
         readable=lambda key: readable(page, key),
@@ -201,7 +201,8 @@ def routes(service: Service) -> list[APIRoute]:
         service.sessions.sweep()
         return {"status": "ok" if service.scheduler.alive else "failed", "loaded": service.models.first.loaded}
 
-    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz)]
+    files = APIRoute(static.ROUTE, static.answer, methods=["GET", "HEAD"])
+    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files]
 
 
 def serve(service: Service, address: Address) -> None:

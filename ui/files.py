@@ -1,0 +1,169 @@
+"""The files that the page loads: style sheet, script, languages, chart library, recorded races.
+
+The address of a file changes with its content, so browsers can keep it for good. A race is read when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aded.core import trace
+from aded.core.paths import ASSETS
+from aded.drafters.registry import METHODS
+from aded.evaluation import colours
+from ui import layout, wire, words
+
+FOLDER = "files"
+"""First part of all addresses."""
+STYLES = ("tokens", "frame", "page", "race", "step", "whatif", "learn", "matrix", "experiment", "file")
+"""Style sheets of ``assets/css``, in order."""
+PLOTLY = ASSETS / "vendor" / "plotly-basic-4.1.1.min.js"
+"""The part of plotly.js with line, bar and pie charts, unchanged, from the npm package plotly.js-basic-dist-min."""
+IMPORT = re.compile(r'^import ({[^}]*}) from "\./(\w+)\.js";$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the page.
+
+    Attributes:
+        name: its name, such as ``app.js``.
+        digest: 16 hexadecimal digits that change with the content.
+        read: returns the content.
+    """
+
+    name: str
+    digest: str
+    read: Callable[[], bytes] = field(compare=False, repr=False)
+
+    @property
+    def address(self) -> str:
+        """Relative to the page, so that it is valid behind any root path."""
+        return f"{FOLDER}/{self.digest}/{quote(self.name)}"
+
+
+@cache
+def page_files() -> dict[str, File]:
+    """All files by name."""
+    texts = {"app.js": script(), "app.css": styles(), **{f"{code}.json": language(code) for code in words.tables()}}
+    contents = {"plotly.js": PLOTLY.read_bytes(), **{name: text.encode() for name, text in texts.items()}}
+    files = [File(name, _digest(content), partial(bytes, content)) for name, content in contents.items()]
+    return {file.name: file for file in [*files, *recorded().values()]}
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]
+
+
+@cache
+def recorded() -> dict[str, File]:
+    """The bundled recorded races by title, in the order of their file names; they are JSON lines (see ``ui.wire``)."""
+    makers = [inspect.getsource(module).encode() for module in (trace, colours, layout, wire)]
+    races = {}
+    for path in sorted((ASSETS / "traces").glob("*.json")):
+        title, digest = title_of(path), _digest(path.read_bytes(), *makers)
+        races[title] = File(f"{path.stem}.jsonl", digest, partial(_race, path, title, digest[:8]))
+    return races
+
+
+def _race(path: Path, title: str, key: str) -> bytes:
+    return wire.to_lines(trace.load(path), colours.METHOD_COLOURS, "recorded", title, key).encode()
+
+
+def title_of(path: Path) -> str:
+    """``01-a-short_story.json`` becomes "A short story"."""
+    text = path.stem.lstrip("0123456789-_ ").replace("-", " ").replace("_", " ") or path.stem
+    return text[:1].upper() + text[1:]
+
+
+def script() -> str:
+    """All modules as one script with one global, ``AdedExplorer``, which contains the modules by name.
+
+    Every module has its own scope and returns its exports; lines of comments are left out. The script begins to load the
+    language at once.
+    """
+    labels = json.dumps({name: method.label for name, method in METHODS.items()})
+    begin = [f"modules.enginetext.setLabels({labels});", "modules.languages.begin();", "return modules;"]
+    parts = ["const modules = {};", *map(_module, modules(ASSETS / "js")), *begin]
+    return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
+
+
+def modules(folder: Path) -> list[str]:
+    """Names of the modules in a folder, each after those that it imports.
+
+    Raises:
+        ValueError: modules import each other in a circle.
+    """
+    texts = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.js"))}
+    imports = {name: [imported for _, imported in IMPORT.findall(text)] for name, text in texts.items()}
+    try:
+        return list(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        raise ValueError(f"modules import each other in a circle: {', '.join(error.args[1])}") from None
+
+
+def _module(name: str) -> str:
+    text = (ASSETS / "js" / f"{name}.js").read_text("utf-8")
+    exports = re.findall(r"^export (?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
+    text = IMPORT.sub(r"const \1 = modules.\2;", text)
+    assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
+    text = re.sub(r"^export |^ *//.*\n", "", text, flags=re.MULTILINE)
+    return f"modules.{name} = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
+
+
+def styles() -> str:
+    """All style sheets as one."""
+    return "".join((ASSETS / "css" / f"{name}.css").read_text("utf-8") for name in STYLES)
+
+
+def language(code: str) -> str:
+    """The table of texts of a language, as JSON."""
+    return json.dumps(words.tables()[code], ensure_ascii=False, separators=(",", ":"))
+
+
+def listing(languages: Mapping[str, str], plotly: str, races: Mapping[str, str], packed: bool = False) -> str:
+    """The element in which the script finds the addresses of the files that it loads.
+
+    Args:
+        languages: addresses by language code.
+        plotly: address of the chart library.
+        races: addresses of recorded races by title.
+        packed: whether the files are scripts with compressed text (see ``ui.site``).
+    """
+    names = {code: table["language.name"] for code, table in words.tables().items()}
+    known: dict[str, Any] = {
+        "languages": [{"code": code, "name": names[code], "file": file} for code, file in languages.items()],
+        "plotly": plotly,
+        "races": [{"title": title, "file": file} for title, file in races.items()],
+        "packed": packed,
+    }
+    text = json.dumps(known).replace("<", "\\u003c")
+    return f'<script type="application/json" data-ax-files>{text}</script>'
+
+
+def head() -> tuple[str, str]:
+    """Markup for the start and for the end of the page's head.
+
+    Browsers run the script before all later ones, and after the style sheet is loaded.
+    """
+    files = page_files()
+    languages = {code: files[f"{code}.json"].address for code in words.tables()}
+    listed = listing(languages, files["plotly.js"].address, {title: file.address for title, file in recorded().items()})
+    script = f'<script defer fetchpriority="high" data-ax-script src="{files["app.js"].address}"></script>'
+    return listed + script, f'<link rel="stylesheet" data-ax href="{files["app.css"].address}">'
+
+
+def find(digest: str, name: str) -> File | None:
+    """The file at an address."""
+    file = page_files().get(name)
+    return file if file and file.digest == digest else None
