@@ -1,6 +1,6 @@
 // The stage fills the first screen: from the runs down to the strip, whatever is above it.
 
-const LEAST = 340; // minimum height in pixels
+const LEAST = 300; // minimum height in pixels
 const GAP = 12;
 
 // `above`: elements whose height moves the stage; `strip`: the bar at the bottom of the window. Returns a function that fits it again.

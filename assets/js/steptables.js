@@ -30,7 +30,7 @@ export function renderWalk(part, step, header) {
 
 function headCells(names) {
   const place = el("th", {}, el("span", { class: "ax-sr", text: say("step.label") }));
-  const cell = (name) => (name === "draft-probability" ? el("th", {}, termButton(name)) : el("th", { text: say(`walk.${name}`) }));
+  const cell = (name) => (name === "draft-probability" ? el("th", {}, termButton(name, say("walk.q"))) : el("th", { text: say(`walk.${name}`) }));
   return [place, ...names.map(cell)];
 }
 

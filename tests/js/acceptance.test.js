@@ -83,8 +83,8 @@ test("the draw from the residual distribution is a sentence with its numbers", (
 });
 
 test("the two parts of the probability of the last child tried add up to p", () => {
-  assert.match(losslessText(STEP), /for “␣a”.* = 0\.100 \+ 0\.300 · 0\.000 = 0\.100 = p/);
-  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }), /for “␣b”.* = 0\.100 \+ 0\.500 · 1\.000 = 0\.600 = p/);
+  assert.match(losslessText(STEP), /^For “␣a”.*\n= 0\.100 \+ 0\.300 · 0\.000\n= 0\.100 = p$/);
+  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }), /^For “␣b”.*\n= 0\.100 \+ 0\.500 · 1\.000\n= 0\.600 = p$/);
   assert.equal(losslessText(TYPICAL), "");
 });
 
@@ -114,7 +114,7 @@ function drawn(step, head = header()) {
 
 test("the walk of rejection sampling has a row per child tried and one for the drawn token", () => {
   const { part, rows, heads } = drawn(STEP);
-  assert.deepEqual(heads.slice(1), ["after", "drafted child", "bars of p and q", "target p", "draft probability q", "acceptance min(1, p/q)", "random u", "verdict"]);
+  assert.deepEqual(heads.slice(1), ["after", "drafted child", "p and q", "target p", "draft q", "min(1, p/q)", "random u", "verdict"]);
   assert.deepEqual(rows.map(({ node, cells }) => [node, cells[0], cells[2], cells.at(-1)]), [
     [1, "1", "␣a", "rejected ×"],
     [2, "", "␣b", "accepted ✓"],
