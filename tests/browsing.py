@@ -164,7 +164,11 @@ SPARE: dict[tuple[sync_api.Browser, str], list[Tab]] = {}
 class watched_page:
     """A page that shares nothing with others, whose console and requests are watched."""
 
-    def __init__(self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "") -> None:
+    def __init__(
+        self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "", unfolded: bool = True
+    ) -> None:
+        """``unfolded``: open the controls and the sections below the stage, which a visitor finds closed."""
+        self._unfolded = unfolded
         self.url, self.width = address + query, width
         self._spare = SPARE.setdefault((browser, "/".join(address.split("/")[:3])), [])
         self._tab = self._spare.pop() if self._spare else Tab(browser)
@@ -173,6 +177,8 @@ class watched_page:
     def __enter__(self) -> sync_api.Page:
         self._tab.open(self.url, self.width)
         self.page.wait_for_selector(".ax-plot .main-svg")
+        if self._unfolded:
+            unfold(self.page)
         return self.page
 
     def __exit__(self, kind: object, *rest: object) -> None:
@@ -186,8 +192,35 @@ class watched_page:
         assert external == []
 
 
+MENU = ("learn", "keys", "theme", "language")
+"""Parts in the menu of the bar."""
+
+
 def part(page: sync_api.Page, name: str) -> sync_api.Locator:
+    """A part of the page; for one in the menu of the bar, the menu is opened."""
+    if name in MENU:
+        part(page, "more").evaluate("e => { e.open = true; }")
     return page.locator(f"[data-part='{name}']")
+
+
+def unfold(page: sync_api.Page) -> None:
+    """Open the controls, and the sections below the stage."""
+    page.evaluate("() => { for (const one of document.querySelectorAll('.ax-section')) one.open = true; }")
+    open_controls(page)
+
+
+def open_controls(page: sync_api.Page) -> None:
+    page.evaluate("() => document.body.classList.add('ax-drawer')")
+
+
+def show_tab(page: sync_api.Page, name: str) -> None:
+    """A tab of the stage: draft, pass, verify or learn."""
+    page.locator(f"[role='tab'][data-tab='{name}']").click()
+
+
+def choose_race(page: sync_api.Page, title: str) -> None:
+    """A recorded race, by its chip."""
+    page.locator(f".ax-chips [data-race='{title}']").click()
 
 
 def text_of(page: sync_api.Page, method: str) -> str:
@@ -217,6 +250,7 @@ def notice(page: sync_api.Page) -> sync_api.Locator:
 
 def tick(page: sync_api.Page, *names: str) -> None:
     """Choose these methods and no others."""
+    open_controls(page)
     boxes = page.locator(".ax-picker [data-part='list'] input")
     for box in boxes.all():
         if box.is_checked() and box.get_attribute("value") not in names:
@@ -227,6 +261,7 @@ def tick(page: sync_api.Page, *names: str) -> None:
 
 def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
     """Press Run and wait until the first step is there."""
+    open_controls(page)
     page.locator("#ax-prompt textarea").fill(prompt)
     page.locator("#ax-max-new-tokens input[type=text]").fill(str(tokens))
     page.locator("#ax-run").click()

@@ -28,7 +28,7 @@ test("it continues at the stored tour step, or at the first", () => {
 const read = (name) => ({ runs: JSON.parse(readFileSync(new URL(`../../assets/traces/${name}`, import.meta.url), "utf-8")).lanes });
 const named = (name) => TOUR_STEPS.find((tourStep) => tourStep.name === name);
 const plain = (race) => race.runs.findIndex((run) => run.header.method === "plain");
-const recorded = readdirSync(new URL("../../assets/traces/", import.meta.url)).map(read);
+const recorded = readdirSync(new URL("../../assets/traces/", import.meta.url)).map(read).filter((race) => race.runs.some(({ header }) => header.method === "aded"));
 
 test("a tour step about drafts goes from a run without drafts to a suitable race step", () => {
   for (const race of recorded) {
