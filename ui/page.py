@@ -29,6 +29,8 @@ from ui.words import Message, Refused, cut, word
 
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+ENDED = "() => [true, true, false, true].map(interactive => ({ __type__: 'update', interactive }))"
+"""Enables the controls after a race, also if its end was not received: two buttons that start, one that stops, the list of races."""
 NOTHING = Notice("", [])
 MAX_TRACE_BYTES = 16 << 20
 """Maximum size in bytes of a race that a visitor opens; Gradio refuses larger files."""
@@ -58,7 +60,6 @@ def build(service: Service) -> Page:
         connect_language(header, localizer)
         connect_status(page, service, status, ends)
         page.load(lambda: unavailable_methods(service), None, controls.widgets["methods"], queue=False, **QUIET)
-        connect_leaving(page, service)
         add_endpoints(service)
     return page
 
@@ -83,7 +84,8 @@ def create_recorded(recorded: dict[str, str], localizer: Localizer) -> tuple[gr.
 def create_view(recorded: dict[str, str]) -> gr.HTML:
     script = "window.AdedExplorer"
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
-    mount += f" {script}.upload.guardUploads({MAX_TRACE_BYTES}); {script}.dropdowns.fixDropdowns(document, trigger);"
+    mount += f" {script}.connection.keepConnected(); {script}.upload.guardUploads({MAX_TRACE_BYTES});"
+    mount += f" {script}.dropdowns.fixDropdowns(document, trigger);"
     mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
     mount += f" {script}.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
@@ -168,17 +170,11 @@ def connect_run(
     ends = []
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
         started = button.click(begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
-        ends.append(started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET))
+        ended = started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
+        ends.append(ended.then(None, None, [*buttons, choice], js=ENDED, **QUIET))
     controls.stop.click(stop, None, [controls.notice, controls.stop], queue=False, **QUIET)
     gr.on([controls.forget.click, experiment.clear], forget, None, controls.notice, queue=False, **QUIET)
     return ends
-
-
-def connect_leaving(page: gr.Blocks, service: Service) -> None:
-    def leave(request: gr.Request) -> None:
-        service.sessions.free(key_of(request))
-
-    page.unload(leave)
 
 
 def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: list[Any]) -> None:

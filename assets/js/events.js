@@ -5,7 +5,8 @@
 //   linkErrors (messages): parts of a link that do not exist on this page
 //   running (id or null): the race on screen while it runs
 //   raceChosen (title): the recorded race that the user selected
-//   notice (a notice): a message to show below the buttons
+//   notice (a notice, or null for the server's latest): a message to show below the buttons
+//   cut: the connection to the server is lost, and what was running with it
 //   action (step, play, node, search, predict): what the user did last;  article (method): the method to explain
 
 const listeners = new Map();

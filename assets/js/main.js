@@ -256,6 +256,14 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     on("openView", openView);
     on("goto", ({ run, step }) => player.setRun(run, step));
+    on("cut", end);
+  }
+
+  // The connection to a running race is lost: it ends at the last step that arrived.
+  function end() {
+    if (!state.race.running) return;
+    props.value = stoppedLines(props.value);
+    open();
   }
 
   function open() {

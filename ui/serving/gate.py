@@ -16,19 +16,21 @@ from urllib.parse import parse_qs, unquote
 from ui.serving import addresses, asgi
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 from ui.serving.calls import CALLS, MAX_BODY_BYTES, Calls
+from ui.serving.connections import Connections
 from ui.serving.uploads import Uploads
 
 OPEN = re.compile(
-    r"/(|config/?|healthz|metrics|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
+    r"/(|config/?|healthz|metrics|connection/[\w-]{1,64}|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
     r"|(assets|static|svelte)/.+|gradio_api/mcp(/(http/?|schema/?)?)?"
     r"|gradio_api/(info/?|openapi\.json|startup-events|upload|app_id|theme\.css|reset/?|cancel"
-    r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
+    r"|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
 """Allowed paths."""
 FILES, UPLOAD = "/gradio_api/file=", "/gradio_api/upload"
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
 """Paths at which the answers of a call are read."""
 QUEUE_DATA = "/gradio_api/queue/data"
+NAME, COUNT = re.compile(r"[\w-]{1,64}"), re.compile(r"[0-9]{1,9}")
 NOT_FOUND: Problem = (404, "path", "not found")
 UNKNOWN_SESSION = {
     "msg": "unexpected_error",
@@ -78,6 +80,7 @@ class Gate:
         readable: whether Gradio has anything for an event or a session.
         frame_ancestors: see ``security_headers``.
         refused: called with the reason of each refusal.
+        connections: continues streams of messages that were cut.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Gate:
         readable: Callable[[str], bool] = lambda key: True,
         frame_ancestors: Sequence[str] = (),
         refused: Callable[[str], None] = lambda reason: None,
+        connections: Connections | None = None,
     ) -> None:
         self.app = app
         self._files = {str(file) for file in files}
@@ -96,6 +100,7 @@ class Gate:
         self._readable = readable
         self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
         self._refused = refused
+        self._connections = connections or Connections()
         self._read: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,11 +124,23 @@ class Gate:
             return await self._call(scope, receive, send)
         if scope["method"] == "GET" and event:
             return await self._answers(event["event"], scope, receive, send)
-        if self._is_unknown_session(scope):
-            await asgi.answer(send, 200, b"text/event-stream", f"data: {json.dumps(UNKNOWN_SESSION)}\n\n".encode())
+        if path == QUEUE_DATA:
+            await self._messages(scope, receive, send)
         else:
             await self.app(scope, receive, send)
         return None
+
+    async def _messages(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The messages of a session; of a stream that the page has named, those that it has not received."""
+        asked = {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        session, stream = asked.get("session_hash"), asked.get("stream", "")
+        known = session is None or self._readable(session)
+        if known and session and NAME.fullmatch(stream) and COUNT.fullmatch(asked.get("after", "")):
+            known = await self._connections.messages(session, stream, int(asked["after"]), self.app, scope, receive, send)
+        elif known:
+            await self.app(scope, receive, send)
+        if not known:
+            await asgi.answer(send, 200, b"text/event-stream", f"data: {json.dumps(UNKNOWN_SESSION)}\n\n".encode())
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
         path = str(scope["path"])
@@ -161,10 +178,6 @@ class Gate:
         if path.startswith(FILES):
             return None if unquote(path.removeprefix(FILES)) in self._files else NOT_FOUND
         return None if OPEN.fullmatch(path) else NOT_FOUND
-
-    def _is_unknown_session(self, scope: Scope) -> bool:
-        asked = parse_qs(scope["query_string"].decode("latin-1")) if scope["path"] == QUEUE_DATA else {}
-        return not all(self._readable(session) for session in asked.get("session_hash", ())[-1:])
 
     def _with_headers(self, send: Send, path: str) -> Send:
         """A ``send`` that adds the headers, and turns failed calls of ``/run`` from server errors into client errors."""

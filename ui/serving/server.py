@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import gradio as gr
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
@@ -27,6 +28,7 @@ from ui.blocks import Page
 from ui.page import MAX_TRACE_BYTES, build
 from ui.serving import logs, temporary_files
 from ui.serving.calls import Calls, Endpoint
+from ui.serving.connections import Connections
 from ui.serving.gate import Gate
 from ui.serving.service import Service
 from ui.serving.tools import answer_tools
@@ -82,6 +84,7 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
 
 
 def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Uploads, places: int, tools: bool) -> None:
+    connections = Connections(service.sessions.free)
     page.launch(
         server_name=f"[{address.host}]" if ":" in address.host else address.host,  # brackets for IPv6 in URLs
         server_port=address.port,
@@ -102,7 +105,10 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
         quiet=True,
         mcp_server=tools,
         prevent_thread_lock=True,
-        app_kwargs={"routes": routes(service), "middleware": [gate(service, page, uploads, address.frame_ancestors)]},
+        app_kwargs={
+            "routes": routes(service, connections),
+            "middleware": [gate(service, page, uploads, connections, address.frame_ancestors)],
+        },
     )
 
 
@@ -155,7 +161,7 @@ def streams(page: gr.Blocks, function: str | int) -> bool:
     return any(fn.types_generator for index, fn in page.fns.items() if function in (index, fn.api_name))
 
 
-def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: Sequence[str]) -> Any:
+def gate(service: Service, page: gr.Blocks, uploads: Uploads, connections: Connections, frame_ancestors: Sequence[str]) -> Any:
     """The layer in front of Gradio's routes."""
     endpoints = cache(lambda: endpoints_of(page))
     calls = Calls(
@@ -174,6 +180,7 @@ def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: S
         readable=lambda key: readable(page, key),
         frame_ancestors=frame_ancestors,
         refused=service.counters.refused,
+        connections=connections,
     )
 
 
@@ -188,7 +195,7 @@ def _endpoint(parameters: list[dict[str, Any]]) -> Endpoint:
     return Endpoint(tuple(names), frozenset(name for name, optional in names.items() if not optional))
 
 
-def routes(service: Service) -> list[APIRoute]:
+def routes(service: Service, connections: Connections) -> list[APIRoute]:
     """Additional routes."""
 
     def metrics() -> Response:
@@ -201,7 +208,17 @@ def routes(service: Service) -> list[APIRoute]:
         service.sessions.sweep()
         return {"status": "ok" if service.scheduler.alive else "failed", "loaded": service.models.first.loaded}
 
-    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz)]
+    async def connection(session: str, request: Request) -> StreamingResponse:
+        """A stream that a page keeps open, so that the server knows whether it is still there."""
+        return StreamingResponse(connections.presence(session, request.app.stop_event), media_type="text/event-stream")
+
+    async def leave(session: str) -> Response:
+        """The page is closed."""
+        connections.leave(session)
+        return Response(status_code=204)
+
+    present = [APIRoute("/connection/{session}", connection), APIRoute("/connection/{session}", leave, methods=["POST"])]
+    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), *present]
 
 
 def serve(service: Service, address: Address) -> None:
