@@ -30,7 +30,7 @@ from ui.words import Message, Refused, cut, word
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ENDED = "() => [true, true, false, true].map(interactive => ({ __type__: 'update', interactive }))"
-"""Enables the controls after a race, also if its end was not received: two buttons that start, one that stops, the list of races."""
+"""Enables controls after a race, also if its end was not received: two buttons that start, one that stops, the list of races."""
 NOTHING = Notice("", [])
 MAX_TRACE_BYTES = 16 << 20
 """Maximum size in bytes of a race that a visitor opens; Gradio refuses larger files."""
