@@ -18,7 +18,20 @@ from ui import words
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *("dom", "words", "events", "storage", "panels", "exports", "svgboxes", "svgtext", "svgexport", "enginetext", "record"),
+    *(
+        "dom",
+        "words",
+        "events",
+        "keys",
+        "storage",
+        "panels",
+        "exports",
+        "svgboxes",
+        "svgtext",
+        "svgexport",
+        "enginetext",
+        "record",
+    ),
     *("slots", "csv", "verdict", "search", "nodehistory", "searchplayer", "charts", "zoom", "agreement", "treegrid"),
     *(
         "scorecolours",

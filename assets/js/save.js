@@ -1,6 +1,7 @@
 // The menu of exports: the race, a page that plays it, and what the panels registered. Everything is made in the browser.
 
 import { csv } from "./csv.js";
+import { onKey } from "./keys.js";
 import { drawingOf, pixels, svgText } from "./svgexport.js";
 import { el } from "./dom.js";
 import { GROUPS, availableExports, pictureOf, tableOf } from "./exports.js";
@@ -22,7 +23,7 @@ export function createSave(part, source) {
     menu.querySelector("summary").focus({ preventScroll: true });
   });
   menu.addEventListener("toggle", () => menu.open && list.replaceChildren(...GROUPS.flatMap(groupRows)));
-  menu.addEventListener("keydown", (event) => {
+  onKey(menu, (event) => {
     if (event.key === "Escape") menu.open = false;
   });
 }

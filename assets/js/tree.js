@@ -2,6 +2,7 @@
 
 import { cssToken, el, plotText, visible } from "./dom.js";
 import { PLOT_CONFIG, plotted } from "./charts.js";
+import { onKey } from "./keys.js";
 import { plotDrawing, outlined, registerDrawing } from "./svgexport.js";
 import { registerExport } from "./exports.js";
 import { column, targetTokenKind } from "./record.js";
@@ -92,7 +93,7 @@ export function createTree(root, legend, { onHover, onPick }) {
     plot.on("plotly_click", (event) => onPick(id(event)));
   }
 
-  root.addEventListener("keydown", (event) => {
+  onKey(root, (event) => {
     const target = neighbour(nodes, Number(root.dataset.node || 0), event.key);
     if (target === undefined) return;
     event.preventDefault();

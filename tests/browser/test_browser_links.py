@@ -292,8 +292,8 @@ def test_where_the_browser_copies_nothing_the_link_is_shown_to_be_copied_by_hand
     page.goto(live.address + "robots.txt")
     page.evaluate(
         """src => {
-            const [frame, sandbox] = [document.createElement("iframe"), "allow-scripts allow-same-origin"];
-            document.body.append(Object.assign(frame, { src, sandbox, allow: "clipboard-write 'none'", width: 1200, height: 600 }));
+            const settings = { sandbox: "allow-scripts allow-same-origin", allow: "clipboard-write 'none'", width: 900 };
+            document.body.append(Object.assign(document.createElement("iframe"), settings, { src }));
         }""",
         live.address,
     )
