@@ -87,7 +87,7 @@ def create_view(recorded: dict[str, str]) -> gr.HTML:
     mount += f" {script}.connection.keepConnected(); {script}.upload.guardUploads({MAX_TRACE_BYTES});"
     mount += f" {script}.dropdowns.fixDropdowns(document, trigger);"
     mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
-    mount += f" {script}.placeholders.setPlaceholders(document.getElementById('ax-controls') || document.body);"
+    mount += f" {script}.fields.adjustFields(document.getElementById('ax-controls') || document.body);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
 
 

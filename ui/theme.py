@@ -55,7 +55,7 @@ MODULES = (
         "connection",
         "dropdowns",
         "runfocus",
-        "placeholders",
+        "fields",
         "header",
         "notice",
         "runtable",

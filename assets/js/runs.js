@@ -57,7 +57,7 @@ function createRun(run, index) {
     rate: el("p", { class: "ax-figures" }),
     look: el("button", { class: "ax-look", type: "button" }),
     about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), text: say("run.how") }),
-    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("run.text", { name: run.label }) }),
+    text: el("p", { class: "ax-text", dir: "auto", tabindex: "0", "aria-label": say("run.text", { name: run.label }) }),
   };
   const root = el("article", { class: "ax-run-view", "data-method": run.header.method });
   paintRun(root, run);
