@@ -13,30 +13,25 @@ import gradio as gr
 
 from aded.core import trace
 from aded.core.errors import AdedError
-from aded.core.trace import TraceError
 from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Localizer, create_controls, create_list
 from ui.form import ABLATIONS
 from ui.numbers import fields_for
-from ui.run import Notice, Update, failed, refusal
+from ui.run import Notice, Update, failed
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
-from ui.wire import Colours, check_drawable, to_lines
-from ui.words import Message, Refused, cut, word
+from ui.wire import Colours, to_lines
+from ui.words import Message, cut, word
 
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 ENDED = "() => [true, true, false, true].map(interactive => ({ __type__: 'update', interactive }))"
 """Enables controls after a race, also if its end was not received: two buttons that start, one that stops, the list of races."""
 NOTHING = Notice("", [])
-MAX_TRACE_BYTES = 16 << 20
-"""Maximum size in bytes of a race that a visitor opens; Gradio refuses larger files."""
 STATUS_SECONDS = 5
-CLEAN_UP = (600, 3600)
-"""Gradio's cleanup: interval and maximum age of uploaded files, in seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +39,18 @@ log = logging.getLogger(__name__)
 def build(service: Service) -> Page:
     """The whole page; the engine is not imported until Run is pressed."""
     recorded, localizer = load_recorded(theme.ASSETS / "traces"), Localizer()
-    with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
+    with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True) as page:
         header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
         with gr.Row(elem_id="ax-frame"):
             with gr.Column(elem_id="ax-controls", scale=0, min_width=0):
                 controls = create_controls(localizer, fields_for(service.limits.max_new_tokens))
-                choice, upload = create_recorded(recorded, localizer)
+                choice = create_recorded(recorded, localizer)
                 status = create_status()
             with gr.Column(elem_id="ax-stage", min_width=0):
                 view = create_view(recorded)
                 experiment = create_experiment()
-        ends = connect_run(controls, service, view, experiment, choice, upload)
-        connect_recorded(recorded, choice, upload, view, controls.notice)
+        ends = connect_run(controls, service, view, experiment, choice)
+        connect_recorded(recorded, choice, view, controls.notice)
         connect_link(controls, recorded, header, choice, view)
         connect_language(header, localizer)
         connect_status(page, service, status, ends)
@@ -75,17 +70,14 @@ def key_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
-def create_recorded(recorded: dict[str, str], localizer: Localizer) -> tuple[gr.Dropdown, gr.UploadButton]:
-    choice = create_list(localizer, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
-    upload = localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
-    return choice, upload
+def create_recorded(recorded: dict[str, str], localizer: Localizer) -> gr.Dropdown:
+    return create_list(localizer, "control.recorded", {title: f"title.{title}" for title in recorded}, elem_id="ax-recorded")
 
 
 def create_view(recorded: dict[str, str]) -> gr.HTML:
     script = "window.AdedExplorer"
     mount = f"main.mountRace(element, props, watch, {json.dumps(theme.plotly_url())}, {script}.standalone.standalone);"
-    mount += f" {script}.connection.keepConnected(); {script}.upload.guardUploads({MAX_TRACE_BYTES});"
-    mount += f" {script}.dropdowns.fixDropdowns(document, trigger);"
+    mount += f" {script}.connection.keepConnected(); {script}.dropdowns.fixDropdowns(document, trigger);"
     mount += f" {script}.runfocus.keepRunFocus(document.getElementById('ax-controls') || document.body);"
     mount += f" {script}.fields.adjustFields(document.getElementById('ax-controls') || document.body);"
     return theme.panel("race", mount, next(iter(recorded.values()), None), min_height=600)
@@ -124,12 +116,10 @@ def title_of(file: Path) -> str:
     return words[:1].upper() + words[1:]
 
 
-def connect_run(
-    controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown, upload: gr.UploadButton
-) -> list[Any]:
+def connect_run(controls: Controls, service: Service, view: gr.HTML, experiment: gr.HTML, choice: gr.Dropdown) -> list[Any]:
     """Starting, stopping and forgetting: races of methods and ablations; returns the ends of both kinds of races."""
     buttons = [controls.start, controls.ablate, controls.stop]
-    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], choice, upload]
+    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], choice]
     inputs = {*controls.widgets.values(), controls.axis}
 
     def session_of(request: gr.Request) -> Session:
@@ -189,36 +179,16 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: lis
         end.then(update, None, status, queue=False, **QUIET)
 
 
-def connect_recorded(
-    recorded: dict[str, str], choice: gr.Dropdown, upload: gr.UploadButton, view: gr.HTML, notice: gr.HTML
-) -> None:
+def connect_recorded(recorded: dict[str, str], choice: gr.Dropdown, view: gr.HTML, notice: gr.HTML) -> None:
     """Show another race; the dropdown has no selection while the race is from a file."""
 
     def show(event: gr.EventData) -> list[Any]:
         title = event_value(event, "race")
         return [recorded[title], encode(NOTHING)] if isinstance(title, str) and title in recorded else [gr.skip(), gr.skip()]
 
-    def open_file(path: str) -> list[Any]:
-        try:
-            if Path(path).stat().st_size > MAX_TRACE_BYTES:
-                raise Refused("notice.large", megabytes=MAX_TRACE_BYTES >> 20)
-            race = trace.load(path)
-            check_drawable(race)
-            return [to_lines(race, COLOURS, "file", Path(path).name), encode(NOTHING), None]
-        except TraceError as error:
-            return [gr.skip(), encode(unreadable(Path(path).name, error)), gr.skip()]
-        except Refused as error:
-            return [gr.skip(), encode(refusal(error)), gr.skip()]
-
     choice.input(None, choice, None, js="title => window.AdedExplorer.dropdowns.chooseRace(title)", **QUIET)
     view.select(show, None, [view, notice], trigger_mode="always_last", **QUIET)
-    upload.upload(open_file, upload, [view, notice, choice], **QUIET)
-
-
-def unreadable(name: str, error: TraceError) -> Notice:
-    """What is wrong with a file, and what to open instead."""
-    place: list[Message] = [("file.where", {"where": cut(error.where)})] if error.where else []
-    return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
+    view.upload(None, None, choice, js="() => [null]", **QUIET)
 
 
 def connect_link(controls: Controls, recorded: dict[str, str], header: gr.HTML, choice: gr.Dropdown, view: gr.HTML) -> None:
@@ -290,7 +260,7 @@ def event_value(event: gr.EventData, name: str) -> object:
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, buttons that start and stop a race, methods, and the controls for other races."""
+    """View, notice, buttons that start and stop a race, methods, and the list of recorded races."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
@@ -298,17 +268,16 @@ def to_page(update: Update) -> list[Any]:
         gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
-        *race_choosers(update),
+        race_chooser(update),
     ]
 
 
-def race_choosers(update: Update) -> list[Any]:
-    """The dropdown of recorded races and the file button: disabled while a race runs, which would replace the view again."""
+def race_chooser(update: Update) -> Any:
+    """The list of recorded races: disabled while a race runs, which would replace the view again."""
     if update.view is None and update.running:
-        return [gr.skip(), gr.skip()]
-    enabled: dict[str, Any] = {"interactive": not update.running}
+        return gr.skip()
     chosen = {} if update.view is None else {"value": None}
-    return [gr.update(**chosen, **enabled), gr.update(**enabled)]
+    return gr.update(**chosen, interactive=not update.running)
 
 
 def encode(notice: Notice) -> str:

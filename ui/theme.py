@@ -14,24 +14,13 @@ import plotly
 
 from aded.core.paths import ASSETS
 from ui import words
+from ui.trace_format import trace_format
 
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 MODULES = (
-    *(
-        "dom",
-        "words",
-        "events",
-        "keys",
-        "storage",
-        "panels",
-        "exports",
-        "svgboxes",
-        "svgtext",
-        "svgexport",
-        "enginetext",
-        "record",
-    ),
+    *("dom", "words", "events", "storage", "panels", "exports", "svgboxes", "svgtext", "svgexport", "enginetext", "record"),
+    *("keys", "layout", "schema", "traceformat", "opening", "connection", "fields"),
     *("slots", "csv", "verdict", "search", "nodehistory", "searchplayer", "charts", "zoom", "agreement", "treegrid"),
     *(
         "scorecolours",
@@ -47,19 +36,7 @@ MODULES = (
     ),
     *("matrix", "node", "steptables", "picker", "rejected", "runs", "steptimes", "timestrip", "mask", "prediction", "step"),
     *("stableheight", "shortcuts", "timebar", "save", "link", "number", "sheet", "shortcutsheet", "glossary", "toursteps"),
-    *(
-        "tour",
-        "learn",
-        "linknote",
-        "upload",
-        "connection",
-        "dropdowns",
-        "runfocus",
-        "fields",
-        "header",
-        "notice",
-        "runtable",
-    ),
+    *("tour", "learn", "linknote", "dropdowns", "runfocus", "header", "notice", "runtable"),
     *("promptline", "main", "throughput", "throughputchart", "kvcache", "kvcachechart", "compare", "promptseries"),
     *("experiment", "standalone", "site"),
 )
@@ -70,13 +47,18 @@ STYLES = ("tokens", "frame", "page", "race", "step", "learn", "matrix", "experim
 
 @cache
 def script() -> str:
-    """All modules and texts as one script with one global, ``AdedExplorer``, which contains the modules by name.
+    """All modules, texts and the format of races as one script with one global, ``AdedExplorer``: the modules by name.
 
     Every module has its own scope and returns its exports.
     """
-    tables = json.dumps(words.tables(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    parts = ["const modules = {};", *map(_module, MODULES), f"modules.words.setTables({tables});", "return modules;"]
+    data = [f"modules.words.setTables({_data(words.tables())});", f"modules.traceformat.setFormat({_data(trace_format())});"]
+    parts = ["const modules = {};", *map(_module, MODULES), *data, "return modules;"]
     return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
+
+
+def _data(value: Any) -> str:
+    """JSON that contains no markup."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _module(name: str) -> str:

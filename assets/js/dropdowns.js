@@ -8,13 +8,14 @@ const PASSING = ["Tab", "Shift", "Control", "Alt", "Meta"];
 
 const before = new WeakMap(); // input element to the text in it when it got the focus
 
-// `trigger` sends the selected recorded race to the server.
+// `trigger` sends the selected recorded race to the server, and clears the selection when a file is opened.
 export function fixDropdowns(root, trigger) {
   root.addEventListener("pointerdown", reopen);
   root.addEventListener("keydown", leave, { capture: true });
   root.addEventListener("focusin", ({ target }) => target.matches(FIELD) && before.set(target, target.value));
   new MutationObserver(close).observe(root, { subtree: true, attributeFilter: ["aria-expanded"] });
   on("raceChosen", (race) => trigger("select", { race }));
+  on("opened", () => trigger("upload"));
 }
 
 // Whether the selection changed since the dropdown got the focus; Gradio also reports a change when a dropdown is left.

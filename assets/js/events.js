@@ -4,6 +4,7 @@
 //   shortcuts: open the list of keyboard shortcuts
 //   linkErrors (messages): parts of a link that do not exist on this page
 //   running (id or null): the race on screen while it runs
+//   opened: a saved race was opened
 //   raceChosen (title): the recorded race that the user selected
 //   notice (a notice, or null for the server's latest): a message to show below the buttons
 //   cut: the connection to the server is lost, and what was running with it

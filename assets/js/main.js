@@ -14,6 +14,7 @@ import { kindsOf, renderNode } from "./node.js";
 import { keepMarkup } from "./panels.js";
 import { createRaceHistory, isRace, raceIdOf } from "./racehistory.js";
 import { covered, createPlayer, createState, stepsShown } from "./player.js";
+import { createOpening } from "./opening.js";
 import { createPromptLine } from "./promptline.js";
 import { duration, emptyRace, runName, plainLast, readLines, stoppedLines } from "./record.js";
 import { engineText } from "./enginetext.js";
@@ -251,12 +252,21 @@ export function mountRace(element, props, watch, plotlyUrl, standalone) {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
+    createOpening(part, () => state.race.running, show);
     createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(props.value)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     on("openView", openView);
     on("goto", ({ run, step }) => player.setRun(run, step));
     on("cut", end);
+  }
+
+  // Shows an opened race.
+  function show(lines) {
+    props.value = lines;
+    open();
+    emit("notice", { kind: "", messages: [], fraction: null });
+    emit("opened");
   }
 
   // The connection to a running race is lost: it ends at the last step that arrived.

@@ -3,7 +3,7 @@
 // All data files are scripts, because a page opened from disk cannot read other files; they contain compressed text.
 
 import { mountExperiment } from "./experiment.js";
-import { emit } from "./events.js";
+import { emit, on } from "./events.js";
 import { cited, el, setText } from "./dom.js";
 import { mountHeader } from "./header.js";
 import { mountRace } from "./main.js";
@@ -51,6 +51,9 @@ export async function openSite(races) {
 
   menu.append(...races.map(({ title }) => el("option", { value: title })));
   menu.addEventListener("change", () => show(menu.value));
+  on("opened", () => {
+    wanted = menu.value = "";
+  });
   localize(panel("site"), word);
   word();
   await library().catch((error) => setText(status, error.message));

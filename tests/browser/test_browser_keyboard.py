@@ -1,4 +1,4 @@
-"""Keyboard: lists close without a request when they lose the focus, a race moves it to Stop and back, shortcuts respect others."""
+"""Keyboard: lists close without a request when they lose the focus, a race moves it to Stop and back, shortcuts respect boxes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """An ASGI layer in front of Gradio's routes that filters requests and adds security headers.
 
 Gradio serves more than this page needs, such as a proxy for external addresses and a monitor. Only paths that the page and the
-API use are let through, others are not found. Bodies of calls (``ui.serving.calls``) and uploads (``ui.serving.uploads``) are
-limited and checked before Gradio reads them; every response gets security headers.
+API use are let through, others are not found. Bodies of calls are limited and checked before Gradio reads them
+(``ui.serving.calls``); every response gets security headers.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from ui.serving import addresses, asgi
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 from ui.serving.calls import CALLS, MAX_BODY_BYTES, Calls
 from ui.serving.connections import Connections
-from ui.serving.uploads import Uploads
 
 OPEN = re.compile(
     r"/(|config/?|healthz|metrics|connection/[\w-]{1,64}|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
     r"|(assets|static|svelte)/.+|gradio_api/mcp(/(http/?|schema/?)?)?"
-    r"|gradio_api/(info/?|openapi\.json|startup-events|upload|app_id|theme\.css|reset/?|cancel"
+    r"|gradio_api/(info/?|openapi\.json|startup-events|app_id|theme\.css|reset/?|cancel"
     r"|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
 """Allowed paths."""
-FILES, UPLOAD = "/gradio_api/file=", "/gradio_api/upload"
+FILES = "/gradio_api/file="
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
 """Paths at which the answers of a call are read."""
 QUEUE_DATA = "/gradio_api/queue/data"
@@ -75,7 +74,6 @@ class Gate:
     Args:
         app: the application behind it.
         files: the only files that are served by path.
-        uploads: handles uploads; None if there are none.
         calls: checks calls.
         readable: whether Gradio has anything for an event or a session.
         frame_ancestors: see ``security_headers``.
@@ -87,7 +85,6 @@ class Gate:
         self,
         app: App,
         files: Sequence[Path] = (),
-        uploads: Uploads | None = None,
         calls: Calls | None = None,
         readable: Callable[[str], bool] = lambda key: True,
         frame_ancestors: Sequence[str] = (),
@@ -96,7 +93,7 @@ class Gate:
     ) -> None:
         self.app = app
         self._files = {str(file) for file in files}
-        self._uploads, self._calls = uploads, calls or Calls()
+        self._calls = calls or Calls()
         self._readable = readable
         self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
         self._refused = refused
@@ -118,8 +115,6 @@ class Gate:
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
         """Forward a request whose path and headers are valid; returns what is wrong with the rest, if anything."""
         path, event = str(scope["path"]), ANSWERS.fullmatch(str(scope["path"]))
-        if scope["method"] == "POST" and path == UPLOAD:
-            return await self._uploads.forward(self.app, scope, receive, send) if self._uploads else NOT_FOUND
         if scope["method"] == "POST" and CALLS.fullmatch(path):
             return await self._call(scope, receive, send)
         if scope["method"] == "GET" and event:
