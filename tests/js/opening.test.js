@@ -102,7 +102,7 @@ for (const [where, change] of [
   ["race.lanes[0].steps[0].seconds.draft", (_, run) => (run.steps[0].seconds.draft = 1e7)],
   ["race.lanes[0].steps[0].tree.probability[0]", (_, run) => (run.steps[0].tree.probability[0] = "x")],
   ["race.lanes[0].steps[0].tree", (_, run) => (run.steps[0].tree.parents[0] = 0)],
-  ["race.lanes[0].steps[0].tree", (_, run) => run.steps[0].tree.columns && (run.steps[0].tree.columns.visits = [1, 2, 3, 4])],
+  ["race.lanes[0].steps[0].tree", (_, run) => (run.steps[0].tree.columns.visits = [1, 2, 3, 4])],
   ["race.lanes[0].steps[0].tree.columns.prior[0]", (_, run) => (run.steps[0].tree.columns.prior = ["x"])],
 ]) {
   test(`a damaged file is refused with the place ${where}: ${String(change).slice(0, 60)}`, async () => {
@@ -127,7 +127,7 @@ for (const change of [
   (step) => (step.agreement = [{ who: "base", unseen: false, total_variation: 1e9, top_1: 0, top_4: 0, top_12: 0 }]),
 ]) {
   test(`a step that cannot be drawn is refused: ${String(change).slice(8, 70)}`, async () => {
-    const { kinds, messages } = await opened(changed((_, run, step) => change(step)));
+    const { kinds, messages } = await opened(changed((...[, , step]) => change(step)));
     assert.equal(kinds[0], "file.damaged");
     assert.match(messages[1][1].where, /^race\.lanes\[1\]\.steps\[\d+\]/);
   });
