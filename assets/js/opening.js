@@ -10,7 +10,7 @@ const MEBIBYTES = 16; // maximum size of a file
 // `isRunning`: whether a race is running, during which none is opened; `show` gets the JSON lines of the opened race.
 export function createOpening(part, isRunning, show) {
   const input = el("input", { type: "file", accept: ".json,application/json", "data-part": "open-file", hidden: true });
-  const error = el("p", { class: "ax-notice ax-open-error", "data-part": "open-error", "data-kind": "error", role: "alert", hidden: true });
+  const error = el("div", { class: "ax-notice ax-open-error", "data-part": "open-error", "data-kind": "error", role: "alert", hidden: true });
   let messages = [];
   let shown = null; // id of the race on screen
 
