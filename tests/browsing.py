@@ -234,7 +234,7 @@ def tokens_of(page: sync_api.Page, method: str, origin: str) -> list[str]:
 
 
 def open_file(page: sync_api.Page, path: Path) -> None:
-    page.locator("#ax-open input[type=file], input[type=file]").first.set_input_files(path)
+    part(page, "open-file").set_input_files(path)
 
 
 def open_race(page: sync_api.Page, race: trace.Race, folder: Path) -> None:

@@ -182,6 +182,8 @@ def _explore(parent_visits: float, prior: float, visits: float) -> float:
 class FakeDecoder:
     """A fake ``aded.decoding.decoder.Decoder``: its steps are those of a given trace."""
 
+    prefill_progress: tuple[int, int] | None = None
+
     def __init__(self, trace: Trace) -> None:
         self.goal = trace
         self.trace = replace(trace, steps=[], text="", token_ids=[], finish_reason=None)

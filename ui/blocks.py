@@ -17,7 +17,6 @@ from ui.words import MAX_QUOTED, cut
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MALFORMED = "the call does not match the page; reload the page and try again"
 FAILED = "the call failed; reload the page and try again"
-GONE = "the file is no longer on the server; open it again"
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +39,9 @@ class Page(gr.Blocks):
 
     Attributes:
         refused: called with the reason of each failed call.
-        end_uploads: aborts uploads in progress.
     """
 
     refused: Callable[[str], None] = staticmethod(lambda reason: None)
-    end_uploads: Callable[[], None] = staticmethod(lambda: None)
 
     async def process_api(
         self, block_fn: Any, inputs: list[Any], state: SessionState | None = None, **rest: Any
@@ -55,7 +52,7 @@ class Page(gr.Blocks):
             error.print_exception = False  # the message is for the caller
             raise
         except Exception as error:
-            raise self._call_error(block_fn, error, "failed", GONE if isinstance(error, FileNotFoundError) else FAILED) from error
+            raise self._call_error(block_fn, error, "failed", FAILED) from error
         finally:
             if state is not None:
                 self._forget_values(state)

@@ -66,6 +66,10 @@ class Engine:
         """Whether what a decoder's drafter learned is kept."""
         return True
 
+    def reading(self, decoders: Sequence[Any]) -> tuple[int, int, int] | None:
+        """The run that is reading its prompt, the number of tokens that it has read, and of all; None if none is."""
+        return next(((run, *one.prefill_progress) for run, one in enumerate(decoders) if one.prefill_progress), None)
+
     def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[RaceStep]:
         """The steps of a race; None if there is nothing to report, so that the race can be stopped."""
         from aded.decoding.lockstep import interleaved

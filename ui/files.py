@@ -22,6 +22,7 @@ from aded.core.paths import ASSETS
 from aded.drafters.registry import METHODS
 from aded.evaluation import colours
 from ui import layout, wire, words
+from ui.trace_format import trace_format
 
 FOLDER = "files"
 """First part of all addresses."""
@@ -93,7 +94,13 @@ def script() -> str:
     language at once.
     """
     labels = json.dumps({name: method.label for name, method in METHODS.items()})
-    begin = [f"modules.enginetext.setLabels({labels});", "modules.languages.begin();", "return modules;"]
+    format_of_races = json.dumps(trace_format(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    begin = [
+        f"modules.enginetext.setLabels({labels});",
+        f"modules.traceformat.setFormat({format_of_races});",
+        "modules.languages.begin();",
+        "return modules;",
+    ]
     parts = ["const modules = {};", *map(_module, modules(ASSETS / "js")), *begin]
     return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
 

@@ -6,14 +6,12 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from aded.core import trace
 from aded.core.errors import AdedError
-from aded.core.trace import TraceError
 from aded.evaluation.colours import METHOD_COLOURS
 from ui import picker, theme
 from ui.blocks import Page
@@ -21,43 +19,39 @@ from ui.controls import AXIS, Controls, Localizer, create_controls, create_run, 
 from ui.files import title_of
 from ui.form import ABLATIONS
 from ui.numbers import fields_for
-from ui.run import Notice, Update, failed, refusal
+from ui.run import Notice, Update, failed
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
-from ui.wire import Colours, check_drawable, to_lines
-from ui.words import Message, Refused, cut, word
+from ui.wire import Colours
+from ui.words import Message, word
 
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+ENDED = "() => [true, true, false].map(interactive => ({ __type__: 'update', interactive }))"
+"""Enables controls after a race, also if its end was not received: two buttons that start, one that stops."""
 NOTHING = Notice("", [])
-MAX_TRACE_BYTES = 16 << 20
-"""Maximum size in bytes of a race that a visitor opens; Gradio refuses larger files."""
 STATUS_SECONDS = 5
-CLEAN_UP = (600, 3600)
-"""Gradio's cleanup: interval and maximum age of uploaded files, in seconds."""
 
 
 def build(service: Service) -> Page:
     """The whole page; the engine is not imported until Run is pressed."""
     localizer = Localizer()
-    with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True, delete_cache=CLEAN_UP) as page:
+    with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="ax-bar"):
             header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
             buttons = create_run(localizer)
         notice = theme.panel("notice", "notice.mountNotice(element, props, watch, true);")
         with gr.Row(elem_id="ax-controls"):
             controls = create_controls(localizer, buttons, notice, fields_for(service.limits.max_new_tokens))
-            upload = create_upload(localizer)
         view = create_view()
         status = create_status()
-        ends = connect_run(controls, service, view, upload)
-        connect_recorded(upload, view, header, controls)
+        ends = connect_run(controls, service, view)
+        connect_recorded(view, header, controls)
         connect_link(controls, header)
         connect_language(header, localizer)
         connect_status(page, service, status, ends)
         page.load(lambda: unavailable_methods(service), None, controls.widgets["methods"], queue=False, **QUIET)
-        connect_leaving(page, service)
         add_endpoints(service)
     return page
 
@@ -73,17 +67,11 @@ def key_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
-def create_upload(localizer: Localizer) -> gr.UploadButton:
-    return localizer.label(gr.UploadButton, "control.open", file_types=[".json"], file_count="single", elem_id="ax-open")
-
-
 def create_view() -> gr.HTML:
-    mount = (
-        "main.mountRace(element, props, watch, ax.standalone.standalone); ax.experiment.mountExperiment(element, null, trigger);"
-    )
-    mount += " ax.recorded.fillControls(trigger);"
-    mount += f" ax.upload.guardUploads({MAX_TRACE_BYTES}); ax.dropdowns.fixDropdowns(document);"
-    mount += " ax.runfocus.keepRunFocus(document.body); ax.placeholders.setPlaceholders(document.body);"
+    mount = "main.mountRace(element, props, watch, ax.standalone.standalone);"
+    mount += " ax.experiment.mountExperiment(element, null, trigger); ax.recorded.fillControls(trigger);"
+    mount += " ax.connection.keepConnected(); ax.dropdowns.fixDropdowns(document);"
+    mount += " ax.runfocus.keepRunFocus(document.body); ax.fields.adjustFields(document.body);"
     return theme.panel("race", mount, min_height=600)
 
 
@@ -101,10 +89,10 @@ def recorded_settings(title: str) -> dict[str, str] | None:
     return settings_of(trace.load(files[title])) if title in files else None
 
 
-def connect_run(controls: Controls, service: Service, view: gr.HTML, upload: gr.UploadButton) -> list[Any]:
+def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any]:
     """Starting, stopping and forgetting: races of methods and ablations; returns the ends of both kinds of races."""
     buttons = [controls.start, controls.ablate, controls.stop]
-    outputs = [view, controls.notice, *buttons, controls.widgets["methods"], upload]
+    outputs = [view, controls.notice, *buttons, controls.widgets["methods"]]
     inputs = {*controls.widgets.values(), controls.axis}
 
     def session_of(request: gr.Request) -> Session:
@@ -145,17 +133,11 @@ def connect_run(controls: Controls, service: Service, view: gr.HTML, upload: gr.
     ends = []
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
         started = button.click(begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
-        ends.append(started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET))
+        ended = started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
+        ends.append(ended.then(None, None, buttons, js=ENDED, **QUIET))
     controls.stop.click(stop, None, [controls.notice, controls.stop], queue=False, **QUIET)
     gr.on([controls.forget.click, view.clear], forget, None, controls.notice, queue=False, **QUIET)
     return ends
-
-
-def connect_leaving(page: gr.Blocks, service: Service) -> None:
-    def leave(request: gr.Request) -> None:
-        service.sessions.free(key_of(request))
-
-    page.unload(leave)
 
 
 def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: list[Any]) -> None:
@@ -170,7 +152,7 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: lis
         end.then(update, None, status, queue=False, **QUIET)
 
 
-def connect_recorded(upload: gr.UploadButton, view: gr.HTML, header: gr.HTML, controls: Controls) -> None:
+def connect_recorded(view: gr.HTML, header: gr.HTML, controls: Controls) -> None:
     """Show another race: the browser loads a recorded one, which fills the controls."""
     notice, filled = controls.notice, [*controls.widgets.values(), controls.examples, controls.axis]
 
@@ -182,31 +164,12 @@ def connect_recorded(upload: gr.UploadButton, view: gr.HTML, header: gr.HTML, co
         values, _ = controls.link_values(settings)
         return [encode(NOTHING), *values, filled_note(controls, title, values)]
 
-    def open_file(path: str) -> list[Any]:
-        try:
-            if Path(path).stat().st_size > MAX_TRACE_BYTES:
-                raise Refused("notice.large", megabytes=MAX_TRACE_BYTES >> 20)
-            race = trace.load(path)
-            check_drawable(race)
-            return [to_lines(race, COLOURS, "file", Path(path).name), encode(NOTHING)]
-        except TraceError as error:
-            return [gr.skip(), encode(unreadable(Path(path).name, error))]
-        except Refused as error:
-            return [gr.skip(), encode(refusal(error))]
-
     view.select(fill, None, [notice, *filled, header], trigger_mode="always_last", **QUIET)
-    upload.upload(open_file, upload, [view, notice], **QUIET)
 
 
 def filled_note(controls: Controls, title: object, values: Sequence[Any], **more: Any) -> str:
     """For the header: a recorded race has filled the controls with these settings."""
     return json.dumps({"settings": controls.link(values[: len(controls.widgets)]), "messages": [], "filled": title, **more})
-
-
-def unreadable(name: str, error: TraceError) -> Notice:
-    """What is wrong with a file, and what to open instead."""
-    place: list[Message] = [("file.where", {"where": cut(error.where)})] if error.where else []
-    return Notice("error", [(f"file.{error.kind}", {"name": cut(name)}), *place, ("file.remedy", {"save": word("save.open")})])
 
 
 def connect_link(controls: Controls, header: gr.HTML) -> None:
@@ -281,7 +244,7 @@ def event_value(event: gr.EventData, name: str) -> object:
 
 
 def to_page(update: Update) -> list[Any]:
-    """View, notice, buttons that start and stop a race, methods, and the file button, disabled while a race runs."""
+    """View, notice, buttons that start and stop a race, and methods."""
     return [
         gr.skip() if update.view is None else update.view,
         gr.skip() if update.notice is None else encode(update.notice),
@@ -289,7 +252,6 @@ def to_page(update: Update) -> list[Any]:
         gr.update(interactive=not update.running),
         gr.update(interactive=update.running),
         gr.skip() if update.unavailable is None else picker.encode(None, update.unavailable),
-        gr.update(interactive=not update.running),
     ]
 
 

@@ -164,7 +164,8 @@ def race(
     started, text = clock(), ""
     for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, earlier_prompts, colours, clock, form.link):
         notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
-        yield Update(view=text, notice=notice) if due else None
+        reading = None if text else engine.reading(decoders)
+        yield Update(view=text, notice=notice) if due else reading and Update(notice=prefill_notice(*reading, len(decoders)))
     traces = [decoder.trace for decoder in decoders if text]
     learned = [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)]
     deleted = keep_learned(memories, learned, form) if traces else []
@@ -172,6 +173,12 @@ def race(
     text += status_line(running=False, kept_prompts=learned_prompts(memories))
     notice = _final_notice(traces, control, limits, clock() - started, messages, deleted)
     yield Update(view=text if traces else None, notice=notice, running=False)
+
+
+def prefill_notice(run: int, read: int, tokens: int, runs: int) -> Notice:
+    """How much of the prompt a run has read, and all runs together as a fraction."""
+    values = {"read": f"{read:,}", "tokens": f"{tokens:,}", "run": run + 1, "runs": runs}
+    return Notice("busy", [("notice.prefill", values)], (run + read / tokens) / runs)
 
 
 def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Message]]:

@@ -424,6 +424,11 @@ def loads(text: str | bytes) -> Race:
         raise TraceError("damaged", f"damaged trace: {message}; record it again", where) from None
 
 
+def schema() -> dict[str, Any]:
+    """The fields of a race as JSON Schema, without conditions on several fields. A missing optional list is empty."""
+    return _RACE.json_schema()
+
+
 def save(record: Trace | Race, path: str | os.PathLike[str]) -> None:
     """Write a record atomically."""
     write_atomically(Path(path), dumps(record).encode())
@@ -496,7 +501,7 @@ def _kind(text: str | bytes) -> type[Trace] | type[Race]:
     kind = next((kind for kind, known in _FORMATS.items() if name == known), None)
     if kind is None:
         raise TraceError("foreign", f"not a trace: the field 'format' is missing; {REMEDY}")
-    if version not in READABLE:
+    if isinstance(version, bool) or version not in READABLE:
         readable = f"this program reads versions {READABLE[0]} to {READABLE[-1]}"
         raise TraceError("version", f"trace version {version!r} cannot be read, {readable}; record it again")
     return kind

@@ -96,6 +96,7 @@ class Decoder:
     Attributes:
         clock: decode time in seconds: the sum over this decode's steps, without prefill and recording.
         prefill_seconds: time of the prefill of the target, the drafter and its draft models.
+        prefill_progress: during the prefill, the number of prompt tokens in the KV cache, and of all; else None.
         finish_reason: None while the decode runs.
     """
 
@@ -139,6 +140,7 @@ class Decoder:
         budgets.warm_up()
         self.record = record
         self.prefill_seconds = 0.0
+        self.prefill_progress: tuple[int, int] | None = None
         self._steps: list[Step] = []
         self._session: TargetSession | None = None
         self.clock = 0.0
@@ -170,12 +172,31 @@ class Decoder:
             AdedError: the prompt is empty or exceeds the context length, the drafter's needs cannot be met, this decode is
                 running, or another running decode uses the drafter.
         """
+        for _ in self.beginning(prompt):
+            pass
+
+    def beginning(self, prompt: str | Sequence[int]) -> Iterator[None]:
+        """``begin`` in parts: yields after each forward pass of the prefill but the last.
+
+        Raises:
+            AdedError: see ``begin``.
+        """
         with self.model.lock:
             if self.running:
                 raise AdedError("this decode is running; close it before you begin it again")
             self._attach_drafter()
             with self._closed_on_error():
-                self._begin(prompt)
+                session, ids = self._begin(prompt)
+        chunks, seconds = session.prefill_chunks(ids[:-1], self.drafter.needs.hidden_layers), 0.0
+        while self.prefill_progress:
+            with self.model.lock, self._closed_on_error():
+                started = time.perf_counter()
+                self._prefill(chunks, ids)
+                self.model.synchronize()
+                seconds += time.perf_counter() - started
+            if self.prefill_progress:
+                yield
+        self.prefill_seconds = seconds if self.running else 0.0
 
     def step(self) -> Step:
         """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed."""
@@ -192,7 +213,8 @@ class Decoder:
             raise AdedError("this drafter serves another decode; close that one first, or make a new drafter for each decode")
         self.drafter.decode = ref(self)
 
-    def _begin(self, prompt: str | Sequence[int]) -> None:
+    def _begin(self, prompt: str | Sequence[int]) -> tuple[TargetSession, list[int]]:
+        """Everything before the prefill; returns the session and the prompt's token ids."""
         ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else self.model.check_prompt(prompt)
         self.model.check_open()
         check_needs(self.drafter.needs, self.model)
@@ -211,10 +233,16 @@ class Decoder:
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
         self.drafter.bind(TargetView(self._session, self.rule.settings))
-        started = time.perf_counter()
-        self.drafter.start(ids, self._session.prefill(ids[:-1], self.drafter.needs.hidden_layers))
-        self.model.synchronize()
-        self.prefill_seconds = time.perf_counter() - started
+        self.prefill_progress = 0, len(ids)
+        return self._session, ids
+
+    def _prefill(self, chunks: Iterator[int], ids: list[int]) -> None:
+        """The next forward pass of the prefill; after the last one, start the drafter."""
+        try:
+            self.prefill_progress = next(chunks), len(ids)
+        except StopIteration as end:
+            self.drafter.start(ids, end.value)
+            self.prefill_progress = None
 
     def _step(self, session: TargetSession) -> Step:
         context, seconds, cap = self._context(), dict[str, float](), self.budget.cap
@@ -259,7 +287,7 @@ class Decoder:
                 self.drafter.close()
             finally:
                 self._session.close()
-                self._session = None
+                self._session = self.prefill_progress = None
 
     @property
     def running(self) -> bool:

@@ -26,12 +26,12 @@ def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[t
 
 
 def interleaved(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
-    """Like ``race``, but also yields None after the prefill of each run, so that the caller can stop in between."""
+    """Like ``race``, but also yields None after each forward pass of a prefill, so that the caller can stop in between."""
     with ExitStack() as at_end:
         for decoder in decoders:
             at_end.callback(decoder.close)
         for decoder in decoders:
-            decoder.begin(prompt)
+            yield from decoder.beginning(prompt)
             yield None
         while running := [run for run, decoder in enumerate(decoders) if decoder.finish_reason is None]:
             run = min(running, key=lambda i: (decoders[i].clock, i))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,17 @@ class TargetSession:
         Returns:
             Features of these tokens (see ``DrafterNeeds.hidden_layers``), ``[len(ids), layers * hidden]``; None without layers.
         """
+        chunks = self.prefill_chunks(ids, hidden_layers)
+        while True:
+            try:
+                next(chunks)
+            except StopIteration as end:
+                return end.value
+
+    def prefill_chunks(
+        self, ids: Sequence[int], hidden_layers: tuple[int, ...] = ()
+    ) -> Generator[int, None, torch.Tensor | None]:
+        """Like ``prefill``, one forward pass per ``next``: yields the number of tokens so far after each one but the last."""
         size = CAUSAL_CHUNK if self.target.masks.attached and not hidden_layers else PREFILL_CHUNK
         features = []
         for start in range(0, len(ids), size):
@@ -81,6 +92,8 @@ class TargetSession:
             output = self._forward(chunk, np.arange(len(chunk)), mask, bool(hidden_layers), keep=1)
             features.append(features_of(output.hidden_states, hidden_layers))
             self.compact(range(len(chunk)))
+            if start + size < len(ids):
+                yield start + size
         if not hidden_layers:
             return None
         width = len(hidden_layers) * int(self.target.config.hidden_size)

@@ -1,6 +1,7 @@
 // Fixes for Gradio's dropdowns: a click opens them again, they close when the keyboard leaves them, and only real selections are reported.
 
 import { emit } from "./events.js";
+import { isComposing } from "./keys.js";
 
 const FIELD = "input[role='combobox']";
 const PASSING = ["Tab", "Shift", "Control", "Alt", "Meta"];
@@ -39,9 +40,10 @@ function reopen({ target }) {
   if (closed) target.dispatchEvent(new FocusEvent("focus"));
 }
 
-// Gradio opens a dropdown shortly after any key, even after Tab has moved the focus on; keys that select nothing are hidden from it.
+// Gradio opens a dropdown shortly after any key, even after Tab has moved the focus on, and selects by Enter; keys that select nothing,
+// and those of an input method, are hidden from it.
 function leave(event) {
-  if (PASSING.includes(event.key) && event.target.matches(FIELD)) event.stopPropagation();
+  if ((PASSING.includes(event.key) || isComposing(event)) && event.target.matches(FIELD)) event.stopPropagation();
 }
 
 // A key pressed just before Tab still opens the dropdown too late; it is closed here.

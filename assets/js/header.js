@@ -203,12 +203,12 @@ function wireLanguage(select, trigger) {
 
 async function copy(status, address, note) {
   const text = address.text();
+  note.add(address.warnings());
   try {
     await navigator.clipboard.writeText(text);
     setText(status, say("link.copied"));
   } catch {
-    window.prompt(say("link.copy"), text);
+    note.showLink(text);
   }
-  note.add(address.warnings());
   setTimeout(() => setText(status, ""), SHOWN);
 }

@@ -17,6 +17,7 @@ import { createRecorded } from "./recorded.js";
 import { covered, createPlayer, createState, stepsShown } from "./player.js";
 import { createLine } from "./line.js";
 import { createPresenter } from "./present.js";
+import { createOpening } from "./opening.js";
 import { createPromptLine } from "./promptline.js";
 import { duration, emptyRace, runName, readLines, stoppedLines } from "./record.js";
 import { createSave } from "./save.js";
@@ -245,6 +246,7 @@ export function mountRace(element, props, watch, standalone) {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
+    createOpening(part, () => state.race.running, open);
     createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(lines)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -255,6 +257,22 @@ export function mountRace(element, props, watch, standalone) {
     on("present", redraw);
     on("raceChosen", recorded.open);
     on("goto", ({ run, step }) => player.setRun(run, step));
+    on("cut", end);
+  }
+
+  // Shows an opened race.
+  function show(lines) {
+    props.value = lines;
+    open();
+    emit("notice", { kind: "", messages: [], fraction: null });
+    emit("opened");
+  }
+
+  // The connection to a running race is lost: it ends at the last step that arrived.
+  function end() {
+    if (!state.race.running) return;
+    props.value = stoppedLines(props.value);
+    open();
   }
 
   function open(text) {

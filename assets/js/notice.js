@@ -30,7 +30,13 @@ export function mountNotice(element, props, watch, withLocal = false) {
     show();
   };
   watch("value", () => showLocal(null));
-  if (withLocal) on("notice", showLocal);
+  if (withLocal) {
+    on("notice", showLocal);
+    on("cut", () => {
+      props.value = JSON.stringify({ kind: "error", messages: [["notice.cut", {}]], fraction: null });
+      showLocal(null);
+    });
+  }
   onLanguage(show);
   show();
 }

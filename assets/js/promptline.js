@@ -5,6 +5,7 @@ import { setText } from "./dom.js";
 // Returns a function that shows another prompt.
 export function createPromptLine(part) {
   const [line, words, toggle] = ["prompt-line", "prompt", "prompt-toggle"].map(part);
+  words.dir = "auto";
 
   function unfold(whole) {
     line.dataset.whole = String(whole);
@@ -22,6 +23,7 @@ export function createPromptLine(part) {
   return (prompt) => {
     if (words.textContent === prompt) return;
     setText(words, prompt);
+    line.dir = getComputedStyle(words).direction;
     unfold(false);
   };
 }

@@ -2,6 +2,7 @@
 
 import { csv } from "./csv.js";
 import { emit } from "./events.js";
+import { onKey } from "./keys.js";
 import { drawingOf, pixels, svgText } from "./svgexport.js";
 import { el } from "./dom.js";
 import { GROUPS, availableExports, pictureOf, tableOf } from "./exports.js";
@@ -25,7 +26,7 @@ export function createSave(part, source) {
     menu.querySelector("summary").focus({ preventScroll: true });
   });
   menu.addEventListener("toggle", () => menu.open && list.replaceChildren(...GROUPS.flatMap(groupRows)));
-  menu.addEventListener("keydown", (event) => {
+  onKey(menu, (event) => {
     if (event.key === "Escape") menu.open = false;
   });
 }

@@ -1,17 +1,47 @@
-// Keyboard shortcuts: Space plays, arrows step, Home and End jump, ? lists all shortcuts. Keys pressed in form fields are ignored.
+// Keyboard shortcuts of the page: Space plays, arrows step, Home and End jump, ? lists all shortcuts. They can be switched off, and do not
+// act where the key has another use: in fields, lists and tables, on buttons, and in boxes that it scrolls.
 
-const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], dialog";
+import { isComposing } from "./keys.js";
+import { loadItem, storeItem } from "./storage.js";
+
+const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], [role='textbox'], dialog";
+const WITH_KEYS = "table, summary, [role='grid'], [role='treegrid'], [role='tree'], [role='menu'], [role='tablist'], [role='spinbutton']";
+const BUTTONS = "button, a, [role='button']";
+const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
+const state = { off: loadItem("shortcuts") === "off" };
+
+export function shortcutsAreOn() {
+  return !state.off;
+}
+
+export function switchShortcuts(on) {
+  state.off = !on;
+  storeItem("shortcuts", on ? "on" : "off");
+}
 
 export function listenToShortcuts({ play, left, right, home, end, help }) {
   const actions = { " ": play, ArrowLeft: left, ArrowRight: right, Home: home, End: end, "?": help };
   const onKey = (event) => {
     const action = actions[event.key];
-    if (!action || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
+    if (state.off || !action || event.defaultPrevented || isComposing(event) || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
     const target = event.target instanceof Element ? event.target : document.body;
-    if (target.closest(FIELDS)) return;
-    if (event.key === " " && target.closest("button, a, summary, [role='button']")) return;
+    if (target.closest(FIELDS) || (event.key !== "?" && isUsed(event.key, target))) return;
     event.preventDefault();
     action();
   };
   document.addEventListener("keydown", onKey);
+}
+
+// Whether the element with the focus, or a box around it, has a use for a key.
+function isUsed(key, target) {
+  if (target.closest(WITH_KEYS) || (key === " " && target.closest(BUTTONS))) return true;
+  if (target.closest("[role='slider']")) return false; // the time strip, which these keys move
+  for (let box = target; box && box !== document.body; box = box.parentElement) if (scrolls(box, SIDEWAYS.includes(key))) return true;
+  return false;
+}
+
+function scrolls(box, sideways) {
+  const { overflowX, overflowY } = getComputedStyle(box);
+  const overflows = (sideways ? box.scrollWidth - box.clientWidth : box.scrollHeight - box.clientHeight) > 1;
+  return overflows && ["auto", "scroll"].includes(sideways ? overflowX : overflowY);
 }

@@ -59,10 +59,10 @@ export async function openFile() {
   mountHeader(panel("header"), { value: null }, still, (_, { link }) => link && reportOther(link, value("race")));
 }
 
-// A file contains one race; a link to another one is reported.
+// A page contains one race; a link to another one is reported, except to a file, which can be opened.
 function reportOther(link, lines) {
   const shown = JSON.parse(lines.slice(0, lines.indexOf("\n")));
-  if (!isRace(viewOf(link), shown)) emit("linkErrors", [["link.alone", { value: cited(link.race || link.file || "") }]]);
+  if (!link.file && !isRace(viewOf(link), shown)) emit("linkErrors", [["link.alone", { value: cited(link.race || "") }]]);
 }
 
 // JSON text that contains no markup.

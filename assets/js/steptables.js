@@ -4,6 +4,7 @@ import { drawText, losslessText, precise, residualText, testsOf, verificationKin
 import { nodesTable, testsTable, walkTable } from "./csv.js";
 import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
 import { registerExport } from "./exports.js";
+import { onKey } from "./keys.js";
 import { column, possible, priorTerm, rankOf, undraftedKind } from "./record.js";
 import { scoreText } from "./search.js";
 import { treeNodes } from "./tree.js";
@@ -105,7 +106,7 @@ export function createNodeTable(part, { onHover, onPick }) {
   body.addEventListener("click", (event) => nodeOf(event) !== null && onPick(nodeOf(event)));
   body.addEventListener("mouseover", (event) => onHover(nodeOf(event)));
   body.addEventListener("mouseleave", () => onHover(null));
-  body.addEventListener("keydown", (event) => {
+  onKey(body, (event) => {
     const row = event.target.closest("tr");
     const next = { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling, Enter: row }[event.key];
     if (!next) return;

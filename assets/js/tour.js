@@ -2,6 +2,7 @@
 
 import { emit, on } from "./events.js";
 import { el, reducedMotion, setText, toggleClass } from "./dom.js";
+import { onKey } from "./keys.js";
 import { loadItem, storeItem } from "./storage.js";
 import { TOUR_STEPS, findStep, resumeIndex } from "./toursteps.js";
 import { onLanguage, say } from "./words.js";
@@ -82,9 +83,7 @@ export function createTour(opener) {
   view.back.addEventListener("click", () => go(before(tour.at)));
   view.again.addEventListener("click", () => go(finish() + 1));
   view.leave.addEventListener("click", () => go(-1));
-  view.card.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") go(-1);
-  });
+  onKey(view.card, (event) => event.key === "Escape" && go(-1));
   on("action", (what) => {
     if (tour.at < 0 || TOUR_STEPS[tour.at].task !== what) return;
     tour.done.add(TOUR_STEPS[tour.at].name);

@@ -2,6 +2,7 @@
 
 import { PLOT_CONFIG, plotted } from "./charts.js";
 import { cssToken, el, plotText, probability, small, toggleClass, visible } from "./dom.js";
+import { onKey } from "./keys.js";
 import { plotDrawing, outlined, registerDrawing } from "./svgexport.js";
 import { registerExport } from "./exports.js";
 import { column, targetTokenKind } from "./record.js";
@@ -155,7 +156,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
     { passive: false },
   );
   dragToScroll(root);
-  root.addEventListener("keydown", (event) => {
+  onKey(root, (event) => {
     if (event.key === "+" || event.key === "-") zoomTo(shown.scale * (event.key === "+" ? ZOOM.step : 1 / ZOOM.step));
     const target = event.key === "+" || event.key === "-" ? null : neighbour(nodes, selected, event.key);
     if (target === undefined) return;

@@ -22,6 +22,7 @@ from browsing import (
     tokens_of,
     watched_page,
 )
+from serving_fakes import Live
 from ui_fakes import make_race, make_trace
 
 from aded.core import trace
@@ -130,8 +131,23 @@ def test_a_damaged_file_is_reported_and_the_view_stays(page: sync_api.Page, tmp_
     path = tmp_path / "damaged.json"
     path.write_text('{"format": "aded-race", "version": 1, "lanes": [{}]}')
     open_file(page, path)
-    sync_api.expect(notice(page)).to_contain_text("“damaged.json” is damaged")
+    sync_api.expect(part(page, "open-error")).to_contain_text("“damaged.json” is damaged")
+    sync_api.expect(part(page, "open-error")).to_contain_text("race.lanes[0].header")
     assert text_of(page, "plain") == before
+
+
+def test_a_file_that_is_opened_during_a_race_waits_for_its_end(live_page: sync_api.Page, live: Live, tmp_path: Path):
+    trace.save(make_race(["a", " b"]), tmp_path / "saved.json")
+    start(live_page, "hello", 32)
+    open_file(live_page, tmp_path / "saved.json")
+    sync_api.expect(part(live_page, "open-error")).to_contain_text("A race is running.")
+    sync_api.expect(part(live_page, "source")).to_have_text("live race")
+    live.stop(live_page)
+    sync_api.expect(notice(live_page)).to_contain_text("Stopped")
+    open_file(live_page, tmp_path / "saved.json")
+    sync_api.expect(part(live_page, "source")).to_have_text("from a file")
+    sync_api.expect(part(live_page, "open-error")).to_be_hidden()
+    sync_api.expect(notice(live_page)).to_be_hidden()
 
 
 def test_a_saved_race_equals_the_opened_one(page: sync_api.Page, tmp_path: Path):

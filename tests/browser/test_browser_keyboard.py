@@ -1,4 +1,4 @@
-"""Keyboard focus: lists close without a request when they lose it; a race moves it to Stop and back."""
+"""Keyboard: lists close without a request when they lose the focus, a race moves it to Stop and back, shortcuts respect boxes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browsing import at_rest, open_race, part, start, sync_api
+from browsing import at_rest, open_race, part, start, sync_api, watched_page
 from serving_fakes import Live
 from ui_fakes import make_race
 from waiting import until
@@ -190,3 +190,82 @@ def test_predictions_can_be_made_by_keyboard_only(page: sync_api.Page):
     page.keyboard.press("Enter")
     sync_api.expect(part(page, "prediction-next")).to_be_hidden()
     sync_api.expect(part(page, "prediction-toggle")).to_be_focused()
+
+
+COMPOSED = """([selector, key, code]) => {
+    const settings = { key, bubbles: true, cancelable: true };
+    const event = new KeyboardEvent("keydown", code ? { ...settings, keyCode: code } : { ...settings, isComposing: true });
+    document.querySelector(selector).dispatchEvent(event);
+}"""
+"""Sends a key of an input method to an element: during the composition, or the last one with code 229."""
+
+
+@pytest.mark.parametrize("code", [None, 229])
+def test_keys_of_an_input_method_do_nothing(live_page: sync_api.Page, code: int | None):
+    page = live_page
+    page.keyboard.press("End")
+    page.locator("#ax-examples input").focus()
+    sync_api.expect(page.locator(f"#ax-examples {OPTION}").first).to_be_visible()
+    seen = "() => [document.querySelector('[data-part=where]').textContent, document.querySelector('#ax-prompt textarea').value]"
+    before = [*page.evaluate(seen), page.locator(".ax-nodes tr[aria-selected='true']").get_attribute("data-node")]
+    for key in ("Home", "ArrowLeft", " ", "?"):
+        page.evaluate(COMPOSED, ["body", key, code])
+    for key in ("Escape", "ArrowLeft"):
+        page.evaluate(COMPOSED, ["[data-part='tree']", key, code])
+    page.evaluate(COMPOSED, [".ax-nodes tbody tr:last-child", "Enter", code])
+    for key in ("ArrowDown", "Enter"):
+        page.evaluate(COMPOSED, ["#ax-examples input", key, code])
+    settled(page)
+    assert [*page.evaluate(seen), page.locator(".ax-nodes tr[aria-selected='true']").get_attribute("data-node")] == before
+    sync_api.expect(page.locator("dialog[data-part='keys']")).to_be_hidden()
+    assert part(page, "play").get_attribute("aria-label") == "Play"
+
+
+def test_shortcuts_leave_keys_to_boxes_that_scroll_and_to_tables(live_page: sync_api.Page):
+    page, where = live_page, part(live_page, "where")
+    page.keyboard.press("End")
+    last = where.inner_text()
+    text = page.locator(".ax-run-view .ax-text").first
+    text.evaluate("e => { e.style.height = '60px'; e.scrollTop = 0; e.focus(); }")
+    page.keyboard.press("End")
+    page.wait_for_function("e => e.scrollTop > 0", arg=text.element_handle())
+    page.keyboard.press("Home")
+    assert where.inner_text() == last
+    page.keyboard.press("ArrowLeft")
+    sync_api.expect(where).not_to_have_text(last)
+    page.keyboard.press("ArrowRight")
+    sync_api.expect(where).to_have_text(last)
+    text.evaluate("e => { e.style.overflow = 'visible'; }")
+    page.keyboard.press("Home")
+    sync_api.expect(where).to_contain_text("step 1 of")
+    page.locator(".ax-nodes tbody tr").first.focus()
+    page.keyboard.press("End")
+    sync_api.expect(where).to_contain_text("step 1 of")
+    part(page, "strip").focus()
+    page.keyboard.press("End")
+    sync_api.expect(where).to_have_text(last)
+
+
+def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
+    with watched_page(browser, live.address) as page:
+        where, sheet = part(page, "where"), page.locator("dialog[data-part='keys']")
+        page.keyboard.press("End")
+        last = where.inner_text()
+        page.keyboard.press("?")
+        part(page, "keys-on").uncheck()
+        page.keyboard.press("Escape")
+        sync_api.expect(sheet).to_be_hidden()
+        for _ in range(2):
+            for key in ("Home", " ", "?"):
+                page.keyboard.press(key)
+            sync_api.expect(where).to_have_text(last)
+            sync_api.expect(sheet).to_be_hidden()
+            page.reload()  # the browser has stored it
+            page.wait_for_selector(".ax-plot .main-svg")
+            last = where.inner_text()
+        page.locator("button[data-part='keys']").click()
+        part(page, "keys-on").check()
+        page.keyboard.press("Escape")
+        page.locator("h1").first.click()
+        page.keyboard.press("Home")
+        sync_api.expect(where).to_contain_text("step 1 of")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -283,6 +284,29 @@ def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_control
         copied = parse_qs(page.evaluate("navigator.clipboard.readText()").partition("#")[2])
         assert (copied["prompt"], copied["max_new_tokens"]) == (["List the days of the week."], ["12"])
         assert copied["run"]
+
+
+def test_where_the_browser_copies_nothing_the_link_is_shown_to_be_copied_by_hand(browser: sync_api.Browser, live: Live):
+    """As in the frame of another site, without clipboard and dialogs."""
+    page = browser.new_page()  # its console has an error of the clipboard
+    page.goto(live.address + "robots.txt")
+    page.evaluate(
+        """src => {
+            const settings = { sandbox: "allow-scripts allow-same-origin", allow: "clipboard-write 'none'", width: 900 };
+            document.body.append(Object.assign(document.createElement("iframe"), settings, { src }));
+        }""",
+        live.address,
+    )
+    inner = page.frame_locator("iframe")
+    inner.locator(".ax-plot .main-svg").first.wait_for()
+    inner.locator("[data-part='copy']").click()
+    field = inner.locator(".ax-link-field input")
+    sync_api.expect(field).to_have_value(re.compile(f"^{re.escape(live.address)}#race="))
+    sync_api.expect(field).to_be_focused()
+    assert field.evaluate("e => [e.readOnly, e.selectionStart, e.selectionEnd - e.value.length]") == [True, 0, 0]
+    inner.locator("[data-part='note-close']").click()
+    sync_api.expect(inner.locator("[data-part='note']")).to_be_hidden()
+    page.close()
 
 
 @pytest.mark.slow

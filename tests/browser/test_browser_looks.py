@@ -181,3 +181,18 @@ def test_checkboxes_have_the_colours_of_the_theme(browser: sync_api.Browser, add
         with watched_page(browser, address, query=f"#theme={theme}") as page:
             schemes = page.locator(".ax-picker input").evaluate_all("all => all.map(e => getComputedStyle(e).colorScheme)")
             assert {*schemes} == {scheme}
+
+
+def test_text_that_is_read_from_right_to_left_is_aligned_right(live_page: sync_api.Page, tmp_path: Path):
+    page, words = live_page, ["שלום", " עולם", " טוב", "."]
+    race = make_race(words)
+    open_race(page, Race([replace(run, header=replace(run.header, prompt="כתוב שיר קצר")) for run in race.lanes]), tmp_path)
+    page.locator("#ax-prompt textarea").fill("כתוב שיר קצר")
+    for text in ("#ax-prompt textarea", ".ax-text", "[data-part='prompt-line']"):
+        assert page.locator(text).first.evaluate("e => getComputedStyle(e).direction") == "rtl", text
+    box, first = (page.locator(name).first.bounding_box() for name in (".ax-text", ".ax-text .ax-tok"))
+    assert box is not None
+    assert first is not None
+    assert first["x"] + first["width"] > box["x"] + box["width"] - 30
+    page.locator("#ax-prompt textarea").fill("Write a poem.")
+    assert page.locator("#ax-prompt textarea").evaluate("e => getComputedStyle(e).direction") == "ltr"

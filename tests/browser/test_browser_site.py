@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import HOSTILE, part, saved, sync_api, text_of
+from browsing import HOSTILE, open_race, part, saved, sync_api, text_of
 from test_browser_export import alone
 from ui_fakes import make_race
 
@@ -62,6 +62,39 @@ def test_the_site_plays_from_a_disk_without_a_network(folder: Path, browser: syn
     sync_api.expect(part(page, "where")).to_contain_text("第")
     assert wrong == []
     context.close()
+
+
+def test_a_saved_race_opens_on_the_site_and_in_a_saved_page(folder: Path, browser: sync_api.Browser, tmp_path: Path) -> None:
+    """By the button and dropped onto the page; a file that is no race is reported."""
+    context, page, wrong = alone(browser, folder / "index.html")
+    open_race(page, make_race(["a", " b"]), tmp_path)
+    assert text_of(page, "aded") == "a b"
+    assert page.locator("#ax-site select").evaluate("e => e.selectedIndex") == -1
+    choose(page, "First")
+    file = saved(page, "race.html", tmp_path)
+    assert wrong == []
+    context.close()
+    context, page, wrong = alone(browser, file)
+    sync_api.expect(part(page, "race-title")).to_have_text("First")
+    drop(page, "notes.txt", "text")
+    sync_api.expect(part(page, "open-error")).to_contain_text("“notes.txt” is not a JSON file.")
+    drop(page, "again.json", trace.dumps(make_race(["c", " d"])))
+    sync_api.expect(part(page, "race-title")).to_have_text("again.json")
+    sync_api.expect(part(page, "open-error")).to_be_hidden()
+    assert text_of(page, "aded") == "c d"
+    assert wrong == []
+    context.close()
+
+
+def drop(page: sync_api.Page, name: str, content: str) -> None:
+    page.evaluate(
+        """([name, content]) => {
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File([content], name));
+            document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+        }""",
+        [name, content],
+    )
 
 
 def test_a_link_into_the_site_opens_race_step_and_node(address: str, browser: sync_api.Browser) -> None:

@@ -14,7 +14,8 @@ pytest_plugins = ("browser_fixtures",)
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG KV
-    LLM CUDA GPU GB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram min ln"""
+    LLM CUDA GPU GB MiB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram
+    min ln"""
 """Words that a Chinese paper does not translate: names, acronyms, units, devices, and texts that the user types."""
 KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark hide controls"
@@ -168,8 +169,8 @@ def test_every_reason_for_which_a_file_is_refused(page: sync_api.Page, tmp_path:
         path = tmp_path / name
         path.write_bytes(content)
         open_file(page, path)
-        sync_api.expect(notice(page)).to_contain_text("16 MB" if name == "large.json" else name)
-        sync_api.expect(notice(page)).to_contain_text("请打开")
+        sync_api.expect(part(page, "open-error")).to_contain_text("16 MiB" if name == "large.json" else name)
+        sync_api.expect(part(page, "open-error")).to_contain_text("请打开")
         assert page.locator(".toast-body").count() == 0
         assert [line for line in english(page) if name not in line] == [], name
 

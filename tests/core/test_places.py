@@ -128,11 +128,11 @@ def test_the_command_line_works_without_a_folder_for_temporary_files(no_folder: 
 
 
 def test_the_page_reports_that_it_needs_a_folder_for_temporary_files(no_folder: Path, monkeypatch: pytest.MonkeyPatch):
-    from ui.serving.server import upload_folder
+    from ui.serving.server import check_temporary_folder
 
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(no_folder))
     with pytest.raises(AdedError, match="is not writable; set GRADIO_TEMP_DIR"):
-        upload_folder(7860)
+        check_temporary_folder()
 
 
 def test_the_home_folder_of_an_unknown_user_is_no_model():

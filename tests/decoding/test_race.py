@@ -56,6 +56,34 @@ def test_the_caller_gets_control_after_each_prefill_so_that_a_stop_waits_for_one
     assert all(d.finish_reason == "cancelled" and getattr(d, "_session", None) is None for d in decoders)
 
 
+def test_the_caller_gets_control_after_each_forward_pass_of_a_long_prefill(monkeypatch: pytest.MonkeyPatch):
+    def texts(items):
+        made = [item for item in items if item is not None]
+        return [[step.emitted for index, step in made if index == run] for run in range(2)]
+
+    prompt, expected = PROMPT * 3, texts(race(make_decoders(), PROMPT * 3))
+    monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 4)
+    decoders, progress = make_decoders(), []
+    steps = interleaved(decoders, prompt)
+    for _ in range(6):
+        assert next(steps) is None
+        progress.append(tuple(decoder.prefill_progress for decoder in decoders))
+    first, second = (4, 12), (8, 12)
+    assert progress == [(first, None), (second, None), (None, None), (None, first), (None, second), (None, None)]
+    assert all(decoder.prefill_seconds > 0 for decoder in decoders)
+    assert texts(steps) == expected
+
+
+def test_a_decode_that_is_closed_during_its_prefill_has_not_begun(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 2)
+    decoders = make_decoders(2)
+    steps = interleaved(decoders, PROMPT)
+    next(steps)
+    steps.close()
+    assert decoders[0].prefill_progress is None
+    assert not any(decoder.began or decoder.running for decoder in decoders)
+
+
 def test_a_race_is_the_same_with_and_without_its_pauses():
     def texts(make):
         decoders = make_decoders(3)

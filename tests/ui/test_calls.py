@@ -1,4 +1,4 @@
-"""Checks of a call's body (its form, its size, only uploaded files), and the stream in which its answers come."""
+"""Checks of a call's body (its form, its size, no files), and the stream in which its answers come."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from ui.serving.calls import Calls, Endpoint, argument_error
 from ui.serving.streams import session_of, stream_of
 
 ENDPOINT = Endpoint(("prompt", "seed"), frozenset({"prompt"}))
-KEPT = "/kept/0a/race.json"
 NAMED, BY_KEYWORD, BY_INDEX = "/gradio_api/call/generate", "/gradio_api/call/v2/generate", "/gradio_api/queue/join"
 TOOLS, CANCEL = "/gradio_api/mcp/", "/gradio_api/cancel"
 
 
 def read(path: str, body: bytes, stream: str | None = None) -> tuple[bytes, Any]:
-    return Calls(lambda: {"generate": ENDPOINT}, lambda: range(5), KEPT.__eq__, lambda event: stream).read(path, body)
+    return Calls(lambda: {"generate": ENDPOINT}, lambda: range(5), lambda event: stream).read(path, body)
 
 
 def nested(depth: int) -> bytes:
@@ -64,10 +63,9 @@ def uploaded(path: Any) -> bytes:
         (BY_INDEX, b'{"data": [{"path": "http://10.0.0.1/x"}], "fn_index": 3}', 400),
         (BY_INDEX, b'{"data": [[{"a": {"path": "file:///etc/passwd"}}]], "fn_index": 3}', 400),
         (BY_KEYWORD, b'{"prompt": {"path": "https://example.org/x"}}', 400),
-        (BY_INDEX, uploaded(KEPT), 200),
         (BY_INDEX, uploaded("/etc/passwd"), 400),
         (BY_INDEX, uploaded("x\nCRITICAL:root:FORGED"), 400),
-        (BY_INDEX, uploaded([KEPT]), 400),
+        (BY_INDEX, uploaded(["/etc/passwd"]), 400),
         (BY_INDEX, uploaded(None), 400),
         (BY_INDEX, event("x\nCRITICAL:root:FORGED"), 400),
         ("/gradio_api/run/generate", b'{"data": [{"path": "x"}, 1]}', 400),

@@ -1,4 +1,4 @@
-"""A full disk while a file is saved, uploaded or written, and clocks that are set."""
+"""A full disk while a file is saved or written, and clocks that are set."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from serving_fakes import fake_service, serving
 from ui_fakes import make_race
-from waiting import HANG, http
+from waiting import HANG
 
 from aded.core import trace
 from aded.core.errors import AdedError
@@ -33,20 +32,6 @@ def full_disk(capacity: int = CAPACITY) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_an_upload_on_a_full_disk_is_refused_leaves_nothing_and_the_next_one_is_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
-    with serving(fake_service()) as address:
-        upload, large = f"{address}/gradio_api/upload", {"files": ("a.json", b" " * (4 * CAPACITY))}
-        with full_disk():
-            answer = http.post(upload, files=large)
-            assert (answer.status_code, answer.json()["reason"]) == (507, "disk")
-            assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
-            assert 'aded_refusals_total{reason="disk"} 1.0' in http.get(f"{address}/metrics").text
-        assert http.post(upload, files=large).status_code == 200
 
 
 def test_a_race_on_a_full_disk_is_not_partly_saved(tmp_path: Path):

@@ -147,10 +147,10 @@ def to_cancel(rng: random.Random, schema: dict[str, Any], functions: list[dict[s
 
 
 def anywhere(rng: random.Random, schema: dict[str, Any], functions: list[dict[str, Any]]) -> Request:
-    words = ("gradio_api", "call", "run", "queue", "data", "file=", "proxy=", "heartbeat", "upload", "..", "%00", "x" * 300)
+    words = ("gradio_api", "call", "run", "queue", "data", "file=", "proxy=", "connection", "upload", "..", "%00", "x" * 300)
     path = "/" + "/".join(rng.choice(words) for _ in range(rng.randrange(1, 5)))
     method = rng.choice(("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"))
-    return ("POST" if "heartbeat" in path else method), path, rng.choice(ODD)
+    return ("POST" if "connection" in path else method), path, rng.choice(ODD)
 
 
 def value_of(rng: random.Random, parameter: dict[str, Any]) -> Any:

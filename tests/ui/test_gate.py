@@ -129,8 +129,9 @@ def test_answers_of_an_unknown_call_are_not_found(address: str, path: str):
     assert "no call has this event_id" in found.json()["error"]
 
 
-def test_an_unknown_session_is_reported_in_the_form_that_gradios_clients_read(address: str):
-    found = http.get(f"{address}/gradio_api/queue/data?session_hash=nope")
+@pytest.mark.parametrize("stream", ["", "&stream=s&after=0", "&stream=s&after=7", "&stream=%20&after=x"])
+def test_an_unknown_session_is_reported_in_the_form_that_gradios_clients_read(address: str, stream: str):
+    found = http.get(f"{address}/gradio_api/queue/data?session_hash=nope{stream}")
     message = json.loads(found.text.removeprefix("data: "))
     assert (message["msg"], message["session_not_found"]) == ("unexpected_error", True)
 

@@ -18,6 +18,7 @@ from serving_fakes import fake_service, serving
 from waiting import HANG, http, until
 
 from aded.core.errors import AdedError
+from ui.serving.connections import ALIVE
 from ui.serving.server import Address, launch
 
 SERVE = """
@@ -73,6 +74,18 @@ def test_counters_and_health_are_served():
         assert 'aded_refusals_total{reason="path"} 1.0' in http.get(f"{address}/metrics").text
         service.scheduler.close()
         assert http.get(f"{address}/healthz").json()["status"] == "failed"
+
+
+def test_a_page_that_is_closed_frees_its_session():
+    service = fake_service()
+    with serving(service) as address:
+        service.sessions.get("a")
+        with http.stream("GET", f"{address}/connection/a") as open_page:
+            assert next(open_page.iter_raw()) == ALIVE
+            assert http.post(f"{address}/connection/b").status_code == 204
+            assert len(service.sessions) == 1
+            assert http.post(f"{address}/connection/a").status_code == 204
+            assert len(service.sessions) == 0
 
 
 def listens_on_ipv6() -> bool:
@@ -173,6 +186,7 @@ def seconds_to_end_while_stuck() -> float:
         stuck, behind = (opened.enter_context(http.stream("GET", f"{call}/{event}")) for event in (first, second))
         accepted = {"accept": "text/event-stream"}
         opened.enter_context(http.stream("GET", f"{address}/gradio_api/mcp/", headers=accepted))
+        opened.enter_context(http.stream("GET", f"{address}/connection/a"))
         half = opened.enter_context(socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))))
         half.sendall(b"POST /gradio_api/call/v2/generate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
         until(lambda: {"aded_running 1.0", "aded_queue_length 1.0"} <= {*http.get(f"{address}/metrics").text.splitlines()})

@@ -50,6 +50,21 @@ def test_when_a_visitor_leaves_the_session_is_deleted_and_the_job_stops():
     service.close()
 
 
+def test_run_ends_a_job_of_which_the_page_has_lost_the_connection():
+    service = fake_service()
+    session = service.sessions.get("a")
+
+    def steps(control):
+        while control.reason is None:
+            yield "on"
+
+    lost = service.submit(session, service.models.first, steps)
+    session.begin()
+    assert lost.control.reason == "left"
+    assert service.submit(session, service.models.first, steps).control.reason is None
+    service.close()
+
+
 def test_a_finished_job_without_readers_is_freed():
     """Its last update may be large, and a session may last for an hour."""
     service = fake_service()

@@ -9,6 +9,6 @@ from ui.run import Update
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_race_can_be_started_or_opened_unless_one_runs(running: bool):
-    _, _, start, ablate, stop, _, upload = to_page(Update(view="race", running=running))
-    assert [part["interactive"] for part in (start, ablate, stop, upload)] == [not running, not running, running, not running]
+def test_a_race_can_be_started_unless_one_runs(running: bool):
+    _, _, start, ablate, stop, _ = to_page(Update(view="race", running=running))
+    assert [part["interactive"] for part in (start, ablate, stop)] == [not running, not running, running]

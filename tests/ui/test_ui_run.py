@@ -59,6 +59,28 @@ def test_a_race_streams_growing_text_and_ends_with_a_notice():
     assert found[-1].notice.kind == "done"
 
 
+def test_the_prefill_of_a_long_prompt_shows_its_progress():
+    class Reading(FakeEngine):
+        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+            for decoder in decoders:
+                for read in (512, 1024):
+                    decoder.prefill_progress = read, 2048
+                    yield None
+                decoder.prefill_progress = None
+                yield None
+            yield from super().race(decoders, prompt)
+
+    notices = [update.notice for update in updates(form(), engine=Reading()) if update.notice]
+    reading = [notice for notice in notices if "tokens (run" in notice.text]
+    assert [(notice.text, notice.fraction) for notice in reading] == [
+        ("Reading the prompt: 512 of 2,048 tokens (run 1 of 2)…", 0.125),
+        ("Reading the prompt: 1,024 of 2,048 tokens (run 1 of 2)…", 0.25),
+        ("Reading the prompt: 512 of 2,048 tokens (run 2 of 2)…", 0.625),
+        ("Reading the prompt: 1,024 of 2,048 tokens (run 2 of 2)…", 0.75),
+    ]
+    assert not any("tokens (run" in update.notice.text for update in updates(form()) if update.notice)
+
+
 def test_a_race_contains_the_settings_of_its_link():
     view = updates(form(link={"seed": "5"}))[-1].view
     assert view and json.loads(view.splitlines()[0])["settings"] == {"seed": "5"}

@@ -1,4 +1,4 @@
-"""Checks of API calls before Gradio handles them: form, size, arguments, and files only from own uploads."""
+"""Checks of API calls before Gradio handles them: form, size, arguments, and no files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Calls:
     Args:
         endpoints: named endpoints and their arguments; calls of other names are refused.
         functions: indices of all functions that the page calls.
-        is_upload: whether a path is one of the server's uploads.
         stream: the stream that delivers the messages of an event, if there is one.
         stop: stops the job of an event of a session, so that its last message says so; returns whether there was one.
         streams: whether an endpoint (by name) or a function (by index) yields several answers.
@@ -47,12 +46,11 @@ class Calls:
         self,
         endpoints: Callable[[], Mapping[str, Endpoint]] = dict,
         functions: Callable[[], Collection[int]] = tuple,
-        is_upload: Callable[[str], bool] = lambda path: False,
         stream: Callable[[str], str | None] = lambda event: None,
         stop: Callable[[str, str], bool] = lambda event, session: False,
         streams: Callable[[str | int], bool] = lambda function: False,
     ) -> None:
-        self._endpoints, self._functions, self._is_upload, self._stream = endpoints, functions, is_upload, stream
+        self._endpoints, self._functions, self._stream = endpoints, functions, stream
         self._stop, self._streams = stop, streams
 
     def stops(self, path: str, body: bytes) -> bool:
@@ -99,7 +97,7 @@ class Calls:
             return None
         if not path.startswith(BY_KEYWORD) and not isinstance(call.get("data"), list):
             return _malformed("data must be a list of all arguments")
-        return self._function_problem(path, call) or self._file_problem(path, call)
+        return self._function_problem(path, call) or _file_problem(call)
 
     def _cancel_problem(self, call: dict[str, Any]) -> Problem | None:
         event, session = call.get("event_id"), call.get("session_hash")
@@ -123,17 +121,6 @@ class Calls:
             return _argument_problem(endpoint, call) if path.startswith(BY_KEYWORD) else _count_problem(endpoint, call)
         exists = isinstance(index, int) and not isinstance(index, bool) and index in self._functions()
         return None if exists else (404, "malformed", "no function has this fn_index; reload the page")
-
-    def _file_problem(self, path: str, call: dict[str, Any]) -> Problem | None:
-        """Check what Gradio would treat as a file: named endpoints take none, functions of the page only uploaded ones."""
-        for found in _files(call):
-            if "://" in str(found):
-                return 400, "fetch", "send the file itself: the server does not fetch addresses"
-            if _is_named(path, call):
-                return _malformed("an argument is a file; give text or a number")
-            if not isinstance(found, str) or not self._is_upload(found):
-                return _malformed("this file was not uploaded here; upload it again")
-        return None
 
 
 def _message_problem(call: dict[str, Any]) -> Problem | None:
@@ -200,6 +187,15 @@ def _is_deep(value: Any) -> bool:
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _within(outer)]
     return any(isinstance(found, (dict, list)) for found in level)
+
+
+def _file_problem(call: dict[str, Any]) -> Problem | None:
+    """Refuse what Gradio would treat as a file: no function takes one."""
+    for found in _files(call):
+        if "://" in str(found):
+            return 400, "fetch", "send text or a number: the server does not fetch addresses"
+        return _malformed("an argument is a file; give text or a number")
+    return None
 
 
 def _files(call: dict[str, Any]) -> Iterator[Any]:

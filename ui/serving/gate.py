@@ -1,8 +1,8 @@
 """An ASGI layer in front of Gradio's routes that filters requests and adds security headers.
 
 Gradio serves more than this page needs, such as a proxy for external addresses and a monitor. Only paths that the page and the
-API use are let through, others are not found. Bodies of calls (``ui.serving.calls``) and uploads (``ui.serving.uploads``) are
-limited and checked before Gradio reads them; every response gets security headers.
+API use are let through, others are not found. Bodies of calls are limited and checked before Gradio reads them
+(``ui.serving.calls``); every response gets security headers.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from urllib.parse import parse_qs
 from ui.serving import addresses, asgi
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 from ui.serving.calls import CALLS, MAX_BODY_BYTES, Calls
-from ui.serving.uploads import Uploads
+from ui.serving.connections import Connections
 
 OPEN = re.compile(
-    r"/(|config/?|healthz|metrics|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
+    r"/(|config/?|healthz|metrics|connection/[\w-]{1,64}|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
     r"|(assets|static|svelte)/.+|files/[0-9a-f]{16}/[^/]+|gradio_api/mcp(/(http/?|schema/?)?)?"
-    r"|gradio_api/(info/?|openapi\.json|startup-events|upload|app_id|theme\.css|reset/?|cancel"
-    r"|heartbeat/[\w-]{1,64}|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
+    r"|gradio_api/(info/?|openapi\.json|startup-events|app_id|theme\.css|reset/?|cancel"
+    r"|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
 )
 """Allowed paths."""
-UPLOAD = "/gradio_api/upload"
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
 """Paths at which the answers of a call are read."""
 QUEUE_DATA = "/gradio_api/queue/data"
+NAME, COUNT = re.compile(r"[\w-]{1,64}"), re.compile(r"[0-9]{1,9}")
 NOT_FOUND: Problem = (404, "path", "not found")
 UNKNOWN_SESSION = {
     "msg": "unexpected_error",
@@ -71,27 +71,28 @@ class Gate:
 
     Args:
         app: the application behind it.
-        uploads: handles uploads; None if there are none.
         calls: checks calls.
         readable: whether Gradio has anything for an event or a session.
         frame_ancestors: see ``security_headers``.
         refused: called with the reason of each refusal.
+        connections: continues streams of messages that were cut.
     """
 
     def __init__(
         self,
         app: App,
-        uploads: Uploads | None = None,
         calls: Calls | None = None,
         readable: Callable[[str], bool] = lambda key: True,
         frame_ancestors: Sequence[str] = (),
         refused: Callable[[str], None] = lambda reason: None,
+        connections: Connections | None = None,
     ) -> None:
         self.app = app
-        self._uploads, self._calls = uploads, calls or Calls()
+        self._calls = calls or Calls()
         self._readable = readable
         self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
         self._refused = refused
+        self._connections = connections or Connections()
         self._read: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,17 +110,27 @@ class Gate:
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
         """Forward a request whose path and headers are valid; returns what is wrong with the rest, if anything."""
         path, event = str(scope["path"]), ANSWERS.fullmatch(str(scope["path"]))
-        if scope["method"] == "POST" and path == UPLOAD:
-            return await self._uploads.forward(self.app, scope, receive, send) if self._uploads else NOT_FOUND
         if scope["method"] == "POST" and CALLS.fullmatch(path):
             return await self._call(scope, receive, send)
         if scope["method"] == "GET" and event:
             return await self._answers(event["event"], scope, receive, send)
-        if self._is_unknown_session(scope):
-            await asgi.answer(send, 200, b"text/event-stream", f"data: {json.dumps(UNKNOWN_SESSION)}\n\n".encode())
+        if path == QUEUE_DATA:
+            await self._messages(scope, receive, send)
         else:
             await self.app(scope, receive, send)
         return None
+
+    async def _messages(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The messages of a session; of a stream that the page has named, those that it has not received."""
+        asked = {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        session, stream = asked.get("session_hash"), asked.get("stream", "")
+        known = session is None or self._readable(session)
+        if known and session and NAME.fullmatch(stream) and COUNT.fullmatch(asked.get("after", "")):
+            known = await self._connections.messages(session, stream, int(asked["after"]), self.app, scope, receive, send)
+        elif known:
+            await self.app(scope, receive, send)
+        if not known:
+            await asgi.answer(send, 200, b"text/event-stream", f"data: {json.dumps(UNKNOWN_SESSION)}\n\n".encode())
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
         path = str(scope["path"])
@@ -155,10 +166,6 @@ class Gate:
         if wrong := addresses.malformed(scope["headers"]):
             return 400, "malformed", f"the header {wrong} is malformed; send a host name, or http or https"
         return None if OPEN.fullmatch(path) else NOT_FOUND
-
-    def _is_unknown_session(self, scope: Scope) -> bool:
-        asked = parse_qs(scope["query_string"].decode("latin-1")) if scope["path"] == QUEUE_DATA else {}
-        return not all(self._readable(session) for session in asked.get("session_hash", ())[-1:])
 
     def _with_headers(self, send: Send, path: str) -> Send:
         """A ``send`` that adds the headers, and turns failed calls of ``/run`` from server errors into client errors."""

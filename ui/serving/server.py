@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import gradio as gr
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
@@ -24,13 +25,13 @@ from aded.core.errors import AdedError
 from aded.core.validation import is_creatable
 from ui import theme
 from ui.blocks import Page
-from ui.page import MAX_TRACE_BYTES, build
-from ui.serving import logs, static, temporary_files
+from ui.page import build
+from ui.serving import logs, static
 from ui.serving.calls import Calls, Endpoint
+from ui.serving.connections import Connections
 from ui.serving.gate import Gate
 from ui.serving.service import Service
 from ui.serving.tools import answer_tools
-from ui.serving.uploads import Uploads
 
 SHUTDOWN_SECONDS = 8.0
 """Maximum duration of a shutdown; the following two are part of it."""
@@ -44,8 +45,6 @@ THREADS = 40
 """Threads for everything but jobs; a job holds a place in Gradio's queue, but no thread."""
 SESSIONS = 1000
 """Number of sessions whose state Gradio keeps; the oldest is deleted first."""
-FOLDER = "aded-explorer"
-"""Name of the folder for uploads in Gradio's own; it has a folder per port."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +64,22 @@ def launch(service: Service, address: Address, tools: bool = True) -> Page:
     Raises:
         AdedError: the address is not available, or no folder for temporary files is writable.
     """
-    temporary_files.track()
-    uploads = Uploads(upload_folder(address.port), MAX_TRACE_BYTES)
+    check_temporary_folder()
     page = build(service)
-    page.refused, page.end_uploads = service.counters.refused, uploads.end
+    page.refused = service.counters.refused
     places = service.limits.queue_size + service.limits.at_once + THREADS
     service.unread = lambda stream: unread(page, stream)
     _configure_queue(page, 2 * places)
     try:
-        _launch(page, service, address, uploads, places, tools)
+        _launch(page, service, address, places, tools)
     except OSError:
         raise AdedError(f"cannot listen on {address.host}:{address.port}; give another --port or --host") from None
     answer_tools(page, service, endpoints_of(page))
     return page
 
 
-def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Uploads, places: int, tools: bool) -> None:
+def _launch(page: gr.Blocks, service: Service, address: Address, places: int, tools: bool) -> None:
+    connections = Connections(service.sessions.free)
     page.launch(
         server_name=f"[{address.host}]" if ":" in address.host else address.host,  # brackets for IPv6 in URLs
         server_port=address.port,
@@ -93,7 +92,6 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
         enable_monitoring=False,
         footer_links=[],
         allowed_paths=[],
-        max_file_size=MAX_TRACE_BYTES,
         state_session_capacity=SESSIONS,
         show_error=True,
         share=False,
@@ -101,26 +99,21 @@ def _launch(page: gr.Blocks, service: Service, address: Address, uploads: Upload
         mcp_server=tools,
         prevent_thread_lock=True,
         app_kwargs={
-            "routes": routes(service),
-            "middleware": [gate(service, page, uploads, address.frame_ancestors), Middleware(static.Document)],
+            "routes": routes(service, connections),
+            "middleware": [gate(service, page, connections, address.frame_ancestors), Middleware(static.Document)],
         },
     )
 
 
-def upload_folder(port: int) -> Path:
-    """The folder for uploads, set as Gradio's; pages on other ports of this machine have other folders.
+def check_temporary_folder() -> None:
+    """Check what Gradio needs to start.
 
     Raises:
-        AdedError: no folder for temporary files is writable, without which Gradio does not start.
+        AdedError: its folder for temporary files is not writable.
     """
     folder = Path(get_upload_folder())
-    if folder.parent.name == FOLDER and folder.name.isdigit():  # set by an earlier server in this process
-        folder = folder.parent.parent
     if not is_creatable(folder):
         raise AdedError(f"the page needs a folder for temporary files, and {folder} is not writable; set GRADIO_TEMP_DIR")
-    folder = folder / FOLDER / str(port)
-    os.environ["GRADIO_TEMP_DIR"] = str(folder)
-    return folder
 
 
 def _configure_queue(page: gr.Blocks, most: int) -> None:
@@ -156,24 +149,23 @@ def streams(page: gr.Blocks, function: str | int) -> bool:
     return any(fn.types_generator for index, fn in page.fns.items() if function in (index, fn.api_name))
 
 
-def gate(service: Service, page: gr.Blocks, uploads: Uploads, frame_ancestors: Sequence[str]) -> Any:
+def gate(service: Service, page: gr.Blocks, connections: Connections, frame_ancestors: Sequence[str]) -> Any:
     """The layer in front of Gradio's routes."""
     endpoints = cache(lambda: endpoints_of(page))
     calls = Calls(
         endpoints,
         lambda: page.fns.keys(),
-        uploads.is_upload,
         lambda event: stream_of(page, event),
         service.stop_call,
         lambda function: streams(page, function),
     )
     return Middleware(
         Gate,
-        uploads=uploads,
         calls=calls,
         readable=lambda key: readable(page, key),
         frame_ancestors=frame_ancestors,
         refused=service.counters.refused,
+        connections=connections,
     )
 
 
@@ -188,7 +180,7 @@ def _endpoint(parameters: list[dict[str, Any]]) -> Endpoint:
     return Endpoint(tuple(names), frozenset(name for name, optional in names.items() if not optional))
 
 
-def routes(service: Service) -> list[APIRoute]:
+def routes(service: Service, connections: Connections) -> list[APIRoute]:
     """Additional routes."""
 
     def metrics() -> Response:
@@ -201,8 +193,18 @@ def routes(service: Service) -> list[APIRoute]:
         service.sessions.sweep()
         return {"status": "ok" if service.scheduler.alive else "failed", "loaded": service.models.first.loaded}
 
+    async def connection(session: str, request: Request) -> StreamingResponse:
+        """A stream that a page keeps open, so that the server knows whether it is still there."""
+        return StreamingResponse(connections.presence(session, request.app.stop_event), media_type="text/event-stream")
+
+    async def leave(session: str) -> Response:
+        """The page is closed."""
+        connections.leave(session)
+        return Response(status_code=204)
+
+    present = [APIRoute("/connection/{session}", connection), APIRoute("/connection/{session}", leave, methods=["POST"])]
     files = APIRoute(static.ROUTE, static.answer, methods=["GET", "HEAD"])
-    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files]
+    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present]
 
 
 def serve(service: Service, address: Address) -> None:
@@ -222,7 +224,6 @@ def serve(service: Service, address: Address) -> None:
 
 def end(page: Page, service: Service) -> bool:
     """Stop all jobs, notify readers, and close all connections, in ``SHUTDOWN_SECONDS``; returns whether all threads ended."""
-    page.end_uploads()
     idle = service.close(SHUTDOWN_SECONDS - FLUSH_SECONDS - CLOSE_SECONDS)
     _flush_messages(page)
     closing = threading.Thread(target=page.close, args=[False], daemon=True)  # it waits for idle connections too

@@ -60,8 +60,10 @@ class Session:
         self._job = ref(job)
 
     def begin(self) -> None:
-        """Run was pressed."""
+        """Run was pressed: a job of which the page has lost the connection ends."""
         self.stopped = False
+        if job := self.job:
+            job.leave()
 
     def stop(self) -> None:
         """Stop was pressed."""

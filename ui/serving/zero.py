@@ -46,7 +46,10 @@ class RemoteDecoder:
     Attributes:
         closed: whether the worker has reported its end.
         returned: whether the learned state of its drafter was returned.
+        prefill_progress: None, because workers do not report it.
     """
+
+    prefill_progress: tuple[int, int] | None = None
 
     def __init__(self, model: Any, run: RunSpec, settings: Mapping[str, Any], drafter: RemoteDrafter | None) -> None:
         self.model, self.run, self.settings, self.drafter = model, run, settings, drafter

@@ -1,0 +1,32 @@
+"""What the browser needs to open a saved race: the format, limits and colours, from their definitions in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aded.core import trace
+from aded.evaluation.colours import METHOD_COLOURS
+from ui.layout import MAX_NODES
+from ui.wire import MAX_PROBABILITY, SERIES_COLOURS
+
+
+def trace_format() -> dict[str, Any]:
+    """A JSON value, for ``assets/js/traceformat.js``."""
+    return {
+        "schema": _without_titles(trace.schema()),
+        "versions": trace.READABLE,
+        "nesting": trace.MAX_NESTING,
+        "fields": trace.MAX_FIELDS,
+        "nodes": MAX_NODES,
+        "probability": MAX_PROBABILITY,
+        "colours": METHOD_COLOURS,
+        "series": SERIES_COLOURS,
+    }
+
+
+def _without_titles(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_titles(part) for key, part in schema.items() if key not in ("title", "description")}
