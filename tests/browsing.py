@@ -270,12 +270,14 @@ def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
     page.wait_for_function(f"() => ({live})() || {failed}")
     if page.evaluate(failed):
         pytest.skip(f"no model here: {notice(page).inner_text()}")
+    open_controls(page)
 
 
 def saved(page: sync_api.Page, what: str, folder: Path) -> Path:
     """A file that is saved from the menu of the page."""
     if not part(page, "save-menu").evaluate("e => e.open"):
-        part(page, "save-menu").locator("summary").click()
+        part(page, "save-menu").locator("summary").first.click()
+    part(page, "save-menu").locator(".ax-save-more").evaluate("e => { e.open = true; }")
     with page.expect_download() as download:
         page.locator(f"[data-save='{what}']").click()
     assert download.value.suggested_filename == what

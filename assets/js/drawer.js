@@ -29,5 +29,7 @@ export function createDrawer(root) {
   root.addEventListener("click", (event) => {
     if (event.target instanceof Element && event.target.closest("#ax-close")) close();
   });
-  on("running", (id) => id && document.body.classList.remove(OPEN));
+  document.addEventListener("click", (event) => {
+    if (event.target instanceof Element && event.target.closest("#ax-run")) document.body.classList.remove(OPEN);
+  });
 }

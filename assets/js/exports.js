@@ -5,7 +5,8 @@ export const GROUPS = ["race", "step", "matrix", "experiment"];
 const exports = new Map();
 
 // Registers a picture and a table under a name, which is also the file name:
-//   group: one of GROUPS; title: key of its title; place: returns the element that must be on screen for it
+//   group: one of GROUPS; title: key of its title; place: returns the element that must be on the page for it; a picture is only
+//   offered while it is on screen
 //   picture: returns the elements of the picture, from top to bottom; null for one that is not drawn yet
 //   table: returns its rows, the header first
 export function registerExport(name, { group, title, place, picture = null, table = null }) {
@@ -15,7 +16,7 @@ export function registerExport(name, { group, title, place, picture = null, tabl
 // The exports that are available now: {name, group, title, picture (whether there is one), table (likewise)}.
 export function availableExports() {
   return [...exports.values()]
-    .filter(({ place }) => onScreen(place()))
+    .filter(({ place }) => isThere(place()))
     .map(({ name, group, title, picture, table }) => ({ name, group, title, picture: Boolean(picture) && whole(picture()), table: Boolean(table) }))
     .filter(({ picture, table }) => picture || table);
 }
@@ -31,6 +32,14 @@ export function tableOf(name) {
 
 function whole(elements) {
   return elements.every(Boolean) && elements.some(onScreen);
+}
+
+// Whether an element is on the page, if need be in another tab or in a closed section.
+function isThere(element) {
+  for (let at = element; at && at !== document.body; at = at.parentElement) {
+    if (at.getAttribute("role") !== "tabpanel" && getComputedStyle(at).display === "none") return false;
+  }
+  return Boolean(element);
 }
 
 function onScreen(element) {

@@ -3,7 +3,7 @@
 
 import { onLanguage, say } from "./words.js";
 
-const LISTS = ["examples", "recorded"];
+const LISTS = ["examples"];
 
 // Gradio may create the input elements again, so they are adjusted after every change below `root`.
 export function adjustFields(root) {

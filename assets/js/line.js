@@ -3,7 +3,7 @@
 import { emit } from "./events.js";
 import { setText } from "./dom.js";
 import { engineText } from "./enginetext.js";
-import { say } from "./words.js";
+import { say, sayOr } from "./words.js";
 
 export function createLine(part, root) {
   root.addEventListener("click", (event) => {
@@ -16,6 +16,8 @@ export function createLine(part, root) {
     setText(part("line-methods"), race.runs.map((run) => run.label).join(" · "));
     setText(part("line-settings"), settingsText(header.settings));
     setText(part("source"), race.source ? say(`source.${race.source}`) : "");
+    setText(part("race-title"), sayOr(`title.${race.title}`, race.title));
+    part("race-title").className = race.source === "recorded" ? "ax-sr" : ""; // its chip is marked
     setText(part("machine"), engineText(header.device).replace(/^\w+ \((.*)\)$/, "$1"));
     part("machine").title = [header.model, engineText(header.device), header.dtype].join(" · ");
   }

@@ -15,7 +15,7 @@ from waiting import until
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
-LISTS = ("examples", "recorded", "preset", "search", "feedback", "corpus", "axis")
+LISTS = ("examples", "preset", "search", "feedback", "corpus", "axis")
 """All dropdown lists of Gradio."""
 OPTION = "[role='listbox'] li"
 
@@ -74,12 +74,10 @@ def test_a_list_that_loses_the_focus_closes_without_a_request(page: sync_api.Pag
 def test_an_empty_list_changes_nothing_when_it_loses_the_focus(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     page.locator("#ax-prompt textarea").fill("Another prompt.")
-    for name in ("examples", "recorded"):
-        sync_api.expect(page.locator(f"#ax-{name} input")).to_have_value("")
+    sync_api.expect(page.locator("#ax-examples input")).to_have_value("")
     settled(page)
     with silent(page):
-        for name in ("examples", "recorded"):
-            leave_by_every_way(page, name)
+        leave_by_every_way(page, "examples")
     assert page.locator("[data-testid='toast-body']").count() == 0
     sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value("Another prompt.")
     sync_api.expect(part(page, "source")).to_have_text("from a file")
@@ -89,21 +87,14 @@ def test_an_empty_list_changes_nothing_when_it_loses_the_focus(page: sync_api.Pa
 def test_a_list_without_a_new_choice_keeps_the_step_on_screen(page: sync_api.Page):
     page.keyboard.press("Home")
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
-    leave_by_every_way(page, "recorded")
+    leave_by_every_way(page, "examples")
     settled(page)
     sync_api.expect(part(page, "where")).to_contain_text("step 1 of")
 
 
 @pytest.mark.slow
 def test_lists_are_used_by_mouse_and_by_keyboard(page: sync_api.Page):
-    prompt, title = page.locator("#ax-prompt textarea"), part(page, "race-title")
-    page.locator("#ax-recorded input").click()
-    page.locator(OPTION).nth(1).click()
-    sync_api.expect(title).to_have_text("A function in Python")
-    page.locator("#ax-recorded input").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    sync_api.expect(title).to_have_text("A sampled story")
+    prompt = page.locator("#ax-prompt textarea")
     prompt.fill("Another prompt.")
     settled(page)
     page.locator("#ax-examples input").click()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browsing import drawn, open_race, part, start, sync_api, watched_page
+from browsing import choose_race, drawn, open_race, part, show_tab, start, sync_api, watched_page
 from serving_fakes import Live
 from ui_fakes import make_race
 
@@ -110,6 +110,7 @@ def test_the_verdict_is_hidden_until_the_user_has_predicted_it(page: sync_api.Pa
     open_race(page, race, tmp_path)
     steps = race.lanes[1].steps
     index = next(i for i, step in enumerate(steps) if len(step.path) > 2)
+    show_tab(page, "verify")
     page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(index).click()
     part(page, "prediction-toggle").click()
     sync_api.expect(part(page, "prediction-question")).to_be_visible()
@@ -191,14 +192,16 @@ def test_the_whole_page_uses_the_selected_language_and_keeps_it(page: sync_api.P
     sync_api.expect(page.locator("#ax-notice [data-part='text']")).to_contain_text("提示词为空")
     texts = page.locator("[data-say]:visible").evaluate_all("all => all.map(e => e.textContent.trim()).filter(Boolean)")
     assert [text for text in texts if not CHINESE.search(text)] == []
+    for tab in ("learn", "pass"):
+        show_tab(page, tab)
     for name in ("sentence", "detail", "step-title", "step-sentence", "where", "matrix-key", "mask-text"):
-        assert CHINESE.search(part(page, name).inner_text()), name
+        sync_api.expect(part(page, name)).to_have_text(CHINESE)
     page.reload()
     sync_api.expect(part(page, "tour")).to_have_text("导览")
     sync_api.expect(page.locator("#ax-run")).to_have_text("运行")
     part(page, "language").select_option("en")
     sync_api.expect(page.locator("#ax-run")).to_have_text("Run")
-    sync_api.expect(part(page, "sentence")).to_contain_text("plain decoding here")
+    sync_api.expect(part(page, "sentence")).to_contain_text("plain decoding needed")
 
 
 def test_predictions_in_a_live_race_show_no_answer(live_page: sync_api.Page, live: Live):
@@ -222,9 +225,8 @@ def test_predictions_in_a_live_race_show_no_answer(live_page: sync_api.Page, liv
 
 @pytest.mark.slow
 def test_no_run_and_no_label_shows_what_is_to_be_predicted(page: sync_api.Page):
-    page.locator("#ax-recorded input").click()
-    page.locator("li[role='option']", has_text="A function in Python").click()
-    sync_api.expect(part(page, "race-title")).to_have_text("A function in Python")
+    choose_race(page, "Short facts")
+    sync_api.expect(part(page, "race-title")).to_have_text("Short facts")
     part(page, "prediction-toggle").click()
     runs = page.locator(".ax-run-view")
     written = ".ax-step:not(.ax-later)"

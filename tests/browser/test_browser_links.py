@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode
 
 import pytest
-from browsing import HOSTILE, at_rest, drawn, notice, open_race, part, start, sync_api, text_of, watched_page
+from browsing import HOSTILE, at_rest, choose_race, drawn, notice, open_race, part, start, sync_api, text_of, watched_page
 from serving_fakes import Live
 from ui_fakes import make_race
 
@@ -33,21 +33,19 @@ def test_an_untouched_page_keeps_its_short_address(page: sync_api.Page, address:
 
 def test_a_link_opens_the_same_race_run_step_and_node(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
-        names = page.locator("#ax-recorded input")
-        names.click()
-        page.locator("li[role='option']").nth(1).click()
-        part(page, "race-title").filter(has_text="A function").wait_for()
+        choose_race(page, "Counting")
+        sync_api.expect(part(page, "race-title")).to_have_text("Counting")
         page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(6).click()
         page.locator(".ax-nodes tbody tr[data-node='2']").click()
         wait_for_link(page, "node", "2")
-        asked, seen = page.url, [part(page, name).inner_text() for name in ("race-title", "step-title", "where", "node")]
+        asked, seen = page.url, [part(page, name).text_content() for name in ("race-title", "step-title", "where", "node")]
     with watched_page(browser, asked) as page:
-        part(page, "race-title").filter(has_text=seen[0]).wait_for()
+        sync_api.expect(part(page, "race-title")).to_have_text(str(seen[0]))
         page.wait_for_function("text => document.querySelector('[data-part=step-title]').textContent === text", arg=seen[1])
         page.mouse.move(0, 0)
         sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", "2")
-        assert [part(page, name).inner_text() for name in ("race-title", "step-title", "where", "node")] == seen
-        assert page.locator("#ax-recorded input").input_value() == seen[0]
+        assert [part(page, name).text_content() for name in ("race-title", "step-title", "where", "node")] == seen
+        sync_api.expect(page.locator(".ax-chips [aria-pressed='true']")).to_have_text(str(seen[0]))
 
 
 def test_a_link_contains_the_settings_and_starts_no_race(browser: sync_api.Browser, address: str):
@@ -56,7 +54,7 @@ def test_a_link_contains_the_settings_and_starts_no_race(browser: sync_api.Brows
         page.locator("#ax-max-new-tokens input[type=text]").fill("33")
         page.locator("#ax-max-new-tokens input[type=text]").press("Tab")
         page.locator(".ax-picker input[value='suffix']").check()
-        wait_for_link(page, "methods", "plain,aded,prompt-lookup,suffix")
+        wait_for_link(page, "methods", "plain,aded,suffix,medusa")
         wait_for_link(page, "max_new_tokens", "33")
         asked = page.url
     with watched_page(browser, asked) as page:
@@ -96,9 +94,8 @@ def test_back_restores_the_views_before_it_leaves_the_page(page: sync_api.Page, 
     wait_for_link(page, "file", "opened.json")
     page.locator("#ax-temperature input[type=text]").fill("0.5")
     wait_for_link(page, "temperature", "0.5")
-    page.locator("#ax-recorded input").click()
-    page.locator("li[role='option']").nth(1).click()
-    wait_for_link(page, "race", "A function in Python")
+    choose_race(page, "Counting")
+    wait_for_link(page, "race", "Counting")
     page.go_back()
     sync_api.expect(source).to_have_text("from a file")
     sync_api.expect(title).to_have_text("opened.json")
@@ -112,7 +109,7 @@ def test_back_restores_the_views_before_it_leaves_the_page(page: sync_api.Page, 
     for _ in range(3):
         page.go_forward()
         drawn(page)
-    sync_api.expect(title).to_have_text("A function in Python")
+    sync_api.expect(title).to_have_text("Counting")
 
 
 def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page: sync_api.Page, live: Live):
@@ -120,9 +117,8 @@ def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page:
     title, source = part(page, "race-title"), part(page, "source")
     page.keyboard.press("Home")
     wait_for_link(page, "step", "1")
-    page.locator("#ax-recorded input").click()
-    page.locator("li[role='option']").nth(1).click()
-    wait_for_link(page, "race", "A function in Python")
+    choose_race(page, "Counting")
+    wait_for_link(page, "race", "Counting")
     start(page, "Write a long story about the sea.", 400)
     page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 2")
     page.go_back()
@@ -404,8 +400,7 @@ def test_a_note_about_a_race_disappears_with_it(page: sync_api.Page):
         page.evaluate("link => { location.hash = link; }", link)
         sync_api.expect(part(page, "note-text")).to_contain_text(words)
         at_rest(page)
-        page.locator("#ax-recorded input").click()
-        page.locator("li[role='option']:not([aria-selected='true'])").first.click()
+        page.locator(".ax-chips [aria-pressed='false']").first.click()
         sync_api.expect(part(page, "note")).to_be_hidden()
     page.evaluate("location.hash = '#race=A+summary&step=9999'")
     sync_api.expect(part(page, "race-title")).to_have_text("A summary")
@@ -429,7 +424,6 @@ def test_the_note_about_a_missing_file_disappears_when_another_race_is_shown(liv
     sync_api.expect(part(page, "note-text")).to_contain_text("opens when the race has ended")
     live.stop(page)
     sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”")
-    page.locator("#ax-recorded input").click()
-    page.locator("li[role='option']").first.click()
+    choose_race(page, "A maths teacher")
     sync_api.expect(part(page, "source")).to_have_text("recorded")
     sync_api.expect(part(page, "note")).to_be_hidden()

@@ -53,7 +53,7 @@ def test_a_step_that_ends_a_line_has_no_mark_on_the_empty_line_after_it(page: sy
     open_race(page, make_race(["one", "\n", "\n", "two"]), tmp_path)
     plain = page.locator(".ax-run-view[data-method='plain']")
     for index in (1, 2):
-        plain.locator(".ax-step").nth(index).click()
+        plain.locator(".ax-step").nth(index).dispatch_event("click")
         step = plain.locator(".ax-step.ax-now")
         sync_api.expect(step).to_have_attribute("data-step", str(index))
         shown = step.evaluate("e => [...e.getClientRects()].map(box => box.width)")
@@ -166,7 +166,7 @@ def test_the_mark_of_a_space_is_the_same_in_text_and_in_columns(page: sync_api.P
 def test_an_empty_list_has_a_placeholder_in_the_language_of_the_user(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     page.locator("#ax-prompt textarea").fill("another prompt")
-    lists = {"examples": ("Choose an example", "选择一个示例"), "recorded": ("Choose a race", "选择一场比赛")}
+    lists = {"examples": ("Choose an example", "选择一个示例")}
     for at, language in enumerate(("en", "zh")):
         part(page, "language").select_option(language)
         for name, words in lists.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, sync_api, watched_page
+from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, show_tab, sync_api, watched_page
 from ui_fakes import make_race
 
 from aded.core import trace
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.browser
 def opened_at(page: sync_api.Page, race: trace.Race, folder: Path, index: int) -> trace.Step:
     """Open a race and go to a step of its ADED run; returns the step."""
     open_race(page, race, folder)
+    show_tab(page, "learn")
     page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(index).click()
     sync_api.expect(part(page, "where")).to_contain_text(f"step {index + 1} of")
     sync_api.expect(part(page, "sizes-sentence")).to_contain_text(f"{race.lanes[1].steps[index].size.overlay_rows} rows")
@@ -38,7 +39,7 @@ def repeated(race: trace.Race) -> trace.Race:
 
 def shown_bigram(page: sync_api.Page) -> str:
     """The bigram of the bars, as shown on the page."""
-    return part(page, "matrix-key").inner_text().split("After ")[1].split(":")[0]
+    return str(part(page, "matrix-key").text_content()).split("After ")[1].split(":")[0]
 
 
 def test_the_bigram_of_the_step_is_shown_in_all_panels(page: sync_api.Page, tmp_path: Path):
@@ -114,6 +115,7 @@ def wait_for_bigram(page: sync_api.Page, bigram: str | None) -> None:
 def test_the_bigram_of_a_selected_node_is_shown_in_all_panels_and_in_the_address(page: sync_api.Page):
     step, index = 8, 7
     run = trace.load(ROOT / "assets" / "traces" / "01-a-maths-teacher.json").lanes[1]
+    show_tab(page, "learn")
     tree, recorded = run.steps[index].tree, {tuple(row.key) for s in run.steps[: index + 1] for row in s.rows}
     bigrams = {n: (tree.tokens[p], tree.tokens[n]) for n, p in enumerate(tree.parents) if n}
     with_row = next(n for n, bigram in bigrams.items() if bigram in recorded)
@@ -150,10 +152,12 @@ def test_the_bigram_of_a_selected_node_is_shown_in_all_panels_and_in_the_address
 
 @pytest.mark.parametrize("bigram", ["1 2", "<img src=x onerror=alert(1)>", "9 9 9"])
 def test_a_link_with_a_bigram_that_was_not_recorded_shows_that_of_the_step(browser: sync_api.Browser, address: str, bigram: str):
-    link = f"#race=A+maths+teacher&method=aded&step=8&node=0&bigram={quote(bigram)}"
+    run = trace.load(ROOT / "assets" / "traces" / "01-a-maths-teacher.json").lanes[1]
+    own = next(row for row in run.steps[7].rows if row.key[-1] == run.steps[7].tree.tokens[0])
+    link = f"#race=A+maths+teacher&method=aded&step=8&node=0&tab=learn&bigram={quote(bigram)}"
     with watched_page(browser, address, query=link) as page:
         sync_api.expect(part(page, "where")).to_contain_text("step 8 of")
-        sync_api.expect(part(page, "matrix-key")).to_contain_text("␣the ␣likelihood")
+        sync_api.expect(part(page, "matrix-key")).to_contain_text(" ".join(text.replace(" ", "␣") for text in own.key_texts))
         sync_api.expect(part(page, "bigram-clear")).to_be_hidden()
 
 
@@ -194,11 +198,16 @@ def test_hostile_tokens_are_text_in_every_panel_of_the_matrix(page: sync_api.Pag
     open_race(page, race, tmp_path)
     for name in ("bigrams-every", "sizes-every"):
         part(page, name).evaluate("e => { e.open = true; }")
+    show_tab(page, "learn")
     grid, shown = page.locator(".ax-matrix-grid"), ""
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
         drawn(page)
-        shown += grid.evaluate("e => e.textContent") + (part(page, "bigrams").get_attribute("aria-label") or "")
+        shown += (
+            grid.evaluate("e => e.textContent")
+            + str(part(page, "matrix-card").text_content())
+            + (part(page, "bigrams").get_attribute("aria-label") or "")
+        )
         assert grid.locator("img, b:not([data-part]), script").count() == 0
     assert page.evaluate("window.PWN") is None
     assert any("\u202e" in text for step in race.lanes[1].steps for row in step.rows for text in row.key_texts)

@@ -22,7 +22,7 @@ ROUNDS, FIRST, GROWTH = 200, 50, 1.1
 """Rounds, and the limit of the memory after the last one, as a multiple of the memory after round ``FIRST``."""
 FEW, EARLY, POOLS = 5, 2, 1.15
 """The same for a short test, in which a server still starts threads and their memory pools."""
-RACES = ("A maths teacher", "A summary", "A translation")
+RACES = ("A maths teacher", "A summary", "Counting")
 SETTLED = 4  # garbage collections before a heap is measured
 
 

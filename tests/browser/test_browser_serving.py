@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browsing import notice, sync_api, watched_page
+from browsing import notice, part, sync_api, watched_page
 from serving_fakes import GatedEngine, fake_service, serving
 from waiting import until
 
@@ -20,7 +20,7 @@ def test_a_second_visitor_sees_the_place_in_the_queue_and_a_closed_tab_frees_the
         with watched_page(browser, f"{address}/") as second:
             second.locator("#ax-run").click()
             sync_api.expect(notice(second)).to_contain_text("You are next in the queue for the model.")
-            second.locator("[data-part='language']").select_option("zh")
+            part(second, "language").select_option("zh")
             sync_api.expect(notice(second)).to_contain_text("您在等待模型的队列中排第 1 位。")
         until(lambda: service.scheduler.waiting == 0)
         first.close()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import HOSTILE, open_race, part, saved, sync_api, text_of
+from browsing import HOSTILE, choose_race, open_race, part, saved, sync_api, text_of
 from test_browser_export import alone
 from ui_fakes import make_race
 
@@ -40,7 +40,7 @@ def address(folder: Path) -> Iterator[str]:
 
 
 def choose(page: sync_api.Page, title: str) -> None:
-    page.locator("#ax-site select").select_option(title)
+    choose_race(page, title)
     sync_api.expect(part(page, "race-title")).to_have_text(title)
 
 
@@ -69,7 +69,7 @@ def test_a_saved_race_opens_on_the_site_and_in_a_saved_page(folder: Path, browse
     context, page, wrong = alone(browser, folder / "index.html")
     open_race(page, make_race(["a", " b"]), tmp_path)
     assert text_of(page, "aded") == "a b"
-    assert page.locator("#ax-site select").evaluate("e => e.selectedIndex") == -1
+    assert page.locator(".ax-chips [aria-pressed='true']").count() == 0
     choose(page, "First")
     file = saved(page, "race.html", tmp_path)
     assert wrong == []
@@ -107,7 +107,7 @@ def test_a_link_into_the_site_opens_race_step_and_node(address: str, browser: sy
     sync_api.expect(part(page, "race-title")).to_have_text("Second")
     sync_api.expect(part(page, "where")).to_contain_text("step 2 of")
     assert page.locator("body.dark").count() == 1
-    assert page.locator("#ax-site select").input_value() == "Second"
+    sync_api.expect(page.locator(".ax-chips [aria-pressed='true']")).to_have_text("Second")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert [text for text in wrong if "favicon" not in text] == []
     context.close()
@@ -120,7 +120,7 @@ def test_a_missing_file_is_reported_and_the_other_races_work(folder: Path, brows
     shutil.copytree(folder, copy)
     (copy / "traces" / "02-second.js").unlink()
     context, page, _ = alone(browser, copy / "index.html")
-    page.locator("#ax-site select").select_option("Second")
+    choose_race(page, "Second")
     sync_api.expect(part(page, "note-text")).to_contain_text("02-second.js is missing")
     sync_api.expect(page.locator("#ax-site [role=status]")).to_have_text("")
     choose(page, "First")

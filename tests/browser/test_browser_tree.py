@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import drawn, open_race, part, saved, sync_api, text_of
+from browsing import drawn, open_race, part, saved, show_tab, sync_api
 from ui_fakes import make_race, make_trace
 
 from aded.core import trace
@@ -90,18 +90,13 @@ def test_no_label_of_a_tree_is_cut_off(page: sync_api.Page):
         page.keyboard.press("ArrowRight")
 
 
-def test_a_large_tree_is_complete_in_the_table_in_the_saved_drawing_and_when_scrolled(page: sync_api.Page, tmp_path: Path):
+def test_a_large_tree_is_complete_in_the_table_and_in_the_saved_drawing(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
     sync_api.expect(page.locator(".ax-nodes tbody tr")).to_have_count(MAX_NODES + 1)
     drawing = saved(page, "tree.svg", tmp_path).read_text("utf-8")
     assert drawing.count('class="textpoint"') >= MAX_NODES
     assert "+" in "".join(page.locator(".ax-plot .textpoint text").all_text_contents())
-    shown = page.locator(".ax-plot .textpoint text")
-    first = shown.all_text_contents()
-    part(page, "tree").evaluate("e => { e.scrollTop = e.scrollHeight / 2; }")
-    page.wait_for_function("old => document.querySelector('.ax-plot .textpoint text').textContent !== old", arg=first[0])
     assert touching(page) == []
-    assert shown.count() < MAX_NODES
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -140,41 +135,39 @@ def test_scores_colour_the_nodes_and_touch_no_label_during_a_search(page: sync_a
 
 
 @pytest.mark.slow
-def test_a_small_draft_has_a_small_card_and_names_its_source(page: sync_api.Page, tmp_path: Path):
+def test_a_draft_without_a_search_names_its_source(page: sync_api.Page, tmp_path: Path):
     runs = [make_trace("plain"), make_trace("prompt-lookup", size=2), make_trace("aded")]
     open_race(page, trace.Race(runs), tmp_path)
-    heights = {}
     for method, words in (("plain", "drafts nothing"), ("prompt-lookup", "earlier|before"), ("aded", "")):
         page.locator(f".ax-run-view[data-method='{method}'] .ax-look").click()
         drawn(page)
-        heights[method] = part(page, "tree").evaluate("e => e.offsetHeight")
         note = part(page, "search-note").inner_text()
         assert not words or any(word in note for word in words.split("|"))
-    assert heights["plain"] <= 80
-    assert heights["plain"] < heights["aded"]
 
 
 def test_rejected_tokens_are_shown_struck_through_in_the_text_on_demand(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
-    assert page.locator("s").count() == 0
+    struck = page.locator("s").filter(visible=True)
+    now = page.locator(".ax-now s").filter(visible=True)
+    assert struck.count() == now.count(), "those of the step on screen"
     part(page, "rejected").click()
     sync_api.expect(part(page, "rejected")).to_have_attribute("aria-pressed", "true")
     steps = page.locator(".ax-run-view[data-method='aded'] .ax-step")
     for i, step in enumerate(race.lanes[1].steps):
         children = [node for node, parent in enumerate(step.tree.parents) if parent == step.path[-1]]
-        struck = steps.nth(i).locator("s").all_text_contents()
-        assert len(struck) == bool(children)
+        found = steps.nth(i).locator("s").filter(visible=True).all_text_contents()
+        assert len(found) == bool(children)
         visits = step.tree.columns["visits"]
         best = max(children, key=lambda node: (visits[node] or 0, -node), default=None)
-        assert best is None or struck[0].startswith(step.tree.texts[best])
+        assert best is None or found[0].startswith(step.tree.texts[best])
     part(page, "rejected").click()
-    assert page.locator("s").count() == 0
-    assert text_of(page, "aded") == race.lanes[1].text
+    assert struck.count() == now.count()
 
 
 def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
+    show_tab(page, "pass")
     rows = page.locator(".ax-nodes tbody tr:not([data-node='-1'])")
     count = rows.count()
     mask = part(page, "mask")
@@ -192,6 +185,7 @@ def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path
 def test_the_slots_of_the_kv_cache_before_and_after_compaction_are_those_of_the_nodes(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
+    show_tab(page, "pass")
     rows = [part(page, f"slots-{when}").locator("[data-node]") for when in ("before", "after")]
     shown = page.locator(".ax-run-view:has(.ax-look[aria-pressed='true'])").get_attribute("data-method")
     run = next(run for run in race.lanes if run.header.method == shown)
@@ -213,6 +207,7 @@ def test_the_slots_of_the_kv_cache_before_and_after_compaction_are_those_of_the_
 
 def test_the_slots_of_hidden_nodes_are_one_mark(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
+    show_tab(page, "pass")
     more = page.locator(".ax-slot-more")
     sync_api.expect(more).to_have_count(1)
     rows = page.locator(".ax-nodes tbody tr[data-node]")
@@ -241,6 +236,7 @@ def test_the_visits_of_a_node_over_the_search_are_drawn_and_the_moment_is_marked
 @pytest.mark.slow
 def test_nothing_moves_away_from_the_pointer_below_the_card_of_the_node(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
+    show_tab(page, "pass")
     for places in (page.locator(".ax-nodes tbody tr"), part(page, "slots-before").locator("[data-node]")):
         places.first.scroll_into_view_if_needed()
         page.mouse.move(0, 0)

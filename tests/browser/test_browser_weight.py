@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import at_rest, notice, part, sync_api, text_of, watched_page
+from browsing import at_rest, choose_race, notice, part, sync_api, text_of, watched_page
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -81,13 +81,12 @@ def test_other_languages_and_races_are_loaded_when_they_are_chosen(browser: sync
         assert loaded(page)[2:] == first[2:], "text comes before charts"
         part(page, "language").select_option("zh")
         sync_api.expect(part(page, "tour")).to_have_text("导览")
-        page.locator("#ax-recorded input").click()
-        page.locator("li[role='option']").nth(1).click()
-        sync_api.expect(part(page, "race-title")).to_have_text("一个 Python 函数")
+        choose_race(page, "Counting")
+        sync_api.expect(part(page, "race-title")).to_have_text("数数")
         part(page, "language").select_option("en")
-        sync_api.expect(part(page, "race-title")).to_have_text("A function in Python")
+        sync_api.expect(part(page, "race-title")).to_have_text("Counting")
         at_rest(page)
-        assert loaded(page)[5:] == ["zh.json", "02-a-function-in-Python.jsonl"]
+        assert loaded(page)[5:] == ["zh.json", "02-counting.jsonl"]
     with watched_page(browser, address, query="#race=A+summary&lang=zh") as page:
         at_rest(page)
         assert [name for name in loaded(page) if "json" in name] == ["zh.json", "05-a-summary.jsonl"]
@@ -136,9 +135,8 @@ def test_a_missing_race_is_reported_and_the_others_can_be_opened(browser: sync_a
         note = part(page, "note-text")
         sync_api.expect(note).to_contain_text("“A maths teacher” was not loaded")
         sync_api.expect(note).to_contain_text("01-a-maths-teacher.jsonl is missing")
-        page.locator("#ax-recorded input").click()
-        page.locator("li[role='option']").nth(1).click()
-        sync_api.expect(part(page, "race-title")).to_have_text("A function in Python")
+        choose_race(page, "Counting")
+        sync_api.expect(part(page, "race-title")).to_have_text("Counting")
         sync_api.expect(part(page, "note")).to_be_hidden()
         page.wait_for_selector(".ax-plot .main-svg")
 
@@ -173,9 +171,8 @@ def test_a_live_race_is_not_replaced_by_a_recorded_one_that_arrives_later(browse
     watched = watched_page(browser, live.address)
     with watched as page:
         page.route("**/02-*.jsonl", lambda route: waiting.append(route))
-        page.locator("#ax-recorded input").click()
         with page.expect_request("**/02-*.jsonl"):
-            page.locator("li[role='option']").nth(1).click()
+            choose_race(page, "Counting")
         page.locator("#ax-run").click()
         sync_api.expect(part(page, "source")).to_have_text("live race")
         waiting.pop().continue_()
@@ -184,7 +181,6 @@ def test_a_live_race_is_not_replaced_by_a_recorded_one_that_arrives_later(browse
         sync_api.expect(part(page, "source")).to_have_text("live race")
         page.unroute("**/02-*.jsonl")
         sync_api.expect(notice(page)).to_contain_text("Done in")
-        page.locator("#ax-recorded input").click()
-        page.locator("li[role='option']").first.click()
+        choose_race(page, "A maths teacher")
         sync_api.expect(part(page, "source")).to_have_text("recorded")
         sync_api.expect(notice(page)).to_have_text("")

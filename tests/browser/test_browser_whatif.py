@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import drawn, open_race, part, saved, sync_api
+from browsing import drawn, open_race, part, saved, show_tab, sync_api
 from fakes import VOCAB, cost, near, tiny_target
 from ui_fakes import make_race
 
@@ -74,6 +74,7 @@ def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_reco
     page: sync_api.Page, race: trace.Race, tmp_path: Path
 ):
     open_race(page, race, tmp_path)
+    show_tab(page, "verify")
     page.keyboard.press("Home")
     for step in race.lanes[0].steps:
         sync_api.expect(part(page, "where")).to_contain_text(f"step {step.index + 1} of")
@@ -88,6 +89,8 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
     page: sync_api.Page, browser: sync_api.Browser, race: trace.Race, tmp_path: Path
 ):
     open_race(page, race, tmp_path)
+    show_tab(page, "verify")
+    part(page, "whatif-rows").locator("tr").first.wait_for()
     assert (
         saved(page, "whatif.csv", tmp_path).read_text("utf-8").count("\n") == part(page, "whatif-rows").locator("tr").count() + 1
     )
@@ -95,7 +98,9 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
     context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     alone = context.new_page()
     alone.goto(file.as_uri())
+    alone.wait_for_selector(".ax-plot .main-svg")
     for view in (page, alone):
+        show_tab(view, "verify")
         part(view, "whatif-rows").locator("tr").first.wait_for()
         before, sentence = rows(view), part(view, "whatif-sentence").inner_text()
         sync_api.expect(part(view, "whatif-reset")).to_be_disabled()
@@ -117,5 +122,6 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
 
 def test_a_record_without_logits_says_so(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
+    show_tab(page, "verify")
     sync_api.expect(part(page, "whatif-intro")).to_contain_text("does not contain the target's logits")
     sync_api.expect(part(page, "whatif-body")).to_be_hidden()

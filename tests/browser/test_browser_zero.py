@@ -25,7 +25,7 @@ def test_a_visitor_without_quota_sees_a_remedy_and_plays_the_recorded_race(
         page.locator("#ax-run").click()
         sync_api.expect(notice(page)).to_contain_text("Recorded races can still be played.")
         assert part(page, "race-title").text_content() == title != ""
-        page.locator("[data-part='language']").select_option("zh")
+        part(page, "language").select_option("zh")
         sync_api.expect(notice(page)).to_contain_text("录制的比赛仍可播放。")
         page.locator("body").press("Home")
         sync_api.expect(part(page, "where")).to_contain_text("1")

@@ -6,7 +6,8 @@ import test from "node:test";
 import { createConnection } from "../../assets/js/connection.js";
 import { on } from "../../assets/js/events.js";
 
-const TIMES = { retry: 1, patience: 60, silence: 40 };
+const LONG = 60000; // milliseconds, also for a busy machine
+const TIMES = { retry: 1, patience: LONG, silence: LONG };
 const DATA = "http://here/gradio_api/queue/data?session_hash=a";
 const JOIN = "http://here/gradio_api/queue/join?";
 const message = (kind, rest = {}) => `data: ${JSON.stringify({ msg: kind, ...rest })}\n\n`;
@@ -31,6 +32,10 @@ function streamOf(parts, end = "ends") {
 
 // A connection whose requests get these answers in order, the last one again and again; null: no answer.
 function connected(...answers) {
+  return connectedWith({}, ...answers);
+}
+
+function connectedWith(times, ...answers) {
   said.length = 0;
   const asked = [];
   const fetch = async (address, options) => {
@@ -39,7 +44,7 @@ function connected(...answers) {
     if (!make) throw new TypeError("no network");
     return make(options?.signal);
   };
-  return { asked, fetch: createConnection(fetch, TIMES).fetch };
+  return { asked, fetch: createConnection(fetch, { ...TIMES, ...times }).fetch };
 }
 
 async function textOf(connection) {
@@ -67,12 +72,12 @@ test("the number of received messages is sent with every attempt", async () => {
 });
 
 test("a stream without any sign of life counts as cut", async () => {
-  const connection = connected(streamOf([message("estimation")], "stays"), streamOf([CLOSE]));
+  const connection = connectedWith({ silence: 40 }, streamOf([message("estimation")], "stays"), streamOf([CLOSE]));
   assert.equal(await textOf(connection), message("estimation") + CLOSE);
 });
 
 test("a server that does not come back is reported, and all calls end", async () => {
-  const connection = connected(streamOf([message("estimation")]), null);
+  const connection = connectedWith({ patience: 60 }, streamOf([message("estimation")]), null);
   const [, ended, closed] = (await textOf(connection)).split("\n\n");
   const { msg, event_id, success, output } = JSON.parse(ended.slice(6));
   assert.deepEqual({ msg, event_id, success, output }, { msg: "process_completed", event_id: null, success: true, output: { data: [] } });

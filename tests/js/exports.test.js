@@ -1,12 +1,16 @@
-// Exports: only what is completely on screen can be saved.
+// Exports: tables of the page, and pictures of what is completely on screen.
 
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { registerExport, availableExports, pictureOf, tableOf } from "../../assets/js/exports.js";
 
-const seen = { getClientRects: () => [1] };
-const hidden = { getClientRects: () => [] };
+const element = (display, rects, role = null) => ({ display, getClientRects: () => rects, getAttribute: () => role, parentElement: null });
+const seen = element("block", [1]);
+const hidden = element("none", []);
+const inTab = { ...element("block", []), parentElement: element("none", [], "tabpanel") };
+globalThis.getComputedStyle = ({ display }) => ({ display });
+globalThis.document = { body: null };
 const names = () => availableExports().map(({ name, picture, table }) => [name, picture, table]);
 
 test("hidden, undrawn or empty exports are not available", () => {
@@ -16,12 +20,13 @@ test("hidden, undrawn or empty exports are not available", () => {
   registerExport("nowhere", { group: "race", title: "c", place: () => null, table });
   registerExport("undrawn", { group: "step", title: "d", place: () => seen, picture: () => [seen, null], table });
   registerExport("unseen", { group: "step", title: "e", place: () => seen, picture: () => [hidden] });
-  assert.deepEqual(names(), [["both", true, true], ["undrawn", false, true]]);
+  registerExport("tab", { group: "step", title: "f", place: () => inTab, picture: () => [inTab], table });
+  assert.deepEqual(names(), [["both", true, true], ["undrawn", false, true], ["tab", false, true]]);
   assert.deepEqual(tableOf("both"), [["head"], [1]]);
   assert.deepEqual(pictureOf("both"), { title: "a", parts: [hidden, seen] });
 });
 
 test("an export replaces an earlier one of the same name", () => {
   registerExport("both", { group: "race", title: "a", place: () => hidden, table: () => [] });
-  assert.deepEqual(names(), [["undrawn", false, true]]);
+  assert.deepEqual(names(), [["undrawn", false, true], ["tab", false, true]]);
 });
