@@ -77,7 +77,7 @@ test("a stream without any sign of life counts as cut", async () => {
 });
 
 test("a server that does not come back is reported, and all calls end", async () => {
-  const connection = connectedWith({ patience: 60 }, streamOf([message("estimation")]), null);
+  const connection = connectedWith({ patience: 400 }, streamOf([message("estimation")]), null);
   const [, ended, closed] = (await textOf(connection)).split("\n\n");
   const { msg, event_id, success, output } = JSON.parse(ended.slice(6));
   assert.deepEqual({ msg, event_id, success, output }, { msg: "process_completed", event_id: null, success: true, output: { data: [] } });
@@ -107,7 +107,7 @@ test("a call that does not reach the server changes nothing and says so", async 
 
 test("a queued call that does not reach the server ends, whether or not a stream is open", async () => {
   for (const open of [false, true]) {
-    const connection = connected(...(open ? [streamOf([message("estimation")], "stays")] : []), null);
+    const connection = connectedWith({ patience: 400 }, ...(open ? [streamOf([message("estimation")], "stays")] : []), null);
     const early = open ? textOf(connection) : null;
     const { event_id } = await (await connection.fetch(JOIN, { method: "POST", body: "{}" })).json();
     const text = await (early ?? textOf(connection));
