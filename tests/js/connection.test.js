@@ -107,7 +107,7 @@ test("a call that does not reach the server changes nothing and says so", async 
 
 test("a queued call that does not reach the server ends, whether or not a stream is open", async () => {
   for (const open of [false, true]) {
-    const connection = connectedWith({ patience: 400 }, ...(open ? [streamOf([message("estimation")], "stays")] : []), null);
+    const connection = connectedWith({ patience: 400, silence: 400 }, ...(open ? [streamOf([message("estimation")], "stays")] : []), null);
     const early = open ? textOf(connection) : null;
     const { event_id } = await (await connection.fetch(JOIN, { method: "POST", body: "{}" })).json();
     const text = await (early ?? textOf(connection));
