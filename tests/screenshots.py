@@ -1,7 +1,7 @@
-"""Screenshots of every panel for the documents: ``python -m tests.screenshots``.
+"""Screenshots of the page for the documents: ``python -m tests.screenshots``.
 
-Not a test. It starts the app, opens a bundled race, runs two prompts on the default model for the panels that need a live
-race, and writes ``docs/img/NAME-light.webp``, ``NAME-dark.webp`` (1440 pixels wide) and ``NAME-narrow.webp`` (390).
+Not a test. It starts the app, opens bundled races, and writes ``docs/img/NAME-light.webp``, ``NAME-dark.webp``
+(1280 x 720 pixels), ``NAME-narrow.webp`` (390 x 844), and ``assets/screenshot.png``.
 """
 
 from __future__ import annotations
@@ -19,120 +19,91 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from browsing import CHROMIUM, FLAGS, ROOT, free_port, part, start, sync_api, tick, wait_for
+from browsing import CHROMIUM, FLAGS, ROOT, free_port, open_controls, part, sync_api, wait_for
 
 FOLDER = ROOT / "docs" / "img"
-RACE = "A maths teacher"
-PROMPTS = ("Why is the sky blue? Answer in two sentences.", "Why is the sea blue? Answer in two sentences.")
-TOKENS = 64
 QUALITY = 82
 MAX_BYTES = 4_000_000
 """Of all screenshots together."""
-WIDTHS = {"light": 1440, "dark": 1440, "narrow": 390}
+SIZES = {"light": (1280, 720), "dark": (1280, 720), "narrow": (390, 844)}
+RACE = "race=A+maths+teacher&method=aded"
 
-RECORDED = {
-    "race": ".ax-race",
-    "time": ".ax-time",
-    "step": ".ax-step-grid",
-    "search": "[data-part='tree-card']",
-    "slots": "[data-part='slots-card']",
-    "nodes": ".ax-card:has(.ax-nodes)",
-    "matrix": "[data-part='matrix-card']",
-    "agreement": "[data-part='agreement-card']",
-    "bigrams": "[data-part='bigrams-card']",
-    "heat": "[data-part='heat-card']",
-    "throughput": "[data-part='throughput-card']",
-    "kvcache": "[data-part='kvcache-card']",
+
+def replay(page: sync_api.Page) -> None:
+    """The search in its tenth simulation."""
+    part(page, "search").evaluate("e => { e.value = '39'; e.dispatchEvent(new Event('input')); }")
+
+
+def unfold(name: str) -> Callable[[sync_api.Page], None]:
+    """Open a section and scroll to it."""
+    return lambda page: part(page, name).evaluate("e => { e.open = true; e.scrollIntoView(); }")
+
+
+def press(name: str) -> Callable[[sync_api.Page], None]:
+    return lambda page: part(page, name).locator("xpath=self::button").click()
+
+
+def nothing(page: sync_api.Page) -> None:
+    """The page as it opens."""
+
+
+VIEWS: dict[str, tuple[str, Callable[[sync_api.Page], None]]] = {
+    "draft": (RACE, nothing),
+    "search": (RACE, replay),
+    "pass": (f"{RACE}&tab=pass", nothing),
+    "verify": ("race=Speculative+sampling&method=speculative&step=3&tab=verify", nothing),
+    "learn": (f"{RACE}&tab=learn", nothing),
+    "many": ("race=Short+facts&method=aded", nothing),
+    "lab": (RACE, unfold("lab")),
+    "measure": (RACE, unfold("measure")),
+    "controls": (RACE, open_controls),
+    "present": (f"{RACE}&hide=controls", nothing),
+    "tour": (RACE, press("tour")),
+    "glossary": (RACE, press("learn")),
+    "keys": (RACE, press("keys")),
 }
-LIVE = {
-    "controls": "#ax-controls",
-    "learned": "[data-part='learned-card']",
-    "compare": "[data-part='compare-card']",
-    "memory": "[data-part='memory-card']",
-}
-OVER = {"tour": "tour", "learn": "learn", "keys": "keys"}
-"""Dialogs, by the button that opens them."""
+"""Name: the view as in a link, and what is done before the screenshot."""
 
 
 @contextmanager
-def served_page() -> Iterator[sync_api.Page]:
-    """The app on a free port, in a browser."""
-    port = free_port()
+def served_browser() -> Iterator[tuple[str, sync_api.Browser]]:
+    """The address of the app on a free port, and a browser."""
+    address = f"http://127.0.0.1:{(port := free_port())}/"
     command = [sys.executable, "app.py", "--port", str(port), "--no-browser"]
     server = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"})
     try:
-        wait_for(f"http://127.0.0.1:{port}/", server)
+        wait_for(address, server)
         with sync_api.sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            page = browser.new_page(viewport={"width": 1440, "height": 900})
-            page.goto(f"http://127.0.0.1:{port}/?__theme=light#race={RACE.replace(' ', '+')}&method=aded")
-            page.wait_for_selector(".ax-plot .main-svg", timeout=60_000)
-            page.add_style_tag(content="#ax-controls { align-self: flex-start; }")  # as tall as its content
-            yield page
+            yield address, browser
             browser.close()
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(20)
 
 
-def look(page: sync_api.Page, name: str) -> None:
-    """Set width and theme: light, dark or narrow."""
-    page.set_viewport_size({"width": WIDTHS[name], "height": 900})
-    if page.evaluate("document.body.classList.contains('dark')") != (name == "dark"):
-        part(page, "theme").click()
-    page.mouse.move(0, 0)
-    page.wait_for_timeout(1200)
-
-
-def save(pixels: bytes, name: str) -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    Image.open(io.BytesIO(pixels)).convert("RGB").save(FOLDER / f"{name}.webp", quality=QUALITY, method=6)
-
-
-def panels(page: sync_api.Page, places: dict[str, str], before: Callable[[str], None]) -> None:
-    for theme in WIDTHS:
-        look(page, theme)
-        for name, place in places.items():
-            before(name)
-            save(page.locator(place).first.screenshot(), f"{name}-{theme}")
-
-
-def search_or_verdict(page: sync_api.Page, name: str) -> None:
-    """Show the search in its tenth simulation for its own screenshot, and its end for all others."""
-    slider = part(page, "search")
-    wanted = "39" if name == "search" else slider.get_attribute("max")
-    slider.evaluate("(e, value) => { e.value = value; e.dispatchEvent(new Event('input')); }", wanted)
-    page.wait_for_timeout(400)
-
-
-def sheets(page: sync_api.Page) -> None:
-    for theme in WIDTHS:
-        look(page, theme)
-        for name, button in OVER.items():
-            page.evaluate("window.scrollTo(0, 0)")
-            page.locator(f"button[data-part='{button}']").click()
-            page.wait_for_timeout(900)
-            save(page.screenshot(), f"{name}-{theme}")
-            page.keyboard.press("Escape")
-
-
-def run_twice(page: sync_api.Page) -> None:
-    """Run two prompts with a drafter that keeps session counts."""
-    tick(page, "plain", "aded", "prompt-lookup")
-    page.locator("#ax-controls button.label-wrap", has_text="ADED settings").click()
-    page.locator("#ax-keep input").check()
-    for prompt in PROMPTS:
-        start(page, prompt, TOKENS)
-        sync_api.expect(page.locator("#ax-run")).to_be_enabled(timeout=180_000)
+def shoot(browser: sync_api.Browser, address: str, theme: str) -> None:
+    width, height = SIZES[theme]
+    for name, (view, prepare) in VIEWS.items():
+        page = browser.new_page(viewport={"width": width, "height": height})
+        page.goto(f"{address}?__theme={'dark' if theme == 'dark' else 'light'}#{view}")
+        page.wait_for_selector(".ax-plot .main-svg", state="attached", timeout=60_000)
+        prepare(page)
+        page.wait_for_timeout(1500)
+        image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        image.save(FOLDER / f"{name}-{theme}.webp", quality=QUALITY, method=6)
+        if (name, theme) == ("draft", "light"):
+            image.save(ROOT / "assets" / "screenshot.png", optimize=True)
+        page.close()
 
 
 def main() -> None:
-    with served_page() as page:
-        panels(page, RECORDED, lambda name: search_or_verdict(page, name))
-        sheets(page)
-        look(page, "light")
-        run_twice(page)
-        panels(page, LIVE, lambda name: None)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.glob("*.webp"):
+        old.unlink()
+    with served_browser() as (address, browser):
+        for theme in SIZES:
+            shoot(browser, address, theme)
     size = sum(file.stat().st_size for file in FOLDER.glob("*.webp"))
     print(f"{len(list(FOLDER.glob('*.webp')))} screenshots, {size / 1e6:.1f} MB")
     assert size < MAX_BYTES, f"the screenshots have {size} bytes; lower QUALITY"
