@@ -6,7 +6,6 @@
 //   edit (prompt, methods, settings): open the controls at one of them;  tab (name): a tab of the stage to show
 //   present (true or false): whether the page is presented
 //   running (id or null): the race on screen while it runs
-//   opened: a saved race was opened
 //   raceChosen (title): the recorded race that the user selected;  loading (title or null): the recorded race that is being loaded
 //   notice (a notice, or null for the server's latest): a message to show below the buttons
 //   cut: the connection to the server is lost, and what was running with it

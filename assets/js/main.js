@@ -246,7 +246,7 @@ export function mountRace(element, props, watch, standalone) {
       const row = event.target.closest("tr");
       if (row) pick(Number(row.dataset.node));
     });
-    createOpening(part, () => state.race.running, open);
+    createOpening(part, () => state.race.running, show);
     createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(lines)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -260,19 +260,15 @@ export function mountRace(element, props, watch, standalone) {
     on("cut", end);
   }
 
-  // Shows an opened race.
-  function show(lines) {
-    props.value = lines;
-    open();
+  // Shows a race from a file.
+  function show(text) {
+    open(text);
     emit("notice", { kind: "", messages: [], fraction: null });
-    emit("opened");
   }
 
   // The connection to a running race is lost: it ends at the last step that arrived.
   function end() {
-    if (!state.race.running) return;
-    props.value = stoppedLines(props.value);
-    open();
+    if (state.race.running) open(stoppedLines(lines));
   }
 
   function open(text) {
