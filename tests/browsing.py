@@ -176,9 +176,10 @@ class watched_page:
 
     def __enter__(self) -> sync_api.Page:
         self._tab.open(self.url, self.width)
-        self.page.wait_for_selector(".ax-plot .main-svg")
+        self.page.wait_for_selector(".ax-run-view .ax-step", state="attached")
         if self._unfolded:
             unfold(self.page)
+            self.page.wait_for_function(CHARTED)
         return self.page
 
     def __exit__(self, kind: object, *rest: object) -> None:
@@ -192,6 +193,9 @@ class watched_page:
         assert external == []
 
 
+CHARTED = """() => window.Plotly && (document.querySelector('.ax-plot .main-svg')
+    || !document.querySelector('.ax-plot').offsetParent)"""
+"""Whether the chart library is loaded, and the tree is drawn if its tab is on screen."""
 MENU = ("learn", "keys", "theme", "language")
 """Parts in the menu of the bar."""
 
@@ -200,6 +204,7 @@ def part(page: sync_api.Page, name: str) -> sync_api.Locator:
     """A part of the page; for one in the menu of the bar, the menu is opened."""
     if name in MENU:
         part(page, "more").evaluate("e => { e.open = true; }")
+        return page.locator(f".ax-header [data-part='{name}']")
     return page.locator(f"[data-part='{name}']")
 
 
@@ -215,7 +220,9 @@ def open_controls(page: sync_api.Page) -> None:
 
 def show_tab(page: sync_api.Page, name: str) -> None:
     """A tab of the stage: draft, pass, verify or learn."""
-    page.locator(f"[role='tab'][data-tab='{name}']").click()
+    tab = page.locator(f"[role='tab'][data-tab='{name}']")
+    tab.click()
+    tab.evaluate("e => e.blur()")
 
 
 def choose_race(page: sync_api.Page, title: str) -> None:
@@ -224,8 +231,8 @@ def choose_race(page: sync_api.Page, title: str) -> None:
 
 
 def text_of(page: sync_api.Page, method: str) -> str:
-    """The text of a run, as its DOM text."""
-    return page.locator(f".ax-run-view[data-method='{method}'] .ax-text").evaluate("e => e.textContent")
+    """The text of a run, without rejected draft tokens, as its DOM text."""
+    return "".join(page.locator(f".ax-run-view[data-method='{method}'] .ax-text .ax-tok").all_text_contents())
 
 
 def tokens_of(page: sync_api.Page, method: str, origin: str) -> list[str]:
@@ -275,6 +282,7 @@ def start(page: sync_api.Page, prompt: str, tokens: int) -> None:
 
 def saved(page: sync_api.Page, what: str, folder: Path) -> Path:
     """A file that is saved from the menu of the page."""
+    part(page, "more").evaluate("e => { e.open = false; }")
     if not part(page, "save-menu").evaluate("e => e.open"):
         part(page, "save-menu").locator("summary").first.click()
     part(page, "save-menu").locator(".ax-save-more").evaluate("e => { e.open = true; }")

@@ -19,7 +19,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from browsing import CHROMIUM, FLAGS, ROOT, free_port, open_controls, part, sync_api, wait_for
+from browsing import CHARTED, CHROMIUM, FLAGS, ROOT, free_port, open_controls, part, sync_api, wait_for
 
 FOLDER = ROOT / "docs" / "img"
 QUALITY = 82
@@ -87,7 +87,7 @@ def shoot(browser: sync_api.Browser, address: str, theme: str) -> None:
     for name, (view, prepare) in VIEWS.items():
         page = browser.new_page(viewport={"width": width, "height": height})
         page.goto(f"{address}?__theme={'dark' if theme == 'dark' else 'light'}#{view}")
-        page.wait_for_selector(".ax-plot .main-svg", state="attached", timeout=60_000)
+        page.wait_for_function(CHARTED, timeout=60_000)
         prepare(page)
         page.wait_for_timeout(1500)
         image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")

@@ -28,6 +28,10 @@ from ui.words import Message, word
 
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+STOPPING = (
+    "() => window.AdedExplorer.events.emit('notice', { kind: 'busy', messages: [['notice.stopping', {}]], fraction: null })"
+)
+"""Shown by the page itself: the server's answer could arrive after the end of the race."""
 ENDED = "() => [true, true, false].map(interactive => ({ __type__: 'update', interactive }))"
 """Enables controls after a race, also if its end was not received: two buttons that start, one that stops."""
 NOTHING = Notice("", [])
@@ -122,9 +126,8 @@ def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any
             async for outputs in changes:
                 yield outputs
 
-    def stop(request: gr.Request) -> list[Any]:
+    def stop(request: gr.Request) -> None:
         session_of(request).stop()
-        return [encode(Notice("busy", [("notice.stopping", {})])), gr.update(interactive=False)]
 
     def forget(request: gr.Request) -> str:
         session_of(request).memories.clear()
@@ -135,7 +138,7 @@ def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any
         started = button.click(begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
         ended = started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)
         ends.append(ended.then(None, None, buttons, js=ENDED, **QUIET))
-    controls.stop.click(stop, None, [controls.notice, controls.stop], queue=False, **QUIET)
+    controls.stop.click(stop, None, None, js=STOPPING, queue=False, **QUIET)
     gr.on([controls.forget.click, view.clear], forget, None, controls.notice, queue=False, **QUIET)
     return ends
 

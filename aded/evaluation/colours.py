@@ -10,7 +10,7 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "rest": ("#4a66d9", "#3081e9"),
     "token-recycling": ("#477430", "#c4e4a4"),
     "suffix": ("#4a1b31", "#bf8999"),
-    "medusa": ("#b07d00", "#e6bd4a"),
+    "medusa": ("#986812", "#e6bd4a"),
     "medusa-typical": ("#3a380b", "#889367"),
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),

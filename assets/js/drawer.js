@@ -7,6 +7,7 @@ const FIELDS = { prompt: "#ax-prompt textarea", methods: "#ax-picker input:not(:
 
 export function createDrawer(root) {
   let pen = null; // the element to which the focus returns
+  let inList = false; // whether the key that is pressed closes an open list
 
   function close() {
     document.body.classList.remove(OPEN);
@@ -23,8 +24,9 @@ export function createDrawer(root) {
     field?.focus({ preventScroll: true });
     window.scrollTo({ top: 0 });
   });
+  root.addEventListener("keydown", ({ target }) => (inList = target.matches("[role='combobox'][aria-expanded='true']")), { capture: true });
   root.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !event.defaultPrevented && !event.isComposing) close();
+    if (event.key === "Escape" && !inList && !event.defaultPrevented && !event.isComposing) close();
   });
   root.addEventListener("click", (event) => {
     if (event.target instanceof Element && event.target.closest("#ax-close")) close();

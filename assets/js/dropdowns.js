@@ -1,6 +1,5 @@
 // Fixes for Gradio's dropdowns: a click opens them again, they close when the keyboard leaves them, and only real selections are reported.
 
-import { emit } from "./events.js";
 import { isComposing } from "./keys.js";
 
 const FIELD = "input[role='combobox']";
@@ -19,14 +18,6 @@ export function fixDropdowns(root) {
 export function chose(id) {
   const field = fieldOf(id);
   return Boolean(field.value) && before.get(field) !== field.value;
-}
-
-// Called when the dropdown of recorded races is left or something was selected in it; null for nothing.
-export function chooseRace(title) {
-  if (!title || !chose("ax-recorded")) return;
-  before.set(fieldOf("ax-recorded"), fieldOf("ax-recorded").value); // Gradio reports it again when the dropdown closes
-  emit("notice", { kind: "", messages: [], fraction: null }); // the notice of the race before
-  emit("raceChosen", title);
 }
 
 function fieldOf(id) {

@@ -5,8 +5,8 @@ export const GROUPS = ["race", "step", "matrix", "experiment"];
 const exports = new Map();
 
 // Registers a picture and a table under a name, which is also the file name:
-//   group: one of GROUPS; title: key of its title; place: returns the element that must be on the page for it; a picture is only
-//   offered while it is on screen
+//   group: one of GROUPS; title: key of its title; place: returns the element that must be on the page for it, null if it cannot be saved
+//   now; a picture is only offered while it is on screen
 //   picture: returns the elements of the picture, from top to bottom; null for one that is not drawn yet
 //   table: returns its rows, the header first
 export function registerExport(name, { group, title, place, picture = null, table = null }) {
@@ -42,6 +42,6 @@ function isThere(element) {
   return Boolean(element);
 }
 
-function onScreen(element) {
+export function onScreen(element) {
   return Boolean(element) && element.getClientRects().length > 0;
 }

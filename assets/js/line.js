@@ -26,7 +26,8 @@ export function createLine(part, root) {
 
 // The settings of a race in one line: length, draft budget, temperature, and what else is not the default.
 export function settingsText({ max_new_tokens: tokens, budget, temperature, top_p, top_k, seed }) {
-  const parts = [say("line.tokens", { count: tokens }), budget === "auto" ? say("line.auto") : say("line.nodes", { count: budget }), `T ${temperature}`];
+  const nodes = budget === undefined ? [] : [budget === "auto" ? say("line.auto") : say("line.nodes", { count: budget })];
+  const parts = [say("line.tokens", { count: tokens }), ...nodes, `T ${temperature}`];
   if (temperature > 0 && top_p < 1) parts.push(`top-p ${top_p}`);
   if (temperature > 0 && top_k > 0) parts.push(`top-k ${top_k}`);
   if (temperature > 0) parts.push(say("line.seed", { seed }));

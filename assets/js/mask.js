@@ -3,7 +3,7 @@
 import { maskTable } from "./csv.js";
 import { cssToken, setText, svg, visible } from "./dom.js";
 import { registerDrawing } from "./svgexport.js";
-import { registerExport } from "./exports.js";
+import { onScreen, registerExport } from "./exports.js";
 import { say } from "./words.js";
 
 const CELL = 34; // maximum size of a cell in pixels
@@ -31,7 +31,8 @@ export function createMask(canvas, caption, { onHover, onPick }) {
     pen.scale(dots, dots);
     paint(pen, size, step.tree, order, selected);
     registerDrawing(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
-    registerExport("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [caption, canvas], table: () => maskTable(step) });
+    registerExport("mask", { group: "step", title: "mask.title", place: () => (onScreen(canvas) ? canvas : null), // else it is not drawn
+      picture: () => [caption, canvas], table: () => maskTable(step) });
     setText(caption, describe(step.tree, selected));
     caption.title = caption.textContent; // all of it, since long captions are cut off
   }

@@ -54,7 +54,7 @@ export function createOpening(part, isRunning, show) {
 // Shows a file's race, or returns what is wrong with the file, as messages.
 export async function read(file, show) {
   const name = cited(file.name);
-  const remedy = ["file.remedy", { save: { say: "save.open" } }];
+  const remedy = ["file.remedy", { save: { say: "save.race" } }];
   if (!/\.json$/i.test(file.name)) return [["file.kind", { name }], remedy];
   if (file.size > MEBIBYTES * 2 ** 20) return [["file.large", { megabytes: MEBIBYTES }]];
   const bytes = await file.arrayBuffer().catch(() => null);

@@ -5,8 +5,8 @@ import { isComposing } from "./keys.js";
 import { loadItem, storeItem } from "./storage.js";
 
 const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], [role='textbox'], dialog";
-const WITH_KEYS = "table, summary, [role='grid'], [role='treegrid'], [role='tree'], [role='menu'], [role='tablist'], [role='spinbutton']";
-const BUTTONS = "button, a, [role='button']";
+const WITH_KEYS = "table, [role='grid'], [role='treegrid'], [role='tree'], [role='menu'], [role='tablist'], [role='spinbutton']";
+const BUTTONS = "button, a, summary, [role='button']";
 const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
 const state = { off: loadItem("shortcuts") === "off" };
 

@@ -3,7 +3,7 @@
 
 import { precise, testText } from "./acceptance.js";
 import { el, setText, visible } from "./dom.js";
-import { registerExport } from "./exports.js";
+import { onScreen, registerExport } from "./exports.js";
 import { isGreedy, recordedDistribution, recordedSettings, resample } from "./sampling.js";
 import { language, say, sentences } from "./words.js";
 
@@ -146,7 +146,7 @@ function drawTable(part, rows, { exact, residual }) {
   part("whatif-residual-head").hidden = !residual.length;
   part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, exact)));
   const head = ["token", "text", "recorded", "p", "residual", "excluded_by", "chosen"];
-  registerExport("whatif", { group: "step", title: "whatif.title", place: () => part("whatif-rows"), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
+  registerExport("whatif", { group: "step", title: "whatif.title", place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
 }
 
 function rowOf({ token, text, recorded, p, residual, cut, chosen, was, drafted }, top, exact) {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browsing import at_rest, open_race, part, start, sync_api, watched_page
+from browsing import at_rest, open_controls, open_race, part, start, sync_api, watched_page
 from serving_fakes import Live
 from ui_fakes import make_race
 from waiting import until
@@ -110,6 +111,7 @@ def test_lists_are_used_by_mouse_and_by_keyboard(page: sync_api.Page):
 
 def press_by_keyboard(page: sync_api.Page, button: str, tokens: int) -> None:
     """Press a button that starts a race by keyboard."""
+    open_controls(page)
     page.locator("#ax-max-new-tokens input[type=text]").fill(str(tokens))
     page.locator(button).focus()
     page.keyboard.press("Shift+Tab")
@@ -215,6 +217,7 @@ def test_keys_of_an_input_method_do_nothing(live_page: sync_api.Page, code: int 
 def test_shortcuts_leave_keys_to_boxes_that_scroll_and_to_tables(live_page: sync_api.Page):
     page, where = live_page, part(live_page, "where")
     page.keyboard.press("End")
+    sync_api.expect(where).to_have_text(re.compile(r"step (\d+) of \1"))
     last = where.inner_text()
     text = page.locator(".ax-run-view .ax-text").first
     text.evaluate("e => { e.style.height = '60px'; e.scrollTop = 0; e.focus(); }")
@@ -241,6 +244,7 @@ def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
     with watched_page(browser, live.address) as page:
         where, sheet = part(page, "where"), page.locator("dialog[data-part='keys']")
         page.keyboard.press("End")
+        sync_api.expect(where).to_have_text(re.compile(r"step (\d+) of \1"))
         last = where.inner_text()
         page.keyboard.press("?")
         part(page, "keys-on").uncheck()
@@ -254,7 +258,7 @@ def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
             page.reload()  # the browser has stored it
             page.wait_for_selector(".ax-plot .main-svg")
             last = where.inner_text()
-        page.locator("button[data-part='keys']").click()
+        part(page, "keys").click()
         part(page, "keys-on").check()
         page.keyboard.press("Escape")
         page.locator("h1").first.click()

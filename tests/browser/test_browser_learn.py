@@ -54,7 +54,7 @@ def test_the_tour_shows_all_its_steps(page: sync_api.Page):
     while part(page, "tour-next").inner_text() != "Finish":
         part(page, "tour-next").click()
         seen.append(stop(page))
-        assert page.locator(".ax-toured").count() == 1
+        sync_api.expect(page.locator(".ax-toured")).to_have_count(1)
     part(page, "tour-next").click()
     assert len(set(seen)) == 12
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()

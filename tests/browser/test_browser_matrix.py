@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, show_tab, sync_api, watched_page
+from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, show_tab, sync_api, unfold, watched_page
 from ui_fakes import make_race
 
 from aded.core import trace
@@ -113,17 +113,21 @@ def wait_for_bigram(page: sync_api.Page, bigram: str | None) -> None:
 
 
 def test_the_bigram_of_a_selected_node_is_shown_in_all_panels_and_in_the_address(page: sync_api.Page):
-    step, index = 8, 7
     run = trace.load(ROOT / "assets" / "traces" / "01-a-maths-teacher.json").lanes[1]
     show_tab(page, "learn")
-    tree, recorded = run.steps[index].tree, {tuple(row.key) for s in run.steps[: index + 1] for row in s.rows}
-    bigrams = {n: (tree.tokens[p], tree.tokens[n]) for n, p in enumerate(tree.parents) if n}
-    with_row = next(n for n, bigram in bigrams.items() if bigram in recorded)
-    without = next(n for n, bigram in bigrams.items() if bigram not in recorded)
+    for index in range(3, len(run.steps)):  # a step with recorded and other bigrams
+        tree, recorded = run.steps[index].tree, {tuple(row.key) for s in run.steps[: index + 1] for row in s.rows}
+        bigrams = {n: (tree.tokens[p], tree.tokens[n]) for n, p in enumerate(tree.parents) if n}
+        with_row = next((n for n, bigram in bigrams.items() if bigram in recorded), None)
+        without = next((n for n, bigram in bigrams.items() if bigram not in recorded), None)
+        if with_row and without:
+            break
+    step = index + 1
     page.locator(".ax-run-view[data-method='aded'] .ax-step").nth(index).click()
     sync_api.expect(part(page, "where")).to_contain_text(f"step {step} of")
     sync_api.expect(part(page, "bigram-clear")).to_be_hidden()
     of_step = shown_bigram(page)
+    show_tab(page, "draft")
     name = " ".join(tree.texts[n].replace(" ", "␣") for n in (tree.parents[with_row], with_row))
     page.locator(f".ax-nodes tr[data-node='{with_row}']").click()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:")
@@ -132,6 +136,7 @@ def test_the_bigram_of_a_selected_node_is_shown_in_all_panels_and_in_the_address
     wait_for_bigram(page, " ".join(map(str, bigrams[with_row])))
     page.reload()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:")
+    unfold(page)
     sync_api.expect(page.locator(".ax-nodes tr[aria-selected='true']")).to_have_attribute("data-node", str(with_row))
     page.locator(f".ax-nodes tr[data-node='{without}']").click()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {of_step}:")
@@ -140,8 +145,10 @@ def test_the_bigram_of_a_selected_node_is_shown_in_all_panels_and_in_the_address
     chosen = other.inner_text()
     other.click()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {chosen}:")
+    show_tab(page, "learn")
     part(page, "bigram-clear").click()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {of_step}:")
+    show_tab(page, "draft")
     page.locator(f".ax-nodes tr[data-node='{with_row}']").click()
     sync_api.expect(part(page, "matrix-key")).to_contain_text(f"After {name}:")
     part(page, "tree").press("Escape")

@@ -156,7 +156,8 @@ def test_rejected_tokens_are_shown_struck_through_in_the_text_on_demand(page: sy
     steps = page.locator(".ax-run-view[data-method='aded'] .ax-step")
     for i, step in enumerate(race.lanes[1].steps):
         children = [node for node, parent in enumerate(step.tree.parents) if parent == step.path[-1]]
-        found = steps.nth(i).locator("s").filter(visible=True).all_text_contents()
+        shown = "all => all.filter(e => getComputedStyle(e).display !== 'none').map(e => e.textContent)"
+        found = steps.nth(i).locator("s").evaluate_all(shown)
         assert len(found) == bool(children)
         visits = step.tree.columns["visits"]
         best = max(children, key=lambda node: (visits[node] or 0, -node), default=None)

@@ -160,7 +160,7 @@ def test_a_page_that_cannot_be_saved_completely_is_not_saved(browser: sync_api.B
         page.goto(address)
         page.wait_for_selector(".ax-plot .main-svg")
         page.route("**/app.js", lambda route: route.abort())
-        part(page, "save-menu").locator("summary").click()
+        part(page, "save-menu").locator("summary").first.click()
         page.locator("[data-save='race.html']").click()
         sync_api.expect(part(page, "note-text")).to_contain_text("“race.html” was not saved")
         sync_api.expect(page.locator("[data-save='race.json']")).to_be_enabled()
