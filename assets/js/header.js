@@ -31,6 +31,7 @@ export function mountHeader(element, props, watch, trigger) {
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
+  for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
   part("copy").addEventListener("click", () => copy(part("copied"), address, note));
   createLearning(element);
   localize(element);

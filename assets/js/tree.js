@@ -66,7 +66,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   let wired = false;
   let shown = null; // {Plotly, step, layout, colours, grid} of the picture on screen
   let selected = 0;
-  let zoom = null; // null: as large as needed to read the labels, at least fitted
+  let zoom = null; // null: fitted, with rows as high as needed to read the labels
 
   function draw(Plotly, step, layout, colours) {
     const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
@@ -85,7 +85,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
     const box = { width: root.clientWidth, height: root.clientHeight };
     const all = treeNodes(step, layout);
     const fitted = geometry(box, all, 1);
-    const grid = geometry(box, all, zoom ?? Math.min(ZOOM.most, Math.max(1, fitted.readable)));
+    const grid = zoom ? geometry(box, all, zoom) : geometry(box, all, 1, Math.min(ZOOM.most, Math.max(1, fitted.readable)));
     Object.assign(shown, { grid, scale: zoom ?? Math.max(1, fitted.readable) });
     nodes = grid.nodes;
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
@@ -128,7 +128,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   // The saved picture is the fitted tree with the ring, whatever part is on screen.
   registerDrawing(plot, async () => {
     const box = { width: Math.max(root.clientWidth, 900), height: root.clientHeight };
-    const grid = geometry(box, treeNodes(shown.step, shown.layout), Math.max(1, geometry(box, nodes, 1).readable));
+    const grid = geometry(box, treeNodes(shown.step, shown.layout), 1, Math.max(1, geometry(box, nodes, 1).readable));
     const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
     return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
   });

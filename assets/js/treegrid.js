@@ -30,20 +30,21 @@ function listed(nodes) {
   return nodes.map((node) => ({ ...node, y: rows.get(node.id) }));
 }
 
-// The picture of a tree for a box {width, height}; `zoom` enlarges it, 1 fits all of it into the box.
+// The picture of a tree for a box {width, height}; `zoom` enlarges it, 1 fits all of it into the box; `tall` enlarges the rows, like `zoom`
+// unless given.
 //   nodes: with their final rows; place: pixels of a node; width, height: of the picture; size: font size as a share of the full one
 //   numbers: where the small numbers are: "below", "beside" or null; letters: characters of a label; list: whether it is an indented list
-export function geometry(box, nodes, zoom) {
-  return box.width <= NARROW ? indented(box, listed(nodes), zoom) : columns(box, nodes, zoom);
+export function geometry(box, nodes, zoom, tall = zoom) {
+  return box.width <= NARROW ? indented(box, listed(nodes), tall) : columns(box, nodes, zoom, tall);
 }
 
-function columns(box, nodes, zoom) {
+function columns(box, nodes, zoom, tall) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const rows = Math.max(1, ...nodes.map(({ y }) => y));
   const right = Math.max(80, ...nodes.filter(({ x }) => x === depth).map(labelWidth));
   const room = { x: (box.width - MARGIN.left - right) / depth, y: (box.height - MARGIN.top - MARGIN.bottom) / rows };
   const wide = zoom * Math.min(COLUMN.most, Math.max(24, room.x));
-  const high = zoom * Math.min(ROW.most, Math.max(ROW.least, room.y));
+  const high = tall * Math.min(ROW.most, Math.max(ROW.least, room.y));
   const letters = Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor((wide - 24) / LETTER.token)));
   const size = fontSize(high);
   const stagger = nodes.some((node) => onPath(node) && node.x < depth && lettersOf(visible(node.text, LETTERS.path)) * LETTER.token + 8 > wide);
@@ -54,7 +55,7 @@ function columns(box, nodes, zoom) {
     width: Math.max(MARGIN.left + right + wide * depth, 200),
     height: top + MARGIN.bottom + high * rows,
     numbers: high >= BELOW ? "below" : high >= READABLE && wide > 96 ? "beside" : null,
-    readable: zoom * (READABLE / high),
+    readable: tall * (READABLE / high),
   };
 }
 
@@ -71,9 +72,9 @@ function fontSize(high) {
   return Math.min(1, Math.max(LOWEST, high / 17));
 }
 
-// Pixels from a node in the last column to the end of its label.
+// Pixels from a node in the last column to the end of its label and its numbers.
 function labelWidth(node) {
-  return LETTER.mark + LETTER.token * lettersOf(visible(node.text, onPath(node) ? LETTERS.path : LETTERS.most)) + 6;
+  return LETTER.mark + LETTER.token * lettersOf(visible(node.text, onPath(node) ? LETTERS.path : LETTERS.most)) + LETTER.number * numbersOf(node).length + 6;
 }
 
 // The label of every node, by id: whole on the path, cut elsewhere; different tokens never get the same label.
@@ -81,7 +82,14 @@ export function labelsOf(nodes, letters) {
   const cut = new Map(nodes.map((node) => [node.id, visible(node.text, onPath(node) ? LETTERS.path : letters)]));
   const texts = new Map();
   for (const { id, text } of nodes) texts.set(cut.get(id), new Set([...(texts.get(cut.get(id)) || []), text]));
-  return new Map(nodes.map(({ id, text }) => [id, texts.get(cut.get(id)).size > 1 ? visible(text, 60) : cut.get(id)]));
+  const alike = (id) => texts.get(cut.get(id)).size > 1;
+  return new Map(nodes.map(({ id, text }) => [id, alike(id) ? cutInside(visible(text, 60), [...texts.get(cut.get(id))], letters) : cut.get(id)]));
+}
+
+// A token cut in its middle; whole if another one would look like it.
+function cutInside(name, texts, letters) {
+  const short = (text) => (text.length > letters ? `${text.slice(0, Math.ceil((letters - 1) / 2))}…${text.slice(-Math.floor((letters - 1) / 2))}` : text);
+  return texts.filter((text) => short(visible(text, 60)) === short(name)).length > 1 ? name : short(name);
 }
 
 // The small numbers beside each label, by id: all that fit before the next node of the row.
