@@ -140,7 +140,9 @@ class Tab:
 
     def forget(self) -> None:
         """Reset everything except the files that the browser has loaded and compiled, which take longest."""
-        self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        self.page.evaluate(
+            "async () => { localStorage.clear(); sessionStorage.clear(); await window.caches?.delete('aded-races'); }"
+        )
         self.page.goto("about:blank")
         self.page.emulate_media(reduced_motion="null")
         self.context.clear_cookies()

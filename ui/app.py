@@ -52,6 +52,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         add(f"--{name.replace('_', '-')}", default=value, metavar="N", help=f"{words} (default: %(default)s)")
     framed = env("ADED_FRAME_ANCESTORS") or (hub() if env("SPACE_ID") else "")
     add("--frame-ancestors", default=framed, metavar="URL,…", help="sites that may embed the page in a frame")
+    panels = "on or off: whether any site may show /embed in a frame, which is one panel without controls (default: %(default)s)"
+    add("--embed", default=env("ADED_EMBED") or "on", metavar="STATE", help=panels)
     add(
         "--root-path",
         default=env("GRADIO_ROOT_PATH") or "",
@@ -88,6 +90,8 @@ def check(options: argparse.Namespace) -> int:
         _check_model(spec)
     limits_of(options)
     frames_of(options)
+    if options.embed not in ("on", "off"):
+        raise AdedError(f"embed is '{options.embed}'; give on or off")
     if not re.fullmatch(rf"{PATH}|https?://[\w.-]+(:[0-9]{{1,5}})?{PATH}", options.root_path):
         raise AdedError(f"root path is '{options.root_path}'; give a path such as /aded, or the page's full address")
     if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", options.device):
@@ -215,7 +219,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
     service = Service(models, limits, engine)
     open_browser = not options.no_browser and on_desktop()
     root = options.root_path.rstrip("/")
-    server.serve(service, server.Address(host_of(options), port, frames_of(options), open_browser, root))
+    server.serve(service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -39,7 +39,7 @@ def settings_of(race: Race) -> dict[str, str]:
     """The settings with which a race was run, as in a link."""
     header = race.lanes[0].header
     values = {"prompt": header.prompt, "methods": ",".join(dict.fromkeys(run.header.method for run in race.lanes))}
-    values |= {name: str(header.settings[name]) for name in (*GENERATION, "budget") if name in header.settings}
+    values |= {name: _as_text(header.settings[name]) for name in (*GENERATION, "budget") if name in header.settings}
     used = next((run.header.method_settings for run in race.lanes if run.header.method == "aded"), {})
     preset = AdedOptions.paper() if used.get("preset") == "paper" else AdedOptions.tuned()
     own = {name: used[name] for name in ("search", *limits.ADED) if name in used and used[name] != getattr(preset, name)}
@@ -47,7 +47,11 @@ def settings_of(race: Race) -> dict[str, str]:
     own |= {"corpus": "none"} if used.get("base_matrix") is False else {}
     if used and used["feedback"] != preset.feedback:
         own["feedback"] = "on" if used["feedback"] else "off"
-    return values | {name: str(value) for name, value in own.items()}
+    return values | {name: _as_text(value) for name, value in own.items()}
+
+
+def _as_text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 AXIS = "ablation"

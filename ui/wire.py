@@ -56,7 +56,7 @@ def race_line(
     prompts = earlier_prompts or [None] * len(runs)
     shown = _run_colours([trace.header.method for trace in runs], colours)
     heads = [{"header": to_json(t.header), "colours": c, "earlier_prompts": n} for t, c, n in zip(runs, shown, prompts)]
-    return line("race", id=key or secrets.token_hex(4), source=source, title=title, settings=link, runs=heads)
+    return line("race", id=key or secrets.token_hex(8), source=source, title=title, settings=link, runs=heads)
 
 
 def _run_colours(methods: Sequence[str], colours: Colours) -> list[tuple[str, str] | None]:

@@ -2,12 +2,14 @@
 
 import { createChips } from "./chips.js";
 import { createDrawer } from "./drawer.js";
+import { createEmbedCode, createEmbedded, isEmbedded } from "./embed.js";
 import { emit, on } from "./events.js";
 import { el, setText } from "./dom.js";
 import { pageFiles } from "./files.js";
 import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "./learn.js";
 import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { findRace } from "./keptraces.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "./storage.js";
 import { keepMarkup } from "./panels.js";
@@ -28,6 +30,7 @@ export function mountHeader(element, props, watch, trigger) {
   wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
   createChips(part("chips"), (pageFiles().races ?? []).map(({ title }) => title));
+  if (isEmbedded(window.location, address.link)) createEmbedded(address.text);
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
@@ -48,6 +51,7 @@ function createAddress(props, watch, trigger, note) {
     const hide = presenting() ? "controls" : null;
     const url = new URL(window.location.href);
     url.search = url.hash = "";
+    url.pathname = url.pathname.replace(/\/embed$/, "/");
     return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide });
   };
 
@@ -57,12 +61,14 @@ function createAddress(props, watch, trigger, note) {
     return here.filled?.race === here.view?.race && sameSettings(settings, here.filled.settings) ? {} : settings;
   }
 
-  function open() {
+  async function open() {
     const wanted = completed(here.link, here.first);
+    const { run } = viewOf(wanted);
     note.set(faultsOf(here.link, languages().map(({ code }) => code)));
-    emit("openView", { ...viewOf(wanted), again: here.opened });
+    const kept = run && !here.opened && withServer() ? await findRace(run) : null;
+    emit("openView", { ...viewOf(wanted), text: kept, again: here.opened });
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
-    const [asked, again] = [here.opened ? wanted : here.link, here.opened];
+    const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
     here.opened = true;
     const foreign = [...new URLSearchParams(window.location.search).keys()];
     const request = again && sameSettings(answer().settings, here.link) ? { race: asked.race } : asked;
@@ -76,7 +82,7 @@ function createAddress(props, watch, trigger, note) {
   // Until the user selects something, a short address stays as it was typed, and so does one that asks for a live race or a file.
   function untouched() {
     const pending = here.link.run || here.link.file;
-    return (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(answer().settings, here.link);
+    return (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
   }
 
   // Another race or run, and the first change of all, adds a history entry; another step or node replaces it.
@@ -91,6 +97,7 @@ function createAddress(props, watch, trigger, note) {
     if (!here.view || here.waiting || here.loading || performance.now() < visit.awaits || untouched()) return;
     const [next, adds] = [text(), !visit.replaces && addsHistory()];
     visit.replaces = false;
+    if (isEmbedded(window.location, here.link)) return;
     if (next !== window.location.href) window.history[adds ? "pushState" : "replaceState"](null, "", next);
   }
 
@@ -150,6 +157,7 @@ function createAddress(props, watch, trigger, note) {
     if (here.waiting) note.set([["link.waits", {}]]);
     else open();
   });
+  on("embedCode", (button) => createEmbedCode(button, text, withServer, note.showLink));
   on("running", (id) => {
     here.running = id;
     note.drop("link.copied.run");
@@ -160,6 +168,9 @@ function createAddress(props, watch, trigger, note) {
   ];
   return { link: here.link, text, open, later, warnings };
 }
+
+// Whether this page has a server: a static site and a saved page have no controls.
+const withServer = () => document.getElementById("ax-controls") !== null;
 
 // A menu closes when something in it was pressed, and with Escape.
 function closeMenu(menu) {

@@ -56,7 +56,7 @@ export function faultsOf(link, languages) {
   const wrong = {
     theme: link.theme && !["light", "dark"].includes(link.theme),
     lang: link.lang && !languages.includes(link.lang),
-    hide: link.hide && link.hide !== "controls",
+    hide: link.hide && !["controls", "page"].includes(link.hide),
     run: link.run && !view.run,
     "view.step": link.step && view.step === null,
     "view.node": link.node && view.node === null,
@@ -68,7 +68,7 @@ export function faultsOf(link, languages) {
 
 // The view that a link names, with steps counted from 0; invalid numbers are null.
 export function viewOf(link) {
-  return { race: link.race, run: /^(1|[0-9a-f]{8})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
+  return { race: link.race, run: /^(1|[0-9a-f]{16})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
 }
 
 // A bigram: two token ids.

@@ -15,6 +15,7 @@ import { keepMarkup } from "./panels.js";
 import { createRaceHistory, isRace, raceIdOf } from "./racehistory.js";
 import { createRecorded } from "./recorded.js";
 import { covered, createPlayer, createState, stepsShown } from "./player.js";
+import { findRace, keepRace } from "./keptraces.js";
 import { createLine } from "./line.js";
 import { createPresenter } from "./present.js";
 import { createOpening } from "./opening.js";
@@ -247,6 +248,7 @@ export function mountRace(element, props, watch, standalone) {
       if (row) pick(Number(row.dataset.node));
     });
     createOpening(part, () => state.race.running, show);
+    emit("embedCode", part("embed-code"));
     createSave(part, () => ({ race: state.race, standalone: () => standalone(stoppedLines(lines)) }));
     new ResizeObserver(redraw).observe(element);
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -279,17 +281,27 @@ export function mountRace(element, props, watch, standalone) {
     if (state.race.running === before) return;
     drawn.view = ""; // the end of a live race is always reported
     emit("running", state.race.running ? state.race.id : null);
+    if (!state.race.running && state.race.source === "run") keepRace(state.race.id, lines);
+  }
+
+  // A live race that is no longer in this tab.
+  async function reopen(view) {
+    const text = await findRace(view.run);
+    if (state.race.running) return;
+    if (text === null) return emit("linkErrors", [["link.gone", {}]]);
+    open(text);
+    player.show(view);
   }
 
   // Opens the view of a link: the race on screen, an earlier one, a recorded one, or one that is still to be run. At first, some
   // race is opened.
   function openView(view) {
     const other = !state.race.running && !isRace(view, state.race);
-    const text = other && raceHistory.find(view);
+    const text = view.text ?? (other && raceHistory.find(view));
     recorded.cancel();
     if (text) open(text);
     else if (other && view.race) recorded.open(view.race);
-    if (view.again && view.run && !isRace(view, state.race)) emit("linkErrors", [["link.gone", {}]]);
+    else if (other && view.again && view.run) reopen(view);
     showTab(view.tab ?? state.tab);
     if (state.race.id === null && !recorded.loading()) recorded.open();
     player.show(view);

@@ -61,8 +61,17 @@ def has_ended(page: sync_api.Page) -> None:
     assert text_of(page, "plain")
 
 
-@pytest.mark.parametrize("abrupt", [False, True])
-@pytest.mark.parametrize("cut", [(PRESENCE,), (MESSAGES,), (PRESENCE, MESSAGES)])
+@pytest.mark.parametrize(
+    ("cut", "abrupt"),
+    [
+        ((PRESENCE,), False),
+        ((MESSAGES,), True),
+        ((PRESENCE, MESSAGES), False),
+        pytest.param((PRESENCE,), True, marks=pytest.mark.slow),
+        pytest.param((MESSAGES,), False, marks=pytest.mark.slow),
+        pytest.param((PRESENCE, MESSAGES), True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_race_continues_when_streams_are_cut(browser: sync_api.Browser, cut: tuple[str, ...], abrupt: bool):
     engine = GatedEngine()
     engine.free = 6

@@ -11,6 +11,8 @@ from browsing import HOSTILE, at_rest, choose_race, drawn, notice, open_race, pa
 from serving_fakes import Live
 from ui_fakes import make_race
 
+from ui.serving.kept import KeptRaces
+
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
@@ -263,7 +265,7 @@ def test_sliders_and_typed_numbers_agree_and_are_in_the_link(browser: sync_api.B
             sync_api.expect(page.locator(f"#ax-{name} input[type=text]")).to_have_value(value)
         page.locator("#ax-budget input[type=range]").press("Home")
         sync_api.expect(page.locator("#ax-budget input[type=text]")).to_have_value("auto")
-        page.wait_for_function("() => !location.hash.includes('budget')")
+        wait_for_link(page, "budget", "auto")
 
 
 @pytest.mark.slow
@@ -316,6 +318,7 @@ def test_the_link_of_an_ablation_repeats_the_ablation(browser: sync_api.Browser,
         page.locator(".ax-run-view .ax-look").nth(2).click()
         wait_for_link(page, "ablation", "search")
         link = page.evaluate("location.hash")
+    live.service.races = KeptRaces()  # the race itself is gone
     with watched_page(browser, live.address, query=link) as page:
         sync_api.expect(notice(page)).to_contain_text("“Run the ablation”")
         page.locator("#ax-ablate").click()
@@ -343,7 +346,7 @@ def test_back_over_live_races_shows_each_with_its_settings(page: sync_api.Page):
 
 
 def test_a_race_that_is_no_longer_available_is_reported(page: sync_api.Page):
-    for link in ("#run=0badcafe&method=aded&step=3&node=14&temperature=0.7", "#race=A+maths+teacher"):
+    for link in ("#run=0badcafe0badcafe&method=aded&step=3&node=14&temperature=0.7", "#race=A+maths+teacher"):
         page.evaluate("link => history.pushState(null, '', link)", link)
     page.go_back()
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("no longer available")
@@ -386,7 +389,7 @@ def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sy
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
             at_rest(page)
             assert notice(page).inner_text() == ""
-    with watched_page(browser, address, query="#run=0badcafe") as page:
+    with watched_page(browser, address, query="#run=0badcafe0badcafe") as page:
         sync_api.expect(notice(page)).to_contain_text("Press Run to start the race.")
 
 
@@ -427,3 +430,20 @@ def test_the_note_about_a_missing_file_disappears_when_another_race_is_shown(liv
     choose_race(page, "A maths teacher")
     sync_api.expect(part(page, "source")).to_have_text("recorded")
     sync_api.expect(part(page, "note")).to_be_hidden()
+
+
+def test_a_live_race_is_opened_again_after_a_reload_and_by_its_link(browser: sync_api.Browser, live: Live):
+    live.engine.gate.set()
+    with watched_page(browser, live.address) as page:
+        start(page, "Hello there.", 20)
+        sync_api.expect(notice(page)).to_contain_text("Done in")
+        page.wait_for_function("() => /run=[0-9a-f]{16}/.test(location.hash)")
+        text, shared, runs = text_of(page, "aded"), page.url, len(live.engine.asked)
+        page.reload()
+        sync_api.expect(part(page, "source")).to_have_text("live race")
+        assert text_of(page, "aded") == text
+    with watched_page(browser, shared) as other:
+        sync_api.expect(part(other, "source")).to_have_text("live race")
+        assert text_of(other, "aded") == text
+        sync_api.expect(other.locator("#ax-prompt textarea")).to_have_value("Hello there.")
+    assert len(live.engine.asked) == runs, "nothing runs again"

@@ -422,6 +422,6 @@ def test_ctrl_c_while_the_prompt_is_read_is_a_clean_stop(tiny, capsys, monkeypat
     def interrupted(self, ids, layers):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("aded.engine.session.TargetSession.prefill", interrupted)
+    monkeypatch.setattr("aded.engine.session.TargetSession.prefill_chunks", interrupted)
     assert run("generate", "--prompt", "a b c") == 130
     assert "Traceback" not in capsys.readouterr().err

@@ -111,7 +111,7 @@ def test_libraries_keep_their_files_in_the_usual_place_if_it_is_writable(
     }
 
 
-@pytest.mark.parametrize("shared_memory", ["made", "missing"])
+@pytest.mark.parametrize("shared_memory", ["made", pytest.param("missing", marks=pytest.mark.slow)])
 def test_the_command_line_works_without_a_folder_for_temporary_files(no_folder: Path, tmp_path: Path, shared_memory: str):
     """Torch needs such a folder when it is imported."""
     place = tmp_path if shared_memory == "made" else no_folder

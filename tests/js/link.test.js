@@ -39,7 +39,7 @@ test("a link needs the server for another race or for settings, and for nothing 
   assert.ok(!asksServer({ race: "A", lang: "zh" }, "A"));
   assert.ok(asksServer({ race: "B" }, "A"));
   assert.ok(asksServer({ seed: "7" }, "A"));
-  assert.ok(asksServer({ run: "0badcafe" }, "A"));
+  assert.ok(asksServer({ run: "0badcafe0badcafe" }, "A"));
   assert.ok(!asksServer({ run: "<b>" }, "A"));
 });
 

@@ -7,8 +7,8 @@ import { createRaceHistory, isRace, raceIdOf } from "../../assets/js/racehistory
 
 const recorded = (title) => ({ source: "recorded", title });
 const file = (title) => ({ source: "file", title });
-const run = { id: "3fa9c1d2", source: "run", title: "" };
-const other = { id: "77aa0b1c", source: "run", title: "" };
+const run = { id: "3fa9c1d23fa9c1d2", source: "run", title: "" };
+const other = { id: "77aa0b1c77aa0b1c", source: "run", title: "" };
 
 test("a view that names a race matches only that race; one without a name matches any", () => {
   for (const shown of [recorded("a"), file("a"), run]) {

@@ -38,6 +38,7 @@ from ui import app
         (["--max-prompt", ""], "max prompt is ''"),
         (["--allow-models", "default,./no/such/folder"], "there is no model at './no/such/folder'"),
         (["--frame-ancestors", "*"], "'*' is not a site"),
+        (["--embed", "maybe"], "give on or off"),
         (["--root-path", "aded"], "root path is 'aded'; give a path such as /aded"),
         (["--root-path", "/a b"], "root path"),
         (["--root-path", "/.."], "root path is '/..'"),

@@ -205,3 +205,12 @@ def test_the_size_of_a_call_is_limited_and_a_valid_one_is_passed_on_unchanged():
     assert ask(app, "POST", "/gradio_api/queue/join", content=body).content == body
     large = ask(app, "POST", "/gradio_api/queue/join", content=b'{"data": ["' + b"a" * MAX_BODY_BYTES + b'"], "fn_index": 0}')
     assert (large.status_code, large.json()["reason"], reasons) == (413, "large", ["large"])
+
+
+def test_one_panel_may_be_shown_in_a_frame_of_any_site_unless_switched_off():
+    whole, panel = ask(guarded(), "GET", "/"), ask(guarded(), "GET", "/embed")
+    assert whole.headers["x-frame-options"] == "SAMEORIGIN"
+    assert "x-frame-options" not in panel.headers
+    assert "frame-ancestors 'self' *" in panel.headers["content-security-policy"]
+    assert panel.status_code == 200
+    assert ask(guarded(embeds=False), "GET", "/embed").status_code == 404

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import parse_qs
 
 from ui.serving import addresses, asgi
@@ -18,7 +18,7 @@ from ui.serving.calls import CALLS, MAX_BODY_BYTES, Calls
 from ui.serving.connections import Connections
 
 OPEN = re.compile(
-    r"/(|config/?|healthz|metrics|connection/[\w-]{1,64}|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
+    r"/(|config/?|healthz|metrics|races/[0-9a-f]{16}|connection/[\w-]{1,64}|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
     r"|(assets|static|svelte)/.+|files/[0-9a-f]{16}/[^/]+|gradio_api/mcp(/(http/?|schema/?)?)?"
     r"|gradio_api/(info/?|openapi\.json|startup-events|app_id|theme\.css|reset/?|cancel"
     r"|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
@@ -27,6 +27,8 @@ OPEN = re.compile(
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
 """Paths at which the answers of a call are read."""
 QUEUE_DATA = "/gradio_api/queue/data"
+EMBED = "/embed"
+"""The page for a frame of any site: one panel, without controls."""
 NAME, COUNT = re.compile(r"[\w-]{1,64}"), re.compile(r"[0-9]{1,9}")
 NOT_FOUND: Problem = (404, "path", "not found")
 UNKNOWN_SESSION = {
@@ -74,6 +76,7 @@ class Gate:
         calls: checks calls.
         readable: whether Gradio has anything for an event or a session.
         frame_ancestors: see ``security_headers``.
+        embeds: whether every site may show ``EMBED`` in a frame.
         refused: called with the reason of each refusal.
         connections: continues streams of messages that were cut.
     """
@@ -84,13 +87,14 @@ class Gate:
         calls: Calls | None = None,
         readable: Callable[[str], bool] = lambda key: True,
         frame_ancestors: Sequence[str] = (),
+        embeds: bool = True,
         refused: Callable[[str], None] = lambda reason: None,
         connections: Connections | None = None,
     ) -> None:
         self.app = app
         self._calls = calls or Calls()
         self._readable = readable
-        self._headers = [(k.encode(), v.encode()) for k, v in security_headers(frame_ancestors).items()]
+        self._headers, self._embeds = _encoded(security_headers(frame_ancestors)), embeds
         self._refused = refused
         self._connections = connections or Connections()
         self._read: set[str] = set()
@@ -99,8 +103,11 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = self._with_headers(send, str(scope["path"]))
+        path = str(scope["path"])
+        framed = self._embeds and path == EMBED
+        send = self._with_headers(send, path, EMBED_HEADERS if framed else self._headers)
         problem = self._problem(scope)
+        scope = {**scope, "path": "/", "raw_path": b"/"} if framed else scope
         if problem is None:
             problem = await self._forward({**scope, "headers": addresses.without_internal(scope["headers"])}, receive, send)
         if problem is not None:
@@ -165,21 +172,28 @@ class Gate:
             return NOT_FOUND
         if wrong := addresses.malformed(scope["headers"]):
             return 400, "malformed", f"the header {wrong} is malformed; send a host name, or http or https"
-        return None if OPEN.fullmatch(path) else NOT_FOUND
+        return None if OPEN.fullmatch(path) or (self._embeds and path == EMBED) else NOT_FOUND
 
-    def _with_headers(self, send: Send, path: str) -> Send:
-        """A ``send`` that adds the headers, and turns failed calls of ``/run`` from server errors into client errors."""
+    def _with_headers(self, send: Send, path: str, headers: Sequence[tuple[bytes, bytes]]) -> Send:
+        """A ``send`` that adds headers, and turns failed calls of ``/run`` from server errors into client errors."""
         direct = path.startswith("/gradio_api/run/")
 
         async def wrapped(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in self._headers}
+                own = {name for name, _ in headers}
                 rest = [(k, v) for k, v in message.get("headers", []) if k.lower() not in own]
                 status = 422 if direct and message["status"] == 500 and _is_json(rest) else message["status"]
-                message = {**message, "status": status, "headers": [*rest, *self._headers]}
+                message = {**message, "status": status, "headers": [*rest, *headers]}
             await send(message)
 
         return wrapped
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+EMBED_HEADERS = _encoded(security_headers(["*"]))
 
 
 def _is_json(headers: Sequence[tuple[bytes, bytes]]) -> bool:

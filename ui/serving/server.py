@@ -49,11 +49,16 @@ SESSIONS = 1000
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen, which sites may embed the page in a frame, and the path of a proxy in front of it."""
+    """Where to listen, and the path of a proxy in front of it.
+
+    Attributes:
+        frame_ancestors: sites that may show the page in a frame; ``embeds``: whether every site may show one panel of it.
+    """
 
     host: str
     port: int
     frame_ancestors: Sequence[str] = ()
+    embeds: bool = True
     open_browser: bool = False
     root_path: str = ""
 
@@ -100,7 +105,10 @@ def _launch(page: gr.Blocks, service: Service, address: Address, places: int, to
         prevent_thread_lock=True,
         app_kwargs={
             "routes": routes(service, connections),
-            "middleware": [gate(service, page, connections, address.frame_ancestors), Middleware(static.Document)],
+            "middleware": [
+                gate(service, page, connections, address.frame_ancestors, address.embeds),
+                Middleware(static.Document),
+            ],
         },
     )
 
@@ -149,7 +157,7 @@ def streams(page: gr.Blocks, function: str | int) -> bool:
     return any(fn.types_generator for index, fn in page.fns.items() if function in (index, fn.api_name))
 
 
-def gate(service: Service, page: gr.Blocks, connections: Connections, frame_ancestors: Sequence[str]) -> Any:
+def gate(service: Service, page: gr.Blocks, connections: Connections, frame_ancestors: Sequence[str], embeds: bool = True) -> Any:
     """The layer in front of Gradio's routes."""
     endpoints = cache(lambda: endpoints_of(page))
     calls = Calls(
@@ -164,6 +172,7 @@ def gate(service: Service, page: gr.Blocks, connections: Connections, frame_ance
         calls=calls,
         readable=lambda key: readable(page, key),
         frame_ancestors=frame_ancestors,
+        embeds=embeds,
         refused=service.counters.refused,
         connections=connections,
     )
@@ -180,6 +189,9 @@ def _endpoint(parameters: list[dict[str, Any]]) -> Endpoint:
     return Endpoint(tuple(names), frozenset(name for name, optional in names.items() if not optional))
 
 
+LINES = "application/x-ndjson"
+
+
 def routes(service: Service, connections: Connections) -> list[APIRoute]:
     """Additional routes."""
 
@@ -193,6 +205,12 @@ def routes(service: Service, connections: Connections) -> list[APIRoute]:
         service.sessions.sweep()
         return {"status": "ok" if service.scheduler.alive else "failed", "loaded": service.models.first.loaded}
 
+    def kept(key: str) -> Response:
+        """A race that a link names, as JSON lines; no content if it is no longer kept."""
+        text = service.races.find(key)
+        headers = {"cache-control": "no-store"}
+        return Response(status_code=204, headers=headers) if text is None else Response(text, headers=headers, media_type=LINES)
+
     async def connection(session: str, request: Request) -> StreamingResponse:
         """A stream that a page keeps open, so that the server knows whether it is still there."""
         return StreamingResponse(connections.presence(session, request.app.stop_event), media_type="text/event-stream")
@@ -203,6 +221,7 @@ def routes(service: Service, connections: Connections) -> list[APIRoute]:
         return Response(status_code=204)
 
     present = [APIRoute("/connection/{session}", connection), APIRoute("/connection/{session}", leave, methods=["POST"])]
+    present.append(APIRoute("/races/{key}", kept))
     files = APIRoute(static.ROUTE, static.answer, methods=["GET", "HEAD"])
     return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present]
 

@@ -16,6 +16,7 @@ from ui.run import Notice, Update, check_form, failed, loading, race
 from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
 from ui.serving.follow import follow
 from ui.serving.jobs import Control, Job
+from ui.serving.kept import KeptRaces
 from ui.serving.limits import Limits
 from ui.serving.quota import NoGpu, WorkerLost
 from ui.serving.scheduler import QueueRefused, Scheduler
@@ -33,6 +34,7 @@ class Service:
 
     Attributes:
         calls: jobs of API calls by event id, as long as something refers to them.
+        races: races of visitors that have ended, which links open again.
         unread: number of messages of a stream that were not read yet; set by the server.
     """
 
@@ -41,6 +43,7 @@ class Service:
         self.limits = limits or Limits()
         self.counters = Counters()
         self.sessions = Sessions()
+        self.races = KeptRaces()
         self.scheduler = Scheduler(self.limits, self.counters)
         self.calls: WeakValueDictionary[str, Job[Any]] = WeakValueDictionary()
         self.unread: Callable[[str], int] = lambda stream: 0
@@ -51,6 +54,7 @@ class Service:
         gauge("queue_length", "Queued jobs", lambda: self.scheduler.waiting)
         gauge("running", "Running jobs", lambda: self.scheduler.running)
         gauge("sessions", "Sessions with state", lambda: len(self.sessions))
+        gauge("kept_races", "Races kept for links", lambda: len(self.races))
         gauge("memories", "Drafters kept for sessions", lambda: self.sessions.memories)
         gauge("device_memory_bytes", "Allocated GPU memory", device_memory)
 
@@ -87,6 +91,8 @@ class Service:
             job: Job[Update] = self.submit(session, holder, lambda control: work(control), **settings)
             async with aclosing(self.follow(job, lambda: Update(notice=queue_notice(job, holder)))) as updates:
                 async for update in updates:
+                    if update.view and not update.running:
+                        self.races.keep(update.view)
                     yield update
         except Exception as error:
             self.count(error)
