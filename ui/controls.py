@@ -45,7 +45,7 @@ def settings_of(race: Race) -> dict[str, str]:
     own = {name: used[name] for name in ("search", *limits.ADED) if name in used and used[name] != getattr(preset, name)}
     own |= {"preset": "paper"} if used.get("preset") == "paper" else {}
     own |= {"corpus": "none"} if used.get("base_matrix") is False else {}
-    if used and used["feedback"] != preset.feedback:
+    if used.get("feedback", preset.feedback) != preset.feedback:
         own["feedback"] = "on" if used["feedback"] else "off"
     return values | {name: _as_text(value) for name, value in own.items()}
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import gradio as gr
+from pydantic import Field, TypeAdapter, ValidationError
 
 from aded.core import trace
 from aded.core.errors import AdedError
@@ -35,6 +36,7 @@ STOPPING = (
 ENDED = "() => [true, true, false].map(interactive => ({ __type__: 'update', interactive }))"
 """Enables controls after a race, also if its end was not received: two buttons that start, one that stops."""
 NOTHING = Notice("", [])
+HEADERS: TypeAdapter[list[trace.Header]] = TypeAdapter(Annotated[list[trace.Header], Field(min_length=1, max_length=64)])
 STATUS_SECONDS = 5
 
 
@@ -91,6 +93,15 @@ def recorded_settings(title: str) -> dict[str, str] | None:
     """The settings of a bundled recorded race, as in a link; None if there is no such race."""
     files = {title_of(file): file for file in (theme.ASSETS / "traces").glob("*.json")}
     return settings_of(trace.load(files[title])) if title in files else None
+
+
+def opened_settings(headers: object) -> dict[str, str] | None:
+    """The settings of a race from a visitor's file, by the headers of its runs; None if they are not valid."""
+    try:
+        valid = HEADERS.validate_python(headers)
+    except ValidationError:
+        return None
+    return settings_of(trace.Race([trace.Trace(header) for header in valid]))
 
 
 def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any]:
@@ -156,12 +167,12 @@ def connect_status(page: gr.Blocks, service: Service, status: gr.HTML, ends: lis
 
 
 def connect_recorded(view: gr.HTML, header: gr.HTML, controls: Controls) -> None:
-    """Show another race: the browser loads a recorded one, which fills the controls."""
+    """The browser loads a recorded race, or opens a file with one; its settings fill the controls."""
     notice, filled = controls.notice, [*controls.widgets.values(), controls.examples, controls.axis]
 
     def fill(event: gr.EventData) -> list[Any]:
-        title = event_value(event, "race")
-        settings = recorded_settings(title) if isinstance(title, str) else None
+        title, headers = event_value(event, "race"), event_value(event, "headers")
+        settings = (recorded_settings(title) if headers is None else opened_settings(headers)) if isinstance(title, str) else None
         if settings is None:
             return [gr.skip()] * (2 + len(filled))
         values, _ = controls.link_values(settings)

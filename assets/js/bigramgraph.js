@@ -1,7 +1,7 @@
 // The neighbourhood of a bigram as a graph: nodes are bigrams, edges are continuations, whose width shows the probability.
 
-import { PLOT_CONFIG, plotted } from "./charts.js";
-import { cssToken, el, fixed, plotText, setText, small, visible } from "./dom.js";
+import { PLOT_CONFIG, hoverLabel, plotted } from "./charts.js";
+import { cssToken, el, exact, fixed, plotText, setText, small, visible } from "./dom.js";
 import { plotDrawing, outlined, registerDrawing } from "./svgexport.js";
 import { registerExport } from "./exports.js";
 import { edgeRoutes } from "./edgeroutes.js";
@@ -75,7 +75,7 @@ function geometry(available, nodes) {
 function layout({ width, height }) {
   const axis = { visible: false, fixedrange: true };
   const clear = "rgba(0,0,0,0)";
-  const common = { margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: clear, plot_bgcolor: clear, showlegend: false, hovermode: "closest", dragmode: false };
+  const common = { margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: clear, plot_bgcolor: clear, showlegend: false, hovermode: "closest", hoverlabel: hoverLabel(), dragmode: false };
   return { width, height, ...common, font: { family: cssToken("--ax-mono"), size: 12 }, xaxis: { ...axis, range: [0, width] }, yaxis: { ...axis, range: [height, 0] } };
 }
 
@@ -120,7 +120,8 @@ function nodeTrace(nodes, { place }, centre) {
     x: nodes.map((node) => place(node)[0]),
     y: nodes.map((node) => place(node)[1]),
     customdata: nodes.map((node) => node.name),
-    hoverinfo: "none",
+    hoverinfo: "text",
+    hovertext: nodes.map(hoverText),
     text: nodes.map((node) => label(node, muted)),
     textposition: nodes.map((node) => (node.depth < 0 ? "middle left" : "top right")),
     textfont: { family: cssToken("--ax-mono"), size: 12, color: nodes.map((node) => (node.known ? ink : muted)) },
@@ -139,6 +140,11 @@ function label(node, muted) {
   if (node.depth === 0) return `<b>${text}</b>`;
   const mark = node.change > 0 ? "▲" : node.change < 0 ? "▼" : "";
   return `${text} <span style="font-size:10px;color:${muted}">${small(node.weight)}${mark}</span>`;
+}
+
+function hoverText(node) {
+  const text = plotText(bigramText(node.texts, 40));
+  return node.depth === 0 ? text : `${text}<br>${say("bigrams.weight")} ${exact(node.weight)}${node.change ? ` (${changeText(node.change)})` : ""}`;
 }
 
 function edgesTable({ nodes, edges }) {
@@ -166,6 +172,9 @@ export function bigramButton({ name, texts, known }, choose) {
 }
 
 export function changeCell(change) {
-  const word = change ? `${change > 0 ? "+" : "−"}${fixed(Math.abs(change), 2)}` : "·";
-  return el("td", { class: `ax-num ${change > 0 ? "ax-up" : change < 0 ? "ax-down" : "ax-dim"}`, text: word });
+  return el("td", { class: `ax-num ${change > 0 ? "ax-up" : change < 0 ? "ax-down" : "ax-dim"}`, text: change ? changeText(change) : "·" });
+}
+
+function changeText(change) {
+  return `${change > 0 ? "+" : "−"}${fixed(Math.abs(change), 2)}`;
 }

@@ -80,6 +80,10 @@ function tokensIn(runs, [from, to]) {
   return [low, Math.max(low + 1, ...runs.map((run, i) => last(counts[i].slice(0, stepsDone(run, to) + 2), 0)))];
 }
 
+export function hoverLabel(font = "--ax-sans") {
+  return { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken(font), size: 12, color: cssToken("--ax-ink") } };
+}
+
 // Layout of a line chart that fills its box: two axes with titles and units, and a vertical line at `now` unless it is null.
 export function lineLayout(box, { x, y }, now) {
   const muted = cssToken("--ax-muted");
@@ -93,7 +97,7 @@ export function lineLayout(box, { x, y }, now) {
     plot_bgcolor: "rgba(0,0,0,0)",
     showlegend: false,
     hovermode: "closest",
-    hoverlabel: { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken("--ax-sans"), size: 12, color: cssToken("--ax-ink") } },
+    hoverlabel: hoverLabel(),
     dragmode: false,
     font: { family: cssToken("--ax-sans"), size: 12, color: muted },
     xaxis: { ...axis, ...x, title: titled(x.title, 6) },

@@ -47,6 +47,11 @@ export function probability(value) {
   return value > 0 && value < 0.005 ? "<0.01" : number(value);
 }
 
+// Four decimals, enough to recompute a score; smaller numbers in scientific notation.
+export function exact(value) {
+  return value > 0 && value < 0.00005 ? value.toExponential(2) : number(value, 4);
+}
+
 export function milliseconds(seconds) {
   const ms = seconds * 1000;
   return ms === 0 ? "0 ms" : ms < 1 ? `${ms.toFixed(2)} ms` : ms < 100 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${fixed(seconds, 2)} s`;

@@ -7,6 +7,7 @@
 //   present (true or false): whether the page is presented
 //   running (id or null): the race on screen while it runs
 //   raceChosen (title): the recorded race that the user selected;  loading (title or null): the recorded race that is being loaded
+//   fileOpened (race): the race that was read from a file
 //   notice (a notice, or null for the server's latest): a message to show below the buttons
 //   cut: the connection to the server is lost, and what was running with it
 //   embedCode (element): the menu's entry that copies the code of a frame

@@ -55,10 +55,10 @@ function createAddress(props, watch, trigger, note) {
     return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide });
   };
 
-  // The settings of the controls, without those that a recorded race has filled in.
+  // The settings of the controls, without those that a recorded race or a file has filled in.
   function ownSettings() {
     const { settings } = answer();
-    return here.filled?.race === here.view?.race && sameSettings(settings, here.filled.settings) ? {} : settings;
+    return here.filled?.race === (here.view?.race ?? here.view?.file) && sameSettings(settings, here.filled.settings) ? {} : settings;
   }
 
   async function open() {

@@ -265,6 +265,7 @@ export function mountRace(element, props, watch, standalone) {
   // Shows a race from a file.
   function show(text) {
     open(text);
+    emit("fileOpened", state.race);
     emit("notice", { kind: "", messages: [], fraction: null });
   }
 

@@ -1,7 +1,7 @@
 // Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
 import { residualText, testText } from "./acceptance.js";
-import { el, fixed, number, probability, small, visible } from "./dom.js";
+import { el, exact, fixed, number, probability, small, visible } from "./dom.js";
 import { historyFigure } from "./nodehistory.js";
 import { column, priorTerm, rankOf, targetTokenKind } from "./record.js";
 import { puctOf, scoreText } from "./search.js";
@@ -29,7 +29,7 @@ function nodeFacts(step, node, header) {
   const rows = [
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
-    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), probability(column(tree, "prior")[node])],
+    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), exact(column(tree, "prior")[node])],
     ["PUCT", scoreText(column(tree, "score")[node])],
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
@@ -67,7 +67,8 @@ function puct(tree, node, settings) {
   const lines = [
     el("p", {}, "PUCT = Q + U"),
     el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
-    el("p", { text: `U = (${f.c1}+${fixed(f.log, 2)}) · ${small(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
+    el("p", {}, `c₁ = ${f.c1}, c₂ = ${f.c2}, `, ...parentVisits(), ` = ${fixed(f.parent, 0)}`),
+    el("p", { text: `U = (${f.c1}+${fixed(f.log, 4)}) · ${exact(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
     el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);

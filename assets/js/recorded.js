@@ -35,7 +35,8 @@ export function createRecorded(show) {
   return { open, cancel: () => wanted !== null && load(null), loading: () => wanted !== null };
 }
 
-// The server fills the controls with the settings of a recorded race that was chosen.
+// The server fills the controls with the settings of a recorded race that was chosen, or of a race from a file.
 export function fillControls(trigger) {
   on("raceChosen", (race) => trigger("select", { race }));
+  on("fileOpened", ({ title, runs }) => trigger("select", { race: title, headers: runs.map(({ header }) => header) }));
 }

@@ -81,7 +81,7 @@ export function puctOf(tree, node, settings) {
   if ([parent, n, p, c1, c2].some((v) => typeof v !== "number")) return null;
   const pull = c1 + Math.log((parent + c2 + 1) / c2);
   const explore = (pull * p * Math.sqrt(parent)) / (1 + n);
-  return { parent, n, q: q || 0, p, c1, log: pull - c1, explore, score: (q || 0) + explore };
+  return { parent, n, q: q || 0, p, c1, c2, log: pull - c1, explore, score: (q || 0) + explore };
 }
 
 // The score of every node as seen by the selection. The published search visits every child once before any child twice: the score

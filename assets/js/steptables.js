@@ -2,7 +2,7 @@
 
 import { drawText, losslessText, precise, residualText, testsOf, verificationKind } from "./acceptance.js";
 import { nodesTable, testsTable, walkTable } from "./csv.js";
-import { el, number, probability, setText, small, toggleClass, visible } from "./dom.js";
+import { el, exact, number, probability, setText, small, toggleClass, visible } from "./dom.js";
 import { registerExport } from "./exports.js";
 import { onKey } from "./keys.js";
 import { column, possible, priorTerm, rankOf, undraftedKind } from "./record.js";
@@ -175,7 +175,7 @@ function nodeRow(step, node) {
     token,
     el("td", {}, el("span", { class: `ax-chip ax-chip-${node.verdict}`, text: say(`chip.${node.verdict}`) })),
     cell(String(node.x)),
-    value("prior", probability),
+    value("prior", exact),
     value("visits", (count) => number(count, 0)),
     value("value", small),
     value("score", scoreText),

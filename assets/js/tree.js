@@ -1,6 +1,6 @@
 // The draft tree, drawn by Plotly with the layout that came with the step. Verdicts differ in colour, shape and text.
 
-import { PLOT_CONFIG, plotted } from "./charts.js";
+import { PLOT_CONFIG, hoverLabel, plotted } from "./charts.js";
 import { cssToken, el, plotText, probability, small, toggleClass, visible } from "./dom.js";
 import { onKey } from "./keys.js";
 import { plotDrawing, outlined, registerDrawing } from "./svgexport.js";
@@ -221,7 +221,7 @@ function plotLayout({ width, height }) {
     showlegend: false,
     hovermode: "closest",
     hoverdistance: 24,
-    hoverlabel: { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken("--ax-mono"), size: 12, color: cssToken("--ax-ink") } },
+    hoverlabel: hoverLabel("--ax-mono"),
     dragmode: false,
     font: { family: cssToken("--ax-mono"), size: 12 },
     xaxis: { ...axis, range: [0, width] },

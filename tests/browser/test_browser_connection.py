@@ -65,7 +65,7 @@ def has_ended(page: sync_api.Page) -> None:
     ("cut", "abrupt"),
     [
         ((PRESENCE,), False),
-        ((MESSAGES,), True),
+        pytest.param((MESSAGES,), True, marks=pytest.mark.slow),
         ((PRESENCE, MESSAGES), False),
         pytest.param((PRESENCE,), True, marks=pytest.mark.slow),
         pytest.param((MESSAGES,), False, marks=pytest.mark.slow),
@@ -92,6 +92,7 @@ def test_a_race_continues_when_streams_are_cut(browser: sync_api.Browser, cut: t
         assert text_of(page, "plain") == text_of(page, "aded") != before
 
 
+@pytest.mark.slow
 def test_a_race_whose_server_does_not_answer_ends_on_the_page_and_the_next_one_runs(browser: sync_api.Browser):
     engine = GatedEngine()
     engine.free = 6

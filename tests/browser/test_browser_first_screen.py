@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from browsing import CHARTED, part, show_tab, sync_api, watched_page
+from browsing import CHARTED, open_file, part, show_tab, sync_api, watched_page
+
+from aded.core.paths import ASSETS
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -59,15 +61,30 @@ def test_the_controls_are_those_of_the_race_on_screen(browser: sync_api.Browser,
         for title in ("A maths teacher", "Speculative sampling", "On two CPU cores"):
             page.locator(f".ax-chips [data-race='{title}']").click()
             sync_api.expect(part(page, "race-title")).to_have_text(title)
-            prompt = str(part(page, "prompt").text_content())
-            sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value(prompt)
-            methods = page.locator(".ax-run-view").evaluate_all("all => all.map(e => e.dataset.method)")
-            ticked = "all => all.filter(e => e.checked).map(e => e.value)"
-            page.wait_for_function(
-                "methods => JSON.stringify([...document.querySelectorAll('.ax-picker [data-part=list] input')]"
-                ".filter(e => e.checked).map(e => e.value).sort()) === JSON.stringify([...methods].sort())",
-                arg=methods,
-            )
-            assert sorted(page.locator(".ax-picker [data-part='list'] input").evaluate_all(ticked)) == sorted(methods)
-            tokens = page.locator("#ax-max-new-tokens input[type=text]").input_value()
-            assert f"{tokens} tokens" in str(part(page, "line-settings").text_content())
+            check_controls(page)
+
+
+def check_controls(page: sync_api.Page) -> None:
+    prompt = str(part(page, "prompt").text_content())
+    sync_api.expect(page.locator("#ax-prompt textarea")).to_have_value(prompt)
+    methods = page.locator(".ax-run-view").evaluate_all("all => all.map(e => e.dataset.method)")
+    ticked = "all => all.filter(e => e.checked).map(e => e.value)"
+    page.wait_for_function(
+        "methods => JSON.stringify([...document.querySelectorAll('.ax-picker [data-part=list] input')]"
+        ".filter(e => e.checked).map(e => e.value).sort()) === JSON.stringify([...methods].sort())",
+        arg=methods,
+    )
+    assert sorted(page.locator(".ax-picker [data-part='list'] input").evaluate_all(ticked)) == sorted(methods)
+    tokens = page.locator("#ax-max-new-tokens input[type=text]").input_value()
+    assert f"{tokens} tokens" in str(part(page, "line-settings").text_content())
+
+
+def test_a_race_from_a_file_fills_the_controls(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address) as page:
+        sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
+        file = next((ASSETS / "traces").glob("*speculative-sampling.json"))
+        open_file(page, file)
+        sync_api.expect(part(page, "race-title")).to_have_text(file.name)
+        check_controls(page)
+        page.wait_for_function("location.hash.includes('file=')")
+        assert "prompt=" not in page.url

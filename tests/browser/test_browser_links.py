@@ -114,6 +114,7 @@ def test_back_restores_the_views_before_it_leaves_the_page(page: sync_api.Page, 
     sync_api.expect(title).to_have_text("Counting")
 
 
+@pytest.mark.slow
 def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page: sync_api.Page, live: Live):
     page = live_page
     title, source = part(page, "race-title"), part(page, "source")

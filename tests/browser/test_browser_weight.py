@@ -74,6 +74,7 @@ def test_a_first_visit_is_small(browser: sync_api.Browser, address: str):
     assert total < TOTAL_BYTES, sizes
 
 
+@pytest.mark.slow
 def test_other_languages_and_races_are_loaded_when_they_are_chosen(browser: sync_api.Browser, address: str):
     with watched_page(browser, address) as page:
         first = ["app.js", "app.css", "en.json", "01-a-maths-teacher.jsonl", "plotly.js"]

@@ -401,6 +401,7 @@ def test_the_help_loads_no_model_library():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_settings_reach_the_decoding_loop(tiny):
     decoder = Decoder(tiny, "aded", GenerationSettings(budget=5), {"preset": "paper", "simulations": 7})
     assert decoder.drafter.settings()["simulations"] == 7

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
-from ui.page import to_page
+from aded.core import trace
+from ui.files import title_of
+from ui.page import opened_settings, recorded_settings, to_page
 from ui.run import Update
+from ui.theme import ASSETS
 
 
 @pytest.mark.parametrize("running", [True, False])
 def test_a_race_can_be_started_unless_one_runs(running: bool):
     _, _, start, ablate, stop, _ = to_page(Update(view="race", running=running))
     assert [part["interactive"] for part in (start, ablate, stop)] == [not running, not running, running]
+
+
+def test_a_race_from_a_file_has_the_settings_of_its_headers():
+    recorded = sorted((ASSETS / "traces").glob("*.json"))
+    for file in recorded:
+        headers = [asdict(run.header) for run in trace.load(file).lanes]
+        assert opened_settings(headers) == recorded_settings(title_of(file))
+
+
+@pytest.mark.parametrize("headers", [None, [], "headers", [{}], [{"method": "aded"}], [None], {"0": 1}])
+def test_headers_of_no_race_fill_nothing(headers: object):
+    assert opened_settings(headers) is None
+
+
+@pytest.mark.parametrize("own", [{}, {"feedback": 3}, {"preset": ["paper"], "max_nodes": {}}, {"search": "x" * 10_000}])
+def test_unknown_settings_in_a_file_are_no_error(own: dict[str, object]):
+    header = asdict(trace.load(sorted((ASSETS / "traces").glob("*.json"))[0]).lanes[0].header)
+    assert opened_settings([header | {"method": "aded", "method_settings": own}]) is not None
