@@ -5,4 +5,4 @@ if ! command -v npx >/dev/null || ! npx --yes "$1" --version >/dev/null 2>&1; th
   echo "the page's scripts and style sheets are not linted: npx cannot install $1"
   exit 0
 fi
-exec npx --yes "$1" lint --config-path=tests/js/lint.jsonc --error-on-warnings assets/js assets/css tests/js
+exec npx --yes "$1" lint --config-path=tests/js/lint.jsonc --error-on-warnings assets/page assets/cards tests/js

@@ -170,9 +170,7 @@ def create_prompt(localizer: Localizer) -> tuple[gr.Textbox, gr.Dropdown]:
     prompt = localizer.label(gr.Textbox, "control.prompt", value=examples[first], lines=4, max_lines=14, elem_id="ax-prompt")
     pick = create_list(localizer, "control.examples", {name: f"example.{name}" for name in examples}, elem_id="ax-examples")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    chosen = (
-        f"(name, prompt) => window.AdedExplorer.dropdowns.chose('ax-examples') ? {json.dumps(examples)}[name] ?? prompt : prompt"
-    )
+    chosen = f"(name, prompt) => window.AdedExplorer.wasChosen('ax-examples') ? {json.dumps(examples)}[name] ?? prompt : prompt"
     pick.input(None, [pick, prompt], prompt, js=chosen, **quiet)
     prompt.change(link.example_of, prompt, pick, trigger_mode="always_last", **quiet)
     return prompt, pick
@@ -188,7 +186,7 @@ def create_list(localizer: Localizer, key: str, names: Mapping[str, str], **sett
 
 
 def create_methods() -> gr.HTML:
-    return theme.panel("picker", "picker.mountPicker(element, props, watch);", picker.encode(picker.DEFAULT))
+    return theme.panel("picker", "mountPicker(element, props, watch);", picker.encode(picker.DEFAULT))
 
 
 def create_run(localizer: Localizer) -> tuple[gr.Button, gr.Button]:
@@ -236,7 +234,7 @@ def create_setting(localizer: Localizer, name: str) -> Any:
 def create_number(name: str, value: str, field: Field) -> gr.HTML:
     """A number field, whose value is text, with a slider if it has ticks."""
     properties = json.dumps({"name": name, **asdict(field)})
-    mount = f"number.mountNumber(element, props, watch, {properties});"
+    mount = f"mountNumber(element, props, watch, {properties});"
     return theme.panel("number", mount, value, elem_id=f"ax-{name.replace('_', '-')}", min_width=0)
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,16 +19,13 @@ from aded.core import trace
 from aded.core.paths import ASSETS
 from aded.drafters.registry import METHODS
 from aded.evaluation import colours
-from ui import layout, wire, words
+from ui import layout, sources, wire, words
 from ui.trace_format import trace_format
 
 FOLDER = "files"
 """First part of all addresses."""
-STYLES = ("tokens", "frame", "page", "race", "step", "whatif", "learn", "matrix", "experiment", "file")
-"""Style sheets of ``assets/css``, in order."""
 PLOTLY = ASSETS / "vendor" / "plotly-basic-4.1.1.min.js"
 """The part of plotly.js with line, bar and pie charts, unchanged, from the npm package plotly.js-basic-dist-min."""
-IMPORT = re.compile(r'^import ({[^}]*}) from "\./(\w+)\.js";$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class File:
 @cache
 def page_files() -> dict[str, File]:
     """All files by name."""
-    texts = {"app.js": script(), "app.css": styles(), **{f"{code}.json": language(code) for code in words.tables()}}
+    texts = {"app.js": script(), "app.css": sources.styles(), **{f"{code}.json": language(code) for code in words.tables()}}
     contents = {"plotly.js": PLOTLY.read_bytes(), **{name: text.encode() for name, text in texts.items()}}
     files = [File(name, _digest(content), partial(bytes, content)) for name, content in contents.items()]
     return {file.name: file for file in [*files, *recorded().values()]}
@@ -87,50 +82,21 @@ def title_of(path: Path) -> str:
     return text[:1].upper() + text[1:]
 
 
-def script() -> str:
-    """All modules as one script with one global, ``AdedExplorer``, which contains the modules by name.
+def script(root: Path = ASSETS) -> str:
+    """All modules as one script with one global, ``AdedExplorer``: the functions of ``page/shell/start.js``.
 
-    Every module has its own scope and returns its exports; lines of comments are left out. The script begins to load the
-    language at once.
+    The script begins to load the language at once.
     """
     labels = json.dumps({name: method.label for name, method in METHODS.items()})
     format_of_races = json.dumps(trace_format(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    mounts = ", ".join(f'modules["cards/{card.name}/card"].mount' for card in sources.cards(root))
     begin = [
-        f"modules.enginetext.setLabels({labels});",
-        f"modules.traceformat.setFormat({format_of_races});",
-        "modules.languages.begin();",
-        "return modules;",
+        'const start = modules["page/shell/start"];',
+        f"start.begin({{ labels: {labels}, format: {format_of_races}, cards: [{mounts}] }});",
+        "return start;",
     ]
-    parts = ["const modules = {};", *map(_module, modules(ASSETS / "js")), *begin]
+    parts = ["const modules = {};", *(sources.bundled(*module) for module in sources.modules(root).items()), *begin]
     return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
-
-
-def modules(folder: Path) -> list[str]:
-    """Names of the modules in a folder, each after those that it imports.
-
-    Raises:
-        ValueError: modules import each other in a circle.
-    """
-    texts = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.js"))}
-    imports = {name: [imported for _, imported in IMPORT.findall(text)] for name, text in texts.items()}
-    try:
-        return list(TopologicalSorter(imports).static_order())
-    except CycleError as error:
-        raise ValueError(f"modules import each other in a circle: {', '.join(error.args[1])}") from None
-
-
-def _module(name: str) -> str:
-    text = (ASSETS / "js" / f"{name}.js").read_text("utf-8")
-    exports = re.findall(r"^export (?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
-    text = IMPORT.sub(r"const \1 = modules.\2;", text)
-    assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
-    text = re.sub(r"^export |^ *//.*\n", "", text, flags=re.MULTILINE)
-    return f"modules.{name} = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
-
-
-def styles() -> str:
-    """All style sheets as one."""
-    return "".join((ASSETS / "css" / f"{name}.css").read_text("utf-8") for name in STYLES)
 
 
 def language(code: str) -> str:

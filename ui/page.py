@@ -29,9 +29,7 @@ from ui.words import Message, word
 
 COLOURS: Colours = METHOD_COLOURS
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-STOPPING = (
-    "() => window.AdedExplorer.events.emit('notice', { kind: 'busy', messages: [['notice.stopping', {}]], fraction: null })"
-)
+STOPPING = "() => window.AdedExplorer.emit('notice', { kind: 'busy', messages: [['notice.stopping', {}]], fraction: null })"
 """Shown by the page itself: the server's answer could arrive after the end of the race."""
 ENDED = "() => [true, true, false].map(interactive => ({ __type__: 'update', interactive }))"
 """Enables controls after a race, also if its end was not received: two buttons that start, one that stops."""
@@ -45,9 +43,9 @@ def build(service: Service) -> Page:
     localizer = Localizer()
     with Page(title="ADED Explorer", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="ax-bar"):
-            header = theme.panel("header", "header.mountHeader(element, props, watch, trigger);")
+            header = theme.panel("header", "mountHeader(element, props, watch, trigger);")
             buttons = create_run(localizer)
-        notice = theme.panel("notice", "notice.mountNotice(element, props, watch, true);")
+        notice = theme.panel("notice", "mountNotice(element, props, watch, true);")
         with gr.Row(elem_id="ax-controls"):
             controls = create_controls(localizer, buttons, notice, fields_for(service.limits.max_new_tokens))
         view = create_view()
@@ -74,17 +72,13 @@ def key_of(request: gr.Request) -> str:
 
 
 def create_view() -> gr.HTML:
-    mount = "main.mountRace(element, props, watch, ax.standalone.standalone);"
-    mount += " ax.experiment.mountExperiment(element, null, trigger); ax.recorded.fillControls(trigger);"
-    mount += " ax.connection.keepConnected(); ax.dropdowns.fixDropdowns(document);"
-    mount += " ax.runfocus.keepRunFocus(document.body); ax.fields.adjustFields(document.body);"
-    return theme.panel("race", mount, min_height=600)
+    return theme.panel("race", "mountLiveRace(element, props, watch, trigger);", min_height=600)
 
 
 def create_status() -> gr.HTML:
     """The server's status line: a notice that screen readers do not announce at every change."""
     quiet = theme.template("notice").replace(' role="status" aria-live="polite"', "")
-    mount = theme.on_load("ax.notice.mountNotice(element, props, watch);")
+    mount = theme.on_load("ax.mountNotice(element, props, watch);")
     return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
 
 

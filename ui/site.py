@@ -17,7 +17,7 @@ from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Race, write_atomically
 from aded.evaluation.colours import METHOD_COLOURS
-from ui import files, theme, words
+from ui import files, sources, theme, words
 from ui.files import title_of
 from ui.wire import check_drawable, to_lines
 
@@ -97,7 +97,7 @@ def read(traces: Sequence[Path]) -> dict[str, Race]:
 def script_of(name: str, text: str) -> str:
     """A script that contains a text, gzipped and in base64; equal texts make equal scripts."""
     data = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    return f"AdedExplorer.files.take({json.dumps(name)}, {json.dumps(data)});\n"
+    return f"AdedExplorer.takeFile({json.dumps(name)}, {json.dumps(data)});\n"
 
 
 def index(races: Mapping[str, str], languages: Mapping[str, str]) -> str:
@@ -113,12 +113,12 @@ def index(races: Mapping[str, str], languages: Mapping[str, str]) -> str:
 <meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">
 <title>ADED Explorer</title>
 {files.listing(languages, PLOTLY, races, packed=True)}
-<style data-ax>{files.styles()}</style>
+<style data-ax>{sources.styles()}</style>
 <script data-ax-script>{files.script()}</script>
 </head>
 <body class="ax-file">
 {panels}
-<script>AdedExplorer.languages.ready().then(AdedExplorer.site.openSite);</script>
+<script>AdedExplorer.ready().then(AdedExplorer.openSite);</script>
 </body>
 </html>
 """

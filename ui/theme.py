@@ -9,17 +9,14 @@ from typing import Any
 import gradio as gr
 
 from aded.core.paths import ASSETS
+from ui import sources
 
-
-@cache
-def template(name: str) -> str:
-    """A static template; it never contains tokens."""
-    return (ASSETS / "html" / f"{name}.html").read_text("utf-8")
+template = cache(sources.template)
 
 
 def on_load(code: str) -> str:
-    """A panel's script, in which ``ax`` contains the modules; it runs when the language is loaded."""
-    return f"const ax = window.AdedExplorer; ax.languages.ready().then(() => {{ {code} }});"
+    """A panel's script, in which ``ax`` contains the page's functions; it runs when the language is loaded."""
+    return f"const ax = window.AdedExplorer; ax.ready().then(() => {{ {code} }});"
 
 
 def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> gr.HTML:
@@ -37,8 +34,8 @@ def panel(name: str, mount: str, value: str | None = None, **settings: Any) -> g
 
 
 def _fonts(name: str) -> list[str]:
-    """A font family of ``assets/css/tokens.css`` as a list of names."""
-    found = re.search(rf"--ax-{name}: ([^;]+);", (ASSETS / "css" / "tokens.css").read_text("utf-8"))
+    """A font family of ``assets/page/core/tokens.css`` as a list of names."""
+    found = re.search(rf"--ax-{name}: ([^;]+);", (ASSETS / "page" / "core" / "tokens.css").read_text("utf-8"))
     assert found, "tokens.css defines the font families"
     return [family.strip(' "') for family in found[1].split(",")]
 

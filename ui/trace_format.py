@@ -11,7 +11,7 @@ from ui.wire import MAX_PROBABILITY, SERIES_COLOURS
 
 
 def trace_format() -> dict[str, Any]:
-    """A JSON value, for ``assets/js/traceformat.js``."""
+    """A JSON value, for ``assets/page/record/traceformat.js``."""
     return {
         "schema": _without_titles(trace.schema()),
         "versions": trace.READABLE,

@@ -1,17 +1,15 @@
-"""The texts of the page: one table per language (``assets/i18n``). The browser shows them; here they label Gradio's widgets."""
+"""The texts of the page: one table per language. The browser shows them; here they label Gradio's widgets."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from aded.core.errors import AdedError
-from aded.core.paths import ASSETS
+from ui import sources
 
-FOLDER = ASSETS / "i18n"
 FALLBACK = "en"
 MAX_QUOTED = 60
 """Maximum number of characters of foreign text that are quoted in a message."""
@@ -25,9 +23,8 @@ Message = tuple[str, dict[str, Any]]
 
 @cache
 def tables() -> dict[str, dict[str, Any]]:
-    """Language code to table, English first; there is one language per file."""
-    files = sorted(FOLDER.glob("*.json"), key=lambda file: (file.stem != FALLBACK, file.stem))
-    return {file.stem: json.loads(file.read_text("utf-8")) for file in files}
+    """Language code to table, English first."""
+    return dict(sorted(sources.words().items(), key=lambda found: (found[0] != FALLBACK, found[0])))
 
 
 def say(key: str, language: str = FALLBACK, **values: Any) -> str:

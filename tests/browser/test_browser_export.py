@@ -246,8 +246,8 @@ def test_compared_races_and_learning_are_saved_from_a_saved_page(page: sync_api.
     races = [{"id": f"{i}", "prompt": f"p{i}", "settings": {}, "runs": [{**run, "tokens": 24 + i}]} for i in range(2)]
     near = {"total_variation": 0.5, "top_1": 0.25, "top_4": 0.5, "top_12": 0.75}
     series = [{"prompt": HOSTILE[0], "label": "ADED", "perStep": 2, "base": near, "session": near} for _ in range(2)]
-    experiments = json.dumps({"races": races, "series": series}).replace("<", "\\u003c")
-    text = re.sub(r"(<script[^>]*data-ax-experiment[^>]*>)[^<]*", lambda found: found[1] + experiments, file.read_text("utf-8"))
+    kept = json.dumps({"compare": races, "series": {"rows": series, "races": []}}).replace("<", "\\u003c")
+    text = re.sub(r"(<script[^>]*data-ax-kept[^>]*>)[^<]*", lambda found: found[1] + kept, file.read_text("utf-8"))
     file.write_text(text, "utf-8")
     context, view, wrong = alone(browser, file)
     part(view, "memory-rows").locator("tr").first.wait_for()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
+import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browsing import HOSTILE, choose_race, open_race, part, saved, sync_api, text_of
+from extra_card import copy_with_card
 from test_browser_export import alone
 from ui_fakes import make_race
 
 from aded.core import trace
-from ui import site
+from ui import files, site, sources
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
@@ -125,4 +129,32 @@ def test_a_missing_file_is_reported_and_the_other_races_work(folder: Path, brows
     sync_api.expect(page.locator("#ax-site [role=status]")).to_have_text("")
     choose(page, "First")
     assert text_of(page, "aded") == " one two three four"
+    context.close()
+
+
+def test_a_card_in_one_more_folder_is_drawn_with_its_style_and_texts(
+    folder: Path, browser: sync_api.Browser, tmp_path: Path
+) -> None:
+    """The site made from sources that have one more card."""
+    assets = copy_with_card(tmp_path / "assets")
+    copy = shutil.copytree(folder, tmp_path / "site")
+    index = (copy / "index.html").read_text("utf-8")
+    for make in (files.script, sources.styles, functools.partial(sources.template, "race")):
+        assert make() in index
+        index = index.replace(make(), make(root=assets))
+    (copy / "index.html").write_text(index, "utf-8")
+    for code, table in sources.words(assets).items():
+        (copy / "languages" / f"{code}.js").write_text(site.script_of(f"languages/{code}.js", json.dumps(table)), "utf-8")
+    context, page, wrong = alone(browser, copy / "index.html")
+    part(page, "measure").locator("summary").first.click()
+    card = part(page, "clock-card")
+    sync_api.expect(card.locator("h2")).to_have_text("Clock")
+    sync_api.expect(card).to_have_css("font-style", "italic")
+    sync_api.expect(part(page, "clock-time")).to_have_text(re.compile(r"^\d+\.\d{3} seconds$"))
+    before = part(page, "clock-time").inner_text()
+    page.keyboard.press("Home")
+    sync_api.expect(part(page, "clock-time")).not_to_have_text(before)
+    part(page, "language").select_option("zh")
+    sync_api.expect(card.locator("h2")).to_have_text("时钟")
+    assert wrong == []
     context.close()

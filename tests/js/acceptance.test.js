@@ -3,10 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { drawText, losslessText, precise, residualText, testText, testsOf, verificationKind } from "../../assets/js/acceptance.js";
-import { testsTable } from "../../assets/js/csv.js";
-import { priorTerm } from "../../assets/js/record.js";
-import { renderWalk } from "../../assets/js/steptables.js";
+import { drawText, losslessText, precise, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
+import { renderWalk, testsTable } from "../../assets/cards/walk/card.js";
+import { priorTerm } from "../../assets/page/record/record.js";
 import { parts } from "./document.js";
 import { speak } from "./words.js";
 

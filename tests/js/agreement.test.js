@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { MEASURES, PARTS_OF_MATRIX, mean, movingMean, values } from "../../assets/js/agreement.js";
+import { MEASURES, mean, movingMean, values } from "../../assets/page/record/agreement.js";
+import { PARTS_OF_MATRIX } from "../../assets/page/plot/lines.js";
 
 const agreement = (who, total_variation) => ({ who, unseen: false, total_variation, top_1: 1, top_4: 0.5, top_12: 0.25 });
 const steps = [{ agreement: [agreement("base", 0.2), agreement("session", 0.1)] }, { agreement: [] }, { agreement: [agreement("base", 0.6)] }];

@@ -3,11 +3,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { learnedSentence, sizesSentence } from "../../assets/js/learnedshare.js";
-import { bytes, fitted, visible } from "../../assets/js/dom.js";
-import { bucketOf, kindOf } from "../../assets/js/bigramgraph.js";
-import { busiest, currentBigram, nameOf, neighbourhood, bigramOfNode, placed, rowsSoFar, successors } from "../../assets/js/bigrams.js";
-import { edgeRoutes } from "../../assets/js/edgeroutes.js";
+import { learnedSentence } from "../../assets/cards/learned/card.js";
+import { sizesSentence } from "../../assets/cards/sizes/card.js";
+import { bytes, fitted, visible } from "../../assets/page/core/dom.js";
+import { bucketOf, kindOf } from "../../assets/cards/bigrams/card.js";
+import { busiest, currentBigram, nameOf, neighbourhood, bigramOfNode, placed, rowsSoFar, successors } from "../../assets/page/record/bigrams.js";
+import { edgeRoutes } from "../../assets/cards/bigrams/edgeroutes.js";
 import "./words.js";
 
 const row = (key, next, before = {}) => {

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { changes, changesSentence, stoppedSentence, summary } from "../../assets/js/compare.js";
-import { runName } from "../../assets/js/record.js";
-import { promptSeriesSentence, extended } from "../../assets/js/promptseries.js";
+import { changes, changesSentence, stoppedSentence, summary } from "../../assets/cards/compare/card.js";
+import { runName } from "../../assets/page/record/record.js";
+import { promptSeriesSentence, extended } from "../../assets/cards/series/card.js";
 import { speak } from "./words.js";
 
 const near = (who, total_variation) => ({ who, total_variation, top_1: 0.25, top_4: 0.5, top_12: 0.75 });

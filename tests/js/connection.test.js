@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { createConnection } from "../../assets/js/connection.js";
-import { on } from "../../assets/js/events.js";
+import { createConnection } from "../../assets/page/controls/connection.js";
+import { on } from "../../assets/page/core/events.js";
 
 const LONG = 60000; // milliseconds, also for a busy machine
 const TIMES = { retry: 1, patience: LONG, silence: LONG };

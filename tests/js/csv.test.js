@@ -4,8 +4,15 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { cell, compareTable, csv, curveTable, runsTable, maskTable, nodesTable, stepsTable, walkTable } from "../../assets/js/csv.js";
-import { emptyRace, readLines } from "../../assets/js/record.js";
+import { cell, csv } from "../../assets/page/export/csv.js";
+import { compareTable } from "../../assets/cards/compare/card.js";
+import { curveTable } from "../../assets/cards/timing/card.js";
+import { runsTable } from "../../assets/cards/runs/card.js";
+import { maskTable } from "../../assets/cards/mask/card.js";
+import { nodesTable } from "../../assets/cards/nodes/card.js";
+import { stepsTable } from "../../assets/cards/timebar/card.js";
+import { walkTable } from "../../assets/cards/walk/card.js";
+import { emptyRace, readLines } from "../../assets/page/record/record.js";
 
 const saved = JSON.parse(readFileSync(new URL("../../assets/traces/01-a-maths-teacher.json", import.meta.url), "utf-8"));
 const lines = [

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { bytes, count, fixed, milliseconds, number, probability, rate, small } from "../../assets/js/dom.js";
+import { bytes, count, fixed, milliseconds, number, probability, rate, small } from "../../assets/page/core/dom.js";
 
 test("usual numbers have their decimals", () => {
   assert.deepEqual([small(0.1234), small(1.5), number(2.345), probability(0.5), probability(0.0001), fixed(7, 0)], ["0.123", "1.50", "2.35", "0.50", "<0.01", "7"]);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { runLabel, engineText, engineMessage, engineSentence } from "../../assets/js/enginetext.js";
+import { runLabel, engineText, engineMessage, engineSentence } from "../../assets/page/record/enginetext.js";
 import { speak } from "./words.js";
 
 const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { registerExport, availableExports, pictureOf, tableOf } from "../../assets/js/exports.js";
+import { registerExport, availableExports, pictureOf, tableOf } from "../../assets/page/export/exports.js";
 
 const element = (display, rects, role = null) => ({ display, getClientRects: () => rects, getAttribute: () => role, parentElement: null });
 const seen = element("block", [1]);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { extrapolated, measuredReads, ratios } from "../../assets/js/kvcache.js";
+import { extrapolated, measuredReads, ratios } from "../../assets/cards/kvcache/savings.js";
 
 const race = JSON.parse(readFileSync(new URL("../../assets/traces/01-a-maths-teacher.json", import.meta.url), "utf-8"));
 const plain = (start, steps) => ({ steps: Array.from({ length: steps }, (_, k) => ({ position: start + k, tree: { tokens: [0], parents: [-1] }, emitted: [1] })) });

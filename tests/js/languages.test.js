@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { setFiles } from "../../assets/js/files.js";
-import { chooseLanguage, preferred } from "../../assets/js/languages.js";
-import { language, say } from "../../assets/js/words.js";
+import { setFiles } from "../../assets/page/core/files.js";
+import { chooseLanguage, preferred } from "../../assets/page/shell/languages.js";
+import { language, say } from "../../assets/page/core/words.js";
 
 const asked = [];
 const answers = new Map();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { asksServer, completed, faultsOf, otherRace, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/js/link.js";
+import { asksServer, completed, faultsOf, otherRace, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/page/shell/link.js";
 
 const HOSTILE = ["<img src=x onerror=alert(1)>", "a&b=c#d", "%00%zz", "漢 🙂", "${1+1}", "__proto__"];
 

@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { nodeHistory } from "../../assets/js/nodehistory.js";
-import { column } from "../../assets/js/record.js";
-import { rejectedPath } from "../../assets/js/rejected.js";
-import { canReplay, searchedStep } from "../../assets/js/search.js";
+import { nodeHistory } from "../../assets/cards/node/history.js";
+import { column } from "../../assets/page/record/record.js";
+import { rejectedPath } from "../../assets/cards/runs/card.js";
+import { canReplay, searchedStep } from "../../assets/page/record/search.js";
 import "./words.js";
 
 const race = JSON.parse(readFileSync(new URL("../../assets/traces/01-a-maths-teacher.json", import.meta.url), "utf-8"));

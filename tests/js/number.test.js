@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { errorOf, errorText, tickOf, numberOf, shortest } from "../../assets/js/number.js";
+import { errorOf, errorText, tickOf, numberOf, shortest } from "../../assets/page/controls/number.js";
 import { speak } from "./words.js";
 
 const ticks = [0, 0.25, 1, 4, 32];

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { read } from "../../assets/js/opening.js";
-import { emptyRace, readLines, toFile } from "../../assets/js/record.js";
-import { setFormat } from "../../assets/js/traceformat.js";
+import { read } from "../../assets/page/shell/openfile.js";
+import { emptyRace, readLines, toFile } from "../../assets/page/record/record.js";
+import { setFormat } from "../../assets/page/record/traceformat.js";
 import { formatOfPython } from "./pythonformat.js";
 import { tables } from "./words.js";
 

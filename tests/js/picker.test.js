@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { countText, merged, toggled } from "../../assets/js/picker.js";
+import { countText, merged, toggled } from "../../assets/page/controls/picker.js";
 import "./words.js";
 
 const methods = ["a", "b", "c", "d"].map((name) => ({ name, unavailable: null }));

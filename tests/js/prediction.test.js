@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { branches, score, targetBranch, unverified, unverifiedLayout } from "../../assets/js/prediction.js";
-import { covered, createPlayer, createState } from "../../assets/js/player.js";
-import { emptyRace, readLines } from "../../assets/js/record.js";
+import { branches, score, targetBranch } from "../../assets/cards/prediction/card.js";
+import { unverified, unverifiedLayout } from "../../assets/page/record/stepview.js";
+import { covered, createPlayer, createState } from "../../assets/page/shell/player.js";
+import { emptyRace, readLines } from "../../assets/page/record/record.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);
 const races = readdirSync(folder).map((name) => JSON.parse(readFileSync(new URL(name, folder), "utf-8")));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { createRaceHistory, isRace, raceIdOf } from "../../assets/js/racehistory.js";
+import { createRaceHistory, isRace, raceIdOf } from "../../assets/page/record/racehistory.js";
 
 const recorded = (title) => ({ source: "recorded", title });
 const file = (title) => ({ source: "file", title });

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { PARTS, emptyRace, runStats, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/js/record.js";
-import { perToken, sharesText } from "../../assets/js/steptimes.js";
+import { PARTS, emptyRace, runStats, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/page/record/record.js";
+import { perToken, sharesText } from "../../assets/cards/timing/times.js";
 import "./words.js";
 
 const seconds = { draft: 0.1, verify: 0.6, commit: 0.1, update: 0.2 };

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { on } from "../../assets/js/events.js";
-import { setFiles } from "../../assets/js/files.js";
-import { createRecorded } from "../../assets/js/recorded.js";
+import { on } from "../../assets/page/core/events.js";
+import { setFiles } from "../../assets/page/core/files.js";
+import { createRecorded } from "../../assets/page/record/recorded.js";
 
 const answers = new Map();
 const heard = [];

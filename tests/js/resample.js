@@ -1,10 +1,10 @@
-// Checks what assets/js/sampling.js computes against a race and distributions that Python wrote: node resample.js <race> <cases>.
+// Checks what assets/cards/whatif/sampling.js computes against a race and distributions that Python wrote: node resample.js <race> <cases>.
 // Run by tests/ui/test_resampling.py.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
-import { draw, keyOf, recordedSettings, resample, uniform } from "../../assets/js/sampling.js";
+import { draw, keyOf, recordedSettings, resample, uniform } from "../../assets/cards/whatif/sampling.js";
 
 const CLOSE = 1e-3; // relative: logits are recorded with five significant digits
 const [race, cases] = process.argv.slice(2).map((path) => JSON.parse(readFileSync(path, "utf-8")));

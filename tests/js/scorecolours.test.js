@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
-import { mixed, scoreColours, contrasting } from "../../assets/js/scorecolours.js";
-import { unverified } from "../../assets/js/prediction.js";
-import { moments, searchedStep } from "../../assets/js/search.js";
+import { mixed, scoreColours, contrasting } from "../../assets/cards/tree/scorecolours.js";
+import { unverified } from "../../assets/page/record/stepview.js";
+import { moments, searchedStep } from "../../assets/page/record/search.js";
 
 const tree = (columns) => ({ tree: { tokens: [1, 2, 3], parents: [-1, 0, 0], texts: ["a", "b", "c"], columns }, simulations: [] });
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { PHASES, canReplay, moments, phaseAt, scoreText, searchNote, searchText, searchedStep } from "../../assets/js/search.js";
+import { PHASES, canReplay, moments, phaseAt, scoreText, searchNote, searchText, searchedStep } from "../../assets/page/record/search.js";
 import "./words.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);

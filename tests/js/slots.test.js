@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { folded, slotsOf } from "../../assets/js/slots.js";
+import { folded } from "../../assets/cards/slots/card.js";
+import { slotsOf } from "../../assets/page/record/record.js";
 
 const folder = new URL("../../assets/traces/", import.meta.url);
 const runs = readdirSync(folder)

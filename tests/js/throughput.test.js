@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, forwardPasses, throughputTable } from "../../assets/js/throughput.js";
+import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, forwardPasses, throughputTable } from "../../assets/cards/throughput/estimate.js";
 
 const near = (value, wanted, error = 1e-9) => assert.ok(Math.abs(value - wanted) <= error, `${value} is not ${wanted}`);
 const chain = (depth, accepted, ended = false) => ({

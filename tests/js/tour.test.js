@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { TOUR_STEPS, findStep, resumeIndex } from "../../assets/js/toursteps.js";
-import { tables } from "./words.js";
+import { TOUR_STEPS, findStep, resumeIndex } from "../../assets/page/learn/toursteps.js";
+import { sources, tables } from "./words.js";
 
-const markup = readFileSync(new URL("../../assets/html/race.html", import.meta.url), "utf-8");
+const markup = [...sources(/\.html$/).values()].join("\n");
 
 test("there are ten to twelve tour steps, each with texts and an element, and a task if it waits for an action", () => {
   assert.ok(TOUR_STEPS.length >= 10 && TOUR_STEPS.length <= 12);

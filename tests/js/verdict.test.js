@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { firstDifference, verdict } from "../../assets/js/verdict.js";
+import { firstDifference, verdict } from "../../assets/cards/verdict/card.js";
 import "./words.js";
 
 const TOKENS = Array.from({ length: 12 }, (_, i) => i + 1);

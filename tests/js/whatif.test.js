@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { recordedSettings, resample } from "../../assets/js/sampling.js";
-import { choiceOf, obstacle, whatIfRows, whatIfText } from "../../assets/js/whatif.js";
+import { recordedSettings, resample } from "../../assets/cards/whatif/sampling.js";
+import { choiceOf, obstacle, whatIfRows, whatIfText } from "../../assets/cards/whatif/card.js";
 
 import { speak } from "./words.js";
 

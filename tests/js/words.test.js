@@ -4,13 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { onLanguage, say, sayOr, sentences, keysOf, table } from "../../assets/js/words.js";
-import { speak, tables } from "./words.js";
+import { onLanguage, say, sayOr, sentences, keysOf, table } from "../../assets/page/core/words.js";
+import { sources, speak, tables } from "./words.js";
 
-const read = (folder) => {
-  const at = new URL(`../../${folder}/`, import.meta.url);
-  return readdirSync(at, { recursive: true }).filter((name) => /\.(js|html|py)$/.test(name)).map((name) => readFileSync(new URL(name, at), "utf-8"));
-};
+const UI = new URL("../../ui/", import.meta.url);
 // Terms of speculative decoding and tree search that the glossary must explain.
 const FIELD = ["draft", "verif", "accept", "reject", "bonus token", "correction token", "acceptance rate", "mean acceptance length", "block efficiency", "residual distribution", "rejection sampling", "draft model", "target model", "tree attention", "candidate path", "kv cache", "prefill", "decode", "greedy", "temperature", "top-p", "lossless", "wall-clock speed-up", "puct", "prior", "visit count", "simulation", "selection", "expansion", "backpropagation", "llm representative"];
 const forms = (entry) => (typeof entry === "string" ? [entry] : Object.values(entry));
@@ -28,7 +25,8 @@ test("every language has the same keys, with values that English has too", () =>
 });
 
 test("all keys in markup and scripts exist, and every key is used", () => {
-  const [markup, scripts, python] = [read("assets/html"), read("assets/js"), read("ui")].map((texts) => texts.join("\n"));
+  const [markup, scripts] = [/\.html$/, /\.js$/].map((kind) => [...sources(kind).values()].join("\n"));
+  const python = readdirSync(UI, { recursive: true }).filter((name) => name.endsWith(".py")).map((name) => readFileSync(new URL(name, UI), "utf-8")).join("\n");
   const named = [...markup.matchAll(/data-say(?:-label|-title)?="([^"]+)"/g)].map((found) => found[1]);
   const said = [...`${scripts}\n${python}`.matchAll(/\bsay\("([^"]+)"/g)].map((found) => found[1]);
   assert.ok(named.length > 60 && said.length > 60);

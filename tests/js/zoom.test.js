@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { drawnOut, farther, isNearest, nearer, taken } from "../../assets/js/zoom.js";
+import { drawnOut, farther, isNearest, nearer, taken } from "../../assets/cards/timing/zoom.js";
 
 test("zooming in halves the part around the time, within the whole, down to a smallest part", () => {
   assert.deepEqual(nearer(null, 4, 8), [2, 6]);

@@ -18,8 +18,7 @@ from plotly.basedatatypes import BaseTraceType
 from serving_fakes import fake_service, serving
 from waiting import http
 
-from aded.core.paths import ASSETS
-from ui import files
+from ui import files, sources
 from ui.serving import static
 
 pytest_plugins = ("proxy_fixtures",)
@@ -50,38 +49,14 @@ def raw(address: str, encoding: str) -> httpx.Response:
 # The script
 
 
-def test_a_module_provides_only_its_exports():
-    assert files.script().startswith("window.AdedExplorer = (() => {\nconst modules = {};")
-    part = files.script().split("modules.picker = ")[1].split("\nmodules.")[0]
-    assert "const { el, setText, withCode } = modules.dom;" in part
-    assert part.rstrip().endswith("return { parsePicks, toggled, merged, mountPicker, countText, lossyMark };\n})();")
-
-
 def test_the_script_is_plain_and_loads_nothing_from_other_servers():
     script = files.script()
+    assert script.startswith("window.AdedExplorer = (() => {\nconst modules = {};")
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     assert "innerHTML" not in script
     assert "</script" not in script.lower()
     head = "".join(files.head())
-    assert not re.search("https?:", (script + files.styles() + head).replace("http://www.w3.org/2000/svg", ""))  # a namespace
-
-
-def test_every_module_is_in_the_script_after_those_that_it_imports():
-    order, folder = files.modules(ASSETS / "js"), ASSETS / "js"
-    assert sorted(order) == sorted(path.stem for path in folder.glob("*.js"))
-    for i, name in enumerate(order):
-        assert set(re.findall(r'from "\./(\w+)\.js"', (folder / f"{name}.js").read_text("utf-8"))) <= set(order[:i])
-
-
-def test_modules_that_import_each_other_are_named(tmp_path: Path):
-    for name, imported in (("one", "two"), ("two", "three"), ("three", "two")):
-        (tmp_path / f"{name}.js").write_text(f'import {{ x }} from "./{imported}.js";\nexport const y = x;\n')
-    with pytest.raises(ValueError, match="in a circle: (two, three, two|three, two, three)$"):
-        files.modules(tmp_path)
-
-
-def test_every_style_sheet_is_in_the_page():
-    assert sorted(files.STYLES) == sorted(path.stem for path in (ASSETS / "css").glob("*.css"))
+    assert not re.search("https?:", (script + sources.styles() + head).replace("http://www.w3.org/2000/svg", ""))  # a namespace
 
 
 # The chart library
@@ -178,7 +153,7 @@ def test_an_address_of_another_version_is_not_found(address: str):
 
 def test_the_digest_of_a_file_changes_with_its_content(monkeypatch: pytest.MonkeyPatch):
     before = files.page_files()["app.css"].digest
-    monkeypatch.setattr(files, "styles", lambda: "p { color: red; }")
+    monkeypatch.setattr(sources, "styles", lambda: "p { color: red; }")
     assert files.page_files.__wrapped__()["app.css"].digest != before
 
 

@@ -32,8 +32,8 @@ NOT_ALIKE = re.compile(rb"1e\+308|10{399}")
 """Numbers that JavaScript reads as an integer, or not at all, unlike Python."""
 SCRIPT = """
 import { readFileSync } from "node:fs";
-import { read } from "ROOT/assets/js/opening.js";
-import { setFormat } from "ROOT/assets/js/traceformat.js";
+import { read } from "ROOT/assets/page/shell/openfile.js";
+import { setFormat } from "ROOT/assets/page/record/traceformat.js";
 const { format, files } = JSON.parse(readFileSync(0, "utf-8"));
 setFormat(format);
 for (const path of files) {

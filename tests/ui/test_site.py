@@ -19,7 +19,7 @@ from ui import site, words
 
 
 def unpacked(script: str) -> tuple[str, str]:
-    name, data = re.fullmatch(r"AdedExplorer\.files\.take\((.*?), (.*)\);\n", script).groups()
+    name, data = re.fullmatch(r"AdedExplorer\.takeFile\((.*?), (.*)\);\n", script).groups()
     return json.loads(name), gzip.decompress(base64.b64decode(json.loads(data))).decode()
 
 

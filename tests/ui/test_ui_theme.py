@@ -8,14 +8,14 @@ from ui import theme
 
 
 def test_templates_have_no_placeholders():
-    for file in (theme.ASSETS / "html").glob("*.html"):
+    for file in theme.ASSETS.rglob("*.html"):
         text = file.read_text("utf-8")
         assert "${" not in text
         assert "{{" not in text
 
 
 def test_colours_of_text_have_contrast_in_both_themes():
-    style = (theme.ASSETS / "css" / "tokens.css").read_text("utf-8")
+    style = (theme.ASSETS / "page" / "core" / "tokens.css").read_text("utf-8")
     for selector in (":root", ".dark"):
         block = re.search(rf"^{re.escape(selector)} {{(.*?)}}", style, re.MULTILINE | re.DOTALL)
         assert block

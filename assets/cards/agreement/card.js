@@ -1,0 +1,76 @@
+// Agreement of the matrix with the target at each step's root: one curve per part of the matrix, and a table.
+
+import { cssToken, el, setText, small } from "../../page/core/dom.js";
+import { say } from "../../page/core/words.js";
+import { registerExport } from "../../page/export/exports.js";
+import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
+import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
+import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.js";
+
+const WINDOW = 8; // steps per moving average
+
+export function mount({ part, changed, subscribe }) {
+  const picker = part("agreement-measure");
+  const chart = part("agreement");
+  picker.append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
+  picker.addEventListener("change", changed);
+  part("agreement-every").addEventListener("toggle", changed);
+  part("agreement-key").replaceChildren(...Object.entries(PARTS_OF_MATRIX).map(partKey));
+
+  const isKnown = ({ steps }) => steps.some((step) => step.agreement.length);
+  subscribe("slow", ({ view }) => [isKnown(view.run)], ({ view }) => (part("agreement-card").hidden = !isKnown(view.run)));
+  const selected = ({ view: { run, recorded }, dark, Plotly }) =>
+    Plotly && part("lab").open && isKnown(run) ? [run, run.steps.length, recorded, picker.value, part("agreement-every").open, dark, chart.clientWidth] : null;
+  subscribe("slow", selected, ({ view: { run, at: index }, Plotly }) => {
+    const measure = picker.value;
+    setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
+    Plotly.react(chart, traces(run.steps, measure), lineLayout(chart, axes(run.steps.length), index + 1), PLOT_CONFIG);
+    part("agreement-now").replaceChildren(...nowRows(run.steps, index, measure));
+    const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(chart)];
+    registerExport("agreement", { group: "matrix", title: "save.agreement", place: () => chart, picture, table: () => agreementTable(run.steps) });
+    part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(run.steps, index, measure) : []));
+  });
+}
+
+function agreementTable(steps) {
+  const rows = steps.flatMap((step) => step.agreement.map((found) => [step.index + 1, found.who, ...MEASURES.map((measure) => found[measure]), String(found.unseen)]));
+  return [["step", "part", ...MEASURES, "unseen"], ...rows];
+}
+
+function traces(steps, measure) {
+  const x = steps.map((_, i) => i + 1);
+  return Object.entries(PARTS_OF_MATRIX).flatMap(([who, { dash, colour }]) => {
+    const all = values(steps, who, measure);
+    const common = { type: "scatter", x, hovertemplate: HOVER };
+    const curve = { ...common, mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
+    const dots = { ...common, mode: "markers", y: all, opacity: 0.35, marker: { color: cssToken(colour), size: 4 } };
+    return who === "session" ? [dots, curve] : [curve];
+  });
+}
+
+function axes(count) {
+  return {
+    x: { range: [0.5, count + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") },
+    y: { range: [-0.02, 1.02], tickvals: [0, 0.5, 1], title: say("axis.share") },
+  };
+}
+
+function nowRows(steps, index, measure) {
+  return Object.keys(PARTS_OF_MATRIX).map((who) => {
+    const seen = steps.flatMap((step) => step.agreement.filter((agreement) => agreement.who === who));
+    const cells = [values(steps.slice(index, index + 1), who, measure)[0], mean(values(steps, who, measure))];
+    const unseen = seen.filter((agreement) => agreement.unseen).length;
+    return el("tr", {}, el("th", { scope: "row", text: say(`matrix.${who}`) }), ...cells.map(cell), el("td", { class: "ax-num", text: say("count.of", { part: unseen, whole: seen.length }) }));
+  });
+}
+
+function stepRows(steps, index, measure) {
+  const columns = Object.keys(PARTS_OF_MATRIX).map((who) => values(steps, who, measure));
+  return steps.map((_, i) =>
+    el("tr", { class: i === index ? "ax-picked" : null }, el("th", { scope: "row", text: String(i + 1) }), ...columns.map((list) => cell(list[i]))),
+  );
+}
+
+function cell(value) {
+  return el("td", { class: "ax-num", text: small(value) });
+}

@@ -1,0 +1,58 @@
+// What the step taught: whether it brought the matrix nearer to the target, and how much of the row was learned in this session.
+
+import { el, setText, small, visible } from "../../page/core/dom.js";
+import { say } from "../../page/core/words.js";
+import { registerExport } from "../../page/export/exports.js";
+import { bigramText, learns, selectedRow, successors } from "../../page/record/bigrams.js";
+
+const SHOWN = 8;
+
+export function mount({ part, subscribe }) {
+  subscribe("quiet", ({ view }) => [learns(view.run), view.recorded], ({ view: { run, recorded } }) => {
+    part("change-card").hidden = !learns(run);
+    setText(part("change-sentence"), learns(run) ? changeText(recorded) : "");
+  });
+  subscribe("slow", ({ view, bigram }) => [learns(view.run), view.recorded, bigram], ({ view: { run, at }, bigram }) => {
+    if (learns(run)) renderLearnedShare(part, selectedRow(run.steps, at, bigram).row);
+  });
+}
+
+// Whether the step brought the matrix nearer to the target after this bigram, or farther from it.
+export function changeText({ agreement, agreement_after: after, rows }) {
+  const [before, now] = [agreement, after ?? []].map((list) => list.find(({ who }) => who === "session")?.total_variation);
+  if (!rows.length) return say("change.none");
+  if (before === undefined || now === undefined) return say("change.unknown");
+  const kind = small(before) === small(now) ? "same" : now < before ? "nearer" : "farther";
+  return say(`change.${kind}`, { before: small(before), after: small(now) });
+}
+
+function renderLearnedShare(part, known) {
+  const entries = known ? successors(known).filter(({ learned }) => learned !== null) : [];
+  part("learned-table").hidden = !entries.length;
+  setText(part("learned-key"), entries.length ? learnedSentence(known, entries) : say("learned.unknown"));
+  part("learned-rows").replaceChildren(...entries.slice(0, SHOWN).map((one) => learnedRow(one, Math.max(0.01, entries[0].weight))));
+  const picture = () => [part("learned-key"), part("learned-rows").closest("table")];
+  registerExport("learned", { group: "matrix", title: "learned.title", place: () => part("learned-table"), picture, table: () => learnedTable(known, entries) });
+}
+
+function learnedTable({ row }, entries) {
+  return [["bigram", "token", "text", "base", "learned"], ...entries.map(({ token, text, weight, learned }) => [row.key_texts.join(""), token, text, weight - learned, learned])];
+}
+
+// The share of the row's probability that comes from session counts.
+export function learnedSentence({ row }, entries) {
+  const sum = (of) => entries.reduce((total, one) => total + of(one), 0);
+  const share = sum((one) => one.learned) / Math.max(1e-9, sum((one) => one.weight));
+  return say("learned.sentence", { bigram: bigramText(row.key_texts), share: Math.round(100 * share) });
+}
+
+function learnedRow({ text, weight, learned }, top) {
+  const segments = [["ax-share-learned", learned], ["ax-share-base", weight - learned]].map(([name, value]) => {
+    const segment = el("i", { class: name });
+    segment.style.width = `${(100 * value) / top}%`;
+    return segment;
+  });
+  const track = el("td", { class: "ax-track-cell" }, el("div", { class: "ax-split-track", "aria-hidden": "true" }, ...segments));
+  const numbers = [weight - learned, learned].map((value) => el("td", { class: "ax-num", text: small(value) }));
+  return el("tr", {}, el("th", { scope: "row" }, el("code", { text: visible(text, 14) })), track, ...numbers);
+}

@@ -1,0 +1,81 @@
+// The matrix row of the selected bigram: its successors before and after the step.
+
+import { el, fixed, setText, small, visible } from "../../page/core/dom.js";
+import { say, sentences } from "../../page/core/words.js";
+import { registerExport } from "../../page/export/exports.js";
+import { bigramText, changeCell, learns, nameOf, selectedRow, successors } from "../../page/record/bigrams.js";
+import { runName } from "../../page/record/record.js";
+
+const SHOWN = 16; // successors of the selected row
+
+export function mount({ part, player, subscribe }) {
+  part("matrix-picker").addEventListener("change", (event) => player.selectBigram(event.target.value));
+  part("bigram-clear").addEventListener("click", () => player.selectBigram(null));
+  subscribe("quiet", ({ view }) => [learns(view.run), view.run], ({ view: { run } }) => {
+    part("learn-none").hidden = learns(run);
+    setText(part("learn-none"), learns(run) ? "" : say("learn.none", { name: run.label }));
+  });
+  subscribe("slow", ({ view, bigram }) => [learns(view.run), view.recorded, bigram], ({ race, view: { run, recorded, at }, bigram }) => {
+    part("matrix-card").hidden = !learns(run);
+    if (!learns(run)) return;
+    const { row } = selectedRow(run.steps, at, bigram);
+    part("bigram-clear").hidden = !bigram;
+    renderPicker(part("matrix-picker"), recorded.rows, row);
+    renderRow(part, row, recorded.rows.length);
+    registerExport("rows", { group: "matrix", title: "save.rows", place: () => part("matrix-card"), table: () => rowsTable(race) });
+  });
+}
+
+// The rows that this step changed, and the selected one if it is another.
+function renderPicker(picker, changed, known) {
+  const rows = known && !known.now ? [known.row, ...changed] : changed;
+  picker.replaceChildren(...rows.map((row) => el("option", { value: nameOf(row.key), text: bigramText(row.key_texts) })));
+  picker.hidden = rows.length < 2;
+  if (known) picker.value = known.name;
+}
+
+function renderRow(part, known, changed) {
+  const all = known ? successors(known) : [];
+  const top = Math.max(0.01, ...all.flatMap(({ weight, change }) => [weight, weight - change]));
+  setText(part("matrix-key"), known ? say(known.now ? "matrix.after" : "matrix.still", { bigram: bigramText(known.row.key_texts) }) : say("matrix.unchanged"));
+  part("matrix").replaceChildren(...all.slice(0, SHOWN).map((one) => successorRow(one, top)));
+  const hidden = Math.max(0, all.length - SHOWN);
+  setText(part("matrix-more"), sentences(hidden ? say("matrix.hidden", { count: hidden }) : "", changed > 1 ? say("matrix.rows", { count: changed }) : ""));
+  const picture = () => [part("matrix-key"), part("matrix")];
+  registerExport("matrix", { group: "matrix", title: "matrix.row", place: () => known && part("matrix"), picture, table: () => successorsTable(known) });
+}
+
+// All successors of a bigram, before and after the step; equal if the step did not change the row.
+function successorsTable({ row, now }) {
+  const rows = row.tokens.map((token, k) => [row.key_texts.join(""), token, row.texts[k], (now ? row.before : row.after)[k], row.after[k], row.learned?.[k]]);
+  return [["bigram", "token", "text", "before", "after", "learned"], ...rows];
+}
+
+function successorRow({ text, weight, change }, top) {
+  const [bar, mark] = [el("i", { class: "ax-before" }), el("i", { class: "ax-after" })];
+  const before = weight - change;
+  bar.style.width = `${(100 * before) / top}%`;
+  mark.style.left = `${(100 * weight) / top}%`;
+  const spoken = el("span", { class: "ax-sr", text: say("matrix.spoken", { before: small(before) }) });
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, el("code", { text: visible(text, 14) })),
+    el("td", { class: "ax-track-cell" }, el("div", { class: "ax-track", "aria-hidden": "true" }, bar, mark)),
+    el("td", { class: "ax-num" }, spoken, fixed(weight, 2)),
+    changeCell(change),
+  );
+}
+
+// Every row of the matrix that a step changed, one line per successor.
+function rowsTable({ runs }) {
+  const head = ["method", "step", "first", "second", "bigram", "token", "text", "before", "after", "learned"];
+  const rows = runs.flatMap((run, i) =>
+    run.steps.flatMap((step) =>
+      step.rows.flatMap((row) =>
+        row.tokens.map((token, k) => [runName(runs, i), step.index + 1, ...row.key, row.key_texts.join(""), token, row.texts[k], row.before[k], row.after[k], row.learned?.[k]]),
+      ),
+    ),
+  );
+  return [head, ...rows];
+}

@@ -1,0 +1,110 @@
+// Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
+
+import { residualText, testText } from "../../page/record/acceptance.js";
+import { el, exact, fixed, milliseconds, number, probability, setText, small, visible } from "../../page/core/dom.js";
+import { historyFigure } from "./history.js";
+import { PARTS, column, priorTerm, rankOf, targetTokenKind, TARGET } from "../../page/record/record.js";
+import { puctOf, scoreText } from "../../page/record/search.js";
+import { markedNode, nodeIn } from "../../page/record/stepview.js";
+import { engineText } from "../../page/record/enginetext.js";
+import { on } from "../../page/core/events.js";
+import { say } from "../../page/core/words.js";
+
+export function mount({ part, subscribe }) {
+  part("node-close").addEventListener("click", () => (part("node-card").dataset.open = "false"));
+  on("action", (what) => {
+    if (what === "node") part("node-card").dataset.open = "true";
+  });
+  const shown = (state) => (state.peek ? markedNode(state) : nodeIn(state.view.searched, state.node));
+  subscribe("quiet", (state) => [state.view.searched, state.view.step, shown(state), state.moment], (state) => {
+    const { searched, step, header } = state.view;
+    renderNode(part("node"), searched, shown(state), header, step, state.moment);
+  });
+  subscribe("quiet", ({ view }) => [view.recorded], ({ view: { recorded: { budget, seconds, tree } } }) => {
+    setText(part("step-budget"), say("step.budget", { count: budget.nodes, why: engineText(budget.why), used: tree.tokens.length }));
+    setText(part("step-seconds"), secondsText(seconds));
+  });
+}
+
+// `recorded`: the step, without verdicts while they are hidden; `moment`: the moment of the search that is shown, null after its end.
+function renderNode(root, step, node, header, recorded, moment) {
+  const facts = node === TARGET ? targetFacts(step) : nodeFacts(step, node, header);
+  const list = el("dl", { class: "ax-facts" });
+  for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
+  const head = el(
+    "p",
+    { class: "ax-node-head" },
+    el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: say(`chip.${facts.verdict}`) }),
+    el("code", { text: visible(facts.text, 40) }),
+  );
+  const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
+  root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
+}
+
+function nodeFacts(step, node, header) {
+  const { tree } = step;
+  const rank = rankOf(tree, node);
+  const rows = [
+    [say("fact.visits"), number(column(tree, "visits")[node], 0)],
+    [say("fact.value"), small(column(tree, "value")[node])],
+    [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), exact(column(tree, "prior")[node])],
+    ["PUCT", scoreText(column(tree, "score")[node])],
+    [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
+    [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
+  ];
+  return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
+}
+
+function targetFacts(step) {
+  const choice = step.choices[step.choices.length - 1];
+  const text = step.texts[step.texts.length - 1];
+  const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
+  const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
+  const kind = targetTokenKind(step);
+  return { rows, verdict: kind, text, why: residualText(step) || say(`why.${kind}`, { after }) };
+}
+
+function why(step, node) {
+  const { tree } = step;
+  if (step.exists) return say("why.before");
+  const parent = node ? visible(tree.texts[tree.parents[node]]) : "";
+  const choice = step.choices.find((c) => c.node === tree.parents[node]);
+  const tested = testText(step, choice, node);
+  if (tested) return tested;
+  const chosen = choice ? say("quoted", { text: visible(choice.text) }) : say("why.another");
+  return say(`why.${tree.reason[node]}`, { parent, chosen });
+}
+
+function puct(tree, node, settings) {
+  const recorded = column(tree, "score")[node];
+  if (recorded === Infinity) return formula(say("formula.infinite"));
+  const f = puctOf(tree, node, settings);
+  const fits = f && (recorded === null || Math.abs(recorded - f.score) < 0.005 * Math.max(1, Math.abs(f.score)));
+  if (!fits) return plainScore(tree, node, recorded);
+  const parentVisits = () => ["N", el("sub", { text: "p" })];
+  const lines = [
+    el("p", {}, "PUCT = Q + U"),
+    el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
+    el("p", {}, `c₁ = ${f.c1}, c₂ = ${f.c2}, `, ...parentVisits(), ` = ${fixed(f.parent, 0)}`),
+    el("p", { text: `U = (${f.c1}+${fixed(f.log, 4)}) · ${exact(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
+    el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
+  ];
+  return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);
+}
+
+function plainScore(tree, node, recorded) {
+  const explore = column(tree, "exploration")[node];
+  if (recorded === null) return null;
+  const text = explore === null ? `${say("formula.score")} ${small(recorded)}` : `${say("formula.score")} = Q + U = ${small(column(tree, "value")[node])} + ${small(explore)} = ${small(recorded)}`;
+  return formula(text);
+}
+
+function formula(text) {
+  return el("div", { class: "ax-formula" }, el("p", { class: "ax-sum", text }));
+}
+
+function secondsText(seconds) {
+  return PARTS.filter((name) => seconds[name] > 0)
+    .map((name) => `${say(`part.${name}`)} ${milliseconds(seconds[name])}`)
+    .join(" · ");
+}

@@ -1,0 +1,185 @@
+// The runs side by side: the text of each method, the source of each token, tokens per step, speed-up and acceptance rate.
+
+import { BIDI, el, fixed, setText, toggleClass } from "../../page/core/dom.js";
+import { emit } from "../../page/core/events.js";
+import { registerExport } from "../../page/export/exports.js";
+import { lossyMark } from "../../page/controls/picker.js";
+import { paintRun } from "../../page/plot/lines.js";
+import { covered, stepsShown } from "../../page/shell/player.js";
+import { PARTS, acceptanceRate, column, last, plainRun, runStats, speedSpread, stepsDone, targetTokenKind } from "../../page/record/record.js";
+import { engineText } from "../../page/record/enginetext.js";
+import { say } from "../../page/core/words.js";
+
+const MAX_REJECTED = 4; // rejected tokens that are shown
+const FEW = 24; // tokens from which a speed-up is stated
+
+export function mount({ part, state, player, subscribe }) {
+  const [root, toggle] = [part("runs"), part("rejected")];
+  let views = [];
+  root.addEventListener("click", (event) => {
+    const view = views.find((v) => v.root.contains(event.target));
+    if (!view) return;
+    const step = event.target.closest(".ax-step");
+    if (step) player.setRun(view.index, Number(step.dataset.step));
+    else if (event.target.closest(".ax-about")) emit("article", state.race.runs[view.index].header.method);
+    else if (event.target.closest(".ax-run-head")) player.setRun(view.index);
+  });
+  toggle.addEventListener("click", () => {
+    const on = toggle.getAttribute("aria-pressed") !== "true";
+    toggle.setAttribute("aria-pressed", String(on));
+    root.dataset.rejected = String(on);
+  });
+
+  subscribe("frame", ({ race }) => [race], ({ race }) => {
+    views = race.runs.map(createRun);
+    for (const view of views) scrollTogether(view, views);
+    root.replaceChildren(...views.map((view) => view.root));
+    root.dataset.many = String(race.runs.length > 3);
+    const picture = () => views.flatMap(({ parts }) => [parts.label, parts.text]);
+    registerExport("runs", { group: "race", title: "save.runs", place: () => root, picture, table: () => runsTable(race) });
+  });
+
+  const selected = ({ race, run, step, time, playing, following }) => [race, race.read, run, step, time, playing !== 0 || following, covered(state), root.clientWidth];
+  subscribe("frame", selected, () => {
+    const base = plainRun(state.race);
+    for (const view of views) renderRun(view, state, base);
+  });
+}
+
+// A text that the user scrolls takes the others with it, by share of their heights.
+function scrollTogether({ parts }, views) {
+  let mine = false;
+  for (const name of ["wheel", "pointerdown", "touchmove", "keydown"]) parts.text.addEventListener(name, () => (mine = true), { passive: true });
+  parts.text.addEventListener("scroll", () => {
+    if (!mine) return;
+    mine = false;
+    const share = parts.text.scrollTop / Math.max(1, parts.text.scrollHeight - parts.text.clientHeight);
+    for (const { parts: other } of views) if (other !== parts) other.text.scrollTop = share * (other.text.scrollHeight - other.text.clientHeight);
+  });
+}
+
+function createRun(run, index) {
+  const parts = {
+    look: el("button", { class: "ax-look", type: "button", text: run.label }),
+    speed: el("span", { class: "ax-speed" }),
+    figures: el("span", { class: "ax-figures" }),
+    about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), title: say("run.about", { name: run.label }), text: "?" }),
+    text: el("p", { class: "ax-text", tabindex: "0", dir: "auto", "aria-label": say("run.text", { name: run.label }) }),
+  };
+  parts.label = el("h3", { class: "ax-run-label" }, parts.look, lossyMark(run.header));
+  const root = el("article", { class: "ax-run-view", "data-method": run.header.method });
+  paintRun(root, run);
+  const notice = run.header.notice ? el("p", { class: "ax-run-notice", text: engineText(run.header.notice) }) : null;
+  root.append(el("div", { class: "ax-run-head" }, parts.label, parts.speed, parts.figures, parts.about), el("div", { class: "ax-run-main" }, parts.text, notice));
+  return { root, index, run, parts, steps: [] };
+}
+
+function renderRun(view, state, base) {
+  const { run, parts, index } = view;
+  while (view.steps.length < run.steps.length) appendStep(view);
+  const done = stepsShown(state, run);
+  const now = runStats(run, done);
+  setText(parts.speed, now.steps ? now.perStep.toFixed(1) : "–");
+  setText(parts.figures, figuresText(run, state, base, now, done));
+  parts.figures.title = [say("run.figures.meaning"), run.loop === null ? "" : say("run.loops.meaning", { count: run.loop })].filter(Boolean).join(" ");
+  const focus = state.run === index;
+  toggleClass(view.root, "ax-focus", focus);
+  parts.look.setAttribute("aria-pressed", String(focus));
+  parts.look.title = say(focus ? "run.shown" : "run.show");
+  renderSteps(view, state, done);
+}
+
+// The unit of the large number, the speed-up over plain decoding with its spread over repeats, the acceptance rate, and whether the text loops.
+function figuresText(run, state, base, now, done) {
+  const plain = base ? runStats(base, stepsDone(base, state.time)) : null;
+  const whole = done === run.steps.length && !state.race.running;
+  const accepted = acceptanceRate(run.steps.slice(0, done));
+  return [
+    say("run.unit"),
+    run === base ? "" : speedText(run, base, now, plain, whole),
+    accepted === null ? "" : say("run.accepts", { alpha: accepted.toFixed(2) }),
+    run.loop === null ? "" : say("run.loops"),
+  ].filter(Boolean).join(" · ");
+}
+
+function speedText(run, base, now, plain, whole) {
+  if (!plain?.rate || !now.rate || Math.min(now.tokens, plain.tokens) < FEW) return "";
+  const ratio = now.rate / plain.rate;
+  const text = `${fixed(ratio, ratio < 1 ? 2 : 1)}×`;
+  const spread = whole ? speedSpread(run, base) : null;
+  return spread ? say("run.spread", { ratio: text, low: spread[0].toFixed(1), high: spread[1].toFixed(1) }) : text;
+}
+
+function appendStep(view) {
+  const index = view.steps.length;
+  const step = view.run.steps[index];
+  const node = el("span", { class: "ax-step", "data-step": index });
+  node.append(...step.texts.map((text, i) => token(text, step.origins[i] === "draft" ? "draft" : targetTokenKind(step), step.emitted[i])));
+  view.parts.text.append(node);
+  view.steps.push(node);
+  strike(view.run, node, index);
+}
+
+// Rejected draft tokens, struck through, before the correction token: shown in the step on screen, and in all steps on demand.
+function strike(run, node, i) {
+  const { tree } = run.steps[i];
+  const text = rejectedPath(run.steps[i]).map((at) => tree.texts[at]).join("");
+  if (text) node.lastElementChild.before(el("s", { class: BIDI.test(text) ? "ax-rejected-text ax-iso" : "ax-rejected-text", text, title: say("rejected.meaning") }));
+}
+
+// `kind`: "draft" for an accepted draft token, else the kind of the target's token.
+function token(text, kind, id) {
+  const name = ["ax-tok", ...(kind === "draft" ? ["ax-draft"] : ["ax-target", `ax-${kind}`])];
+  if (text.includes("\n") && !text.trim()) name.push("ax-nl");
+  if (BIDI.test(text)) name.push("ax-iso");
+  return el("span", { class: name.join(" "), text, "data-id": id, title: say(`origin.${kind}`) });
+}
+
+// In every run the step is lit that wrote the token at which the selected run's step begins, or its latest one if it is not that far.
+function renderSteps(view, state, done) {
+  const { run, index } = view;
+  const from = state.race.runs[state.run].counts[state.step - 1] ?? 0;
+  const same = run.counts.findIndex((count) => count > from);
+  const current = state.run === index ? state.step : Math.max(0, Math.min(same < 0 ? run.steps.length - 1 : same, done - 1));
+  view.steps.forEach((node, i) => {
+    toggleClass(node, "ax-later", i >= done);
+    toggleClass(node, "ax-now", i === current && i < Math.max(done, index === state.run ? current + 1 : 0));
+  });
+  toggleClass(view.parts.text, "ax-playing", state.playing !== 0 || state.following);
+  const node = view.steps[Math.min(current, view.steps.length - 1)];
+  if (node) keepInView(view.parts.text, node);
+}
+
+// Scrolls the text box of the run, never the page: the step begins on the second line.
+function keepInView(box, node) {
+  if (box.scrollHeight <= box.clientHeight + 1) return;
+  const line = parseFloat(getComputedStyle(box).lineHeight);
+  const at = Math.floor(node.offsetTop / line);
+  const first = Math.round(box.scrollTop / line);
+  if (at <= first || node.offsetTop + node.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, at - 1) * line;
+}
+
+// The most probable path of rejected draft tokens after the last accepted node; [] if none were rejected there.
+export function rejectedPath(step) {
+  if (targetTokenKind(step) !== "correction") return [];
+  const nodes = [];
+  for (let node = bestChild(step.tree, last(step.path)); node !== null && nodes.length < MAX_REJECTED; node = bestChild(step.tree, node)) nodes.push(node);
+  return nodes;
+}
+
+// The child with the most visits, or with the highest prior if visits are not counted, else the first.
+function bestChild(tree, parent) {
+  const weight = (node) => column(tree, "visits")[node] ?? column(tree, "prior")[node] ?? 0;
+  const children = tree.parents.flatMap((above, node) => (above === parent ? [node] : []));
+  return children.length ? children.reduce((best, node) => (weight(node) > weight(best) ? node : best)) : null;
+}
+
+export function runsTable({ runs }) {
+  const head = ["method", "label", "lossless", "tokens", "steps", "seconds", "tokens_per_second", "tokens_per_step", ...PARTS.map((p) => `${p}_seconds`)];
+  const rows = runs.map((run) => {
+    const now = runStats(run, run.steps.length);
+    const { method, label, lossless } = run.header;
+    return [method, label, String(lossless), now.tokens, now.steps, now.seconds, now.rate, now.perStep, ...PARTS.map((p) => now[p])];
+  });
+  return [head, ...rows];
+}

@@ -1,0 +1,54 @@
+// The draft tree, and its search simulation by simulation.
+
+import { setText, small } from "../../page/core/dom.js";
+import { emit } from "../../page/core/events.js";
+import { say } from "../../page/core/words.js";
+import { column, priorTerm } from "../../page/record/record.js";
+import { markedNode } from "../../page/record/stepview.js";
+import { scoreColours } from "./scorecolours.js";
+import { createSearch } from "./searchplayer.js";
+import { createTree } from "./tree.js";
+
+export function mount({ part, set, subscribe, peek, pick }) {
+  const box = part("tree");
+  const zoomButtons = { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") };
+  const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick });
+  const search = createSearch(part, (moment) => {
+    set({ moment });
+    emit("action", "search");
+  });
+  subscribe("quiet", ({ view, moment }) => [view.recorded, moment, search.isPlaying()], ({ view: { recorded, header }, moment }) => {
+    search.render(recorded, header, moment);
+    setText(part("visits-key"), visitsKey(recorded, moment));
+    part("tree-card").dataset.searching = String(moment !== null);
+  });
+  subscribe("quiet", ({ view, chartError }) => [view.recorded, chartError], (state) => setText(part("hidden"), hiddenText(state)));
+  const drawable = ({ view, dark, Plotly }) => (Plotly && box.clientWidth ? [view.searched, view.layout, dark, box.clientWidth, box.clientHeight] : null);
+  subscribe("quiet", drawable, ({ view: { searched, layout, recorded, header }, Plotly }) => {
+    const colours = scoreColours(searched, recorded, header.method_settings);
+    renderColourKey(part, colours, header);
+    tree.draw(Plotly, searched, layout, colours);
+  });
+  subscribe("quiet", (state) => [state.view.searched, markedNode(state)], (state) => tree.select(markedNode(state)));
+}
+
+// Why the tree, or a part of it, is not drawn.
+function hiddenText({ view: { run, recorded, at }, chartError }) {
+  if (chartError) return say("error.picture", { reason: chartError });
+  const { hidden } = run.layouts[at];
+  return hidden ? say("step.hidden", { count: hidden, total: recorded.tree.tokens.length }) : "";
+}
+
+function visitsKey(step, moment) {
+  if (moment !== null) return say("tree.visits.puct");
+  return column(step.tree, "visits").some((visits) => visits !== null) ? say("tree.visits") : "";
+}
+
+// What the colour of the nodes means, and the highest value of the step.
+function renderColourKey(part, colours, header) {
+  part("colour-key").hidden = !colours;
+  if (!colours) return;
+  const term = colours.measure === "prior" ? priorTerm(header) : colours.measure;
+  setText(part("colour-name"), term === "score" ? say("tree.colour", { measure: "PUCT" }) : say("tree.colour.root", { measure: say(`fact.${term}`) }));
+  setText(part("colour-top"), small(colours.top));
+}

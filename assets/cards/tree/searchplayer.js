@@ -1,0 +1,88 @@
+// Playback of the search: phase by phase, forwards and backwards, or automatically.
+
+import { setText, toggleClass } from "../../page/core/dom.js";
+import { moments, phaseAt, searchNote, searchText } from "../../page/record/search.js";
+import { say } from "../../page/core/words.js";
+
+const LONGEST = 36000; // maximum duration of a replay in milliseconds
+const TICK = { least: 60, most: 700 }; // milliseconds between two phases
+
+// `onMoment` is called with the moment to show, null for the end of the search.
+export function createSearch(part, onMoment) {
+  const phases = [...part("phases").children];
+  let shown = { step: null, header: null, moment: null };
+  let timer = 0;
+
+  const total = () => moments(shown.step);
+  const at = () => (shown.moment === null ? total() : shown.moment);
+
+  function go(moment) {
+    onMoment(moment >= total() ? null : Math.max(0, moment));
+  }
+
+  function halt() {
+    clearTimeout(timer);
+    timer = 0;
+  }
+
+  function tick() {
+    go(at() + 1);
+    if (at() + 1 > total()) return halt();
+    timer = setTimeout(tick, tickOf(total()));
+  }
+
+  function toggle() {
+    if (timer) halt();
+    else {
+      if (shown.moment === null) go(0);
+      timer = setTimeout(tick, tickOf(total()));
+    }
+    onMoment(shown.moment);
+  }
+
+  function render(step, header, moment) {
+    if (step !== shown.step) halt();
+    shown = { step, header, moment };
+    const note = searchNote(step, header);
+    setText(part("search-note"), note);
+    part("search-row").hidden = Boolean(note) || !step.simulations.length;
+    if (!part("search-row").hidden) renderRow(part, phases, shown, Boolean(timer));
+  }
+
+  part("search").addEventListener("input", (event) => {
+    halt();
+    go(Number(event.target.value));
+  });
+  part("search-play").addEventListener("click", toggle);
+  for (const [name, by] of [["search-back", -1], ["search-forward", 1]]) {
+    part(name).addEventListener("click", () => {
+      halt();
+      go(at() + by);
+    });
+  }
+  return { render, isPlaying: () => Boolean(timer) };
+}
+
+export function tickOf(total) {
+  return Math.max(TICK.least, Math.min(TICK.most, LONGEST / total));
+}
+
+function renderRow(part, phases, { step, header, moment }, playing) {
+  const total = moments(step);
+  const slider = part("search");
+  slider.max = String(total);
+  slider.value = String(moment === null ? total : moment);
+  const words = searchText(step, moment, header.method_settings);
+  slider.setAttribute("aria-valuetext", words);
+  setText(part("search-text"), words);
+  setText(part("search-count"), say("search.count", { count: step.simulations.length }));
+  const { phase } = moment === null ? { phase: -1 } : phaseAt(moment);
+  phases.forEach((item, i) => {
+    toggleClass(item, "ax-phase-now", i === phase);
+    item.setAttribute("aria-current", i === phase ? "step" : "false");
+  });
+  part("search-back").disabled = moment === 0;
+  part("search-forward").disabled = moment === null;
+  part("search-play").dataset.on = String(playing);
+  part("search-play").setAttribute("aria-label", say(playing ? "search.pause" : "search.play"));
+}

@@ -1,0 +1,209 @@
+// The draft tree as traces of Plotly. Verdicts differ in colour, shape and text.
+
+import { cssToken, plotText, probability, small, visible } from "../../page/core/dom.js";
+import { hoverLabel } from "../../page/plot/charts.js";
+import { curve } from "../../page/plot/lines.js";
+import { TARGET } from "../../page/record/record.js";
+import { labelsOf, numbersBeside, numbersOf } from "./geometry.js";
+import { colourScale, contrasting } from "./scorecolours.js";
+
+const WIDTHS = {
+  searched: [1.2, 1.6, 2],
+  trail: [3.4, 3.4, 3.4],
+  opened: [1, 1, 1],
+  unverified: [1, 1.6, 2.4],
+  unreached: [1, 1, 1], 
+  rejected: [1, 1.4, 1.9],
+  accepted: [3.4, 3.4, 3.4],
+  bonus: [3.4, 3.4, 3.4],
+  correction: [3.4, 3.4, 3.4],
+  plain: [3.4, 3.4, 3.4],
+};
+const LEAST = { accepted: 16, rejected: 13 }; // minimum size in pixels of marks that contain a sign
+const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
+
+export function plotLayout({ width, height }) {
+  const axis = { visible: false, fixedrange: true };
+  return {
+    width,
+    height,
+    margin: { l: 0, r: 0, t: 0, b: 0 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    showlegend: false,
+    hovermode: "closest",
+    hoverdistance: 24,
+    hoverlabel: hoverLabel("--ax-mono"),
+    dragmode: false,
+    font: { family: cssToken("--ax-mono"), size: 12 },
+    xaxis: { ...axis, range: [0, width] },
+    yaxis: { ...axis, range: [height, 0] },
+  };
+}
+
+function styles() {
+  const c = (name) => cssToken(`--ax-${name}`);
+  return {
+    root: { colour: c("ink"), fill: c("ink"), border: 1.5, dash: "solid", text: c("ink") },
+    accepted: { colour: c("accept"), fill: c("accept-tint"), border: 3, sign: "✓", dash: "solid", text: c("ink") },
+    rejected: { colour: c("reject"), fill: c("card"), border: 1.5, sign: "×", dash: "5px,3px", text: c("muted"), pale: 0.6 },
+    unreached: { colour: c("faint"), fill: c("card"), border: 1.5, dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    searched: { colour: c("aded"), fill: c("aded-tint"), border: 2.5, dash: "solid", text: c("ink"), pale: 0.55 },
+    opened: { colour: c("faint"), fill: c("card"), border: 1.5, dash: "2px,3px", text: c("muted"), pale: 0.8 },
+    unverified: { colour: c("muted"), fill: c("card"), border: 1.5, dash: "solid", text: c("ink"), pale: 0.7 },
+    trail: { colour: c("aded"), dash: "solid", text: c("ink") },
+    ...Object.fromEntries(["bonus", "correction", "plain"].map((kind) => [kind, { colour: c("target"), fill: c("target"), border: 1.5, dash: "solid", text: c("target") }])),
+  };
+}
+
+export const mostVisits = (nodes) => Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
+
+export function traces(nodes, { grid, colours }) {
+  const style = styles();
+  const byId = new Map(nodes.map((n) => [n.id, n]));
+  const most = mostVisits(nodes);
+  const below = nodes.filter((n) => n.id);
+  const edges = ["opened", "unverified", "searched", "unreached", "rejected", "accepted", "trail", "bonus", "correction", "plain"].flatMap((kind) =>
+    WIDTHS[kind].map((width, bucket) => edgeTrace(below, byId, grid, kind, style[kind], width, bucket, most)),
+  );
+  const fill = filler(style, colours);
+  const kinds = Object.keys(style);
+  const names = labelsOf(nodes, grid.letters);
+  const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid) : null;
+  const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill));
+  const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
+  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most)] : [];
+  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(nodes, grid, most)].filter((trace) => trace.x.length);
+}
+
+// Whether the mark of a node is not a circle.
+export const isSquare = ({ verdict }) => verdict in SYMBOLS;
+
+function bucketOf(node, maxVisits) {
+  if (node.verdict === "accepted" || node.id === TARGET) return 2;
+  const share = (node.visits || 0) / maxVisits;
+  return share > 0.25 ? 2 : share > 0.08 ? 1 : 0;
+}
+
+function edgeTrace(nodes, byId, { place, list }, kind, style, width, bucket, most) {
+  const x = [];
+  const y = [];
+  for (const node of nodes) {
+    const drawn = node.onTrail ? "trail" : node.verdict;
+    if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
+    (list ? elbow : curve)(place(byId.get(node.parent)), place(node), x, y);
+  }
+  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width, dash: style.dash } };
+}
+
+// An edge of the indented list: down, then to the child.
+function elbow([x0, y0], [x1, y1], x, y) {
+  x.push(x0, x0, x1, null);
+  y.push(y0, y1, y1, null);
+}
+
+// The fill colour of a node: that of its score if it has one, else that of its verdict.
+function filler(style, colours) {
+  const colourOf = colourScale();
+  return ({ id, verdict }) => {
+    const share = colours?.of(id) ?? null;
+    return share === null ? style[verdict].fill : colourOf(share);
+  };
+}
+
+export function diameter(node, most, size) {
+  const full = node.id === 0 ? 15 : node.id === TARGET ? 14 : Math.max(LEAST[node.verdict] || 0, 9 + 9 * Math.sqrt((node.visits || 0) / most));
+  return Math.max(6, full * size);
+}
+
+function nodeTrace(nodes, { place, size }, kind, style, most, fill) {
+  const mine = nodes.filter((n) => n.verdict === kind);
+  return {
+    type: "scatter",
+    mode: "markers",
+    x: mine.map((n) => place(n)[0]),
+    y: mine.map((n) => place(n)[1]),
+    customdata: mine.map((n) => n.id),
+    hoverinfo: "text",
+    hovertext: mine.map(hoverText),
+    cliponaxis: false,
+    marker: {
+      symbol: SYMBOLS[kind] || "circle",
+      size: mine.map((n) => diameter(n, most, size)),
+      color: mine.map(fill),
+      line: { color: style.colour, width: style.border },
+      opacity: 1,
+    },
+  };
+}
+
+// What the pointer shows at a node: its token, and all its numbers.
+function hoverText(node) {
+  const numbers = [["N", node.visits, (value) => Math.round(value)], ["P", node.prior, probability], ["Q", node.value, small], ["U", node.exploration, small]];
+  const shown = numbers.filter(([, value]) => value !== null).map(([name, value, format]) => `${name} ${format(value)}`);
+  return [`<b>${plotText(visible(node.text, 40))}</b>`, shown.join(" · ")].filter(Boolean).join("<br>");
+}
+
+// Where a label is: above the edge in the columns, on two levels where the labels of the path are wider than a column; beside the mark in a list.
+function labelPlace(node, grid, most) {
+  const [x, y] = grid.place(node);
+  if (grid.list) return [x + 0.5 * diameter(node, most, grid.size) + 5, y];
+  const high = grid.stagger && grid.onPath(node) && node.x % 2;
+  return [x + 0.45 * diameter(node, most, grid.size) + 3, y - 11 * grid.size - (high ? 14 : 0)];
+}
+
+// Labels of a row are on one line, whatever the sizes of the marks.
+function labelTrace(nodes, grid, kind, style, most, names, beside) {
+  const mine = nodes.filter((n) => n.verdict === kind);
+  const muted = cssToken("--ax-muted");
+  const label = (n) => {
+    const text = plotText(names.get(n.id));
+    const numbers = beside?.get(n.id);
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.size)}px;color:${muted}">${numbers}</span>` : "";
+    return grid.onPath(n) && n.id ? `<b>${text}</b>${suffix}` : text + suffix;
+  };
+  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size, color: style.text });
+}
+
+// The numbers of a node, below its edge.
+function numberTrace(nodes, grid, most) {
+  const mine = nodes.filter((n) => numbersOf(n));
+  const at = (n) => [labelPlace(n, { ...grid, stagger: false }, most)[0], grid.place(n)[1] + 11];
+  return textTrace(mine, at, numbersOf, "right", { family: cssToken("--ax-sans"), size: 10.5, color: cssToken("--ax-muted") });
+}
+
+// One text per node, which does not react to the pointer.
+function textTrace(nodes, at, text, position, font) {
+  return {
+    type: "scatter",
+    mode: "text",
+    x: nodes.map((n) => at(n)[0]),
+    y: nodes.map((n) => at(n)[1]),
+    text: nodes.map(text),
+    textposition: `middle ${position}`,
+    textfont: font,
+    hoverinfo: "skip",
+    cliponaxis: false,
+  };
+}
+
+// The sign of a verdict, in the colour with more contrast to the node.
+function signTrace(nodes, { place, size }, style, fill) {
+  const mine = nodes.filter((n) => style[n.verdict].sign);
+  const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
+  const font = { family: cssToken("--ax-sans"), size: 11 * size, color: mine.map((n) => contrasting(fill(n), inks)) };
+  return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
+}
+
+// The scores that the selection compares, below the end of the edge from the parent, where no label is.
+function scoreTrace(nodes, { place, size }, most) {
+  const mine = nodes.filter((n) => n.score !== null);
+  const at = (n) => [place(n)[0] - diameter(n, most, size) / 2 - 1, place(n)[1] + 8];
+  return textTrace(mine, at, (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") });
+}
+
+export function ringTrace(node, { place, size }, most) {
+  const [x, y] = node ? place(node) : [null, null];
+  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? diameter(node, most, size) + 9 : 1 };
+  return { type: "scatter", mode: "markers", x: [x], y: [y], hoverinfo: "skip", marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } } };
+}

@@ -1,0 +1,177 @@
+// The draft tree in its box: drawn, fitted and zoomed, with the selected node.
+
+import { el, onKey, toggleClass, visible } from "../../page/core/dom.js";
+import { say, sentences } from "../../page/core/words.js";
+import { registerExport } from "../../page/export/exports.js";
+import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexport.js";
+import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
+import { TARGET } from "../../page/record/record.js";
+import { treeNodes } from "../../page/record/stepview.js";
+import { geometry, numbersOf } from "./geometry.js";
+import { diameter, isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
+
+const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
+const ZOOM = { step: 1.3, most: 8 };
+const DRAG = 4; // pixels that the pointer moves before a press is a drag
+
+// `zoomButtons`: {fit, in, out}.
+export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
+  const plot = el("div", { class: "ax-plot", "aria-hidden": "true" });
+  const ring = el("i", { class: "ax-ring", hidden: true });
+  const items = el("div", { class: "ax-sr" });
+  root.replaceChildren(plot, ring, items);
+  let nodes = [];
+  let wired = false;
+  let shown = null; // {Plotly, step, layout, colours, grid} of the picture on screen
+  let selected = 0;
+  let zoom = null; // null: fitted, with rows as high as needed to read the labels
+
+  function draw(Plotly, step, layout, colours) {
+    const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
+    if (other) zoom = null;
+    shown = { Plotly, step, layout, colours };
+    paint();
+    root.setAttribute("aria-label", summary(step, nodes));
+    items.replaceChildren(...nodes.map(item));
+    if (!wired) wire();
+    if (other) root.scrollTo(0, 0);
+    select(selected);
+  }
+
+  function paint() {
+    const { Plotly, step, layout } = shown;
+    const box = { width: root.clientWidth, height: root.clientHeight };
+    const all = treeNodes(step, layout);
+    const fitted = geometry(box, all, 1);
+    const grid = zoom ? geometry(box, all, zoom) : geometry(box, all, 1, Math.min(ZOOM.most, Math.max(1, fitted.readable)));
+    Object.assign(shown, { grid, scale: zoom ?? Math.max(1, fitted.readable) });
+    nodes = grid.nodes;
+    Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
+    for (const [name, off] of [["out", shown.scale <= 1], ["in", shown.scale >= ZOOM.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
+    moveRing();
+  }
+
+  // Enlarges the tree around a point of its box, by default the middle.
+  function zoomTo(value, [x, y] = [root.clientWidth / 2, root.clientHeight / 2]) {
+    if (!shown) return;
+    const before = shown.grid;
+    zoom = Math.max(1, Math.min(ZOOM.most, value));
+    paint();
+    root.scrollLeft = (root.scrollLeft + x) * (shown.grid.width / before.width) - x;
+    root.scrollTop = (root.scrollTop + y) * (shown.grid.height / before.height) - y;
+  }
+
+  // The selected node: its ring, and its name for screen readers. Nothing else is drawn again.
+  function select(node) {
+    selected = node;
+    moveRing();
+    const chosen = nodes.find(({ id }) => id === node);
+    root.dataset.node = String(node);
+    for (const one of items.children) one.setAttribute("aria-selected", String(one.id === itemId(node)));
+    if (chosen) root.setAttribute("aria-activedescendant", itemId(node));
+    else root.removeAttribute("aria-activedescendant");
+    if (chosen && document.activeElement === root) revealNode(root, shown.grid.place(chosen));
+  }
+
+  function moveRing() {
+    const node = shown && nodes.find(({ id }) => id === selected);
+    ring.hidden = !node;
+    if (!node) return;
+    const [x, y] = shown.grid.place(node);
+    const size = diameter(node, mostVisits(nodes), shown.grid.size) + 11;
+    Object.assign(ring.style, { left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px` });
+    toggleClass(ring, "ax-ring-square", isSquare(node));
+  }
+
+  // The saved picture is the fitted tree with the ring, whatever part is on screen.
+  registerDrawing(plot, async () => {
+    const box = { width: Math.max(root.clientWidth, 900), height: root.clientHeight };
+    const grid = geometry(box, treeNodes(shown.step, shown.layout), 1, Math.max(1, geometry(box, nodes, 1).readable));
+    const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
+    return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
+  });
+  registerExport("tree", { group: "step", title: "tree.label", place: () => root, picture: () => [legend, plotted(plot)] });
+
+  function wire() {
+    wired = true;
+    const id = (event) => event.points[0].customdata;
+    plot.on("plotly_hover", (event) => onHover(id(event)));
+    plot.on("plotly_unhover", () => onHover(null));
+    plot.on("plotly_click", (event) => onPick(id(event)));
+  }
+
+  zoomButtons.fit.addEventListener("click", () => zoomTo(1));
+  zoomButtons.in.addEventListener("click", () => zoomTo(shown.scale * ZOOM.step));
+  zoomButtons.out.addEventListener("click", () => zoomTo(shown.scale / ZOOM.step));
+  root.addEventListener(
+    "wheel",
+    (event) => {
+      if (!shown || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      const { left, top } = root.getBoundingClientRect();
+      zoomTo(shown.scale * (event.deltaY < 0 ? ZOOM.step : 1 / ZOOM.step), [event.clientX - left, event.clientY - top]);
+    },
+    { passive: false },
+  );
+  dragToScroll(root);
+  onKey(root, (event) => {
+    if (event.key === "+" || event.key === "-") zoomTo(shown.scale * (event.key === "+" ? ZOOM.step : 1 / ZOOM.step));
+    const target = event.key === "+" || event.key === "-" ? null : neighbour(nodes, selected, event.key);
+    if (target === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (target !== null) onPick(target);
+  });
+  return { draw, select };
+}
+
+// A press of the mouse that moves scrolls the box; touch screens scroll it anyway.
+function dragToScroll(root) {
+  let from = null;
+  root.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "mouse" && event.button === 0) from = { x: event.clientX, y: event.clientY, left: root.scrollLeft, top: root.scrollTop };
+  });
+  window.addEventListener("pointermove", (event) => {
+    if (!from || (Math.abs(event.clientX - from.x) < DRAG && Math.abs(event.clientY - from.y) < DRAG)) return;
+    root.scrollTo(from.left - event.clientX + from.x, from.top - event.clientY + from.y);
+  });
+  window.addEventListener("pointerup", () => (from = null));
+}
+
+const itemId = (node) => `ax-treeitem-${node < 0 ? "target" : node}`;
+
+// A node for screen readers.
+function item(node) {
+  const words = [visible(node.text), say(`chip.${node.verdict}`), numbersOf(node)].filter(Boolean).join(", ");
+  return el("span", { role: "treeitem", id: itemId(node.id), "aria-level": node.x + 1, "aria-selected": "false", text: words });
+}
+
+// Arrow keys: left to the parent, right to the first child, up and down within the depth; Escape: to the root.
+function neighbour(nodes, from, key) {
+  const node = nodes.find((n) => n.id === from) || nodes[0];
+  if (!node) return undefined;
+  const children = nodes.filter((n) => n.parent === node.id && n.id !== node.id && node.id !== TARGET).sort((a, b) => a.y - b.y);
+  const same = nodes.filter((n) => n.x === node.x).sort((a, b) => a.y - b.y);
+  const at = same.indexOf(node);
+  if (key === "Escape") return 0;
+  if (key === "ArrowLeft") return node.parent >= 0 ? node.parent : node.id;
+  if (key === "ArrowRight") return children.length ? children[0].id : node.id;
+  if (key === "ArrowUp") return same[Math.max(0, at - 1)].id;
+  if (key === "ArrowDown") return same[Math.min(same.length - 1, at + 1)].id;
+  return undefined;
+}
+
+// Scrolls the tree's own box, never the page.
+function revealNode(root, [x, y]) {
+  const margin = 60;
+  if (x < root.scrollLeft + margin || x > root.scrollLeft + root.clientWidth - 2 * margin) root.scrollLeft = x - root.clientWidth / 2;
+  if (y < root.scrollTop + margin / 2 || y > root.scrollTop + root.clientHeight - margin) root.scrollTop = y - root.clientHeight / 2;
+}
+
+function summary(step, nodes) {
+  const drafted = step.tree.tokens.length - 1;
+  if (nodes.some(({ verdict }) => verdict === "unverified")) return sentences(say("predict.covered", { count: drafted }), say("tree.keys"));
+  const added = nodes.find((n) => n.id === TARGET);
+  const end = added ? say(`tree.${added.verdict}`, { token: visible(added.text) }) : "";
+  return sentences(say("tree.summary", { count: drafted, accepted: step.path.length - 1 }), end, say("tree.keys"));
+}

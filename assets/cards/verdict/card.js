@@ -1,0 +1,83 @@
+// The verdict: what happened in a race, in one sentence: tokens and forward passes of every run; and whether the texts are the same.
+
+import { setText } from "../../page/core/dom.js";
+import { last, plainRun } from "../../page/record/record.js";
+import { say, sentences } from "../../page/core/words.js";
+
+export function mount({ part, subscribe }) {
+  subscribe("frame", ({ race }) => [race, race.read], ({ race }) => {
+    const { sentence, detail } = verdict(race);
+    setText(part("sentence"), sentence);
+    setText(part("detail"), detail);
+  });
+}
+
+export function verdict(race) {
+  const { runs, running } = race;
+  const started = runs.filter((run) => run.steps.length);
+  if (!started.length) return { sentence: say("verdict.none"), detail: "" };
+  const midway = running || runs.some((run) => !run.finish_reason || run.finish_reason === "cancelled");
+  const sentence = say(running ? "verdict.sofar" : midway ? "verdict.midway" : "verdict.sentence", { clauses: passesText(started) });
+  const texts = runs.length > 1 ? say("verdict.sentence", { clauses: textsText(race, midway) }) : "";
+  return { sentence, detail: sentences(capital(texts), ...notes(race)) };
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+const tokensOf = (run) => last(run.counts, 0);
+
+// The runs that draft first, plain decoding last; the number of tokens once if it is the same for all.
+function passesText(runs) {
+  const plain = (run) => run.header.method === "plain";
+  const [first, ...rest] = [...runs.filter((run) => !plain(run)), ...runs.filter(plain)];
+  const values = (run) => ({ name: plain(run) && run !== first ? say("verdict.plain") : run.label, count: tokensOf(run), steps: run.steps.length });
+  const same = rest.every((run) => tokensOf(run) === tokensOf(first));
+  return [say("verdict.passes", values(first)), ...rest.map((run) => say(same ? "verdict.passes.more" : "verdict.passes.own", values(run)))].join(say("verdict.comma"));
+}
+
+// Index of the first token that differs; null if one text is a prefix of the other.
+export function firstDifference(a, b) {
+  const at = a.slice(0, b.length).findIndex((token, i) => token !== b[i]);
+  return at < 0 ? null : at;
+}
+
+export function written(run) {
+  return run.steps.flatMap((step) => step.emitted);
+}
+
+// Whether all runs wrote the same tokens, compared with plain decoding if it takes part.
+function textsText(race, midway) {
+  const base = plainRun(race) || race.runs[0];
+  const texts = race.runs.map(written);
+  const count = race.runs.length;
+  const differing = race.runs.flatMap((run, i) => {
+    const at = firstDifference(written(base), texts[i]);
+    return at === null ? [] : [{ name: run.label, at: at + 1 }];
+  });
+  if (differing.length) return differencesText(differing, count);
+  const common = Math.min(...texts.map((text) => text.length));
+  if (midway) return common ? say("verdict.common", { count: common, runs: say("verdict.runs", { count }) }) : say("verdict.nothing");
+  if (texts.some((text) => text.length > common)) return say("verdict.lengths", { count: common });
+  return say("verdict.identical", { count });
+}
+
+// The runs that differ from the base, and from which token on.
+function differencesText(differing, count) {
+  if (count === 2) return say("verdict.differ", { at: differing[0].at });
+  const words = differing.map((one, i) => say(i ? "verdict.differs.more" : "verdict.differs", one));
+  const same = count - differing.length;
+  return [...words, same > 1 ? say("verdict.others", { count: same }) : ""].filter(Boolean).join(say("verdict.semicolon"));
+}
+
+// The lossy methods; and what it means if a lossless one wrote another text.
+function notes(race) {
+  const lossy = race.runs.filter((run) => !run.header.lossless);
+  const names = lossy.map((run) => run.label).join(say("verdict.and"));
+  const first = lossy.length ? [say("verdict.lossy", { names, count: lossy.length })] : [];
+  const base = plainRun(race) || race.runs[0];
+  const others = race.runs.filter((run) => run.header.lossless && firstDifference(written(base), written(run)) !== null);
+  if (!others.length) return first;
+  return [...first, say(others.some((run) => run.header.settings.temperature > 0) ? "verdict.sampled" : "verdict.different")];
+}

@@ -1,0 +1,48 @@
+// The message below the buttons: progress and errors.
+
+import { on } from "../core/events.js";
+import { toggleClass, withCode } from "../core/dom.js";
+import { engineMessage, engineSentence } from "../record/enginetext.js";
+import { onLanguage, say, sentences } from "../core/words.js";
+
+// The value is a notice of the server as JSON: {kind, messages, fraction}. `withLocal`: also show notices of the page itself.
+export function mountNotice(element, props, watch, withLocal = false) {
+  const box = element.querySelector(".ax-notice");
+  const text = element.querySelector("[data-part='text']");
+  const meter = element.querySelector("[data-part='meter']");
+  let local = null;
+  let busy = false;
+  const show = () => {
+    const notice = local || (props.value ? JSON.parse(props.value) : { kind: "", messages: [], fraction: null });
+    const words = sentences(...notice.messages.map(wording));
+    if (notice.kind === "busy" && !busy) box.style.minHeight = "";
+    busy = notice.kind === "busy";
+    box.dataset.kind = notice.kind;
+    text.replaceChildren(...withCode(words));
+    box.hidden = !words;
+    box.style.minHeight = `${box.offsetHeight}px`; // nothing below moves until the next race
+    meter.hidden = notice.kind !== "busy";
+    toggleClass(meter, "ax-unknown", notice.fraction === null);
+    meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
+  };
+  const showLocal = (notice) => {
+    local = notice;
+    show();
+  };
+  watch("value", () => showLocal(null));
+  if (withLocal) {
+    on("notice", showLocal);
+    on("cut", () => {
+      props.value = JSON.stringify({ kind: "error", messages: [["notice.cut", {}]], fraction: null });
+      showLocal(null);
+    });
+  }
+  onLanguage(show);
+  show();
+}
+
+// A message of the server as text; engine messages inside it are translated.
+function wording([key, values]) {
+  if (key === "notice.text") return engineSentence(values.text);
+  return say(key, key === "notice.left" ? { reason: engineMessage(values.reason) } : values);
+}

@@ -1,0 +1,76 @@
+// Keyboard shortcuts of the page: Space plays, arrows step, Home and End jump, ? lists all shortcuts. They can be switched off, and do not
+// act where the key has another use: in fields, lists and tables, on buttons, and in boxes that it scrolls.
+
+import { el, isComposing } from "../core/dom.js";
+import { on } from "../core/events.js";
+import { loadItem, storeItem } from "../core/storage.js";
+import { say } from "../core/words.js";
+import { createSheet } from "./sheet.js";
+
+const FIELDS = "input, textarea, select, [contenteditable='true'], [role='listbox'], [role='combobox'], [role='radio'], [role='textbox'], dialog";
+const WITH_KEYS = "table, [role='grid'], [role='treegrid'], [role='tree'], [role='menu'], [role='tablist'], [role='spinbutton']";
+const BUTTONS = "button, a, summary, [role='button']";
+const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
+// Keys, and the key of the text that explains them.
+const ROWS = [
+  [["Space"], "play"],
+  [["←", "→"], "step"],
+  [["Home", "End"], "ends"],
+  [["←", "→", "↑", "↓"], "tree"],
+  [["Esc"], "root"],
+  [["↑", "↓"], "table"],
+  [["Tab"], "tab"],
+  [["Enter"], "enter"],
+  [["Esc"], "close"],
+  [["?"], "help"],
+];
+const state = { off: loadItem("shortcuts") === "off" };
+
+function switchShortcuts(on) {
+  state.off = !on;
+  storeItem("shortcuts", on ? "on" : "off");
+}
+
+export function listenToShortcuts({ play, left, right, home, end, help }) {
+  const actions = { " ": play, ArrowLeft: left, ArrowRight: right, Home: home, End: end, "?": help };
+  const onKey = (event) => {
+    const action = actions[event.key];
+    if (state.off || !action || event.defaultPrevented || isComposing(event) || event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key !== "?")) return;
+    const target = event.target instanceof Element ? event.target : document.body;
+    if (target.closest(FIELDS) || (event.key !== "?" && isUsed(event.key, target))) return;
+    event.preventDefault();
+    action();
+  };
+  document.addEventListener("keydown", onKey);
+}
+
+// Whether the element with the focus, or a box around it, has a use for a key.
+function isUsed(key, target) {
+  if (target.closest(WITH_KEYS) || (key === " " && target.closest(BUTTONS))) return true;
+  if (target.closest("[role='slider']")) return false; // the time strip, which these keys move
+  for (let box = target; box && box !== document.body; box = box.parentElement) if (scrolls(box, SIDEWAYS.includes(key))) return true;
+  return false;
+}
+
+function scrolls(box, sideways) {
+  const { overflowX, overflowY } = getComputedStyle(box);
+  const overflows = (sideways ? box.scrollWidth - box.clientWidth : box.scrollHeight - box.clientHeight) > 1;
+  return overflows && ["auto", "scroll"].includes(sideways ? overflowX : overflowY);
+}
+
+// The list of the shortcuts, with a switch.
+export function createShortcutSheet(button) {
+  const sheet = createSheet("keys", "keys.title", () => [el("p", { class: "ax-dim", text: say("keys.intro") }), createSwitch(), list()]);
+  button.addEventListener("click", sheet.open);
+  on("shortcuts", sheet.open);
+}
+
+function createSwitch() {
+  const box = el("input", { type: "checkbox", "data-part": "keys-on", checked: !state.off });
+  box.addEventListener("change", () => switchShortcuts(box.checked));
+  return el("label", { class: "ax-switch" }, box, say("keys.on"));
+}
+
+function list() {
+  return el("dl", { class: "ax-key-list" }, ...ROWS.flatMap(([keys, name]) => [el("dt", {}, ...keys.map((text) => el("kbd", { text }))), el("dd", { text: say(`keys.${name}`) })]));
+}

@@ -1,0 +1,42 @@
+// The recorded races of the page: their texts are loaded when they are opened.
+
+import { cited } from "../core/dom.js";
+import { emit, on } from "../core/events.js";
+import { pageFiles, textOf } from "../core/files.js";
+
+const LIST = { say: "control.recorded" };
+
+// `show` shows a race from its text.
+export function createRecorded(show) {
+  let wanted = null;
+
+  // Opens the race with this title, or the first one; a page that contains its only race opens none.
+  async function open(title = null) {
+    const races = pageFiles().races ?? [];
+    const race = title === null ? races[0] : races.find((known) => known.title === title);
+    if (!race) return report("link.race", title);
+    load(race.title);
+    const text = await textOf(race.file).catch(() => null);
+    if (wanted !== race.title) return;
+    if (text === null) report("link.missing", race.title, { file: race.file });
+    else show(text);
+    load(null);
+  }
+
+  function load(title) {
+    wanted = title;
+    emit("loading", title);
+  }
+
+  function report(key, title, values = {}) {
+    if (pageFiles().races && title !== null) emit("linkErrors", [[key, { value: cited(title), list: LIST, ...values }]]);
+  }
+
+  return { open, cancel: () => wanted !== null && load(null), loading: () => wanted !== null };
+}
+
+// The server fills the controls with the settings of a recorded race that was chosen, or of a race from a file.
+export function fillControls(trigger) {
+  on("raceChosen", (race) => trigger("select", { race }));
+  on("fileOpened", ({ title, runs }) => trigger("select", { race: title, headers: runs.map(({ header }) => header) }));
+}

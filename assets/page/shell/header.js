@@ -1,0 +1,247 @@
+// The page header: recorded races, language, theme, and the address, which always describes the view on screen.
+
+import { createDrawer } from "../controls/drawer.js";
+import { createEmbedCode, createEmbedded, isEmbedded } from "./embed.js";
+import { emit, on } from "../core/events.js";
+import { el, setText } from "../core/dom.js";
+import { pageFiles } from "../core/files.js";
+import { chooseLanguage, languages } from "./languages.js";
+import { createLearning } from "../learn/articles.js";
+import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { findRace } from "../record/racehistory.js";
+import { createLinkNote } from "./linknote.js";
+import { loadItem, storeItem } from "../core/storage.js";
+import { keepMarkup } from "../export/standalone.js";
+import { createPresent, presenting } from "./present.js";
+import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
+
+const REST = 400; // milliseconds without a change before the address is written
+const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
+const SHOWN = 2500; // milliseconds for which "copied" is shown
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+
+export function mountHeader(element, props, watch, trigger) {
+  keepMarkup("header", element);
+  const part = (name) => element.querySelector(`[data-part="${name}"]`);
+  const note = createLinkNote(part);
+  const address = createAddress(props, watch, trigger, note);
+  wireTheme(part("theme"), address);
+  wireLanguage(part("language"), trigger);
+  createPresent(part("present"), address.link.hide === "controls", address.later);
+  createChips(part("chips"), (pageFiles().races ?? []).map(({ title }) => title));
+  if (isEmbedded(window.location, address.link)) createEmbedded(address.text);
+  const controls = document.getElementById("ax-controls");
+  if (controls) createDrawer(controls);
+  closeMenu(part("more"));
+  for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
+  part("copy").addEventListener("click", () => copy(part("copied"), address, note));
+  createLearning(element);
+  localize(element);
+  address.open();
+}
+
+function createAddress(props, watch, trigger, note) {
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, timer: 0 };
+  // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
+  const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
+  const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
+  const text = () => {
+    const theme = document.body.classList.contains("dark") ? "dark" : "light";
+    const hide = presenting() ? "controls" : null;
+    const url = new URL(window.location.href);
+    url.search = url.hash = "";
+    url.pathname = url.pathname.replace(/\/embed$/, "/");
+    return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide });
+  };
+
+  // The settings of the controls, without those that a recorded race or a file has filled in.
+  function ownSettings() {
+    const { settings } = answer();
+    return here.filled?.race === (here.view?.race ?? here.view?.file) && sameSettings(settings, here.filled.settings) ? {} : settings;
+  }
+
+  async function open() {
+    const wanted = completed(here.link, here.first);
+    const { run } = viewOf(wanted);
+    note.set(faultsOf(here.link, languages().map(({ code }) => code)));
+    const kept = run && !here.opened && withServer() ? await findRace(run) : null;
+    emit("openView", { ...viewOf(wanted), text: kept, again: here.opened });
+    if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
+    const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
+    here.opened = true;
+    const foreign = [...new URLSearchParams(window.location.search).keys()];
+    const request = again && sameSettings(answer().settings, here.link) ? { race: asked.race } : asked;
+    if (asksServer(request, here.view?.race) || (again && request === asked)) {
+      visit.awaits = performance.now() + ANSWER;
+      trigger("submit", { link: asked, again, foreign, visit: ++visit.count });
+    }
+    later();
+  }
+
+  // Until the user selects something, a short address stays as it was typed, and so does one that asks for a live race or a file.
+  function untouched() {
+    const pending = here.link.run || here.link.file;
+    return (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
+  }
+
+  // Another race or run, and the first change of all, adds a history entry; another step or node replaces it.
+  function addsHistory() {
+    const address = readLink(window.location);
+    const before = RACE.some((name) => address[name]) ? address : here.first;
+    return !window.location.hash || otherRace(before, here.view) || (before.method ?? null) !== (here.view.method ?? null);
+  }
+
+  function write() {
+    visit.said = false;
+    if (!here.view || here.waiting || here.loading || performance.now() < visit.awaits || untouched()) return;
+    const [next, adds] = [text(), !visit.replaces && addsHistory()];
+    visit.replaces = false;
+    if (isEmbedded(window.location, here.link)) return;
+    if (next !== window.location.href) window.history[adds ? "pushState" : "replaceState"](null, "", next);
+  }
+
+  // After a live race that the user navigated away from has ended: keep it in the history, then open the link.
+  function leave() {
+    here.waiting = false;
+    write();
+    setTimeout(open, REST); // the server's last message about the race comes first
+  }
+
+  function later() {
+    clearTimeout(here.timer);
+    here.timer = setTimeout(write, REST);
+  }
+
+  // Messages about a race are removed when another race is shown.
+  function forget(view) {
+    if (here.view && otherRace(here.view, view)) note.drop(...OF_RACE, ...(visit.said ? [] : IN_RACE));
+    visit.said = false;
+  }
+
+  on("view", ({ settings, ...view }) => {
+    forget(view);
+    Object.assign(here, { view, settings }); // settings of the race on screen, not of the controls
+    if (view.file && view.file === here.link.file) note.drop("link.file");
+    if (!view.file) note.drop("link.copied.file");
+    if (!view.run) note.drop("link.copied.run");
+    if (here.waiting && here.running === null) leave();
+    else later();
+    here.first ??= view;
+  });
+  on("linkErrors", (messages) => {
+    visit.said = true;
+    note.add(messages);
+  });
+  watch("value", () => {
+    visit.awaits = 0;
+    const { filled, settings, messages } = answer();
+    if (filled) here.filled = { race: filled, settings };
+    note.add(messages);
+    later();
+  });
+  on("loading", (title) => {
+    here.loading = title !== null;
+    if (here.loading) note.drop("link.missing");
+    later();
+  });
+  onLanguage(() => {
+    note.drop("language.missing");
+    later();
+  });
+  window.addEventListener("popstate", () => {
+    clearTimeout(here.timer);
+    here.link = { ...readLink(window.location), hide: here.link.hide };
+    here.waiting = here.running !== null && here.link.run !== here.running;
+    visit.replaces = !here.waiting;
+    if (here.waiting) note.set([["link.waits", {}]]);
+    else open();
+  });
+  on("embedCode", (button) => createEmbedCode(button, text, withServer, note.showLink));
+  on("running", (id) => {
+    here.running = id;
+    note.drop("link.copied.run");
+  });
+  const warnings = () => [
+    ...(here.view?.file ? [["link.copied.file", {}]] : []),
+    ...(here.settings && !sameSettings(here.settings, answer().settings) ? [["link.copied.run", {}]] : []),
+  ];
+  return { link: here.link, text, open, later, warnings };
+}
+
+// Whether this page has a server: a static site and a saved page have no controls.
+const withServer = () => document.getElementById("ax-controls") !== null;
+
+// The recorded races as chips; the one on screen is marked.
+function createChips(root, titles) {
+  const chips = titles.map((title) => el("button", { type: "button", class: "ax-pill", "data-race": title }));
+  root.replaceChildren(...chips);
+  root.hidden = !titles.length;
+  root.addEventListener("click", (event) => {
+    const chip = event.target.closest("[data-race]");
+    if (chip && chip.getAttribute("aria-disabled") !== "true") emit("raceChosen", chip.dataset.race);
+  });
+  const word = () => {
+    for (const chip of chips) chip.textContent = sayOr(`title.${chip.dataset.race}`, chip.dataset.race);
+  };
+  on("shown", ({ race }) => {
+    for (const chip of chips) chip.setAttribute("aria-pressed", String(race.source === "recorded" && race.title === chip.dataset.race));
+  });
+  on("running", (id) => {
+    for (const chip of chips) chip.setAttribute("aria-disabled", String(id !== null)); // the race in progress would replace the view again
+  });
+  localize(root, word);
+  word();
+}
+
+// A menu closes when something in it was pressed, and with Escape.
+function closeMenu(menu) {
+  menu.addEventListener("click", (event) => {
+    if (event.target.closest(".ax-menu-list button")) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.preventDefault();
+    menu.open = false;
+    menu.querySelector("summary").focus({ preventScroll: true });
+  });
+}
+
+function wireTheme(button, { link, later }) {
+  const theme = ["light", "dark"].find((name) => name === link.theme) || (new URLSearchParams(window.location.search).get("__theme") ? null : loadItem("theme"));
+  if (theme) document.body.classList.toggle("dark", theme === "dark");
+  button.addEventListener("click", () => {
+    storeItem("theme", document.body.classList.toggle("dark") ? "dark" : "light");
+    later();
+  });
+}
+
+function wireLanguage(select, trigger) {
+  const show = (code) => {
+    select.value = document.documentElement.lang = code;
+  };
+  select.append(...languages().map(({ code, name }) => el("option", { value: code, text: name })));
+  select.hidden = languages().length < 2;
+  show(language());
+  if (select.selectedIndex) trigger("select", { language: language() }); // Gradio's widgets start in the first language
+  onLanguage((code) => {
+    show(code);
+    trigger("select", { language: code });
+  });
+  select.addEventListener("change", async () => {
+    storeItem("language", select.value);
+    await chooseLanguage(select.value).catch(() => emit("linkErrors", [["language.missing", {}]]));
+    show(language());
+  });
+}
+
+async function copy(status, address, note) {
+  const text = address.text();
+  note.add(address.warnings());
+  try {
+    await navigator.clipboard.writeText(text);
+    setText(status, say("link.copied"));
+  } catch {
+    note.showLink(text);
+  }
+  setTimeout(() => setText(status, ""), SHOWN);
+}

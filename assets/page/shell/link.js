@@ -1,0 +1,81 @@
+// The address as a description of the view: parsed, checked and written. All values are text from outside.
+
+import { cited } from "../core/dom.js";
+import { TABS } from "./tabs.js";
+
+// Parameters of the address. Of RACE, one names the race: a recorded race by title, a live race by id (run), a file by name.
+export const RACE = ["race", "run", "file"];
+const VIEW = [...RACE, "method", "step", "node", "bigram", "tab"];
+const PAGE = ["theme", "lang", "hide"];
+
+// Name to value; parameters after # override those after ?.
+export function readLink({ search, hash }) {
+  return Object.fromEntries([...new URLSearchParams(search), ...new URLSearchParams(hash.replace(/^#/, ""))]);
+}
+
+// The link as the part after #: the view first, then the page, then the settings; empty values are left out.
+export function writeLink(link) {
+  const rest = Object.keys(link).filter((name) => !VIEW.includes(name) && !PAGE.includes(name));
+  const names = [...VIEW, ...PAGE, ...rest].filter((name) => link[name] !== undefined && link[name] !== null && link[name] !== "");
+  const text = new URLSearchParams(names.map((name) => [name, String(link[name])])).toString();
+  return text ? `#${text}` : "";
+}
+
+// Whether a link needs the server: for another race, for settings in the controls, or for a live race.
+export function asksServer(link, race) {
+  return Object.keys(settingsOf(link)).length > 0 || (link.race !== undefined && link.race !== race) || Boolean(viewOf(link).run);
+}
+
+// The parameters of a link that are settings of the controls.
+export function settingsOf(link) {
+  return Object.fromEntries(Object.entries(link).filter(([name]) => !VIEW.includes(name) && !PAGE.includes(name) && !name.startsWith("__")));
+}
+
+// A link with the missing parts of its view taken from the view that the page started with.
+export function completed(link, first) {
+  const named = VIEW.findIndex((name) => link[name]);
+  if (RACE.includes(VIEW[named])) return link;
+  const open = Object.entries(first ?? {}).filter(([name]) => named < 0 || VIEW.indexOf(name) < named);
+  return { ...Object.fromEntries(open), ...link };
+}
+
+// Whether two views show different races.
+export function otherRace(one, other) {
+  return RACE.some((name) => (one[name] ?? null) !== (other[name] ?? null));
+}
+
+// Whether two links have the same settings; the ablation belongs to the race, not to the settings.
+export function sameSettings(one, other) {
+  const sorted = (link) => JSON.stringify(Object.entries({ ...settingsOf(link), ablation: null }).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return sorted(one) === sorted(other);
+}
+
+// Messages about parameters of the page and the view that are invalid; `languages` are language codes.
+export function faultsOf(link, languages) {
+  const view = viewOf(link);
+  const wrong = {
+    theme: link.theme && !["light", "dark"].includes(link.theme),
+    lang: link.lang && !languages.includes(link.lang),
+    hide: link.hide && !["controls", "page"].includes(link.hide),
+    run: link.run && !view.run,
+    "view.step": link.step && view.step === null,
+    "view.node": link.node && view.node === null,
+    "view.bigram": link.bigram && view.bigram === null,
+    "view.tab": link.tab && view.tab === null,
+  };
+  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name.replace("view.", "")]) }]);
+}
+
+// The view that a link names, with steps counted from 0; invalid numbers are null.
+export function viewOf(link) {
+  return { race: link.race, run: /^(1|[0-9a-f]{16})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
+}
+
+// A bigram: two token ids.
+function bigramOf(text) {
+  return /^\d{1,7} \d{1,7}$/.test(text || "") ? text : null;
+}
+
+function integer(text, first) {
+  return /^-?\d{1,6}$/.test(text || "") ? Number(text) - first : null;
+}

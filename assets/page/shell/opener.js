@@ -1,0 +1,71 @@
+// Which race is on screen: one of the server, of a file, of a link, a recorded one, or an earlier one of this tab.
+
+import { emit, on } from "../core/events.js";
+import { createRaceHistory, findRace, isRace, keepRace } from "../record/racehistory.js";
+import { readLines, stoppedLines } from "../record/record.js";
+import { createRecorded } from "../record/recorded.js";
+
+export function createOpener(state, player, showTab) {
+  const raceHistory = createRaceHistory();
+  const recorded = createRecorded(open);
+  let lines = ""; // the race on screen
+
+  function open(text) {
+    const before = state.race.running;
+    lines = text;
+    player.open(readLines(state.race, lines));
+    if (state.race.id !== null) raceHistory.keep(state.race, lines);
+    if (state.race.running === before) return;
+    emit("running", state.race.running ? state.race.id : null);
+    if (!state.race.running && state.race.source === "run") keepRace(state.race.id, lines);
+  }
+
+  // Shows a race from a file.
+  function show(text) {
+    open(text);
+    emit("fileOpened", state.race);
+    emit("notice", { kind: "", messages: [], fraction: null });
+  }
+
+  // The connection to a running race is lost: it ends at the last step that arrived.
+  function end() {
+    if (state.race.running) open(stoppedLines(lines));
+  }
+
+  // A live race that is no longer in this tab.
+  async function reopen(view) {
+    const text = await findRace(view.run);
+    if (state.race.running) return;
+    if (text === null) return emit("linkErrors", [["link.gone", {}]]);
+    open(text);
+    player.show(view);
+  }
+
+  // Opens the view of a link: the race on screen, an earlier one, a recorded one, or one that is still to be run. At first, some
+  // race is opened.
+  function openView(view) {
+    const other = !state.race.running && !isRace(view, state.race);
+    const text = view.text ?? (other && raceHistory.find(view));
+    recorded.cancel();
+    if (text) open(text);
+    else if (other && view.race) recorded.open(view.race);
+    else if (other && view.again && view.run) reopen(view);
+    showTab(view.tab ?? state.tab);
+    if (state.race.id === null && !recorded.loading()) recorded.open();
+    player.show(view);
+  }
+
+  // `props.value`: the race of the server, or of a saved page; `watch` reports its changes.
+  function listen(props, watch) {
+    on("openView", openView);
+    on("raceChosen", recorded.open);
+    on("goto", ({ run, step }) => player.setRun(run, step));
+    on("cut", end);
+    watch("value", () => {
+      recorded.cancel();
+      open(props.value);
+    });
+    if (props.value) open(props.value);
+  }
+  return { listen, show, lines: () => lines };
+}

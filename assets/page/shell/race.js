@@ -1,0 +1,93 @@
+// The race view: one store of what is on screen, the player that changes it, and the cards that draw it.
+
+import { createScheduler } from "../core/scheduler.js";
+import { createStore } from "../core/store.js";
+import { cited, isDark } from "../core/dom.js";
+import { emit, on } from "../core/events.js";
+import { localize } from "../core/words.js";
+import { keepMarkup, standalone } from "../export/standalone.js";
+import { plotly } from "../plot/charts.js";
+import { raceIdOf } from "../record/racehistory.js";
+import { emptyRace, runName, stoppedLines } from "../record/record.js";
+import { createStepView } from "../record/stepview.js";
+import { createOpener } from "./opener.js";
+import { covered, createPlayer, createState } from "./player.js";
+import { mountStage } from "./stage.js";
+import { TABS } from "./tabs.js";
+
+const always = () => [{}];
+
+// `cards`: the function `mount` of each card, in order; `trigger` sends an event to the server, null without one; `kept`: what cards kept in
+// a saved page, by name.
+export function mountRace(element, props, watch, { cards, trigger = null, kept = {} }) {
+  keepMarkup("race", element);
+  const part = (name) => element.querySelector(`[data-part="${name}"]`);
+  const state = { ...createState(emptyRace()), dark: isDark() };
+  const isMoving = () => state.playing !== 0 || state.following;
+  const viewOf = createStepView();
+  const store = createStore(state, createScheduler(isMoving, draw));
+  const changed = () => store.set({});
+  const player = createPlayer(state, changed, (what, value) => emit("linkErrors", [[`link.view.${what}`, { value: cited(value) }]]));
+  const showTab = (tab) => TABS.includes(tab) && store.set({ tab });
+  const opener = createOpener(state, player, showTab);
+
+  // Groups of subscribers: "frame" with every frame, "quiet" and "slow" less often during playback; the last two need a step.
+  function draw(group) {
+    if (!state.race.runs.length) return;
+    state.view = viewOf(state, covered(state));
+    if (state.view || group === "frame") store.notify(group);
+  }
+
+  const page = { part, element, state, subscribe: store.subscribe, set: store.set, changed, isMoving, player, showTab, ...pointing(state, store, player) };
+  const savedPage = () => standalone(stoppedLines(opener.lines()));
+  mountStage(page);
+  for (const mount of cards) mount({ ...page, trigger, kept, open: opener.show, savedPage });
+  store.subscribe("frame", () => [covered(state), state.race, state.race.running], markView(part("view-root")));
+  store.subscribe("quiet", () => (isMoving() ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
+  store.subscribe("quiet", always, ({ race, run, step }) => emit("shown", { race, run, step }));
+
+  new ResizeObserver(changed).observe(element);
+  new MutationObserver(() => store.set({ dark: isDark() })).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  for (const section of element.querySelectorAll("[data-section]")) section.addEventListener("toggle", changed);
+  on("present", changed);
+  on("tab", showTab);
+  localize(element, () => {
+    store.forget();
+    changed();
+  });
+  opener.listen(props, watch);
+  plotly().then(
+    (Plotly) => store.set({ Plotly }),
+    ({ message }) => store.set({ chartError: message }),
+  );
+}
+
+// What cards call when the user selects a node or points at one. The node card follows the pointer only over the tree (`peek`): over elements
+// below the card, its changing height would move them.
+function pointing(state, store, player) {
+  const hover = (node) => state.hover !== node && store.set({ hover: node });
+  const peek = (node) => {
+    state.peek = node !== null;
+    hover(node);
+  };
+  const pick = (node) => {
+    player.selectNode(node);
+    emit("action", "node");
+  };
+  return { pick, hover, peek };
+}
+
+// Marks the view as running, as grown while it was on screen, and as covered, for the style sheet.
+function markView(root) {
+  let grown = null; // the race that ran while it was on screen
+  return (state) => {
+    const { id, running } = state.race;
+    if (running) grown = id;
+    Object.assign(root.dataset, { running: String(running), grew: String(grown === id), covered: String(covered(state)) });
+  };
+}
+
+// The view on screen, for the address.
+function linkedView({ race, run, step, node, bigram, tab }) {
+  return { ...raceIdOf(race), method: runName(race.runs, run), step: step + 1, node, bigram, tab: tab === TABS[0] ? null : tab, settings: race.settings };
+}
