@@ -101,6 +101,15 @@ class KVCache(Cache):
         self._separate_layers.append(layer)
         return keys.new_zeros(shape[1:]), values.new_zeros(*values.shape[:2], self.capacity, values.shape[3])
 
+    def tensors_of(self, index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a layer, ``[batch, heads, capacity, dim]`` each; states: ``[batch, heads, any, dim]``."""
+        while len(self.layers) <= index:
+            self.layers.append(KVCacheLayer(self))
+        layer: Any = self.layers[index]
+        if not layer.is_initialized:
+            layer.lazy_initialization(states, states)
+        return layer.keys, layer.values
+
     @torch.inference_mode()
     def reserve(self, tokens: int) -> None:
         """Ensure capacity for ``tokens`` more tokens. Grows at least twofold, so a long decode rarely copies."""

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -26,7 +27,8 @@ from aded.engine import cost_model, distributed, load_check, weights
 from aded.engine.attention_mask import AttentionMasks
 from aded.engine.cost_model import StepCost
 from aded.engine.kv_cache import KVCache
-from aded.engine.layers import tree_attention
+from aded.engine.layers import fused_layers, tree_attention
+from aded.engine.layers.fused_layers import FusedLayers
 from aded.engine.layers.fused_linear import fuse_projections
 from aded.engine.layers.prepacked_linear import is_prepacked, pack_linears
 from aded.engine.loader import choose_device, choose_dtype, context_limit, eos_ids, load_stock
@@ -86,6 +88,7 @@ class TargetModel:
         self._shared: dict[str, Any] = {}
         self._forward: Any = model
         self.attention = "stock"
+        self.fused_layers: FusedLayers | None = None
         single_gpu = self.device.type == "cuda" and not (self.tensor_parallel or self.multi_device)
         if single_gpu:
             fuse_projections(model)
@@ -146,15 +149,24 @@ class TargetModel:
         return target
 
     def use_fixed_shapes(self) -> None:
-        """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails."""
+        """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails.
+
+        The fastest layers that pass it are used: fused ones, stock ones with tree attention, stock ones.
+        """
+        self.fused_layers = fused_layers.attach(self.model, int(self.config.num_hidden_layers))
         self.pool = StepPool(self)
         if load_check.fixed_steps_pass(self):
             return
+        if self.fused_layers is not None:
+            self._detach_fused_layers()
+            if load_check.fixed_steps_pass(self):
+                return
         if self.attention != "stock":
             tree_attention.detach(self.model)
             self._set_tree_attention(False)
-            self.use_fixed_shapes()
-            return
+            self.pool = StepPool(self)
+            if load_check.fixed_steps_pass(self):
+                return
         self.pool = None
         self._add_notice("steps of this model cannot be captured: they run one operation at a time")
 
@@ -162,6 +174,14 @@ class TargetModel:
     def captures(self) -> bool:
         """Whether steps are captured; if so, a step is complete when its result has been read."""
         return self.pool is not None and self.device.type == "cuda"
+
+    def _detach_fused_layers(self) -> None:
+        """Use stock decoder layers in all forward passes."""
+        if self.fused_layers is not None:
+            fused_layers.detach(self.model)
+            self.fused_layers = None
+        if self.pool is not None:
+            self.pool.clear()
 
     def _set_tree_attention(self, attached: bool) -> None:
         self.attention, self.masks.attached = tree_attention.NAME if attached else "stock", attached
@@ -184,6 +204,7 @@ class TargetModel:
         if self.pool is None or self.device.type != "cuda":
             raise AdedError(NO_COMPILE)
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)  # one for each shape
+        self._detach_fused_layers()  # the compiler fuses more
         self._forward = torch.compile(self.model, dynamic=False)
         self.step_sizes = COMPILED_BUCKETS[:-1]
         self._cost = None
@@ -228,7 +249,8 @@ class TargetModel:
     def cost_fingerprint(self) -> str:
         """A hash of everything that the cost of a step depends on (16 hex characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
-        parts += [str(self.compiled), str(self.prepacked), self.attention, aded.__version__]
+        parts += [str(self.compiled), str(self.prepacked), self.attention, str(self.fused_layers is not None)]
+        parts += [aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def shared_by_decodes(self, key: str, make: Callable[[], T]) -> T:
@@ -344,7 +366,8 @@ class TargetModel:
         """The forward pass of a fixed-shape step. ids, positions: ``[1, n]``; hidden: whether to return hidden states."""
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
-        return self._forward(**arguments)
+        with nullcontext() if self.fused_layers is None else self.fused_layers.step(cache):
+            return self._forward(**arguments)
 
     def _detect_mode(self) -> None:
         """Run the load check for trees, then chains, then single tokens, and keep the first that passes."""
