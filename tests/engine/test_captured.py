@@ -274,7 +274,7 @@ def test_acceptance_in_a_fixed_shape_step_equals_acceptance_on_the_host_for_1000
         step._inputs.fill(tree, length, keys, rule.settings)
         step._inputs.send()
         step.logits = logits
-        step._verdict(length + step._index)
+        step._verdict(length + step._index, None)
         found, expected = read_verdict(step._result.numpy(), tree, keys), verify(tree, logits, [0] * (length + 1), rule)
         assert found.non_finite == first_non_finite(found.path, logits)
         if found.non_finite is None:
