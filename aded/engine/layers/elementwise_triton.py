@@ -51,18 +51,20 @@ def rotate_into_cache(
     half = tl.arange(0, HALF)
     dtype: tl.constexpr = qkv.dtype.element_ty
     source = qkv + row * qkv_row + head * 2 * HALF
-    a, b = tl.load(source + half), tl.load(source + HALF + half)
     slot = tl.load(slots + row)
     if head >= HEADS + KEY_HEADS:
         place = values + (head - HEADS - KEY_HEADS) * v_head + slot * v_row
-        tl.store(place + half, a)
-        tl.store(place + HALF + half, b)
+        tl.store(place + half, tl.load(source + half))
+        tl.store(place + HALF + half, tl.load(source + HALF + half))
     else:
-        a, b = a.to(tl.float32), b.to(tl.float32)
+        a, b = tl.load(source + half).to(tl.float32), tl.load(source + HALF + half).to(tl.float32)
         if NORM:
             scale = tl.rsqrt((tl.sum(a * a, 0) + tl.sum(b * b, 0)) / (2 * HALF) + eps)
-            weight = query_norm if head < HEADS else key_norm
-            u, v = tl.load(weight + half).to(tl.float32), tl.load(weight + HALF + half).to(tl.float32)
+            is_query = head < HEADS
+            u = tl.load(query_norm + half, mask=is_query, other=0.0) + tl.load(key_norm + half, mask=not is_query, other=0.0)
+            v = tl.load(query_norm + HALF + half, mask=is_query, other=0.0)
+            v += tl.load(key_norm + HALF + half, mask=not is_query, other=0.0)
+            u, v = u.to(tl.float32), v.to(tl.float32)
             if OFFSET:
                 a, b = a * scale * (1.0 + u), b * scale * (1.0 + v)
             else:
@@ -74,11 +76,12 @@ def rotate_into_cache(
         first = (a * cos_a).to(dtype).to(tl.float32) - (b * sin_a).to(dtype).to(tl.float32)
         second = (b * cos_b).to(dtype).to(tl.float32) + (a * sin_b).to(dtype).to(tl.float32)
         if head < HEADS:
-            place = query + (row * HEADS + head) * 2 * HALF
+            tl.store(query + (row * HEADS + head) * 2 * HALF + half, first.to(dtype))
+            tl.store(query + (row * HEADS + head) * 2 * HALF + HALF + half, second.to(dtype))
         else:
             place = keys + (head - HEADS) * k_head + slot * k_row
-        tl.store(place + half, first.to(dtype))
-        tl.store(place + HALF + half, second.to(dtype))
+            tl.store(place + half, first.to(dtype))
+            tl.store(place + HALF + half, second.to(dtype))
 
 
 @triton.jit
