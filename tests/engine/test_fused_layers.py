@@ -154,6 +154,7 @@ def test_layers_are_fused_on_a_gpu(family: str):
     from aded.engine.target_model import TargetModel
 
     model = tiny_model(family, **HEADS).to("cuda", torch.bfloat16)
+    model.set_attn_implementation("sdpa")
     target = TargetModel(model, None, family, family)
     assert target.fused_layers is not None, target.notice
     assert (logits_of(target, fixed=True) - logits_of(target, fixed=False)).float().abs().max() < 0.1
