@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from aded.core.cuda_graph import NODE_BUCKETS
 from aded.core.errors import AdedError
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically
@@ -65,10 +66,8 @@ class StepCost:
 
 def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: float = MEASURE_SECONDS) -> StepCost:
     """Measure steps of every size on this model and device, after a warm-up, in about ``spend`` seconds."""
-    sizes: tuple[int, ...] = target.step_sizes if target.pool is not None else SIZES
+    sizes: tuple[int, ...] = NODE_BUCKETS[:-1] if target.pool is not None else SIZES
     contexts = [c for c in contexts if c + 2 * sizes[-1] < target.context_limit] or [max(1, target.context_limit // 4)]
-    if target.compiled:
-        contexts = contexts[:1]  # each context needs another shape, which takes half a minute to compile
     if target.pool is None:
         contexts = contexts[:1]  # without CUDA graphs, attention is a small part of a step: one context is enough
         sizes = tuple(s for s in sizes if contexts[0] + s < target.context_limit)

@@ -31,20 +31,17 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 T = TypeVar("T")
-MIN_CONTEXT, MIN_COMPILED_CONTEXT = 256, 1024
+MIN_CONTEXT = 256
 MAX_STEPS = 256
 """Graphs kept per cache; the least recently used is dropped first. One decode of up to 1024 tokens has at most 45 of a kind
 (sizes times contexts); methods use several kinds."""
 
 
-def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
-    """Number of keys that attention sees if ``keys`` are needed, at most ``capacity``.
-
-    A power of two or 3/4 of one; with ``compiled`` only powers of two.
-    """
-    size = MIN_COMPILED_CONTEXT if compiled else MIN_CONTEXT
+def context_bucket(keys: int, capacity: int) -> int:
+    """Number of keys that attention sees if ``keys`` are needed, at most ``capacity``: a power of two or 3/4 of one."""
+    size = MIN_CONTEXT
     while size < keys:
-        size = 2 * size if compiled else size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return min(size, capacity)
 
 
@@ -253,10 +250,10 @@ class StepPool:
         Args:
             committed: number of tokens in the cache when the step runs; None: as many as now.
         """
-        compiled, length = self._target.compiled, cache.length if committed is None else committed
-        bucket = node_bucket(nodes, compiled)
+        length = cache.length if committed is None else committed
+        bucket = node_bucket(nodes)
         cache.reserve(length + bucket - cache.length)
-        n_keys = context_bucket(length + bucket, cache.capacity, compiled)
+        n_keys = context_bucket(length + bucket, cache.capacity)
         return self.graph(
             cache, (bucket, n_keys, kind), lambda memory: FixedStep(self._target, cache, bucket, n_keys, kind, memory)
         )
