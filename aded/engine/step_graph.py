@@ -149,7 +149,7 @@ class FixedStep:
         best, finite = step_kernels.top_tokens(self.logits, rest[0], rest[1].view(torch.float64))
         if self.kind.sampling is not None:
             kind, verdict = self.kind.sampling, self._result[: 2 + self.nodes]
-            chosen = best if kind.greedy else sampler.choose(self.logits, kind, inputs.sampling, inputs.keys)
+            chosen = best if kind.greedy else step_kernels.draw(self.logits, kind, inputs.sampling, inputs.keys)
             last = step_kernels.accept(inputs, chosen, finite, verdict)
             if self.nodes > 1:
                 step_kernels.compact(self.cache.tensors, inputs.length, verdict, slots)

@@ -16,6 +16,8 @@ MAX_TOP_K = 16
 CHUNK = 1024
 """Logits of one program of ``top_tokens``."""
 MASK_BLOCK = 256
+DRAW_BLOCK = 4096
+"""Logits that one program of ``draw`` reads at a time."""
 MOVED = 16
 """Nodes that one program of ``compact`` moves at a time."""
 HEAD_SIZES = (16, 32, 64, 128, 256)
@@ -77,6 +79,20 @@ def top_tokens(logits: torch.Tensor, tokens: torch.Tensor, probabilities: torch.
         CANDIDATES=_power_of_two(chunks * k), num_warps=4,
     )  # fmt: skip
     return tokens[:, 0], finite
+
+
+def draw(logits: torch.Tensor, kind: sampler.SamplingOperations, values: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """Draw one token per node; arguments and result as of ``sampler.choose``, not greedy."""
+    kernels = _kernels(logits)
+    if kernels is None or not logits.is_contiguous():
+        return sampler.choose(logits, kind, values, keys)
+    n, vocab = logits.shape
+    chosen = torch.empty(n, dtype=torch.int64, device=logits.device)
+    kernels.draw[(n,)](
+        logits, keys, values, chosen, VOCAB=vocab, TOP_K=bool(kind.max_top_k), TOP_P=kind.top_p, MIN_P=kind.min_p,
+        BLOCK=DRAW_BLOCK, WIDE=logits.element_size() == 4, num_warps=16,
+    )  # fmt: skip
+    return chosen
 
 
 def accept(inputs: Any, chosen: torch.Tensor, finite: torch.Tensor, result: torch.Tensor) -> torch.Tensor:

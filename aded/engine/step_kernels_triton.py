@@ -112,3 +112,98 @@ def compact(cache, result, length, capacity, N: tl.constexpr, DIM: tl.constexpr,
             tl.debug_barrier()
             tl.store(base + (start + nodes)[:, None] * DIM + dims[None, :], states, mask=moves[:, None])
             tl.debug_barrier()
+
+
+@triton.jit
+def _order(logits, WIDE: tl.constexpr):
+    """Floating-point numbers as integers of the same order, int32; ``WIDE``: they are float32, not 16 bits."""
+    if WIDE:
+        bits = logits.to(tl.int32, bitcast=True)
+        return tl.where(bits >= 0, bits, -2147483648 - bits)
+    bits = logits.to(tl.int16, bitcast=True).to(tl.int32)
+    return tl.where(bits >= 0, bits, -32768 - bits)
+
+
+@triton.jit
+def _block(logits, start, VOCAB: tl.constexpr, BLOCK: tl.constexpr):
+    """One block of a row of logits, -inf behind the vocabulary."""
+    columns = start + tl.arange(0, BLOCK)
+    return tl.load(logits + columns, mask=columns < VOCAB, other=float("-inf"))
+
+
+@triton.jit
+def _weights(logits, largest, temperature):
+    """Probabilities relative to the largest one."""
+    scores = logits.to(tl.float32)
+    return tl.where(scores == float("-inf"), 0.0, tl.exp((scores - largest) / temperature))
+
+
+@triton.jit
+def _threshold(
+    logits, largest, temperature, lowest, wanted, highest, VOCAB: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+    BY_MASS: tl.constexpr,
+):  # fmt: skip
+    """The smallest order of a logit above which fewer than ``wanted`` logits are (or less mass is); ``highest``: of the largest.
+
+    Only logits of at least ``lowest`` count. Each pass over the row divides the range of orders by four.
+    """
+    low, high, ways = tl.full([], -2147483647 if WIDE else -32767, tl.int64), highest.to(tl.int64), tl.arange(0, 4)
+    for _ in range(16 if WIDE else 8):
+        limits = low + (high - low) * ways // 4
+        above = tl.zeros([4, BLOCK], tl.float32)
+        for start in range(0, VOCAB, BLOCK):
+            x = _block(logits, start, VOCAB, BLOCK)
+            orders = _order(x, WIDE)
+            weights = _weights(x, largest, temperature) if BY_MASS else (x.to(tl.float32) > float("-inf")).to(tl.float32)
+            weights = tl.where(orders >= lowest, weights, 0.0)
+            above += tl.where(orders[None, :] > limits[:, None], weights[None, :], 0.0)
+        enough = tl.sum(above, 1) < wanted
+        high = tl.min(tl.where(enough, limits, high), 0)
+        low = tl.max(tl.where(enough, low, limits + 1), 0)
+    return low.to(tl.int32)
+
+
+@triton.jit
+def draw(
+    logits, keys, values, chosen, VOCAB: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr, MIN_P: tl.constexpr,
+    BLOCK: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Draw the token of one row: of the logits that top-k, top-p and min-p keep, the smallest E / p (see `aded.sampling.rng`)."""
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * VOCAB
+    temperature = tl.load(values).to(tl.float32)
+    largest = tl.full([], float("-inf"), tl.float32)
+    lowest = tl.full([], -2147483647 if WIDE else -32767, tl.int32)
+    highest = lowest
+    for start in range(0, VOCAB, BLOCK):
+        x = _block(logits, start, VOCAB, BLOCK)
+        largest = tl.maximum(largest, tl.max(x.to(tl.float32), 0))
+        highest = tl.maximum(highest, tl.max(_order(x, WIDE), 0))
+    if TOP_K:
+        count = tl.load(values + 1).to(tl.float32)
+        lowest = _threshold(logits, largest, temperature, lowest, count, highest, VOCAB, BLOCK, WIDE, False)
+    if TOP_P:
+        masses = tl.zeros([BLOCK], tl.float32)
+        for start in range(0, VOCAB, BLOCK):
+            x = _block(logits, start, VOCAB, BLOCK)
+            masses += tl.where(_order(x, WIDE) >= lowest, _weights(x, largest, temperature), 0.0)
+        mass = tl.load(values + 2).to(tl.float32) * tl.sum(masses, 0)
+        nucleus = _threshold(logits, largest, temperature, lowest, mass, highest, VOCAB, BLOCK, WIDE, True)
+        lowest = tl.maximum(lowest, nucleus)
+    smallest = tl.load(values + 3).to(tl.float32) if MIN_P else 0.0
+    key = tl.load(keys + row).to(tl.uint64, bitcast=True)
+    best, token = tl.full([], float("inf"), tl.float64), tl.zeros([], tl.int64)
+    for start in range(0, VOCAB, BLOCK):
+        x = _block(logits, start, VOCAB, BLOCK)
+        state = key + 0x9E3779B97F4A7C15 * (start + tl.arange(0, BLOCK) + 1).to(tl.uint64)
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB
+        state = state ^ (state >> 31)
+        uniform = ((state >> 11).to(tl.float64) + 0.5) * 1.1102230246251565e-16
+        scores = x.to(tl.float32)
+        kept = (_order(x, WIDE) >= lowest) & (scores > float("-inf")) & (_weights(x, largest, temperature) >= smallest)
+        race = -tl.log(uniform) * tl.exp(((largest - scores) / temperature).to(tl.float64))
+        first, lane = tl.min(tl.where(kept, race, float("inf")), 0, return_indices=True)
+        token = tl.where(first < best, start + lane, token)
+        best = tl.minimum(first, best)
+    tl.store(chosen + row, token.to(tl.int64))

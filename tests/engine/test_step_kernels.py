@@ -13,6 +13,9 @@ from conftest import ROOT
 
 from aded.engine import step_kernels
 from aded.engine.attention_mask import AttentionMasks
+from aded.sampling import sampler
+from aded.sampling.rng import key_of, signed
+from aded.sampling.settings import SamplingSettings
 
 VOCAB = 2500
 """Logits of three chunks."""
@@ -91,12 +94,39 @@ def compare(device: str, kernels: object, trees: int, sizes: tuple[int, ...]) ->
             assert torch.equal(found[:, :, : int(inputs.count)], wanted[:, :, : int(inputs.count)])
 
 
+def compare_draws(device: str, kernels: object, rounds: int, vocab: int) -> None:
+    """Drawn tokens of the kernel against those of ``sampler.choose`` for random logits and settings."""
+    rng, use = np.random.default_rng(9), step_kernels._kernels
+    generator, differences, draws = torch.Generator(device).manual_seed(3), 0, 0
+    for place in range(rounds):
+        settings = SamplingSettings(
+            temperature=float(rng.choice([0.3, 0.8, 1.0, 1.7])),
+            top_k=int(rng.choice([0, 0, 1, 5, 40])),
+            top_p=float(rng.choice([1.0, 0.95, 0.5, 0.05])),
+            min_p=float(rng.choice([0.0, 0.0, 0.1])),
+        )
+        n = int(rng.integers(1, 5))
+        logits = 3 * torch.randn(n, vocab, generator=generator, device=device)
+        if place % 3 == 0:
+            logits = logits.bfloat16() if device == "cuda" else logits.half()
+        if place % 4 == 0:
+            logits[:, 3:9] = -torch.inf
+        keys = torch.tensor([signed(key_of(place, i)) for i in range(n)], device=device)
+        arguments = logits, sampler.operations(settings), sampler.parameters(settings).to(device), keys
+        step_kernels._kernels = lambda tensor: kernels
+        found = step_kernels.draw(*arguments)
+        step_kernels._kernels = use
+        differences, draws = differences + int((found != sampler.choose(*arguments)).sum()), draws + n
+    assert differences <= draws / 500, f"{differences} of {draws}: more than rounding at the edge of a nucleus explains"
+
+
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with builds of PyTorch for CUDA")
 def test_the_kernels_compute_the_same_in_the_interpreter():
     program = (
         "import test_step_kernels as t\n"
         "from aded.engine import step_kernels_triton as kernels\n"
-        "t.compare('cpu', kernels, 30, (1, 2, 8, 16))"
+        "t.compare('cpu', kernels, 30, (1, 2, 8, 16))\n"
+        "t.compare_draws('cpu', kernels, 40, 1500)"
     )
     folders = [ROOT, ROOT / "tests", ROOT / "tests" / "engine"]
     paths = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
@@ -109,4 +139,5 @@ def test_the_kernels_compute_the_same_in_the_interpreter():
 def test_the_kernels_compute_the_same_on_a_gpu():
     from aded.engine import step_kernels_triton
 
+    compare_draws("cuda", step_kernels_triton, 1000, 49152)
     compare("cuda", step_kernels_triton, 1000, (1, 2, 4, 8, 16, 32, 64, 128, 256))
