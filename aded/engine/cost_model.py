@@ -108,6 +108,12 @@ def step_cost(target: TargetModel) -> StepCost:
     return _stored(target.cost_fingerprint, _parse_cost, lambda: measure(target), asdict)
 
 
+def forget_step_cost(target: TargetModel) -> None:
+    """Delete the stored cost of a step, so that it is measured again."""
+    with contextlib.suppress(OSError, AdedError):
+        in_cache(f"costs/{target.cost_fingerprint}.json").unlink()
+
+
 def _parse_cost(body: Any) -> StepCost | None:
     rows = tuple(tuple(float(x) for x in row) for row in body["seconds"])
     cost = StepCost(tuple(body["sizes"]), tuple(body["contexts"]), rows, bool(body["padded"]))

@@ -210,6 +210,11 @@ class TargetModel:
             self._cost = cost_model.step_cost(self)
         return self._cost
 
+    def forget_cost(self) -> None:
+        """Measure the cost of a step again at its next use: it was measured while the machine was busy."""
+        self._cost = None
+        cost_model.forget_step_cost(self)
+
     @property
     def measured_cost(self) -> StepCost | None:
         """The cost if it has been measured, else None."""
