@@ -97,5 +97,4 @@ def _settings(options: argparse.Namespace, settings: GenerationSettings, questio
         "top_p": settings.top_p,
         "seed": settings.seed,
         "repeat": options.repeat,
-        "compiled": options.compile,
     }

@@ -25,6 +25,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "depth": ("maximum depth of the draft tree", WHOLE),
     "successors": ("maximum successors of a bigram that the search considers", WHOLE),
     "feedback": ("also learn the target's top-k tokens", EITHER),
+    "coupling": ("when sampling: draft the tokens that the target will draw", EITHER),
     "keep": ("keep what was learned from earlier prompts", EITHER),
     "matrix": ("a base matrix built with `matrix build`", FILE),
     "corpus": ("full (default: the base matrix) or none", {}),

@@ -16,13 +16,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
     parser.add_argument("--device-map", choices=("auto",), help="distribute the model's layers over all GPUs")
     parser.add_argument("--tp", action="store_true", help="tensor parallelism: shard every layer over the processes of torchrun")
-    parser.add_argument(
-        "--compile", action="store_true", help="on a GPU: compile steps before graph capture (slower start, faster steps)"
-    )
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
 
 
-MODEL_OPTIONS = ("model", "device", "device_map", "tp", "compile", "dtype")
+MODEL_OPTIONS = ("model", "device", "device_map", "tp", "dtype")
 """Names of the options that `add_model_options` adds."""
 
 
@@ -33,6 +30,4 @@ def load_model(options: argparse.Namespace, progress: Any) -> Any:
 
     if options.tp and not distributed.is_leader():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    return TargetModel.load(
-        options.model, options.device, options.dtype, progress, options.compile, options.device_map, options.tp
-    )
+    return TargetModel.load(options.model, options.device, options.dtype, progress, options.device_map, options.tp)

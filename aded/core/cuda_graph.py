@@ -97,10 +97,8 @@ def host_buffer(like: torch.Tensor) -> torch.Tensor:
 
 NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Tree sizes, in nodes, for which steps are captured; a smaller tree is padded to the next size."""
-COMPILED_BUCKETS = (1, 16, 64, 256)
-"""The same for ``torch.compile``: fewer sizes, because each takes half a minute to compile."""
 
 
-def node_bucket(nodes: int, compiled: bool = False) -> int:
+def node_bucket(nodes: int) -> int:
     """The smallest bucket size of at least ``nodes``."""
-    return next(b for b in (COMPILED_BUCKETS if compiled else NODE_BUCKETS) if b >= nodes)
+    return next(b for b in NODE_BUCKETS if b >= nodes)

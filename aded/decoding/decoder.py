@@ -430,7 +430,7 @@ def choose_budget(budget: int | str, model: TargetModel, drafter: Drafter, curve
         return FixedBudget(int(budget), "as set")
     if model.tensor_parallel:
         return FixedBudget(SHARED_NODES, "fixed: costs are not measured where several processes share a model")
-    return AutomaticBudget(model.cost, model.shared_by_decodes(curve_key, AcceptanceCurve))
+    return AutomaticBudget(model.cost, model.shared_by_decodes(curve_key, AcceptanceCurve), outdated=model.forget_cost)
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from torch import nn
 
 from aded.core.errors import AdedError, first_line
 from aded.draft_models import checkpoints
-from aded.engine.layers import tree_attention
+from aded.engine.layers import fused_layers, tree_attention
 from aded.engine.layers.fused_linear import separate_projections
 from aded.engine.layers.prepacked_linear import pack_linears, unpack_linears
 
@@ -38,6 +38,7 @@ def pruned_model(model: Any, layers: Sequence[int]) -> Any:
         raise AdedError(f"layers are {list(layers)}; the model has 0 to {len(old) - 1}")
     new = nn.ModuleList(copy.deepcopy(old[layer]) for layer in layers)
     unpack_linears(new)  # prepacked weights and fused projections belong to the old layers
+    fused_layers.detach(new)
     separate_projections(new)
     shared = [m for m in model.modules() if isinstance(m, nn.Embedding)] + [model.get_output_embeddings()]
     memo = {id(old): new} | {id(m): m for m in shared if m is not None}  # deepcopy takes these instead of copying

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from aded.core.best_first import highest
+from aded.core.cuda_graph import NODE_BUCKETS
 from aded.core.errors import AdedError
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.core.tree_shape import Shape
@@ -142,7 +143,7 @@ class TreeRunner:
         needs, cached = TOP_K if beam_search else LOGITS, self._session.length
         if len(context) - cached <= MAX_PENDING:
             self._session.prepare_run(len(context) - cached, needs, cached)
-        sizes = self.draft.step_sizes
+        sizes = NODE_BUCKETS[:-1]
         for size in sizes[: bisect_left(sizes, nodes) + 1]:
             self._session.prepare_run(size, needs, len(context) - 1)
 

@@ -8,7 +8,7 @@ draft, and the committed tokens update the matrix. ``AdedOptions.paper()`` follo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +20,15 @@ from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
+from aded.ngram.coupling import UNCOUPLED, Coupling, learned_exponent
 from aded.ngram.representative import overlay_size, predictions, session_share
 from aded.ngram.session_overlay import OBSERVED_TOP_K, Overlay, within
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
     import torch
+
+    from aded.engine.target_view import TargetView
 
 PUBLISHED_WINDOW = 16
 """Number of last prompt tokens that the paper's update counts."""
@@ -61,9 +64,17 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self._overlay = Overlay(published=True, slots=self.options.successors) if paper else Overlay()
         self._source = tree_search.Source(self._base, self._overlay)
         self._paper = paper
+        self._coupling = UNCOUPLED
         self._learns_top_k = self.options.feedback and not paper
         self.needs = DrafterNeeds(top_k=OBSERVED_TOP_K if self._learns_top_k else 0, optional=True)
         self._warm_up()
+
+    def bind(self, target: TargetView) -> None:
+        """If the target samples, couple the search with its draws."""
+        settings = target.settings
+        self._coupling = UNCOUPLED
+        if self.options.coupling and not settings.greedy:
+            self._coupling = UNCOUPLED._replace(on=True, seed=np.uint64(settings.seed & (2**64 - 1)))
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens)."""
@@ -80,6 +91,10 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         Without ``top_tokens`` in the outcome, as in replayed texts, only the emitted tokens are counted.
         """
         text, start = self._emitted(outcome)
+        if self._coupling.on:
+            arrays = self._base.arrays, self._overlay.arrays
+            exponent = learned_exponent(*arrays, self._coupled(outcome.context), text, start)
+            self._coupling = self._coupling._replace(exponent=exponent)
         self._overlay.learn(self._base, text, start)
         if self._learns_top_k and outcome.top_tokens is not None and outcome.top_probabilities is not None:
             tokens = self._as_int32(outcome.top_tokens.ravel()).reshape(outcome.top_tokens.shape)
@@ -95,7 +110,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         if self.options.search != "mcts" or budget == 1:
             return Explanation(note=note)
         limits, puct = self._limits(budget), self._puct(budget)
-        steps = tree_search.record_mcts(self._source, self._suffix(context), limits, puct, self._seed_at(context))
+        steps = tree_search.record_mcts(self._source_at(context), self._suffix(context), limits, puct, self._seed_at(context))
         return Explanation(note, steps)
 
     def matrix_rows(self, outcome: Outcome) -> list[MatrixRow]:
@@ -136,11 +151,18 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         suffix = self._suffix(context)
         if budget == 1:
             return DraftTree.root_only(int(suffix[-1]))
-        limits = self._limits(budget)
+        limits, source = self._limits(budget), self._source_at(context)
         if self.options.search == "mcts":
-            return tree_search.mcts(self._source, suffix, limits, self._puct(budget), self._seed_at(context))
+            return tree_search.mcts(source, suffix, limits, self._puct(budget), self._seed_at(context))
         searches = {"best-first": tree_search.best_first, "greedy": tree_search.greedy, "full": tree_search.full}
-        return searches[self.options.search](self._source, suffix, limits)
+        return searches[self.options.search](source, suffix, limits)
+
+    def _source_at(self, context: Context) -> tree_search.Source:
+        return replace(self._source, coupling=self._coupled(context)) if self._coupling.on else self._source
+
+    def _coupled(self, context: Context) -> Coupling:
+        """The coupling for the tokens after ``context``."""
+        return self._coupling._replace(position=len(context.tokens))
 
     def _limits(self, budget: int) -> tree_search.Limits:
         return tree_search.Limits(budget, self.options.depth, self.options.successors)
@@ -186,6 +208,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self.propose(context, 2)
         self.explain(context, 2)
         self._row((0, 0))
+        learned_exponent(self._base.arrays, self._overlay.arrays, self._coupling, text, 1)
         self.predictions(context)
         if self._learns_top_k:
             zeros = np.zeros((1, OBSERVED_TOP_K), dtype=np.int32)

@@ -78,7 +78,9 @@ class AdedMedusaDrafter(AdedDrafter):
             self._head_predictions.probabilities,
             self._shares.at(self._head_predictions.probabilities),
         )
-        return tree_search.best_first(replace(self._source, lattice=lattice), self._suffix(context), self._limits(budget))
+        return tree_search.best_first(
+            replace(self._source_at(context), lattice=lattice), self._suffix(context), self._limits(budget)
+        )
 
     def _learn_shares(self, outcome: Outcome, head_predictions: HeadPredictions) -> None:
         arrays = (self._base.arrays, self._overlay.arrays)

@@ -24,6 +24,7 @@ class AdedOptions:
         simulations: number of MCTS simulations; 0 means ``12 + 3 * budget // 8``.
         successors: maximum number of children of a node.
         feedback: also learn the target's top-k tokens at every verified node (tuned only).
+        coupling: if the target samples, draft the tokens that it will draw (`aded.ngram.coupling`).
         keep: keep the session counts from one decode to the next.
 
     Raises:
@@ -38,20 +39,21 @@ class AdedOptions:
     simulations: int = 0
     successors: int = 12
     feedback: bool = True
+    coupling: bool = True
     keep: bool = False
 
     def __post_init__(self) -> None:
         _one_of("preset", self.preset, get_args(Preset))
         _one_of("search", self.search, get_args(Search))
         limits.check_numbers(limits.ADED, vars(self))
-        for name in ("feedback", "keep"):
+        for name in ("feedback", "coupling", "keep"):
             if not isinstance(getattr(self, name), bool):
                 raise AdedError(f"{name} is {getattr(self, name)!r}; give true or false")
 
     @classmethod
     def paper(cls) -> AdedOptions:
         """The settings of the paper: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
-        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12, feedback=False)
+        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12, feedback=False, coupling=False)
 
     @classmethod
     def tuned(cls) -> AdedOptions:

@@ -240,7 +240,8 @@ def _trained(name: str) -> Any:
 
 CORPORA = ("full", "none")
 """The base counts of ADED: the base matrix, or none."""
-ADED_OPTIONS = ("matrix", "corpus", "preset", "search", "c1", "c2", "depth", "simulations", "successors", "feedback", "keep")
+ADED_SEARCH_OPTIONS = ("preset", "search", "c1", "c2", "depth", "simulations", "successors")
+ADED_OPTIONS = ("matrix", "corpus", *ADED_SEARCH_OPTIONS, "feedback", "coupling", "keep")
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -365,7 +366,7 @@ METHODS: dict[str, Method] = {
             True,
             "One tree from a mixture: Medusa's heads for the next tokens, ADED's matrix for those after them.",
             _trained("aded_medusa"),
-            ("heads", "matrix", "depth", "successors", "feedback", "keep"),
+            ("heads", "matrix", "depth", "successors", "feedback", "coupling", "keep"),
             values=_trained("check_aded_medusa"),
             missing=_trained("no_heads_check_matrix"),
             sources=("heads",),

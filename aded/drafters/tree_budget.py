@@ -8,7 +8,7 @@ marginal cost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -59,11 +59,25 @@ class AutomaticBudget:
     WINDOW = 10  # latest drafts over which the mean gain is taken
     STANDARD_ERRORS = 1.5  # the mean gain counts as a loss if it is this many standard errors below zero
     MAX_LOSS = 3.0  # tokens: largest loss counted for one step, since a very slow step means that the machine was busy
+    TOO_FAST = 0.75  # a step that takes less than this fraction of its measured cost shows that the cost is wrong
     DECAY = 0.95  # weight of earlier steps in the running throughput, per step
 
-    def __init__(self, cost: StepCost, curve: AcceptanceCurve | None = None, largest: int = MAX_NODES) -> None:
-        """``curve``: the acceptance curve of earlier decodes, to be updated further."""
+    def __init__(
+        self,
+        cost: StepCost,
+        curve: AcceptanceCurve | None = None,
+        largest: int = MAX_NODES,
+        outdated: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start with the measured cost of a step.
+
+        Args:
+            curve: the acceptance curve of earlier decodes, to be updated further.
+            largest: maximum number of nodes.
+            outdated: called once if the steps show that the cost was measured while the machine was busy.
+        """
         self.cost = cost
+        self._outdated, self._fast_steps = outdated, 0
         self.largest = self.cap = largest
         self.curve = curve or AcceptanceCurve()
         self._rates = AcceptanceRates(INITIAL_RATES, INITIAL_WEIGHT)
@@ -111,6 +125,8 @@ class AutomaticBudget:
         """Learn from a step: verified draft, accepted path, number of emitted tokens, and seconds including drafting."""
         self._tokens = self.DECAY * self._tokens + emitted
         self._seconds = self.DECAY * self._seconds + seconds
+        if self._last is not None:
+            self._check_cost(self._last[2][len(tree) - 1], seconds)
         self._update_cap(emitted, seconds)
         if len(tree) == 1:
             return
@@ -127,6 +143,12 @@ class AutomaticBudget:
         if bucket not in self._tables or len(self._tables[bucket]) < nodes:
             self._tables[bucket] = self.cost.table(32 * bucket + 16, max(self.largest, nodes))
         return self._tables[bucket]
+
+    def _check_cost(self, expected: float, seconds: float) -> None:
+        """The cost is the minimum of several measurements: steps that are much faster were not possible when it was measured."""
+        self._fast_steps += seconds < self.TOO_FAST * expected
+        if self._fast_steps == self.PATIENCE:
+            self._outdated()
 
     def _update_cap(self, emitted: int, seconds: float) -> None:
         """Pause drafting while it lowers the throughput; each pause is twice as long as the one before.

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from aded.engine.layers.tree_attention import causal_mask_placeholder
+from aded.engine.step_kernels import tree_mask
 
 MaskKind = Literal["full", "sliding", "by layer type", "none"]
 
@@ -63,6 +64,10 @@ class AttentionMasks:
         Returns:
             Float ``[1, 1, n, n_keys]`` or a dictionary of such masks by layer type.
         """
+        if self.kind in ("full", "sliding", "by layer type"):
+            masks = {kind: self._fused(kind, ancestors, depths, length, len(key_indices)) for kind in self._kinds}
+            if all(mask is not None for mask in masks.values()):
+                return masks if self.kind == "by layer type" else masks[self._kinds[0]]
         nodes = (key_indices - length).clamp(0, len(depths) - 1)  # tree node in each slot
         past = key_indices < length
         in_tree = (key_indices >= length) & (key_indices < length + len(depths))
@@ -70,13 +75,26 @@ class AttentionMasks:
         key_positions = torch.where(past, key_indices, length + depths[nodes])
         return self._build(visible, length + depths, key_positions)
 
+    @property
+    def _kinds(self) -> list[str]:
+        """Layer types for which masks are made."""
+        if self.kind == "by layer type":
+            return sorted(set(self.config.layer_types))
+        return ["sliding_attention" if self.kind == "sliding" else "full_attention"]
+
+    def _fused(
+        self, kind: str, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, n_keys: int
+    ) -> torch.Tensor | None:
+        """The mask of a layer type from one kernel; None if there is none for it."""
+        if kind not in ("full_attention", "sliding_attention"):
+            return None
+        window = int(self.config.sliding_window) if kind == "sliding_attention" else None
+        return tree_mask(ancestors, depths, length, n_keys, window, self.dtype)
+
     def _build(self, visible: torch.Tensor, queries: torch.Tensor, key_positions: torch.Tensor) -> Any:
         """Masks from ``visible``, bool ``[n, m]``; ``queries`` ``[n]`` and ``key_positions`` ``[m]`` are logical positions."""
-        if self.kind == "by layer type":
-            kinds = sorted(set(self.config.layer_types))
-            return {kind: self._additive(self._restricted(kind, visible, queries, key_positions)) for kind in kinds}
-        kind = "sliding_attention" if self.kind == "sliding" else "full_attention"
-        return self._additive(self._restricted(kind, visible, queries, key_positions))
+        masks = {kind: self._additive(self._restricted(kind, visible, queries, key_positions)) for kind in self._kinds}
+        return masks if self.kind == "by layer type" else masks[self._kinds[0]]
 
     def _restricted(self, kind: str, visible: torch.Tensor, queries: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
         """The part of ``visible`` inside the window or chunk of this layer type."""

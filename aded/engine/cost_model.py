@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from aded.core.cuda_graph import NODE_BUCKETS
 from aded.core.errors import AdedError
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically
@@ -65,10 +66,8 @@ class StepCost:
 
 def measure(target: TargetModel, contexts: Sequence[int] = CONTEXTS, spend: float = MEASURE_SECONDS) -> StepCost:
     """Measure steps of every size on this model and device, after a warm-up, in about ``spend`` seconds."""
-    sizes: tuple[int, ...] = target.step_sizes if target.pool is not None else SIZES
+    sizes: tuple[int, ...] = NODE_BUCKETS[:-1] if target.pool is not None else SIZES
     contexts = [c for c in contexts if c + 2 * sizes[-1] < target.context_limit] or [max(1, target.context_limit // 4)]
-    if target.compiled:
-        contexts = contexts[:1]  # each context needs another shape, which takes half a minute to compile
     if target.pool is None:
         contexts = contexts[:1]  # without CUDA graphs, attention is a small part of a step: one context is enough
         sizes = tuple(s for s in sizes if contexts[0] + s < target.context_limit)
@@ -107,6 +106,12 @@ def _min_seconds(target: TargetModel, session: TargetSession, sizes: Sequence[in
 def step_cost(target: TargetModel) -> StepCost:
     """Cost of a step on this model and device, measured once and stored in the cache folder."""
     return _stored(target.cost_fingerprint, _parse_cost, lambda: measure(target), asdict)
+
+
+def forget_step_cost(target: TargetModel) -> None:
+    """Delete the stored cost of a step, so that it is measured again."""
+    with contextlib.suppress(OSError, AdedError):
+        in_cache(f"costs/{target.cost_fingerprint}.json").unlink()
 
 
 def _parse_cost(body: Any) -> StepCost | None:

@@ -101,6 +101,15 @@ class KVCache(Cache):
         self._separate_layers.append(layer)
         return keys.new_zeros(shape[1:]), values.new_zeros(*values.shape[:2], self.capacity, values.shape[3])
 
+    def tensors_of(self, index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a layer, ``[batch, heads, capacity, dim]`` each; states: ``[batch, heads, any, dim]``."""
+        while len(self.layers) <= index:
+            self.layers.append(KVCacheLayer(self))
+        layer: Any = self.layers[index]
+        if not layer.is_initialized:
+            layer.lazy_initialization(states, states)
+        return layer.keys, layer.values
+
     @torch.inference_mode()
     def reserve(self, tokens: int) -> None:
         """Ensure capacity for ``tokens`` more tokens. Grows at least twofold, so a long decode rarely copies."""
@@ -117,7 +126,7 @@ class KVCache(Cache):
     @torch.inference_mode()
     def wipe(self, start: int = 0) -> None:
         """Set keys and values from slot ``start`` on to 0, because masked NaN and infinity still reach the output."""
-        for tensor in self._tensors:
+        for tensor in self.tensors:
             tensor[..., start:, :] = 0
 
     def free(self) -> None:
@@ -144,7 +153,7 @@ class KVCache(Cache):
     @torch.inference_mode()
     def move(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy slots ``source`` to slots ``target``, int64 ``[m]`` each; all are read before any is written."""
-        for tensor in self._tensors:
+        for tensor in self.tensors:
             dim = tensor.dim() - 2
             tensor.index_copy_(dim, target.to(tensor.device), tensor.index_select(dim, source.to(tensor.device)))
 
@@ -163,9 +172,10 @@ class KVCache(Cache):
     @property
     def bytes(self) -> int:
         """Memory allocated for keys and values, in bytes."""
-        return sum(t.numel() * t.element_size() for t in self._tensors)
+        return sum(t.numel() * t.element_size() for t in self.tensors)
 
     @property
-    def _tensors(self) -> list[torch.Tensor]:
+    def tensors(self) -> list[torch.Tensor]:
+        """Keys and values of all layers, ``[..., capacity, head_dim]`` each."""
         tensors = [t for layer in self._separate_layers for t in (layer.keys, layer.values)]
         return tensors if self._block is None else [self._block, *tensors]

@@ -19,6 +19,7 @@ import torch
 from aded.core.cuda_graph import Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
+from aded.engine import step_kernels
 from aded.engine.kv_cache import KVCache
 from aded.engine.outputs import StateReader
 from aded.sampling import sampler
@@ -30,20 +31,17 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 T = TypeVar("T")
-MIN_CONTEXT, MIN_COMPILED_CONTEXT = 256, 1024
+MIN_CONTEXT = 256
 MAX_STEPS = 256
 """Graphs kept per cache; the least recently used is dropped first. One decode of up to 1024 tokens has at most 45 of a kind
 (sizes times contexts); methods use several kinds."""
 
 
-def context_bucket(keys: int, capacity: int, compiled: bool = False) -> int:
-    """Number of keys that attention sees if ``keys`` are needed, at most ``capacity``.
-
-    A power of two or 3/4 of one; with ``compiled`` only powers of two.
-    """
-    size = MIN_COMPILED_CONTEXT if compiled else MIN_CONTEXT
+def context_bucket(keys: int, capacity: int) -> int:
+    """Number of keys that attention sees if ``keys`` are needed, at most ``capacity``: a power of two or 3/4 of one."""
+    size = MIN_CONTEXT
     while size < keys:
-        size = 2 * size if compiled else size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return min(size, capacity)
 
 
@@ -140,42 +138,24 @@ class FixedStep:
             )
         self.logits = output.logits[0]
         self.features = features_of(output.hidden_states, self.kind.hidden_layers)
+        if self.kind.sampling is not None or self.kind.top_k:
+            self._verdict(slots, output)
+        self._host_result.copy_(self._result, non_blocking=True)
+
+    def _verdict(self, slots: torch.Tensor, output: Any) -> None:
+        """The most probable tokens, acceptance and compaction, and the reader's output."""
+        inputs = self._inputs
+        rest = self._result[self._top_k_range].view(2, self.nodes, self.kind.top_k)
+        best, finite = step_kernels.top_tokens(self.logits, rest[0], rest[1].view(torch.float64))
         if self.kind.sampling is not None:
-            last = self._verdict(slots)
+            kind, verdict = self.kind.sampling, self._result[: 2 + self.nodes]
+            chosen = best if kind.greedy else step_kernels.draw(self.logits, kind, inputs.sampling, inputs.keys)
+            last = step_kernels.accept(inputs, chosen, finite, verdict)
+            if self.nodes > 1:
+                step_kernels.compact(self.cache.tensors, inputs.length, verdict, slots)
             if self.kind.reader is not None:
                 read = self.kind.reader.forward(output.hidden_states[-1][0].index_select(0, last))
                 self._result[self._top_k_range.stop :].view(torch.float64).copy_(read)
-        if self.kind.top_k:
-            tokens, probabilities = sampler.top(self.logits, self.kind.top_k)
-            rest = self._result[self._top_k_range].view(2, self.nodes, self.kind.top_k)
-            rest[0].copy_(tokens)
-            rest[1].copy_(probabilities.double().view(torch.int64))
-        self._host_result.copy_(self._result, non_blocking=True)
-
-    def _verdict(self, slots: torch.Tensor) -> torch.Tensor:
-        """Acceptance for all nodes at once: a node is accepted if it and its ancestors equal the tokens chosen at their parents.
-
-        Writes the verdict to the result buffer and moves the keys and values of accepted nodes together.
-
-        Returns:
-            The last accepted node, int64 ``[1]``.
-        """
-        inputs = self._inputs
-        assert self.kind.sampling is not None
-        chosen = sampler.choose(self.logits, self.kind.sampling, inputs.sampling, inputs.keys)
-        matches = (inputs.tokens == chosen[inputs.parents]) & (self._index < inputs.count) | (self._index == 0)
-        mismatches = inputs.ancestors.float() @ (~matches).float()[:, None]
-        accepted = mismatches[:, 0] == 0
-        length = accepted.sum()
-        order = torch.argsort((~accepted).to(torch.int8), stable=True)
-        self._result[0] = length
-        last = order.gather(0, (length - 1).clamp_min(0)[None])  # indexing with a scalar tensor would synchronise
-        non_finite = inputs.depths.masked_fill(~accepted | self.logits.amax(-1).isfinite(), self.nodes).amin()
-        self._result[1:2] = torch.where(non_finite < self.nodes, -1 - non_finite, chosen.gather(0, last))
-        self._result[2 : 2 + self.nodes] = order
-        if self.nodes > 1:
-            self.cache.move(inputs.length + order, slots)
-        return last
 
 
 class _InputBuffer:
@@ -270,10 +250,10 @@ class StepPool:
         Args:
             committed: number of tokens in the cache when the step runs; None: as many as now.
         """
-        compiled, length = self._target.compiled, cache.length if committed is None else committed
-        bucket = node_bucket(nodes, compiled)
+        length = cache.length if committed is None else committed
+        bucket = node_bucket(nodes)
         cache.reserve(length + bucket - cache.length)
-        n_keys = context_bucket(length + bucket, cache.capacity, compiled)
+        n_keys = context_bucket(length + bucket, cache.capacity)
         return self.graph(
             cache, (bucket, n_keys, kind), lambda memory: FixedStep(self._target, cache, bucket, n_keys, kind, memory)
         )

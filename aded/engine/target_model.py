@@ -11,13 +11,14 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 
 import aded
-from aded.core.cuda_graph import COMPILED_BUCKETS, NODE_BUCKETS, node_bucket
+from aded.core.cuda_graph import node_bucket
 from aded.core.errors import AdedError, check_text, first_line
 from aded.core.lru import recent
 from aded.core.trace import Footprint
@@ -26,7 +27,8 @@ from aded.engine import cost_model, distributed, load_check, weights
 from aded.engine.attention_mask import AttentionMasks
 from aded.engine.cost_model import StepCost
 from aded.engine.kv_cache import KVCache
-from aded.engine.layers import tree_attention
+from aded.engine.layers import fused_layers, tree_attention
+from aded.engine.layers.fused_layers import FusedLayers
 from aded.engine.layers.fused_linear import fuse_projections
 from aded.engine.layers.prepacked_linear import is_prepacked, pack_linears
 from aded.engine.loader import choose_device, choose_dtype, context_limit, eos_ids, load_stock
@@ -39,7 +41,6 @@ Mode = Literal["tree", "chain", "plain"]
 """What the model can verify in one forward pass: any tree, one chain, or a single token."""
 MAX_SHARED = 256
 """Values kept by ``TargetModel.shared_by_decodes``."""
-NO_COMPILE = "--compile needs a model whose steps are captured on a CUDA GPU; leave it out"
 
 
 class TargetModel:
@@ -80,12 +81,11 @@ class TargetModel:
         self.mode: Mode = "tree"
         self.masks = AttentionMasks(self.config, self.dtype, self.device)
         self.pool: StepPool | None = None
-        self.step_sizes: tuple[int, ...] = NODE_BUCKETS[:-1]
         self._cost: StepCost | None = None
         self.draft_models: dict[str, TargetModel] = {}
         self._shared: dict[str, Any] = {}
-        self._forward: Any = model
         self.attention = "stock"
+        self.fused_layers: FusedLayers | None = None
         single_gpu = self.device.type == "cuda" and not (self.tensor_parallel or self.multi_device)
         if single_gpu:
             fuse_projections(model)
@@ -101,7 +101,6 @@ class TargetModel:
         device: str = "auto",
         dtype: str = "auto",
         progress: weights.Progress = weights.quiet,
-        compile: bool = False,
         device_map: str | None = None,
         tensor_parallel: bool = False,
     ) -> TargetModel:
@@ -112,7 +111,6 @@ class TargetModel:
             device: ``auto`` (CUDA if available), ``cpu`` or ``cuda[:N]``.
             dtype: ``auto`` (bfloat16 on CUDA, float32 on the CPU), ``float32``, ``bfloat16`` or ``float16``.
             progress: called with messages about the progress.
-            compile: whether to call ``compile``.
             device_map: ``auto`` distributes the layers over all GPUs (accelerate).
             tensor_parallel: shard every layer over the processes started by torchrun.
 
@@ -121,8 +119,6 @@ class TargetModel:
         """
         chosen_device = choose_device(device)
         chosen_dtype = choose_dtype(dtype, chosen_device)
-        if compile and chosen_device.type != "cuda":
-            raise AdedError(NO_COMPILE)
         name = weights.resolve(spec, progress)
         progress("loading the model", None)
         placement: dict[str, Any] = {"device_map": device_map} if device_map else {}
@@ -140,21 +136,27 @@ class TargetModel:
             pack_linears(model)
         progress("checking that the model verifies trees", None)
         known = weights.DEFAULT if weights.is_default(spec) else spec
-        target = cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel)
-        if compile:
-            target.compile()
-        return target
+        return cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel)
 
     def use_fixed_shapes(self) -> None:
-        """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails."""
+        """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails.
+
+        The fastest layers that pass it are used: fused ones, stock ones with tree attention, stock ones.
+        """
+        self.fused_layers = fused_layers.attach(self.model, int(self.config.num_hidden_layers))
         self.pool = StepPool(self)
         if load_check.fixed_steps_pass(self):
             return
+        if self.fused_layers is not None:
+            self._detach_fused_layers()
+            if load_check.fixed_steps_pass(self):
+                return
         if self.attention != "stock":
             tree_attention.detach(self.model)
             self._set_tree_attention(False)
-            self.use_fixed_shapes()
-            return
+            self.pool = StepPool(self)
+            if load_check.fixed_steps_pass(self):
+                return
         self.pool = None
         self._add_notice("steps of this model cannot be captured: they run one operation at a time")
 
@@ -163,38 +165,27 @@ class TargetModel:
         """Whether steps are captured; if so, a step is complete when its result has been read."""
         return self.pool is not None and self.device.type == "cuda"
 
+    def _detach_fused_layers(self) -> None:
+        """Use stock decoder layers in all forward passes."""
+        if self.fused_layers is not None:
+            fused_layers.detach(self.model)
+            self.fused_layers = None
+        if self.pool is not None:
+            self.pool.clear()
+
     def _set_tree_attention(self, attached: bool) -> None:
         self.attention, self.masks.attached = tree_attention.NAME if attached else "stock", attached
 
     def padded_nodes(self, nodes: int) -> int:
         """Number of nodes of a padded tree of ``nodes`` nodes; a step writes this many cache slots."""
-        return nodes if self.pool is None else node_bucket(nodes, self.compiled)
-
-    @property
-    def compiled(self) -> bool:
-        """Whether steps use ``torch.compile``."""
-        return self._forward is not self.model
-
-    def compile(self) -> None:
-        """Compile the forward pass of steps with ``torch.compile``: half a minute per shape, then nearly twice as fast.
-
-        Raises:
-            AdedError: steps of this model are not captured.
-        """
-        if self.pool is None or self.device.type != "cuda":
-            raise AdedError(NO_COMPILE)
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)  # one for each shape
-        self._forward = torch.compile(self.model, dynamic=False)
-        self.step_sizes = COMPILED_BUCKETS[:-1]
-        self._cost = None
-        self.pool.clear()
+        return nodes if self.pool is None else node_bucket(nodes)
 
     def close(self) -> None:
         """Free the model's memory; the object cannot be used afterwards."""
         for draft in self.draft_models.values():
             draft.close()
         self.draft_models.clear()
-        self.model = self._forward = None
+        self.model = None
         if self.pool is not None:
             self.pool.clear()
             self.pool = None
@@ -219,6 +210,11 @@ class TargetModel:
             self._cost = cost_model.step_cost(self)
         return self._cost
 
+    def forget_cost(self) -> None:
+        """Measure the cost of a step again at its next use: it was measured while the machine was busy."""
+        self._cost = None
+        cost_model.forget_step_cost(self)
+
     @property
     def measured_cost(self) -> StepCost | None:
         """The cost if it has been measured, else None."""
@@ -228,7 +224,7 @@ class TargetModel:
     def cost_fingerprint(self) -> str:
         """A hash of everything that the cost of a step depends on (16 hex characters)."""
         parts = [self.config.to_json_string(), self.device_name, str(self.dtype), torch.__version__, str(self.pool is not None)]
-        parts += [str(self.compiled), str(self.prepacked), self.attention, aded.__version__]
+        parts += [str(self.prepacked), self.attention, str(self.fused_layers is not None), aded.__version__]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def shared_by_decodes(self, key: str, make: Callable[[], T]) -> T:
@@ -344,7 +340,8 @@ class TargetModel:
         """The forward pass of a fixed-shape step. ids, positions: ``[1, n]``; hidden: whether to return hidden states."""
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
-        return self._forward(**arguments)
+        with nullcontext() if self.fused_layers is None else self.fused_layers.step(cache):
+            return self.model(**arguments)
 
     def _detect_mode(self) -> None:
         """Run the load check for trees, then chains, then single tokens, and keep the first that passes."""

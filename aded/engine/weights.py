@@ -24,6 +24,7 @@ from typing import Any
 
 from aded.core.errors import AdedError, first_line
 from aded.core.paths import in_cache
+from aded.engine.gguf_file import reading_gguf
 
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -279,7 +280,7 @@ def _convert(path: Path, target: Path, progress: Progress) -> None:
     location = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     if path.is_dir():
         location = {"pretrained_model_name_or_path": str(path)}
-    with _gguf_progress(progress):
+    with reading_gguf(progress):
         try:
             tokenizer = AutoTokenizer.from_pretrained(**location)
             model = AutoModelForCausalLM.from_pretrained(**location, dtype=torch.float32)
@@ -304,29 +305,6 @@ def _without_quantization(model: Any) -> Any:
     model_copy.tie_weights()
     model_copy.generation_config = model.generation_config
     return model_copy
-
-
-class _gguf_progress:
-    """Context that reports each dequantized tensor, by replacing the ``tqdm`` of Transformers' GGUF module."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-
-    def __enter__(self) -> None:
-        import transformers.modeling_gguf_pytorch_utils as module
-
-        progress, self.module, self.tqdm = self.progress, module, module.tqdm
-
-        def counted(items: Any, *args: Any, **kwargs: Any) -> Any:
-            total = len(items)
-            for i, item in enumerate(items):
-                progress(f"converting the model, once: tensor {i + 1} of {total}", i / max(total, 1))
-                yield item
-
-        module.tqdm = counted
-
-    def __exit__(self, *_: object) -> None:
-        self.module.tqdm = self.tqdm
 
 
 def _is_complete(folder: Path, version: int | None = CONVERSION_VERSION) -> bool:

@@ -16,6 +16,7 @@ from aded.core.best_first import FIELDS, NODE, highest, start, take, take_best, 
 from aded.core.inspection import Simulation
 from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
+from aded.ngram.coupling import UNCOUPLED, WIDTH, Coupling, couple, drawn_successors
 from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
 from aded.ngram.session_overlay import Overlay, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
@@ -67,11 +68,15 @@ class Puct(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Sources of successors: the shared matrix, the session's overlay and, for best-first search, predictions of Medusa heads."""
+    """Sources of successors: the shared matrix, the session's overlay and, for best-first search, predictions of Medusa heads.
+
+    If the target samples, what is known of its draws.
+    """
 
     matrix: TrigramMatrix
     overlay: Overlay
     lattice: Lattice = NO_LATTICE
+    coupling: Coupling = UNCOUPLED
 
 
 def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
@@ -85,7 +90,7 @@ def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree
     Returns:
         The draft; its column ``value`` is the cumulative probability.
     """
-    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, source.lattice, context, limits))
+    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, source.coupling, source.lattice, context, limits))
 
 
 def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
@@ -95,7 +100,7 @@ def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
 
 def full(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
     """Breadth-first search: all successors until a limit is reached. Arguments as in `best_first`."""
-    return _tree(*_full(source.matrix.arrays, source.overlay.arrays, context, limits))
+    return _tree(*_full(source.matrix.arrays, source.overlay.arrays, source.coupling, context, limits))
 
 
 def mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int) -> DraftTree:
@@ -123,7 +128,7 @@ _NO_RECORD = np.empty((0, 0))
 
 
 def _mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int, record: np.ndarray) -> Any:
-    arguments = source.matrix.arrays, source.overlay.arrays, context, limits, puct, record
+    arguments = source.matrix.arrays, source.overlay.arrays, source.coupling, context, limits, puct, record
     return _published_mcts(*arguments, seed) if puct.published else _tuned_mcts(*arguments)
 
 
@@ -152,7 +157,7 @@ def _write_suffix(context, nodes, node, suffix):
 
 
 @njit(cache=True)
-def _best_first(base, overlay, lattice, context, limits):
+def _best_first(base, overlay, coupling, lattice, context, limits):
     """Tokens, parents and columns ``[5, n]`` of the draft, in the order in which nodes were taken."""
     lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
     found_tokens, probabilities = lookup.tokens, lookup.probabilities
@@ -161,9 +166,12 @@ def _best_first(base, overlay, lattice, context, limits):
     while count < limits.budget:
         node, found = count - 1, 0
         if nodes[node].depth < limits.depth:
-            found = successors(lookup, suffix, _write_suffix(context, nodes, node, suffix), limits.successors)
-            if nodes[node].depth < len(lattice.tokens):
-                found = mix(lattice, lookup, nodes[node].depth, found, limits.successors)
+            length, depth = _write_suffix(context, nodes, node, suffix), nodes[node].depth
+            if depth < len(lattice.tokens):
+                found = mix(lattice, lookup, depth, successors(lookup, suffix, length, limits.successors), WIDTH)
+                found = couple(lookup, coupling, found, depth, limits.successors)
+            else:
+                found = drawn_successors(lookup, coupling, suffix, length, depth, limits.successors)
             for i in range(found):
                 tokens[node, i], priors[node, i] = found_tokens[i], probabilities[i]
         nodes[node].children = found
@@ -182,14 +190,15 @@ def _taken(nodes, count):
 
 
 @njit(cache=True)
-def _full(base, overlay, context, limits):
+def _full(base, overlay, coupling, context, limits):
     """Returns the same as `_best_first`, in breadth-first order."""
     lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
     nodes = np.empty(limits.budget, NODE)
     take_root(nodes, context[-1])
     node, count = 0, 1
     while node < count and count < limits.budget and nodes[node].depth < limits.depth:
-        found = successors(lookup, suffix, _write_suffix(context, nodes, node, suffix), limits.successors)
+        length = _write_suffix(context, nodes, node, suffix)
+        found = drawn_successors(lookup, coupling, suffix, length, nodes[node].depth, limits.successors)
         for i in range(min(found, limits.budget - count)):
             take(nodes, count, lookup.tokens[i], node, lookup.probabilities[i])
             count += 1
@@ -224,7 +233,7 @@ def _set_unvisited(tree, node):
 
 
 @njit(cache=True)
-def _tuned_mcts(base, overlay, context, limits, puct, record):
+def _tuned_mcts(base, overlay, coupling, context, limits, puct, record):
     """Returns the same as `_best_first`, and the draft index of each node of the search tree (-1: not in the draft)."""
     lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
     tokens, probabilities = lookup.tokens, lookup.probabilities
@@ -235,7 +244,8 @@ def _tuned_mcts(base, overlay, context, limits, puct, record):
             break
         leaf = _select(tree, factors, False)
         if _expandable(tree, leaf, limits.depth):
-            found = successors(lookup, suffix, _write_suffix(context, tree, leaf, suffix), limits.successors)
+            length = _write_suffix(context, tree, leaf, suffix)
+            found = drawn_successors(lookup, coupling, suffix, length, tree[leaf].depth, limits.successors)
             count = _add_children(tree, leaf, count, found, tokens, probabilities)
         tree[leaf].exhausted = tree[leaf].children <= 0
         _finish_simulation(tree, leaf, leaf, tree[leaf].value, record, simulation)
@@ -243,7 +253,7 @@ def _tuned_mcts(base, overlay, context, limits, puct, record):
 
 
 @njit(cache=True)
-def _published_mcts(base, overlay, context, limits, puct, record, seed):
+def _published_mcts(base, overlay, coupling, context, limits, puct, record, seed):
     """Returns the same as `_tuned_mcts`."""
     lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
     tree = _new_tree(context[-1], 1 + puct.simulations * limits.successors + puct.paths)
@@ -253,7 +263,8 @@ def _published_mcts(base, overlay, context, limits, puct, record, seed):
     for simulation in range(puct.simulations):
         leaf = node = _select(tree, factors, True)
         if _expandable(tree, leaf, max_depth):
-            found = successors(lookup, suffix, _write_suffix(context, tree, leaf, suffix), limits.successors)
+            length = _write_suffix(context, tree, leaf, suffix)
+            found = drawn_successors(lookup, coupling, suffix, length, tree[leaf].depth, limits.successors)
             count = _add_children(tree, leaf, count, found, tokens, probabilities)
             node = tree[leaf].first if found else leaf
         length = _write_suffix(context, tree, node, suffix)

@@ -56,6 +56,19 @@ def next_uniform(state: np.uint64) -> tuple[float, np.uint64]:
     return float(_mix_compiled(state) >> np.uint64(11)) * 2.0**-53, state
 
 
+@njit(cache=True)
+def key_of_compiled(seed: np.uint64, position: int) -> np.uint64:
+    """As ``key_of``, for compiled code."""
+    return _mix_compiled(_mix_compiled(seed + np.uint64(GOLDEN_GAMMA)) + np.uint64(position) + np.uint64(GOLDEN_GAMMA))
+
+
+@njit(cache=True)
+def uniform_compiled(key: np.uint64, token: int) -> float:
+    """As ``uniform``, for compiled code."""
+    state = key + np.uint64(GOLDEN_GAMMA) * (np.uint64(token) + np.uint64(1))
+    return (float(_mix_compiled(state) >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
 def _splitmix64(x: int) -> int:
     return _mix((x + GOLDEN_GAMMA) & _MASK)
 

@@ -291,12 +291,6 @@ def test_questions_longer_than_the_context_are_reported_before_the_first_is_answ
     assert "error: question 2: the prompt has 400 tokens" in capsys.readouterr().err
 
 
-def test_compiling_is_refused_on_a_cpu_before_a_model_is_loaded(capsys, monkeypatch):
-    monkeypatch.setattr("aded.engine.weights.resolve", lambda *a: pytest.fail("a model was loaded"))
-    assert run("generate", "--prompt", "a", "--compile", "--device", "cpu") == 2
-    assert "--compile needs" in capsys.readouterr().err
-
-
 def test_remedies_name_the_given_model(monkeypatch, capsys, tmp_path):
     target = tiny_target("llama")
     target.spec = "my models/one"

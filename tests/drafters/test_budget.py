@@ -1,6 +1,7 @@
 """Throughput-optimal draft sizes: compared with brute force, and never much slower than plain decoding."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,6 +143,26 @@ def test_costs_are_measured_once_and_damaged_files_are_measured_again(tmp_path, 
     target = tiny_target("gpt2")
     target.use_fixed_shapes()
     assert target.cost.padded
+
+
+def test_a_cost_measured_on_a_busy_machine_is_measured_again_when_steps_are_faster(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path))
+    real, slowness = cost_model.measure, [1000.0]
+
+    def measure(target):
+        cost = real(target, spend=0.01)
+        return replace(cost, seconds=tuple(tuple(slowness[0] * s for s in row) for row in cost.seconds))
+
+    monkeypatch.setattr(cost_model, "measure", measure)
+    target, settings = tiny_target("llama"), GenerationSettings(max_new_tokens=30)
+    busy = target.cost
+    slowness[0] = 1.0
+    Decoder(target, "aded", settings).run([5, 6, 7, 5, 6, 7, 5, 6])
+    assert target.measured_cost is None
+    assert tiny_target("llama").cost.seconds[0][0] < busy.seconds[0][0] / 10
+    kept = target.cost
+    Decoder(target, "aded", settings).run([5, 6, 7, 5, 6, 7, 5, 6])
+    assert target.measured_cost is kept
 
 
 def test_the_trace_has_the_budget_and_its_reason():

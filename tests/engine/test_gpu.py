@@ -133,9 +133,8 @@ def test_a_pooled_cache_that_grows_leaves_no_graph_on_freed_memory():
     session.close()
 
 
-def test_a_compiled_step_has_capacity_for_its_padded_bucket_at_the_context_s_end():
+def test_a_step_has_capacity_for_its_padded_bucket_at_the_context_s_end():
     target = tiny(max_position_embeddings=1024)
-    target.compile()
     prompt = (PROMPT * 90)[:950]
     settings = GenerationSettings(max_new_tokens=40, budget=65)
     record = Decoder(target, "aded", settings).run(prompt)

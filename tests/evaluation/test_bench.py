@@ -78,6 +78,23 @@ def test_a_method_that_is_not_faster_is_marked() -> None:
     assert tables.speedup(row) == "0.80×, slower than plain"
 
 
+def test_intervals_contain_the_figure_and_shrink_with_more_questions():
+    def made(count):
+        rng = np.random.default_rng(1)
+        fast = [cell("x", str(q), tokens=int(rng.integers(50, 90)), steps=20, seconds=1.0) for q in range(count)]
+        return aggregate.row_of(fast, [cell("plain", str(q), tokens=40, steps=40, seconds=1.0) for q in range(count)])
+
+    few, many = made(5), made(80)
+    for row in (few, many):
+        for name in ("speedup", "tokens_per_step"):
+            low, high = row[f"{name}_interval"]
+            assert low < row[name] < high
+            assert f"[{low:.2f}, {high:.2f}]" in tables.interval(row, name)
+    assert np.ptp(many["speedup_interval"]) < np.ptp(few["speedup_interval"]) / 2
+    assert made(1)["speedup_interval"] is None
+    assert tables.interval(made(1), "speedup") == tables.interval({}, "speedup") == ""
+
+
 def test_medians_are_over_all_steps_and_host_time_is_outside_the_forward_pass() -> None:
     parts = {"draft_ms": [1.0, 3.0], "verify_ms": [10.0, 20.0], "commit_ms": [0.5, 0.5], "update_ms": [0.25, 0.25]}
     row = aggregate.row_of([cell("x", **parts, tree_nodes=[3, 5], prefill_ms=7.0), cell("x", "2", prefill_ms=9.0)], [])

@@ -13,6 +13,7 @@ from aded.evaluation.bench.systems import System
 
 PLAIN = "plain"
 ALL = "all"
+RESAMPLES = 2000
 Row = dict[str, Any]
 
 
@@ -62,6 +63,7 @@ def row_of(cells: Sequence[Cell], plain: Sequence[Cell]) -> Row:
     row |= {"speedup": _median(ratios), "speedup_spread": spread(ratios)}
     row["verdict"] = None if cells[0].method == PLAIN else verdict(ratios)
     row["tokens_per_step"] = row["tokens"] / steps if steps else None
+    row |= intervals(cells, plain)
     row["accepted_per_step"] = sum(cell.accepted for cell in cells) / steps if steps else None
     for name in ("draft_ms", "verify_ms", "commit_ms", "update_ms", "step_ms"):
         row[name] = _median([value for cell in cells for value in getattr(cell, name)])
@@ -72,6 +74,27 @@ def row_of(cells: Sequence[Cell], plain: Sequence[Cell]) -> Row:
         row[name] = float(np.mean(values)) if values else None
     row["memory_mb"] = max((cell.memory_mb for cell in cells if cell.memory_mb is not None), default=None)
     return row
+
+
+def intervals(cells: Sequence[Cell], plain: Sequence[Cell]) -> Row:
+    """95 % bootstrap intervals over questions of the speed-up and of the tokens per step; None for fewer than two questions.
+
+    Each of ``RESAMPLES`` times, as many questions as there are are drawn with replacement (Efron 1979, percentile interval).
+    """
+    names = sorted({cell.question for cell in cells})
+    sums = {name: np.zeros(5) for name in names}  # tokens, steps, seconds; tokens and seconds of plain decoding
+    for cell in cells:
+        sums[cell.question][:3] += cell.tokens, cell.steps, cell.seconds or 0.0
+    for cell in plain:
+        if cell.question in sums:
+            sums[cell.question][3:] += cell.tokens, cell.seconds or 0.0
+    drawn = np.random.default_rng(0).integers(len(names), size=(RESAMPLES, len(names)))
+    tokens, steps, seconds, plain_tokens, plain_seconds = np.array([sums[name] for name in names])[drawn].sum(1).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = {"speedup": tokens / seconds * plain_seconds / plain_tokens, "tokens_per_step": tokens / steps}
+    limits = {name: np.percentile(values, (2.5, 97.5)) for name, values in found.items()}
+    known = {name: bool(len(names) > 1 and np.isfinite(pair).all() and pair[1] > 0) for name, pair in limits.items()}
+    return {f"{name}_interval": pair.tolist() if known[name] else None for name, pair in limits.items()}
 
 
 def throughputs(cells: Iterable[Cell]) -> list[float]:

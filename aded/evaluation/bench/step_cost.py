@@ -71,8 +71,6 @@ def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     target = build(options.shape, options.layers, options.device, options.dtype, progress)
     if target.mode != "tree":
         raise AdedError(f"{target.label} does not support tree attention in {target.dtype}; choose another --dtype")
-    if options.compile:
-        target.compile()
     progress("timing steps", None)
     times = time_steps(target)
     progress("timing a large copy", None)
@@ -86,7 +84,6 @@ def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
         "layers": options.layers,
         "context": CONTEXT,
         "captured": target.pool is not None,
-        "compiled": target.compiled,
     }
     return results.assemble(
         "shape",
@@ -158,9 +155,8 @@ def time_steps(target: TargetModel) -> dict[int, list[float]]:
     rule = Rule(SamplingSettings())
     session = target.session(CONTEXT + 2 * max(NODES))
     session.prefill([3 + i % (target.vocab_size - 3) for i in range(CONTEXT)])
-    sizes = target.step_sizes if target.compiled else NODES
-    trees = {n: _binary_tree(n, target.vocab_size) for n in sizes}
-    taken: dict[int, list[float]] = {n: [] for n in sizes}
+    trees = {n: _binary_tree(n, target.vocab_size) for n in NODES}
+    taken: dict[int, list[float]] = {n: [] for n in NODES}
     for tree in trees.values():  # warm-up, and graph capture on a GPU
         session.prepare(tree, rule)
         session.verify(tree, [0], rule)

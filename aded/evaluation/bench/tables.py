@@ -87,7 +87,14 @@ def speedup(row: Row) -> str:
     if row["speedup_spread"]:
         low, high = row["speedup_spread"]
         text += f" ({low:.2f}–{high:.2f})"
+    text += interval(row, "speedup")
     return text if row["verdict"] in (None, "faster than plain") else f"{text}, {row['verdict']}"
+
+
+def interval(row: Row, name: str) -> str:
+    """The 95 % bootstrap interval of a figure in brackets; empty if there is none, as in results of older versions."""
+    limits = row.get(f"{name}_interval")
+    return "" if limits is None else f" [{limits[0]:.2f}, {limits[1]:.2f}]"
 
 
 def identical(row: Row) -> str:
@@ -113,7 +120,7 @@ LIVE: tuple[Column, ...] = (
     ("method", lambda row: row["label"]),
     ("tokens per second", lambda row: number(row["tokens_per_second"], 1)),
     ("speed-up", speedup),
-    ("tokens per step", lambda row: number(row["tokens_per_step"])),
+    ("tokens per step", lambda row: number(row["tokens_per_step"]) + interval(row, "tokens_per_step")),
     ("accepted draft tokens per step", lambda row: number(row["accepted_per_step"])),
     _ms("draft_ms"),
     _ms("verify_ms"),
@@ -181,10 +188,11 @@ def _headline(results: Results) -> str:
     if results["kind"] == "live":
         rule = "greedy" if settings["temperature"] == 0 else f"temperature {settings['temperature']}, top-p {settings['top_p']}"
         repeats = settings["repeat"]
-        times = "one run each" if repeats == 1 else f"medians of {repeats} repeats, with minimum and maximum in brackets"
+        times = "one run each" if repeats == 1 else f"medians of {repeats} repeats, with minimum and maximum in parentheses"
         lines.append(
             f"{settings['questions']} questions, at most {settings['max_new_tokens']} new tokens, {rule}, "
             f"budget {settings['budget']}; {times}. Milliseconds are medians per step; only prefill ms includes prefill."
+            + (" In brackets: 95 % bootstrap intervals over questions." if _has_intervals(results) else "")
         )
     elif results["kind"] == "recorded":
         lines.append(
@@ -192,6 +200,10 @@ def _headline(results: Results) -> str:
             f"{settings['budget']} nodes per draft tree; milliseconds are medians per step."
         )
     return "\n\n".join(lines)
+
+
+def _has_intervals(results: Results) -> bool:
+    return any(row.get("tokens_per_step_interval") for row in results["rows"])
 
 
 def _notes(results: Results, total: Sequence[Row]) -> list[str]:
