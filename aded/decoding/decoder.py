@@ -154,8 +154,8 @@ class Decoder:
         """
         self.begin(prompt)
         try:
-            while self.finish_reason is None:
-                yield self.step()
+            while (step := self.next_step()) is not None:
+                yield step
         finally:
             self.close()
 
@@ -199,10 +199,23 @@ class Decoder:
         self.prefill_seconds = seconds if self.running else 0.0
 
     def step(self) -> Step:
-        """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed."""
+        """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed.
+
+        Raises:
+            AdedError: the decode has not begun or has ended.
+        """
+        step = self.next_step()
+        if step is None:
+            raise AdedError(f"the decode has ended ({self.finish_reason}); call close, then begin for another one")
+        return step
+
+    def next_step(self) -> Step | None:
+        """Like ``step``, but returns None if the decode has ended, by itself or by ``cancel`` in another thread."""
         with self.model.lock:
             if self._session is None:
                 raise AdedError("the decode is not running; call begin before step")
+            if self.finish_reason is not None:
+                return None
             with self._closed_on_error():
                 self.model.check_open()
                 return self._step(self._session)
@@ -269,11 +282,12 @@ class Decoder:
         )
         self.clock += step.seconds.total
         self._steps.append(step)
-        self.finish_reason = self._stopping.reason
+        if self._stopping.reason is not None:  # else keep a cancellation during this step
+            self.finish_reason = self._stopping.reason
         return step
 
     def cancel(self) -> None:
-        """End the decode after the last complete step."""
+        """End the decode after the step that is running, if any. Any thread may call this, and a drafter."""
         if self.finish_reason is None:
             self.finish_reason = "cancelled"
 

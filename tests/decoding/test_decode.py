@@ -1,6 +1,7 @@
 """The decoding loop: every method writes the text of plain decoding, and stops at the right token."""
 
 import gc
+from threading import Event, Thread
 from weakref import ref
 
 import numpy as np
@@ -351,3 +352,62 @@ def test_a_decode_whose_prefill_fails_keeps_nothing():
     with pytest.raises(ZeroDivisionError):
         decoder.run(PROMPT)
     assert not decoder.running
+
+
+ENDS = {
+    "length": {"max_new_tokens": 6},
+    "stop": {"stop": "w1", "max_new_tokens": 60},
+    "cancelled": {"max_new_tokens": 60},
+}
+
+
+@pytest.mark.parametrize("method", ["plain", "aded"])
+@pytest.mark.parametrize("reason", ENDS)
+def test_no_step_follows_the_end_of_a_decode(reason, method):
+    decoder = Decoder(tiny_target("llama"), method, GenerationSettings(budget=8, **ENDS[reason]))
+    decoder.begin(PROMPT)
+    while decoder.finish_reason is None:
+        decoder.step()
+        if reason == "cancelled":
+            decoder.cancel()
+    record = decoder.trace
+    assert decoder.next_step() is None
+    with pytest.raises(AdedError, match=rf"the decode has ended \({reason}\); call close, then begin"):
+        decoder.step()
+    assert decoder.trace == record
+    assert loads(dumps(record)).lanes == [record]
+    decoder.close()
+    assert decoder.run(PROMPT).finish_reason in (reason, "length")
+
+
+class Impatient(OracleDrafter):
+    """Cancels its decode in the call of this name."""
+
+    def __init__(self, call):
+        super().__init__([])
+        inner = getattr(self, call)
+        setattr(self, call, lambda *arguments: (self.decode().cancel(), inner(*arguments))[1])
+
+
+@pytest.mark.parametrize("call", ["prepare", "propose", "observe"])
+def test_a_decode_that_is_cancelled_during_a_step_ends_after_it(call):
+    target = tiny_target("llama")
+    record = decode(target, Impatient(call))
+    assert (record.finish_reason, len(record.steps)) == ("cancelled", 1)
+    decoder = Decoder(target, Impatient(call), GenerationSettings(max_new_tokens=1, budget=8))
+    assert decoder.run(PROMPT).finish_reason == "length", "the text has ended in this step"
+
+
+def test_a_decode_that_is_cancelled_while_it_waits_for_the_model_ends_its_stream():
+    target, waits = tiny_target("llama"), Event()
+    decoder = Decoder(target, "plain", GenerationSettings(max_new_tokens=NEW))
+    steps, made = decoder.stream(PROMPT), []
+    made.append(next(steps))
+    thread = Thread(target=lambda: (waits.set(), made.extend(steps)))
+    with target.lock:
+        thread.start()
+        waits.wait()
+        decoder.cancel()
+    thread.join()
+    assert len(made) == len(decoder.trace.steps) == 1
+    assert decoder.finish_reason == "cancelled"
