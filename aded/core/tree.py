@@ -171,10 +171,11 @@ class DraftTree:
             self.sampled_from.check(self.parents, vocab_size)
 
     def copy(self) -> DraftTree:
-        """A copy that shares no array of nodes and nothing computed from them."""
+        """A copy that shares no array of nodes and nothing computed from them; draft distributions are shared."""
         drawn = self.sampled_from and replace(self.sampled_from, rows=self.sampled_from.rows.copy())
         columns = {name: column.copy() for name, column in self.columns.items()}
-        return replace(self, tokens=self.tokens.copy(), parents=self.parents.copy(), columns=columns, sampled_from=drawn)
+        origin = None if self.origin is None else self.origin.copy()
+        return DraftTree(self.tokens.copy(), self.parents.copy(), columns, origin, self.required, drawn)
 
     def __len__(self) -> int:
         return len(self.tokens)

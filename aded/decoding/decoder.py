@@ -259,7 +259,7 @@ class Decoder:
 
     def _step(self, session: TargetSession) -> Step:
         context, seconds, cap = self._context(), dict[str, float](), self.budget.cap
-        self.drafter.prepare(context, cap)
+        self.drafter.prepare(context.copy(), cap)
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
@@ -272,7 +272,7 @@ class Decoder:
         with self._timed(seconds, "commit"):
             session.compact(verification.path[: len(emitted)])
         outcome = self._outcome(tree, verification, context, emitted, output)
-        snapshot = self._recorder.snapshot(outcome, cap) if self.record else None
+        snapshot = self._recorder.snapshot(outcome, verification, output.logits, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(outcome.copy())
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
@@ -362,8 +362,8 @@ class Decoder:
         return choose_budget(self.settings.budget, self.model, self.drafter, self._curve_key)
 
     def _context(self) -> Context:
-        """The committed tokens, as a copy: a drafter cannot change the text."""
-        return Context(self._tokens[: self._length].copy(), self._prompt_length)
+        """The committed tokens, as a view; a drafter gets copies."""
+        return Context(self._tokens[: self._length], self._prompt_length)
 
     def _draft(self, context: Context) -> DraftTree:
         """A draft tree within the node budget and no deeper than the number of tokens that may still be generated."""
