@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 import aded
-from aded.core.errors import AdedError, check_text
-from aded.core.limits import MAX_NODES
+from aded.core.errors import AdedError, as_text, check_text, check_type, shown
+from aded.core.limits import MAX_NODES, check_flags, whole_number
 from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.core.tree import DraftTree, warm_up
 from aded.decoding.recorder import Recorder, recorded_cost
@@ -30,8 +30,8 @@ from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import TargetView
 from aded.engine.tokenizer import IncrementalDetokenizer
-from aded.sampling.logits_pipeline import Processor, Rule
-from aded.sampling.settings import SamplingSettings, whole_number
+from aded.sampling.logits_pipeline import NO_TOKEN, Processor, Rule
+from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification
 
 SHARED_NODES = 32
@@ -66,19 +66,20 @@ class GenerationSettings:
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         if not isinstance(stop, (tuple, list)) or any(not isinstance(text, str) for text in stop):
-            raise AdedError(f"stop is {stop!r}; give a list of strings")
+            raise AdedError(f"stop is {shown(stop)}; give a list of strings")
         if any(not text for text in stop):
             raise AdedError("a stop string is empty; leave it out")
         for text in stop:
             check_text(text, "a stop string")
-        fields = asdict(self.sampling) | {"stop": tuple(stop), "raw": bool(self.raw)}
+        check_flags({"raw": self.raw})
+        fields = asdict(self.sampling) | {"stop": tuple(stop)}
         fields["max_new_tokens"] = whole_number(self.max_new_tokens, "max new tokens")
         if fields["max_new_tokens"] < 1:
             raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
         if not isinstance(self.budget, str):
             fields["budget"] = whole_number(self.budget, "budget")
         if (budget := fields.get("budget", self.budget)) != "auto" and not (isinstance(budget, int) and 1 <= budget <= MAX_NODES):
-            raise AdedError(f"budget is {budget}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
+            raise AdedError(f"budget is {shown(budget)}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -119,10 +120,12 @@ class Decoder:
             record: fill every field of the steps; False omits the fields that are slow to compute, for benchmarks.
 
         Raises:
-            AdedError: the method or one of its options is unknown, or an option is out of range.
+            AdedError: the method or one of its options is unknown, or an argument is of another type or out of range.
         """
-        if not isinstance(method, (str, Drafter)):
-            raise AdedError(f"the method is {method!r}; give the name of a method, or a drafter such as MyDrafter()")
+        check_type(model, TargetModel, "the model is", "a TargetModel, such as TargetModel.load()")
+        check_type(method, (str, Drafter), "the method is", "the name of a method, or a drafter such as MyDrafter()")
+        check_type(settings, (GenerationSettings, type(None)), "the settings are", "GenerationSettings(...)")
+        check_flags({"record": record})
         if options and isinstance(method, Drafter):
             raise AdedError("options are for the name of a method; give those of a custom drafter when you make it")
         self.model = model
@@ -130,11 +133,13 @@ class Decoder:
         self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
         with model.lock:  # making a drafter may measure costs
             self.drafter: Drafter = (
-                method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
+                method
+                if isinstance(method, Drafter)
+                else self.method.make(model, {} if options is None else options, self.settings.seed)
             )
             self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
             sampling = "greedy" if self.rule.settings.greedy else "sampled"
-            self._curve_key = f"{self.method.name} {self.drafter.settings()} {sampling}"
+            self._curve_key = f"{self.method.name} {self._method_settings()} {sampling}"
             self.budget = self._new_budget()
         warm_up()
         budgets.warm_up()
@@ -267,7 +272,7 @@ class Decoder:
         with self._timed(seconds, "verify"):
             tree, verification, output = self._verify(session, tree)
         self._check_finite(tree, verification, session.length)
-        pieces = self._stopping.push(verification.chosen(tree))
+        pieces = self._push(verification.chosen(tree))
         emitted = np.array(verification.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
             session.compact(verification.path[: len(emitted)])
@@ -345,14 +350,19 @@ class Decoder:
             dtype=str(self.model.dtype).removeprefix("torch."),
             versions=versions(),
             settings=settings,
-            method_settings=writable(self.drafter.settings()),
+            method_settings=self._method_settings(),
             seed=self.settings.seed,
             prompt=self._prompt_text,
             prompt_tokens=ids,
             prompt_texts=self._recorder.texts.all(ids),
-            notice="; ".join(filter(None, [self.model.notice, self.drafter.notice])) or None,
+            notice="; ".join(as_text(notice) for notice in (self.model.notice, self.drafter.notice) if notice) or None,
             cost=recorded_cost(self.model.measured_cost),
         )
+
+    def _method_settings(self) -> dict[str, Any]:
+        settings = self.drafter.settings()
+        check_type(settings, dict, f"{type(self.drafter).__name__}.settings() is", "a dict by name, with JSON values")
+        return writable(settings)
 
     def _require_begun(self) -> None:
         if not self.began:
@@ -398,6 +408,16 @@ class Decoder:
                 f"{int(tree.tokens[node])}, are not finite (NaN or infinity); the weights are damaged or overflow in "
                 f"{self.model.dtype}: get them again, or use --dtype float32"
             )
+
+    def _push(self, tokens: list[int]) -> list[str]:
+        """The text of each token up to the end of the text."""
+        pieces = self._stopping.push([token for token in tokens if token != NO_TOKEN])
+        if len(pieces) < len(tokens) and self._stopping.reason is None:
+            raise AdedError(
+                "the logits processors leave no token a finite score (only -infinity), or give NaN or +infinity, after position "
+                f"{self._length + len(pieces) - 1} of the text; correct them so that at least one token can be chosen"
+            )
+        return pieces
 
     def _outcome(
         self, tree: DraftTree, verification: Verification, context: Context, emitted: np.ndarray, output: TreeOutput

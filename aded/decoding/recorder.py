@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from aded.core.errors import AdedError, first_line
+from aded.core.errors import AdedError, as_text, first_line
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
     TEMPERATURES,
@@ -107,7 +107,7 @@ class Recorder:
         """
         nodes = self._score_nodes(outcome, verification, logits)
         explanation = self._inspectable.explain(outcome.context.copy(), budget)
-        note = self._read("explain", explanation, lambda made: made.note if made.note is None else str(made.note))
+        note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
         return Snapshot(nodes, note, simulations, self._rows(outcome), self._agreement(outcome, logits))
 

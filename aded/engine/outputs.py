@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from aded.core.errors import AdedError, first_line
+from aded.core.limits import is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -69,11 +70,6 @@ def check_needs(needs: Any, target: TargetModel) -> None:
         raise AdedError(f"the drafter reads hidden layer {wrong[0]}; this model has 0 (embedding) to {layers}, -1 is the last")
     if needs.reader is not None:
         target.shared_by_decodes(f"reader {id(needs.reader)}", lambda: _checked_reader(needs.reader, target))
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a value is an integer and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _checked_reader(reader: Any, target: TargetModel) -> StateReader:

@@ -12,7 +12,7 @@ from fakes import OracleDrafter, WordTokenizer, tiny_model, tiny_target
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
 
 from aded.core.errors import AdedError
-from aded.core.inspection import Explanation, MatrixRow, Prediction, Simulation
+from aded.core.inspection import Explanation, MatrixRow, Prediction
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Drafter, Inspectable, Persistent
@@ -202,7 +202,12 @@ def test_a_drafter_that_writes_into_what_it_gets_changes_neither_text_nor_record
 UNREADABLE = {
     "explain": [None, 5, [Explanation()], Explanation(simulations=[5]), Explanation(simulations=5)],
     "matrix_rows": [None, 5, [5], [MatrixRow((1, 2), None, (), ())], [MatrixRow(("a", 2), (3,), (1.0,), (0.0,))]],
-    "predictions": [5, [5], [Prediction("base", None, np.ones(1), False)], [Prediction("base", np.array([999]), np.ones(1), False)]],
+    "predictions": [
+        5,
+        [5],
+        [Prediction("base", None, np.ones(1), False)],
+        [Prediction("base", np.array([999]), np.ones(1), False)],
+    ],
     "matrix_size": [5, "large", (1, 2, 3, 4)],
 }
 
@@ -219,6 +224,24 @@ def test_an_answer_that_cannot_be_recorded_names_the_drafter_and_the_call(call, 
         Decoder(tiny_target(), drafter, settings).run(PROMPT)
     assert len(str(caught.value).splitlines()) == 1
     assert len(Decoder(tiny_target(), drafter, settings, record=False).run(PROMPT).token_ids) == 4
+
+
+def test_thresholds_of_another_type_are_refused():
+    class Loose(OracleDrafter):
+        typical = 5
+
+    with pytest.raises(AdedError, match=r"typical acceptance are 5; give TypicalAcceptance\(...\) or None"):
+        Decoder(tiny_target(), Loose([7]))
+
+
+@pytest.mark.parametrize("settings", [None, 5, [], "x"])
+def test_settings_that_are_no_dict_name_the_drafter(settings):
+    class Unset(OracleDrafter):
+        def settings(self):
+            return settings
+
+    with pytest.raises(AdedError, match=r"Unset.settings\(\) is .*; give a dict"):
+        Decoder(tiny_target(), Unset([7]))
 
 
 def test_a_fault_inside_a_drafter_keeps_its_traceback():
