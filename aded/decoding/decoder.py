@@ -75,7 +75,7 @@ class GenerationSettings:
         fields = asdict(self.sampling) | {"stop": tuple(stop)}
         fields["max_new_tokens"] = whole_number(self.max_new_tokens, "max new tokens")
         if fields["max_new_tokens"] < 1:
-            raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
+            raise AdedError(f"max new tokens is {shown(self.max_new_tokens)}; give 1 or more")
         if not isinstance(self.budget, str):
             fields["budget"] = whole_number(self.budget, "budget")
         if (budget := fields.get("budget", self.budget)) != "auto" and not (isinstance(budget, int) and 1 <= budget <= MAX_NODES):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from aded.core.errors import AdedError, shown
+from aded.core.errors import AdedError, check_type, shown
 from aded.core.tree import DraftTree
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings, TypicalAcceptance
@@ -38,8 +38,8 @@ class Rule:
 
         if not isinstance(processors, Sequence) or not all(map(callable, processors)):
             raise AdedError(f"the logits processors are {shown(processors)}; give a list of functions")
-        if not isinstance(typical, (TypicalAcceptance, type(None))):
-            raise AdedError(f"the thresholds of typical acceptance are {shown(typical)}; give TypicalAcceptance(...) or None")
+        thresholds = "the thresholds of typical acceptance are"
+        check_type(typical, (TypicalAcceptance, type(None)), thresholds, "TypicalAcceptance(...) or None")
         self.settings = settings
         self.typical = None if settings.greedy else typical
         s, self._processors = settings, list(processors)
