@@ -5,6 +5,9 @@ from __future__ import annotations
 MODEL_PLACEHOLDER = "SPEC"
 """Placeholder for the model in commands that an error message suggests."""
 
+MAX_SHOWN = 60
+"""Maximum length of a given value in a message."""
+
 
 class AdedError(ValueError):
     """A request that cannot be fulfilled. The message is one line and names the remedy."""
@@ -17,6 +20,27 @@ class OtherModelError(AdedError):
 def first_line(error: BaseException) -> str:
     """The first non-blank line of an error's message, or the name of its type if the message is empty."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def shown(value: object) -> str:
+    """A value that a caller gave, for a message: its ``repr`` on one line, shortened to ``MAX_SHOWN`` characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # also of integers with thousands of digits
+        text = f"of type {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def as_text(value: object) -> str:
+    """What a custom drafter gave as text, also if it is of another type; lone surrogates become question marks."""
+    text = value if isinstance(value, str) else shown(value)
+    return text.encode("utf-8", "replace").decode()
+
+
+def check_type(value: object, kinds: type | tuple[type, ...], what: str, remedy: str) -> None:
+    """Raise ``AdedError`` if a value is of none of these types; ``what``: its name and verb, ``remedy``: what to give."""
+    if not isinstance(value, kinds):
+        raise AdedError(f"{what} {shown(value)}; give {remedy}")
 
 
 class DraftError(AdedError):

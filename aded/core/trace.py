@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from aded.core.errors import AdedError, first_line
+from aded.core.errors import AdedError, as_text, first_line
 
 VERSION = 4
 READABLE = (1, 2, 3, 4)
@@ -400,12 +400,15 @@ def dumps(record: Any) -> str:
     """``record`` as compact JSON text.
 
     Raises:
-        AdedError: a number is not finite, or a value has no JSON form.
+        AdedError: a number is not finite, a value has no JSON form, or ``loads`` would refuse the trace.
     """
     try:
-        return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
+        text = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
         raise AdedError(f"the record cannot be written as JSON ({first_line(error)}); record it again") from None
+    if type(record) in _FORMATS:
+        loads(text)
+    return text
 
 
 def loads(text: str | bytes) -> Race:
@@ -473,15 +476,20 @@ def finite(values: Iterable[float]) -> list[float | None]:
     return [rounded(v) if math.isfinite(v) else None for v in values]
 
 
-def writable(value: Any) -> Any:
-    """Settings as JSON values: NaN and infinities become None, values of other types become text."""
-    if isinstance(value, dict):
-        return {str(key): writable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [writable(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+def writable(value: Any, depth: int = 0) -> Any:
+    """Settings as JSON values that ``loads`` accepts.
+
+    NaN, infinities and larger numbers become None. Values of other types, and what is nested too deeply, become text. Of a dict,
+    the first ``MAX_FIELDS`` fields are kept.
+    """
+    if isinstance(value, dict) and depth < MAX_NESTING:
+        return {as_text(key): writable(value[key], depth + 1) for key in list(value)[:MAX_FIELDS]}
+    if isinstance(value, (list, tuple)) and depth < MAX_NESTING:
+        return [writable(item, depth + 1) for item in value]
+    if isinstance(value, (int, float)):
+        value = value if isinstance(value, int) else float(value)
+        return value if abs(value) <= sys.float_info.max else None
+    return None if value is None else as_text(str(value))
 
 
 def rounded(value: float, digits: int = 6) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from aded.core.errors import DraftError
 from aded.core.jit import njit
+from aded.core.limits import is_whole
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")
 """Values that a drafter may give per node, float64 ``[n]``, NaN if not applicable."""
@@ -38,6 +39,8 @@ class DraftDistributions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", _int32(self.rows, "rows of the distributions"))
+        if not isinstance(self.replacement, bool):
+            raise DraftError(f"replacement is of type {type(self.replacement).__name__}, not true or false")
 
     def check(self, parents: np.ndarray, vocab_size: int) -> None:
         """Check that nodes with these parents can have been drawn from the distributions.
@@ -109,12 +112,18 @@ class DraftTree:
             raise DraftError("tokens and parents are not one-dimensional arrays of equal length, 1 or more")
         if not _is_topological(self.parents):
             raise DraftError("parents are out of order: the root has parent -1, and every other parent comes before its children")
-        if not isinstance(self.required, int) or not 0 <= self.required < n:
+        if not is_whole(self.required) or not 0 <= self.required < n:
             raise DraftError(f"required is {self.required!r}; it ranges from 0 to the {n - 1} nodes without the root")
         if self.sampled_from is not None and not isinstance(self.sampled_from, DraftDistributions):
             raise DraftError(f"sampled_from is of type {type(self.sampled_from).__name__}, not DraftDistributions")
+        if not isinstance(self.columns, Mapping):
+            raise DraftError(f"columns are of type {type(self.columns).__name__}, not a dict by name")
         if self.columns:
             object.__setattr__(self, "columns", {name: _column(name, self.columns[name], n) for name in self.columns})
+        if self.origin is not None:
+            object.__setattr__(self, "origin", _int32(self.origin, "origins"))
+            if self.origin.shape != (n,):
+                raise DraftError("origin is not one node index per node")
 
     @classmethod
     def root_only(cls, token: int) -> DraftTree:
@@ -171,10 +180,11 @@ class DraftTree:
             self.sampled_from.check(self.parents, vocab_size)
 
     def copy(self) -> DraftTree:
-        """A copy that shares no array of nodes and nothing computed from them."""
+        """A copy that shares no array of nodes and nothing computed from them; draft distributions are shared."""
         drawn = self.sampled_from and replace(self.sampled_from, rows=self.sampled_from.rows.copy())
         columns = {name: column.copy() for name, column in self.columns.items()}
-        return replace(self, tokens=self.tokens.copy(), parents=self.parents.copy(), columns=columns, sampled_from=drawn)
+        origin = None if self.origin is None else self.origin.copy()
+        return DraftTree(self.tokens.copy(), self.parents.copy(), columns, origin, self.required, drawn)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 import aded
-from aded.core.errors import AdedError, check_text
-from aded.core.limits import MAX_NODES
+from aded.core.errors import AdedError, as_text, check_text, check_type, shown
+from aded.core.limits import MAX_NODES, check_flags, whole_number
 from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.core.tree import DraftTree, warm_up
 from aded.decoding.recorder import Recorder, recorded_cost
@@ -30,8 +30,8 @@ from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import TargetView
 from aded.engine.tokenizer import IncrementalDetokenizer
-from aded.sampling.logits_pipeline import Processor, Rule
-from aded.sampling.settings import SamplingSettings, whole_number
+from aded.sampling.logits_pipeline import NO_TOKEN, Processor, Rule
+from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification
 
 SHARED_NODES = 32
@@ -66,19 +66,20 @@ class GenerationSettings:
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         if not isinstance(stop, (tuple, list)) or any(not isinstance(text, str) for text in stop):
-            raise AdedError(f"stop is {stop!r}; give a list of strings")
+            raise AdedError(f"stop is {shown(stop)}; give a list of strings")
         if any(not text for text in stop):
             raise AdedError("a stop string is empty; leave it out")
         for text in stop:
             check_text(text, "a stop string")
-        fields = asdict(self.sampling) | {"stop": tuple(stop), "raw": bool(self.raw)}
+        check_flags({"raw": self.raw})
+        fields = asdict(self.sampling) | {"stop": tuple(stop)}
         fields["max_new_tokens"] = whole_number(self.max_new_tokens, "max new tokens")
         if fields["max_new_tokens"] < 1:
-            raise AdedError(f"max new tokens is {self.max_new_tokens}; give 1 or more")
+            raise AdedError(f"max new tokens is {shown(self.max_new_tokens)}; give 1 or more")
         if not isinstance(self.budget, str):
             fields["budget"] = whole_number(self.budget, "budget")
         if (budget := fields.get("budget", self.budget)) != "auto" and not (isinstance(budget, int) and 1 <= budget <= MAX_NODES):
-            raise AdedError(f"budget is {budget}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
+            raise AdedError(f"budget is {shown(budget)}; give 'auto' or a number of nodes from 1 to {MAX_NODES}")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -119,10 +120,12 @@ class Decoder:
             record: fill every field of the steps; False omits the fields that are slow to compute, for benchmarks.
 
         Raises:
-            AdedError: the method or one of its options is unknown, or an option is out of range.
+            AdedError: the method or one of its options is unknown, or an argument is of another type or out of range.
         """
-        if not isinstance(method, (str, Drafter)):
-            raise AdedError(f"the method is {method!r}; give the name of a method, or a drafter such as MyDrafter()")
+        check_type(model, TargetModel, "the model is", "a TargetModel, such as TargetModel.load()")
+        check_type(method, (str, Drafter), "the method is", "the name of a method, or a drafter such as MyDrafter()")
+        check_type(settings, (GenerationSettings, type(None)), "the settings are", "GenerationSettings(...)")
+        check_flags({"record": record})
         if options and isinstance(method, Drafter):
             raise AdedError("options are for the name of a method; give those of a custom drafter when you make it")
         self.model = model
@@ -130,11 +133,13 @@ class Decoder:
         self.method: Method = find_method(method) if isinstance(method, str) else METHODS["plain"].of(method)
         with model.lock:  # making a drafter may measure costs
             self.drafter: Drafter = (
-                method if isinstance(method, Drafter) else self.method.make(model, options or {}, self.settings.seed)
+                method
+                if isinstance(method, Drafter)
+                else self.method.make(model, {} if options is None else options, self.settings.seed)
             )
             self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
             sampling = "greedy" if self.rule.settings.greedy else "sampled"
-            self._curve_key = f"{self.method.name} {self.drafter.settings()} {sampling}"
+            self._curve_key = f"{self.method.name} {self._method_settings()} {sampling}"
             self.budget = self._new_budget()
         warm_up()
         budgets.warm_up()
@@ -154,8 +159,8 @@ class Decoder:
         """
         self.begin(prompt)
         try:
-            while self.finish_reason is None:
-                yield self.step()
+            while (step := self.next_step()) is not None:
+                yield step
         finally:
             self.close()
 
@@ -199,10 +204,23 @@ class Decoder:
         self.prefill_seconds = seconds if self.running else 0.0
 
     def step(self) -> Step:
-        """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed."""
+        """One decoding step: draft, verify, compact the KV cache, learn, record. If it fails, the decode is closed.
+
+        Raises:
+            AdedError: the decode has not begun or has ended.
+        """
+        step = self.next_step()
+        if step is None:
+            raise AdedError(f"the decode has ended ({self.finish_reason}); call close, then begin for another one")
+        return step
+
+    def next_step(self) -> Step | None:
+        """Like ``step``, but returns None if the decode has ended, by itself or by ``cancel`` in another thread."""
         with self.model.lock:
             if self._session is None:
                 raise AdedError("the decode is not running; call begin before step")
+            if self.finish_reason is not None:
+                return None
             with self._closed_on_error():
                 self.model.check_open()
                 return self._step(self._session)
@@ -246,7 +264,7 @@ class Decoder:
 
     def _step(self, session: TargetSession) -> Step:
         context, seconds, cap = self._context(), dict[str, float](), self.budget.cap
-        self.drafter.prepare(context, cap)
+        self.drafter.prepare(context.copy(), cap)
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
@@ -254,12 +272,12 @@ class Decoder:
         with self._timed(seconds, "verify"):
             tree, verification, output = self._verify(session, tree)
         self._check_finite(tree, verification, session.length)
-        pieces = self._stopping.push(verification.chosen(tree))
+        pieces = self._push(verification.chosen(tree))
         emitted = np.array(verification.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
             session.compact(verification.path[: len(emitted)])
         outcome = self._outcome(tree, verification, context, emitted, output)
-        snapshot = self._recorder.snapshot(outcome, cap) if self.record else None
+        snapshot = self._recorder.snapshot(outcome, verification, output.logits, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(outcome.copy())
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
@@ -269,11 +287,12 @@ class Decoder:
         )
         self.clock += step.seconds.total
         self._steps.append(step)
-        self.finish_reason = self._stopping.reason
+        if self._stopping.reason is not None:  # else keep a cancellation during this step
+            self.finish_reason = self._stopping.reason
         return step
 
     def cancel(self) -> None:
-        """End the decode after the last complete step."""
+        """End the decode after the step that is running, if any. Any thread may call this, and a drafter."""
         if self.finish_reason is None:
             self.finish_reason = "cancelled"
 
@@ -331,14 +350,19 @@ class Decoder:
             dtype=str(self.model.dtype).removeprefix("torch."),
             versions=versions(),
             settings=settings,
-            method_settings=writable(self.drafter.settings()),
+            method_settings=self._method_settings(),
             seed=self.settings.seed,
             prompt=self._prompt_text,
             prompt_tokens=ids,
             prompt_texts=self._recorder.texts.all(ids),
-            notice="; ".join(filter(None, [self.model.notice, self.drafter.notice])) or None,
+            notice="; ".join(as_text(notice) for notice in (self.model.notice, self.drafter.notice) if notice) or None,
             cost=recorded_cost(self.model.measured_cost),
         )
+
+    def _method_settings(self) -> dict[str, Any]:
+        settings = self.drafter.settings()
+        check_type(settings, dict, f"{type(self.drafter).__name__}.settings() is", "a dict by name, with JSON values")
+        return writable(settings)
 
     def _require_begun(self) -> None:
         if not self.began:
@@ -348,8 +372,8 @@ class Decoder:
         return choose_budget(self.settings.budget, self.model, self.drafter, self._curve_key)
 
     def _context(self) -> Context:
-        """The committed tokens, as a copy: a drafter cannot change the text."""
-        return Context(self._tokens[: self._length].copy(), self._prompt_length)
+        """The committed tokens, as a view; a drafter gets copies."""
+        return Context(self._tokens[: self._length], self._prompt_length)
 
     def _draft(self, context: Context) -> DraftTree:
         """A draft tree within the node budget and no deeper than the number of tokens that may still be generated."""
@@ -384,6 +408,16 @@ class Decoder:
                 f"{int(tree.tokens[node])}, are not finite (NaN or infinity); the weights are damaged or overflow in "
                 f"{self.model.dtype}: get them again, or use --dtype float32"
             )
+
+    def _push(self, tokens: list[int]) -> list[str]:
+        """The text of each token up to the end of the text."""
+        pieces = self._stopping.push([token for token in tokens if token != NO_TOKEN])
+        if len(pieces) < len(tokens) and self._stopping.reason is None:
+            raise AdedError(
+                "the logits processors leave no token a finite score (only -infinity), or give NaN or +infinity, after position "
+                f"{self._length + len(pieces) - 1} of the text; correct them so that at least one token can be chosen"
+            )
+        return pieces
 
     def _outcome(
         self, tree: DraftTree, verification: Verification, context: Context, emitted: np.ndarray, output: TreeOutput

@@ -35,7 +35,8 @@ def interleaved(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Gen
             yield None
         while running := [run for run, decoder in enumerate(decoders) if decoder.finish_reason is None]:
             run = min(running, key=lambda i: (decoders[i].clock, i))
-            yield run, decoders[run].step()
+            if (step := decoders[run].next_step()) is not None:
+                yield run, step
 
 
 def race_record(decoders: Sequence[Decoder]) -> Race:

@@ -6,12 +6,14 @@ Recording is not timed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
 
+from aded.core.errors import AdedError, as_text, first_line
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
     TEMPERATURES,
@@ -44,6 +46,10 @@ from aded.sampling import rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, verdicts
 
+A = TypeVar("A")
+T = TypeVar("T")
+Row = Mapping[int, float]
+"""Probability by successor."""
 TOP_SHOWN = 6
 """How many of the target's most probable tokens are recorded at each node of the accepted path."""
 TOP_COMPARED = 8
@@ -55,12 +61,27 @@ LOGITS_DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """State of the drafter before it learns from the step."""
+class NodeRecord:
+    """The target's probability and rank of each of ``n`` nodes, and its choice at each node of the accepted path."""
 
-    explanation: Explanation
-    rows: list[MatrixRow]
-    predictions: list[Prediction]
+    probability: list[float | None]
+    rank: list[int | None]
+    choices: list[Choice] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, n: int) -> NodeRecord:
+        return cls([None] * n, [None] * n)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is recorded before the drafter learns from the step, because it may then overwrite its draft distributions."""
+
+    nodes: NodeRecord
+    note: str | None
+    simulations: list[SimulationRecord]
+    rows: dict[tuple[int, ...], Row]
+    agreement: list[Agreement]
 
 
 class Recorder:
@@ -75,10 +96,20 @@ class Recorder:
         """The text of token ids."""
         return "".join(self.texts.all(ids))
 
-    def snapshot(self, outcome: Outcome, budget: int) -> Snapshot:
-        """How the draft was made, the matrix rows that will change, and the predictions of the LLM representatives."""
-        drafter, context = self._inspectable, outcome.context
-        return Snapshot(drafter.explain(context, budget), drafter.matrix_rows(outcome), drafter.predictions(context))
+    def snapshot(self, outcome: Outcome, verification: Verification, logits: torch.Tensor, budget: int) -> Snapshot:
+        """The target's scores, how the draft was made, the matrix rows that will change, and the representatives' predictions.
+
+        Args:
+            logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.
+
+        Raises:
+            AdedError: the drafter returned something that cannot be recorded.
+        """
+        nodes = self._score_nodes(outcome, verification, logits)
+        explanation = self._inspectable.explain(outcome.context.copy(), budget)
+        note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
+        simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
+        return Snapshot(nodes, note, simulations, self._rows(outcome), self._agreement(outcome, logits))
 
     def step(
         self,
@@ -101,19 +132,15 @@ class Recorder:
         """
         tree, kept = outcome.tree, len(outcome.emitted)
         n, full = len(tree), snapshot is not None
-        probability: list[float | None] = [None] * n
-        rank: list[int | None] = [None] * n
-        choices: list[Choice] = []
-        if full:
-            self._score_nodes(outcome, verification, logits, probability, rank, choices)
+        nodes = snapshot.nodes if snapshot else NodeRecord.empty(n)
         node_verdicts, reasons = verdicts(tree, verification.path, kept)
         record = TreeRecord(
             tokens=tree.tokens.tolist(),
             parents=tree.parents.tolist(),
             texts=self.texts.all(tree.tokens) if full else [""] * n,
             columns={name: finite(column) for name, column in tree.columns.items()} if full else {},
-            probability=probability,
-            rank=rank,
+            probability=nodes.probability,
+            rank=nodes.rank,
             verdict=node_verdicts,  # type: ignore[arg-type]
             reason=reasons,  # type: ignore[arg-type]
         )
@@ -124,34 +151,50 @@ class Recorder:
             position=len(outcome.context.tokens) - 1,
             tree=record,
             path=[node for i, node in enumerate(verification.path) if i <= kept],
-            choices=choices,
+            choices=nodes.choices,
             emitted=outcome.emitted.tolist(),
             texts=pieces,
             origins=origins,
             budget=budget,
             seconds=seconds,
-            rows=self._row_changes(snapshot.rows, self._inspectable.matrix_rows(outcome)) if snapshot else [],
-            simulations=_simulations(snapshot.explanation, tree) if snapshot else [],
-            agreement=_agreement(snapshot.predictions, logits[0]) if snapshot else [],
-            agreement_after=_agreement(self._inspectable.predictions(outcome.context), logits[0]) if snapshot else [],
-            size=_size(self._inspectable.matrix_size()) if snapshot else None,
-            note=snapshot.explanation.note if snapshot else None,
+            rows=self._row_changes(snapshot.rows, outcome) if snapshot else [],
+            simulations=snapshot.simulations if snapshot else [],
+            agreement=snapshot.agreement if snapshot else [],
+            agreement_after=self._agreement(outcome, logits) if snapshot else [],
+            size=self._read("matrix_size", self._inspectable.matrix_size(), _size) if snapshot else None,
+            note=snapshot.note if snapshot else None,
         )
 
-    def _score_nodes(
-        self,
-        outcome: Outcome,
-        verification: Verification,
-        logits: torch.Tensor,
-        probability: list[float | None],
-        rank: list[int | None],
-        choices: list[Choice],
-    ) -> None:
-        """Fill in the target's probability and rank of every node, and its choice at each node of the accepted path.
+    def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
+        """What ``read`` makes of the drafter's answer to a call of ``Inspectable``.
+
+        Raises:
+            AdedError: ``read`` fails; the message names the drafter and the call.
+        """
+        try:
+            return read(answer)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise AdedError(
+                f"{type(self._inspectable).__name__}.{call} returned what cannot be recorded ({first_line(error)}); see "
+                "aded.core.inspection for what it must return"
+            ) from error
+
+    def _rows(self, outcome: Outcome) -> dict[tuple[int, ...], Row]:
+        """The current matrix rows that the step changes, by bigram."""
+        rows = self._inspectable.matrix_rows(outcome.copy())
+        return self._read("matrix_rows", rows, lambda made: {row.key: _as_dict(row) for row in made})
+
+    def _agreement(self, outcome: Outcome, logits: torch.Tensor) -> list[Agreement]:
+        """Current agreement of the LLM representatives with the target at the root."""
+        predictions = self._inspectable.predictions(outcome.context.copy())
+        return self._read("predictions", predictions, lambda made: _agreement(made, logits[0]))
+
+    def _score_nodes(self, outcome: Outcome, verification: Verification, logits: torch.Tensor) -> NodeRecord:
+        """The record of every node.
 
         The softmax is over the full vocabulary, after all sampling settings (at temperature 0: after the penalties).
         """
-        tree, chosen = outcome.tree, verification.chosen(outcome.tree)
+        tree, chosen, record = outcome.tree, verification.chosen(outcome.tree), NodeRecord.empty(len(outcome.tree))
         prefix = outcome.context.tokens.tolist()
         children: dict[int, list[int]] = {}
         for node in range(1, len(tree)):
@@ -164,7 +207,7 @@ class Recorder:
             for node in children.get(parent, []):
                 p = float(row[tree.tokens[node]])
                 if math.isfinite(p):
-                    probability[node], rank[node] = rounded(p), 1 + int((row > p).sum())
+                    record.probability[node], record.rank[node] = rounded(p), 1 + int((row > p).sum())
             if parent in on_path:
                 i = on_path[parent]
                 drafted = tree.child(parent, chosen[i]) is not None
@@ -178,7 +221,8 @@ class Recorder:
                     choice = replace(choice, rejection=rejection)
                 if self.rule.typical is not None:
                     choice = replace(choice, typical=self._typical(tree, distribution, children.get(parent, [])))
-                choices.append(choice)
+                record.choices.append(choice)
+        return record
 
     def _choice(self, node: int, token: int, draw: float | None, drafted: bool, row: torch.Tensor) -> Choice:
         top = row.topk(min(TOP_SHOWN, len(row)))
@@ -273,24 +317,23 @@ class Recorder:
         trials = zip(children, test.probabilities.tolist(), test.typical.tolist())
         return TypicalRecord(test.entropy, test.threshold, [TypicalTrial(*trial) for trial in trials])
 
-    def _row_changes(self, before: Sequence[MatrixRow], after: Sequence[MatrixRow]) -> list[RowChange]:
-        rows_before = {row.key: _as_dict(row) for row in before}
-        changes = []
-        for row in after:
-            old, new, learned = rows_before.get(row.key, {}), _as_dict(row), dict(zip(row.tokens, row.learned))
-            tokens = sorted(old.keys() | new.keys(), key=lambda t: (-new.get(t, 0.0), -old.get(t, 0.0), t))
-            changes.append(
-                RowChange(
-                    key=list(row.key),
-                    key_texts=self.texts.all(row.key),
-                    tokens=tokens,
-                    texts=self.texts.all(tokens),
-                    before=[rounded(old.get(t, 0.0)) for t in tokens],
-                    after=[rounded(new.get(t, 0.0)) for t in tokens],
-                    learned=[p or 0.0 for p in finite(learned.get(t, 0.0) for t in tokens)],
-                )
-            )
-        return changes
+    def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
+        """The rows that the step changed, now that the drafter has learned."""
+        rows = self._inspectable.matrix_rows(outcome.copy())
+        return self._read("matrix_rows", rows, lambda after: [self._row_change(before.get(row.key, {}), row) for row in after])
+
+    def _row_change(self, old: Row, row: MatrixRow) -> RowChange:
+        new, learned = _as_dict(row), dict(zip(row.tokens, row.learned))
+        tokens = sorted(old.keys() | new.keys(), key=lambda t: (-new.get(t, 0.0), -old.get(t, 0.0), t))
+        return RowChange(
+            key=[int(token) for token in row.key],
+            key_texts=self.texts.all(row.key),
+            tokens=tokens,
+            texts=self.texts.all(tokens),
+            before=[rounded(old.get(t, 0.0)) for t in tokens],
+            after=[rounded(new.get(t, 0.0)) for t in tokens],
+            learned=[p or 0.0 for p in finite(learned.get(t, 0.0) for t in tokens)],
+        )
 
 
 def recorded_cost(cost: StepCost | None) -> Cost | None:

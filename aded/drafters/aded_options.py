@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from aded.core import limits
-from aded.core.errors import AdedError
 
 Preset = Literal["paper", "tuned"]
 Search = Literal["mcts", "best-first", "greedy", "full"]
@@ -43,12 +42,10 @@ class AdedOptions:
     keep: bool = False
 
     def __post_init__(self) -> None:
-        _one_of("preset", self.preset, get_args(Preset))
-        _one_of("search", self.search, get_args(Search))
+        limits.check_choice("preset", self.preset, get_args(Preset))
+        limits.check_choice("search", self.search, get_args(Search))
         limits.check_numbers(limits.ADED, vars(self))
-        for name in ("feedback", "coupling", "keep"):
-            if not isinstance(getattr(self, name), bool):
-                raise AdedError(f"{name} is {getattr(self, name)!r}; give true or false")
+        limits.check_flags({name: getattr(self, name) for name in ("feedback", "coupling", "keep")})
 
     @classmethod
     def paper(cls) -> AdedOptions:
@@ -59,8 +56,3 @@ class AdedOptions:
     def tuned(cls) -> AdedOptions:
         """The settings that draft best on replayed texts."""
         return cls()
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise AdedError(f"{name} is {value!r}; choose one of {', '.join(known)}")

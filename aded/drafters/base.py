@@ -39,6 +39,10 @@ class Context:
     def root(self) -> int:
         return int(self.tokens[-1])
 
+    def copy(self) -> Context:
+        """A copy for one call of a drafter, so that what it writes into the array changes nothing."""
+        return replace(self, tokens=self.tokens.copy())
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -66,9 +70,9 @@ class Outcome:
     reader_output: np.ndarray | None = None
 
     def copy(self) -> Outcome:
-        """A copy for the drafter, so that what it writes into the arrays changes no text and no record."""
-        arrays = {name: getattr(self, name).copy() for name in ("path", "emitted")}
-        return replace(self, tree=self.tree.copy(), **arrays)
+        """A copy for one call of a drafter, so that what it writes into the arrays changes nothing; tensors are not copied."""
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, tree=self.tree.copy(), context=self.context.copy(), **arrays)
 
     @property
     def accepted_features(self) -> torch.Tensor:
@@ -95,7 +99,7 @@ def draft(
     """
     root = context.root
     try:
-        tree = drafter.propose(context, budget)
+        tree = drafter.propose(context.copy(), budget)
         if not isinstance(tree, DraftTree):
             raise DraftError(f"it is of type {type(tree).__name__}, not DraftTree")
         tree.check(root, budget, vocab_size, repeats and tree.sampled_from is not None)

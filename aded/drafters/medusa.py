@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
+from aded.core.limits import check_choice
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape, best_shape
 from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
@@ -30,8 +30,7 @@ def check_tree(tree: str) -> None:
     Raises:
         AdedError: an unknown kind.
     """
-    if tree not in get_args(TreeKind):
-        raise AdedError(f"tree is {tree!r}; choose one of {', '.join(get_args(TreeKind))}")
+    check_choice("tree", tree, get_args(TreeKind))
 
 
 class MedusaDrafter(Drafter, Inspectable):

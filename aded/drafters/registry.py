@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aded.core.errors import MODEL_PLACEHOLDER, AdedError
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_type
+from aded.core.limits import check_choice, check_flags
 from aded.drafters.artifacts import datastore_for, matrix_for
 from aded.drafters.base import Drafter
 
@@ -77,10 +79,14 @@ class Method:
         Raises:
             AdedError: an option that this method does not have, or an invalid value.
         """
-        unknown = sorted(set(options) - set(self.options))
+        check_type(options, Mapping, "the options are", "a dict of options by name")
+        unknown = sorted(map(str, options.keys() - set(self.options)))
         if unknown:
             remedy = f"it has {', '.join(self.options)}" if self.options else "it has none"
             raise AdedError(f"{self.name} has no option '{unknown[0]}'; {remedy}")
+        check_flags({name: value for name, value in options.items() if name in FLAGS})
+        for name in FILES & options.keys():
+            check_type(options[name], (str, os.PathLike, type(None)), f"{name} is", "the path of a file")
         self.values(options)
 
     def of(self, drafter: Drafter) -> Method:
@@ -126,14 +132,12 @@ def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOpt
 
     given = dict(options)
     path, corpus = given.pop("matrix", None), given.pop("corpus", "full")
-    if corpus not in CORPORA:
-        raise AdedError(f"unknown corpus '{corpus}'; known are {', '.join(CORPORA)}")
+    check_choice("corpus", corpus, CORPORA)
     if path is not None and corpus == "none":
         raise AdedError("with --corpus none the matrix is not used; leave out --matrix, or --corpus none")
     presets = {"tuned": AdedOptions.tuned, "paper": AdedOptions.paper}
     preset = given.pop("preset", "tuned")
-    if preset not in presets:
-        raise AdedError(f"unknown preset '{preset}'; known are {', '.join(presets)}")
+    check_choice("preset", preset, tuple(presets))
     return path, corpus, dataclasses.replace(presets[preset](), **given)
 
 
@@ -238,6 +242,10 @@ def _trained(name: str) -> Any:
     return call
 
 
+FLAGS = {"backoff", "feedback", "keep", "most_recent", "pool_from_prompt", "replacement", "warm"}
+"""Options that are true or false."""
+FILES = {"datastore", "draft", "heads", "matrix"}
+"""Options that name a file, or None for the default one."""
 CORPORA = ("full", "none")
 """The base counts of ADED: the base matrix, or none."""
 ADED_SEARCH_OPTIONS = ("preset", "search", "c1", "c2", "depth", "simulations", "successors")

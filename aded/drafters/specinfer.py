@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, shown
 from aded.core.inspection import Explanation
+from aded.core.limits import is_whole
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape
 from aded.draft_models.tree_runner import Sampler, TreeRunner, beam_nodes
@@ -33,8 +34,9 @@ def check_branching(branching: Sequence[int]) -> None:
     Raises:
         AdedError: a level without children, too many children, or too many levels.
     """
-    if len(branching) > 16 or any(not 1 <= children <= 64 for children in branching):
-        raise AdedError(f"branching is {','.join(map(str, branching))}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
+    known = isinstance(branching, Sequence) and len(branching) <= 16
+    if not known or not all(is_whole(children) and 1 <= children <= 64 for children in branching):
+        raise AdedError(f"branching is {shown(branching)}; give 1 to 16 numbers from 1 to 64, such as 4,2,2,1")
 
 
 class SpecInferDrafter(Drafter, Inspectable):

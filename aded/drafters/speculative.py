@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
+from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.draft_models.chain_runner import LENGTHS, ChainRunner
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
@@ -122,13 +122,12 @@ class SpeculativeDrafter(Drafter, Inspectable):
 
 
 def check_length(draft_length: int) -> None:
-    """Check the draft length.
+    """Check the draft length; 0 is automatic.
 
     Raises:
         AdedError: a length out of range.
     """
-    if not 0 <= draft_length <= LENGTHS[-1] or draft_length != int(draft_length):
-        raise AdedError(f"draft length is {draft_length}; give a number from 1 to {LENGTHS[-1]}, or 0 for automatic")
+    check_numbers({"draft_length": (0, LENGTHS[-1])}, {"draft_length": draft_length})
 
 
 def check_verification(verification: str) -> None:
@@ -137,5 +136,4 @@ def check_verification(verification: str) -> None:
     Raises:
         AdedError: an unknown kind.
     """
-    if verification not in get_args(VerificationKind):
-        raise AdedError(f"verification is {verification!r}; choose one of {', '.join(get_args(VerificationKind))}")
+    check_choice("verification", verification, get_args(VerificationKind))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aded.core.errors import AdedError
 from aded.core.inspection import Explanation
 from aded.core.jit import njit
+from aded.core.limits import check_flags
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import best_shape
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
@@ -54,8 +54,7 @@ class TokenRecyclingDrafter(Drafter, Inspectable, Persistent):
     needs = DrafterNeeds(top_k=RANKS)
 
     def __init__(self, vocab_size: int, corpus: np.ndarray | None = None, keep: bool = False) -> None:
-        if not isinstance(keep, bool):
-            raise AdedError(f"keep is {keep!r}; give true or false")
+        check_flags({"keep": keep})
         self.keep = keep
         self._corpus = corpus
         self._successors = np.full((vocab_size, RANKS), UNKNOWN, dtype=np.int32)

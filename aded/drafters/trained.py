@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, shown
 from aded.draft_models import checkpoints, draft_model
 from aded.draft_models.medusa_heads import HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
@@ -109,6 +109,7 @@ def check_specinfer(options: Mapping[str, Any]) -> None:
     from aded.drafters.specinfer import check_branching
     from aded.drafters.speculative import check_verification
 
+    _draft_models(options)
     check_verification(options.get("verification", "rejection"))
     check_branching(_numbers(options.get("branching", "")))
 
@@ -142,18 +143,31 @@ def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, 
 
 
 def _check_one_draft(options: Mapping[str, Any]) -> None:
-    specs = options.get("draft_model", ())
-    if (1 if isinstance(specs, str) else len(specs)) + (options.get("draft") is not None) > 1:
+    if len(_draft_models(options)) + (options.get("draft") is not None) > 1:
         raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
+
+
+def _draft_models(options: Mapping[str, Any]) -> list[str]:
+    """The option ``draft_model``: one name of a model, or several.
+
+    Raises:
+        AdedError: it is neither.
+    """
+    given = options.get("draft_model", [])
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise AdedError(f"draft model is {shown(given)}; give the name of a model, or a list of names")
+    return list(names)
 
 
 def _drafts(model: TargetModel, options: Mapping[str, Any]) -> tuple[list[TargetModel], dict[str, Any]]:
     """The draft models that the options select (default: the distilled one), and the options that do not select them."""
     if model.tensor_parallel:
         raise AdedError("draft models do not support tensor parallelism; leave out --tp, or use another method")
-    rest = dict(options)
-    specs, file = rest.pop("draft_model", ()), rest.pop("draft", None)
-    drafts = [draft_model.other_model(model, spec) for spec in ((specs,) if isinstance(specs, str) else specs)]
+    rest, specs = dict(options), _draft_models(options)
+    rest.pop("draft_model", None)
+    file = rest.pop("draft", None)
+    drafts = [draft_model.other_model(model, spec) for spec in specs]
     if file is not None or not drafts:
         drafts.append(draft_model.draft_for(model, file))
     return drafts, rest
@@ -165,11 +179,11 @@ def _target_cost(model: TargetModel) -> Cost:
     return cost.table
 
 
-def _numbers(given: str | int | Sequence[int]) -> tuple[int, ...]:
-    """Numbers from a sequence, or from text with commas or plus signs between them."""
+def _numbers(given: str | int | Sequence[int]) -> Sequence[int]:
+    """Numbers from text with commas or plus signs between them; a sequence is returned as it is."""
     if not isinstance(given, (str, int)):
-        return tuple(given)
+        return given
     try:
         return tuple(int(number) for number in str(given).replace("+", ",").split(",") if number)
     except ValueError:
-        raise AdedError(f"branching is {given!r}; give numbers with commas, such as 4,2,2,1, or 4+2+2+1") from None
+        raise AdedError(f"branching is {shown(given)}; give numbers with commas, such as 4,2,2,1, or 4+2+2+1") from None

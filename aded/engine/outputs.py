@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from aded.core.errors import AdedError, first_line
+from aded.core.errors import AdedError, check_type, first_line, shown
+from aded.core.limits import is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -58,22 +59,16 @@ def check_needs(needs: Any, target: TargetModel) -> None:
     Raises:
         AdedError: the needs are malformed, or name a layer that the model does not have.
     """
-    if not isinstance(needs, DrafterNeeds):
-        raise AdedError(f"the drafter's needs are {needs!r}; give DrafterNeeds(...)")
+    check_type(needs, DrafterNeeds, "the drafter's needs are", "DrafterNeeds(...)")
     layers, chosen = int(target.config.num_hidden_layers), needs.hidden_layers
     if not is_whole(needs.top_k) or needs.top_k < 0:
-        raise AdedError(f"the drafter needs the top {needs.top_k!r} tokens; give a whole number, 0 for none")
+        raise AdedError(f"the drafter needs the top {shown(needs.top_k)} tokens; give a whole number, 0 for none")
     if not isinstance(chosen, tuple) or not all(map(is_whole, chosen)):
-        raise AdedError(f"the drafter's hidden layers are {chosen!r}; give a tuple of whole numbers, such as (1, 2, -1)")
+        raise AdedError(f"the drafter's hidden layers are {shown(chosen)}; give a tuple of whole numbers, such as (1, 2, -1)")
     if wrong := [layer for layer in chosen if not -layers - 1 <= layer <= layers]:
         raise AdedError(f"the drafter reads hidden layer {wrong[0]}; this model has 0 (embedding) to {layers}, -1 is the last")
     if needs.reader is not None:
         target.shared_by_decodes(f"reader {id(needs.reader)}", lambda: _checked_reader(needs.reader, target))
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a value is an integer and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _checked_reader(reader: Any, target: TargetModel) -> StateReader:

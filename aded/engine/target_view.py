@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aded.core.errors import AdedError
-from aded.engine.outputs import is_whole
+from aded.core.limits import is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,8 @@ class TargetView:
     def kv(self, layer: int) -> LayerKeysValues:
         """Keys (after the rotary embedding) and values of a layer; -1 is the last one.
 
-        The tensors stay at the same addresses until the decode ends, so a drafter may use them in a captured graph.
+        The tensors stay at the same addresses until the decode ends, so a drafter may use them in a captured graph. After that,
+        their memory serves other decodes.
 
         Raises:
             AdedError: the model has no such layer or no cache that can be read, or the decode has ended.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 
+from aded.core.errors import AdedError, check_type, shown
 from aded.core.tree import DraftTree
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings, TypicalAcceptance
 
 Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """A logits processor as in Transformers: (ids ``[1, length]``, scores ``[1, vocab]``) to scores ``[1, vocab]``."""
+NO_TOKEN = -1
+"""In place of a token where the processed scores contain NaN or +infinity, or only -infinity."""
 
 
 class Rule:
@@ -26,9 +30,16 @@ class Rule:
             settings: sampling settings.
             processors: applied after the repetition penalty and before the other settings.
             typical: thresholds of typical acceptance, which is not lossless; ignored if greedy.
+
+        Raises:
+            AdedError: the processors or the thresholds are of another type.
         """
         from transformers import generation as g
 
+        if not isinstance(processors, Sequence) or not all(map(callable, processors)):
+            raise AdedError(f"the logits processors are {shown(processors)}; give a list of functions")
+        thresholds = "the thresholds of typical acceptance are"
+        check_type(typical, (TypicalAcceptance, type(None)), thresholds, "TypicalAcceptance(...) or None")
         self.settings = settings
         self.typical = None if settings.greedy else typical
         s, self._processors = settings, list(processors)
@@ -86,21 +97,39 @@ class Rule:
         return torch.softmax(self.process(row, prefix).double(), dim=-1)
 
     def choose(self, row: torch.Tensor, prefix: Sequence[int]) -> tuple[int, float | None]:
-        """The token at position ``len(prefix)`` and its uniform random number (None if greedy); arguments as in ``process``."""
+        """The token at position ``len(prefix)`` and its uniform random number (None if greedy); arguments as in ``process``.
+
+        ``NO_TOKEN`` if there is none; see ``finite_choice``.
+        """
         if self.settings.greedy:
-            return int(self.process(row, prefix).argmax()), None
-        key = key_of(self.settings.seed, len(prefix))
-        token = sample(self.probabilities(row, prefix), key)
-        return token, uniform(key, token)
+            scores = self.process(row, prefix)
+            return finite_choice(int(scores.argmax()), scores), None
+        key, probabilities = key_of(self.settings.seed, len(prefix)), self.probabilities(row, prefix)
+        token = sample(probabilities, key)
+        return finite_choice(token, probabilities), uniform(key, token)
+
+
+def finite_choice(token: int, values: torch.Tensor) -> int:
+    """The token chosen by scores or probabilities, ``[vocab]``, or ``NO_TOKEN`` where they allow no choice.
+
+    An error here would be too early: the text may end before this node of the draft.
+    """
+    return token if math.isfinite(values[token]) else NO_TOKEN
 
 
 def _apply(processors: Sequence[Processor], scores: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
-    """Scores ``[vocab]`` after the processors, in order; ``prefix``: token ids."""
+    """Scores ``[vocab]`` after the processors, in order; ``prefix``: token ids.
+
+    Raises:
+        AdedError: a processor does not return scores of the same shape.
+    """
     if not processors:
         return scores
     ids, batch = torch.tensor([list(prefix)], device=scores.device), scores.clone()[None]
     for processor in processors:
         batch = processor(ids, batch)
+        if not isinstance(batch, torch.Tensor) or batch.shape != (1, *scores.shape):
+            raise AdedError(f"the logits processor {shown(processor)} returned no tensor {[1, *scores.shape]}; return the scores")
     return batch[0]
 
 

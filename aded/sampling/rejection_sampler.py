@@ -23,7 +23,7 @@ from aded.core.cuda_graph import Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.sampling import sampler
-from aded.sampling.logits_pipeline import Rule
+from aded.sampling.logits_pipeline import Rule, finite_choice
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification
@@ -161,7 +161,7 @@ class _NodeVerifier:
         (p, q, tokens, rows, uniforms, keys), inputs = self._tensors(path)
         results = accept_children(p, q, tokens, rows, uniforms, keys, self._replacement)
         accepted, chosen = torch.stack(results).cpu().numpy()
-        return self._result(path[-1], 0, inputs, int(accepted[0]), int(chosen[0]))
+        return self._result(path[-1], 0, inputs, int(accepted[0]), finite_choice(int(chosen[0]), p[0]))
 
     def _tensors(self, path: list[int]) -> tuple[tuple[torch.Tensor, ...], NodeInputs]:
         """Arguments of ``accept_children`` for the last node of the path, with only its rows of q, and those on the host."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
-from typing import Any
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, shown
+from aded.core.limits import number, whole_number
 
 MAX_GREEDY_TEMPERATURE = 1e-5
 """Temperatures up to this one mean greedy decoding; logits are never divided by them."""
@@ -42,7 +41,7 @@ class SamplingSettings:
         for name in ("top_k", "seed"):
             object.__setattr__(self, name, whole_number(getattr(self, name), name.replace("_", "-")))
         _require(self.temperature >= 0 and math.isfinite(self.temperature), "temperature", self.temperature, "0 (greedy) or more")
-        _require(self.top_k >= 0, "top-k", self.top_k, "a whole number, 0 for no limit")
+        _require(0 <= self.top_k < 2**31, "top-k", self.top_k, "a whole number below 2**31, 0 for no limit")
         _require(0 < self.top_p <= 1, "top-p", self.top_p, "above 0 and at most 1")
         _require(0 <= self.min_p <= 1, "min-p", self.min_p, "from 0 to 1")
         _require(
@@ -59,31 +58,9 @@ class SamplingSettings:
         return self.temperature <= MAX_GREEDY_TEMPERATURE
 
 
-def number(value: Any, name: str) -> float:
-    """A setting as a float.
-
-    Raises:
-        AdedError: it is not a number.
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise AdedError(f"{name} is {value!r}; give a number")
-    return float(value)
-
-
-def whole_number(value: Any, name: str) -> int:
-    """A setting as an int.
-
-    Raises:
-        AdedError: it is not a whole number.
-    """
-    if number(value, name) % 1:  # also NaN and infinity
-        raise AdedError(f"{name} is {value}; give a whole number")
-    return int(value)
-
-
 def _require(condition: bool, name: str, value: object, what: str) -> None:
     if not condition:
-        raise AdedError(f"{name} is {value}; give {what}")
+        raise AdedError(f"{name} is {shown(value)}; give {what}")
 
 
 @dataclass(frozen=True)

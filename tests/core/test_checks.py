@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from aded.core.errors import AdedError
+from aded.core.errors import MAX_SHOWN, AdedError, as_text
+from aded.core.limits import check_choice, check_flags, check_numbers, whole_number
 from aded.core.validation import check_distinct, check_file, check_folder, check_not_empty, refuse_ignored
 
 
@@ -51,3 +56,35 @@ def test_only_options_that_were_changed_are_refused() -> None:
     check_not_empty(parser.parse_args([]))
     with pytest.raises(AdedError, match="out is empty"):
         check_not_empty(parser.parse_args(["--out", "a", ""]))
+
+
+WRONG = [10**400, -(10**400), 10**5000, Fraction(10**400), math.nan, math.inf, "1", None, [1], {}, np.ones((3, 3)), object()]
+CHECKS = {
+    "a whole number with limits": lambda value: check_numbers({"top_k": (0, 5)}, {"top_k": value}),
+    "a number with limits": lambda value: check_numbers({"c1": (0.0, 5.0)}, {"c1": value}),
+    "a whole number": lambda value: whole_number(value, "seed"),
+    "a choice": lambda value: check_choice("tree", value, ("static", "adaptive")),
+    "a flag": lambda value: check_flags({"keep": value}),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+def test_settings_of_another_type_or_size_are_refused_in_one_line(check: Callable[[object], object]) -> None:
+    for value in WRONG:
+        with pytest.raises(AdedError, match="; (give|choose) ") as caught:
+            check(value)
+        assert len(str(caught.value).splitlines()) == 1
+        assert len(str(caught.value)) < 60 + MAX_SHOWN
+
+
+def test_limits_are_inclusive_and_numbers_of_numpy_are_numbers() -> None:
+    limits = {"top_k": (0, 5), "c1": (0.5, 1.5)}
+    for values in ({"top_k": 0, "c1": 0.5}, {"top_k": np.int8(5), "c1": np.float32(1.5)}, {"c1": 1}, {}):
+        check_numbers(limits, values)
+    assert whole_number(5.0, "seed") == 5
+    assert whole_number(2**62 + 1, "seed") == 2**62 + 1
+
+
+def test_what_a_drafter_gives_is_valid_text() -> None:
+    assert [as_text(value) for value in ("a", 5, None, "\ud800")] == ["a", "5", "None", "?"]
+    assert as_text(10**5000) == "of type int"

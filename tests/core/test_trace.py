@@ -3,14 +3,19 @@
 import json
 import math
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from fakes import VOCAB, cost, near, tiny_target
 
 from aded.core import trace
 from aded.core.errors import AdedError
+from aded.core.inspection import Explanation
+from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
+from aded.drafters.base import Drafter, Inspectable
 from aded.drafters.speculative import SpeculativeDrafter
 
 
@@ -174,6 +179,64 @@ def test_traces_of_the_first_version_are_read_without_learned_shares_and_sizes(m
     assert all(step.size is None for step in run.steps)
     assert all(row.learned == [] for step in run.steps for row in step.rows)
     assert trace.loads(trace.dumps(run)).lanes == [run]
+
+
+class Talkative(Drafter, Inspectable):
+    """Puts any value into the record."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def propose(self, context, budget):
+        return DraftTree.root_only(context.root)
+
+    def observe(self, outcome):
+        self.notice = self.value
+
+    def explain(self, context, budget):
+        return Explanation(self.value)
+
+    def settings(self):
+        return {"value": self.value, "list": [self.value], self.value if isinstance(self.value, str) else 5: 1}
+
+
+def nested(depth: int) -> list:
+    return [nested(depth - 1)] if depth else [1.5]
+
+
+CYCLE: dict = {}
+CYCLE["again"] = [CYCLE]
+VALUES = {
+    "a huge number": 10**400,
+    "a longer one": -(10**5000),
+    "NaN of NumPy": np.float64("nan"),
+    "a float of NumPy": np.float64(0.5),
+    "a small float of NumPy": np.float32(0.5),
+    "deep lists": nested(10),
+    "deep dicts": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {}}}}}}}}}}},
+    "a cycle": CYCLE,
+    "a lone surrogate": "a \ud800 b",
+    "a number": 5,
+    "true": True,
+    "bytes": b"x",
+    "many fields": dict.fromkeys(range(2 * trace.MAX_FIELDS)),
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_whatever_a_drafter_reports_can_be_written_and_read(value):
+    settings = GenerationSettings(max_new_tokens=3, budget=4)
+    record = Decoder(tiny_target("llama"), Talkative(value), settings).run([5, 17, 40])
+    text = trace.dumps(record)
+    (read,) = trace.loads(text).lanes
+    assert trace.dumps(read) == text
+    assert read.header.notice
+
+
+@pytest.mark.parametrize("change", [{"text": 5}, {"prefill_seconds": -1.0}, {"token_ids": [1]}, {"finish_reason": "x"}], ids=str)
+def test_what_cannot_be_read_is_not_written(made, change):
+    with pytest.raises(AdedError, match="damaged trace: trace.*; record it again"):
+        trace.dumps(replace(made, **change))
 
 
 def test_measured_costs_are_in_the_trace():

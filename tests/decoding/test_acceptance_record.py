@@ -7,9 +7,11 @@ import pytest
 import torch
 from fakes import VOCAB, OracleDrafter, alone, cost, near, tiny_target
 
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
+from aded.drafters.base import Drafter, Inspectable
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.sampling import rejection_sampler
@@ -176,6 +178,30 @@ def test_a_penalty_of_the_prefix_changes_no_agreement(target, drafts, verified):
     for step, (_, _, _, _, found) in zip([step for step in steps if len(step.tree.tokens) > 1], verified, strict=True):
         for choice, child in zip(step.choices, [*found.path[1:], None]):
             assert [trial.node for trial in choice.rejection.trials if trial.accepted] == ([] if child is None else [child])
+
+
+class Reusing(Drafter, Inspectable):
+    """Draws one token from a uniform distribution, and overwrites the distribution in the call of this name."""
+
+    def __init__(self, overwrites=None):
+        self.q = torch.empty(1, VOCAB, dtype=torch.float64)
+        if overwrites is not None:
+            inner = getattr(self, overwrites)
+            setattr(self, overwrites, lambda *arguments: (self.q.zero_(), inner(*arguments))[1])
+
+    def propose(self, context, budget):
+        drawn = DraftDistributions(self.q.fill_(1 / VOCAB), [-1, 0])
+        return DraftTree(np.array([context.root, 7]), np.array([-1, 0]), sampled_from=drawn)
+
+
+@pytest.mark.parametrize("call", ["observe", "explain", "matrix_rows", "matrix_size", "predictions"])
+def test_the_record_is_of_the_distributions_at_verification(target, call):
+    settings = GenerationSettings(max_new_tokens=8, budget=4, temperature=0.8)
+    steps, honest = (Decoder(target, Reusing(name), settings).run(PROMPT).steps for name in (call, None))
+    assert [step.choices for step in steps] == [step.choices for step in honest]
+    trials = [trial for step in steps for choice in step.choices if choice.rejection for trial in choice.rejection.trials]
+    assert len(trials) > 3
+    assert {trial.q for trial in trials} == {1 / VOCAB}
 
 
 class TypicalDrafter(OracleDrafter):

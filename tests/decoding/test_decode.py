@@ -1,6 +1,8 @@
 """The decoding loop: every method writes the text of plain decoding, and stops at the right token."""
 
 import gc
+from fractions import Fraction
+from threading import Event, Thread
 from weakref import ref
 
 import numpy as np
@@ -10,6 +12,7 @@ from fakes import (
     CHAIN_FAMILIES,
     FAMILIES,
     PLAIN_FAMILIES,
+    VOCAB,
     OracleDrafter,
     WordTokenizer,
     alone,
@@ -20,8 +23,9 @@ from fakes import (
 )
 
 from aded.core import trace
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, shown
 from aded.core.trace import dumps, loads
+from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
@@ -30,6 +34,7 @@ from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.kv_cache import KVCache
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import TypicalAcceptance
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 5}
@@ -225,6 +230,9 @@ def test_the_trace_has_the_target_s_probabilities_over_the_whole_vocabulary():
         break
 
 
+NUMBERS = ["max_new_tokens", "budget", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed"]
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -252,12 +260,35 @@ def test_the_trace_has_the_target_s_probabilities_over_the_whole_vocabulary():
         {"stop": None},
         {"stop": [5]},
         {"stop": {"a": 1}},
+        {"raw": "no"},
+        {"raw": 1},
+        {"top_k": 2**31},
+        *({name: value} for name in NUMBERS for value in (10**400, -(10**400), 10**5000, Fraction(10**400), np.ones((2, 2)))),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_bad_settings_are_refused_with_a_remedy(bad):
-    with pytest.raises(AdedError, match="give|leave it out"):
+    with pytest.raises(AdedError, match="give|leave it out") as caught:
         GenerationSettings(**bad)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 200
+
+
+ARGUMENTS = {
+    "the model": [{"model": "default"}, {"model": None}],
+    "the settings": [{"settings": {"max_new_tokens": 5}}, {"settings": {}}, {"settings": 5}],
+    "the options": [{"options": ["depth"]}, {"options": []}, {"options": 5}, {"options": "depth"}],
+    "aded has no option": [{"options": {5: 1, "speed": 2}}],
+    "the logits processors": [{"processors": 5}, {"processors": [5]}, {"processors": None}, {"processors": "abc"}],
+    "record": [{"record": "no"}],
+}
+
+
+@pytest.mark.parametrize(("words", "bad"), [(words, bad) for words in ARGUMENTS for bad in ARGUMENTS[words]], ids=str)
+def test_an_argument_of_another_type_is_refused_with_a_remedy(words, bad):
+    with pytest.raises(AdedError, match=f"^{words}.*; (give|it has)") as caught:
+        Decoder(**{"model": tiny_target("llama"), **bad})
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_numbers_of_numpy_and_whole_floats_are_settings_too():
@@ -351,3 +382,113 @@ def test_a_decode_whose_prefill_fails_keeps_nothing():
     with pytest.raises(ZeroDivisionError):
         decoder.run(PROMPT)
     assert not decoder.running
+
+
+ENDS = {
+    "length": {"max_new_tokens": 6},
+    "stop": {"stop": "w1", "max_new_tokens": 60},
+    "cancelled": {"max_new_tokens": 60},
+}
+
+
+@pytest.mark.parametrize("method", ["plain", "aded"])
+@pytest.mark.parametrize("reason", ENDS)
+def test_no_step_follows_the_end_of_a_decode(reason, method):
+    decoder = Decoder(tiny_target("llama"), method, GenerationSettings(budget=8, **ENDS[reason]))
+    decoder.begin(PROMPT)
+    while decoder.finish_reason is None:
+        decoder.step()
+        if reason == "cancelled":
+            decoder.cancel()
+    record = decoder.trace
+    assert decoder.next_step() is None
+    with pytest.raises(AdedError, match=rf"the decode has ended \({reason}\); call close, then begin"):
+        decoder.step()
+    assert decoder.trace == record
+    assert loads(dumps(record)).lanes == [record]
+    decoder.close()
+    assert decoder.run(PROMPT).finish_reason in (reason, "length")
+
+
+class Impatient(OracleDrafter):
+    """Cancels its decode in the call of this name."""
+
+    def __init__(self, call):
+        super().__init__([])
+        inner = getattr(self, call)
+        setattr(self, call, lambda *arguments: (self.decode().cancel(), inner(*arguments))[1])
+
+
+@pytest.mark.parametrize("call", ["prepare", "propose", "observe"])
+def test_a_decode_that_is_cancelled_during_a_step_ends_after_it(call):
+    target = tiny_target("llama")
+    record = decode(target, Impatient(call))
+    assert (record.finish_reason, len(record.steps)) == ("cancelled", 1)
+    decoder = Decoder(target, Impatient(call), GenerationSettings(max_new_tokens=1, budget=8))
+    assert decoder.run(PROMPT).finish_reason == "length", "the text has ended in this step"
+
+
+def test_a_decode_that_is_cancelled_while_it_waits_for_the_model_ends_its_stream():
+    target, waits = tiny_target("llama"), Event()
+    decoder = Decoder(target, "plain", GenerationSettings(max_new_tokens=NEW))
+    steps, made = decoder.stream(PROMPT), []
+    made.append(next(steps))
+    thread = Thread(target=lambda: (waits.set(), made.extend(steps)))
+    with target.lock:
+        thread.start()
+        waits.wait()
+        decoder.cancel()
+    thread.join()
+    assert len(made) == len(decoder.trace.steps) == 1
+    assert decoder.finish_reason == "cancelled"
+
+
+class Sampling(OracleDrafter):
+    """Drafts one token from a uniform distribution."""
+
+    def propose(self, context, budget):
+        drawn = DraftDistributions(torch.full((1, VOCAB), 1 / VOCAB, dtype=torch.float64), [-1, 0])
+        return DraftTree(np.array([context.root, 7]), np.array([-1, 0]), sampled_from=drawn)
+
+
+class Typical(OracleDrafter):
+    typical = TypicalAcceptance()
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("drafter", [OracleDrafter, Sampling, Typical])
+@pytest.mark.parametrize("record", [True, False])
+def test_processors_that_leave_no_token_end_the_decode_with_an_error(record, drafter, settings, value):
+    target, generation = tiny_target("llama"), GenerationSettings(max_new_tokens=NEW, budget=8, **settings)
+
+    def blocks_the_sixth(ids, scores):
+        return torch.full_like(scores, value) if ids.shape[1] == len(PROMPT) + 5 else scores
+
+    truth = expected(target, **settings)
+    decoder = Decoder(target, drafter(truth), generation, processors=[blocks_the_sixth], record=record)
+    with pytest.raises(AdedError, match=f"no token a finite score .* after position {len(PROMPT) + 4} of the text; correct them"):
+        decoder.run(PROMPT)
+    assert not decoder.running
+    assert len(decoder.trace.token_ids) <= 5
+
+
+def test_processors_that_leave_no_token_after_the_end_of_the_text_do_no_harm():
+    target, truth = with_eos(7)
+
+    def none_after_the_end(ids, scores):
+        return scores.fill_(-torch.inf) if truth[-1] in ids[0, len(PROMPT) :] else scores
+
+    settings = GenerationSettings(max_new_tokens=NEW, budget=16, repetition_penalty=1.3)
+    record = Decoder(target, OracleDrafter(truth + [7] * 20, hit=1.0), settings, processors=[none_after_the_end]).run(PROMPT)
+    assert (record.token_ids, record.finish_reason) == (truth, "eos")
+
+
+@pytest.mark.parametrize("result", [None, 5, torch.zeros(1, 3), torch.zeros(VOCAB)], ids=str)
+def test_processors_that_return_no_scores_are_named(result):
+    def returns_nothing(ids, scores):
+        return result
+
+    decoder = Decoder(tiny_target("llama"), "plain", GenerationSettings(max_new_tokens=2), processors=[returns_nothing])
+    with pytest.raises(AdedError, match=r"processor <function .* returned no tensor \[1, 97\]; return the scores"):
+        decoder.run(PROMPT)

@@ -60,6 +60,16 @@ FAULTS = {
     "a column of words": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"prior": ["a"]}), "one number per node"),
     "a column of two axes": (lambda root: DraftTree(np.array([root]), np.array([-1]), {"prior": np.ones((1, 2))}), "one number"),
     "half a required node": (lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), required=0.5), "required is 0.5"),
+    "required nodes that are true": (lambda root: DraftTree([root, 7], [-1, 0], required=True), "required is True"),
+    "a number for columns": (lambda root: DraftTree([root], [-1], columns=5), "columns are of type int"),
+    "a list of columns": (lambda root: DraftTree([root], [-1], columns=[1]), "columns are of type list"),
+    "no columns": (lambda root: DraftTree([root], [-1], columns=None), "columns are of type NoneType"),
+    "an origin of words": (lambda root: DraftTree([root], [-1], origin=["a"]), "origins are not integers"),
+    "an origin of other nodes": (lambda root: DraftTree([root], [-1], origin=[0, 1, 2]), "origin is not one node index"),
+    "replacement that is no flag": (
+        lambda root: DraftTree([root, 7], [-1, 0], sampled_from=DraftDistributions(Q, [-1, 0], replacement=[])),
+        "replacement is of type list",
+    ),
     "distributions of no kind": (
         lambda root: DraftTree(np.array([root, 7]), np.array([-1, 0]), sampled_from=Q),
         "of type Tensor",
@@ -121,6 +131,16 @@ def test_sampled_siblings_may_contain_a_token_twice_with_rejection_sampling(targ
     assert len(Decoder(targets["eager"], Careless(made), settings).run(PROMPT).token_ids) == 9
     with pytest.raises(AdedError, match=re.escape("node 2 repeats token 7")):
         Decoder(targets["eager"], Careless(made), GenerationSettings(max_new_tokens=9, budget=BUDGET)).run(PROMPT)
+
+
+@pytest.mark.parametrize("budget", [BUDGET, "auto"])
+def test_lists_and_numbers_of_numpy_make_a_draft(targets, budget):
+    def made(root):
+        return DraftTree([root, 7], [-1, 0], {"prior": [np.nan, 0.5]}, [0, 1], np.int64(1))
+
+    settings = GenerationSettings(max_new_tokens=9, budget=budget)
+    record = Decoder(targets["eager"], Careless(made), settings).run(PROMPT)
+    assert record.token_ids == alone(targets["eager"], PROMPT, 9)
 
 
 def test_the_largest_id_is_valid(targets):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from fakes import OracleDrafter, WordTokenizer, tiny_model, tiny_target
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
 
 from aded.core.errors import AdedError
+from aded.core.inspection import Explanation, MatrixRow, Prediction
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters.base import Drafter, Persistent
+from aded.drafters.base import Context, Drafter, Inspectable, Persistent
 from aded.engine.outputs import DrafterNeeds
 from aded.engine.target_model import TargetModel
 
@@ -136,8 +138,19 @@ def test_needs_that_no_target_can_meet_are_refused_when_a_decode_begins(kind, fi
     assert not decoder.running
 
 
-class Scribbling(OracleDrafter):
+def scribble(value: object) -> None:
+    """Write into every array of a context or an outcome."""
+    for part in vars(value).values():
+        if isinstance(part, np.ndarray):
+            part[...] = 7
+        elif isinstance(part, (Context, DraftTree)):
+            scribble(part)
+
+
+class Scribbling(OracleDrafter, Inspectable):
     """Writes into every array that it gets, and proposes one tree object again and again."""
+
+    needs = DrafterNeeds(top_k=2)
 
     def __init__(self, truth: list[int]) -> None:
         super().__init__(truth, width=1)
@@ -149,12 +162,28 @@ class Scribbling(OracleDrafter):
             self.tree = made
         self.tree.tokens[:], self.tree.parents[:] = made.tokens, made.parents
         assert self.tree.child(0, -5) is None, "fills the tree's table of children"
-        context.tokens[:] = 0
+        scribble(context)
         return self.tree
 
+    def prepare(self, context, budget):
+        scribble(context)
+
     def observe(self, outcome):
-        for array in (outcome.context.tokens, outcome.emitted, outcome.path, outcome.tree.tokens):
-            array[:] = 0
+        assert outcome.context.root == outcome.tree.tokens[0]
+        assert (outcome.top_tokens[:, 0] != outcome.top_tokens[:, 1]).all()
+        scribble(outcome)
+
+    def explain(self, context, budget):
+        scribble(context)
+        return Explanation()
+
+    def matrix_rows(self, outcome):
+        scribble(outcome)
+        return []
+
+    def predictions(self, context):
+        scribble(context)
+        return []
 
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["eager", "fixed-shape"])
@@ -165,8 +194,63 @@ def test_a_drafter_that_writes_into_what_it_gets_changes_neither_text_nor_record
     record = Decoder(target, Scribbling(plain.token_ids), settings).run(PROMPT)
     assert record.token_ids == plain.token_ids
     assert [token for step in record.steps for token in step.emitted] == plain.token_ids
-    for step in record.steps:
-        assert step.tree.tokens[0] == (PROMPT + plain.token_ids)[step.position]
+    honest = Decoder(target, OracleDrafter(plain.token_ids, width=1), settings).run(PROMPT)
+    for step, same in zip(record.steps, honest.steps, strict=True):
+        assert replace(step, seconds=same.seconds) == same
+
+
+UNREADABLE = {
+    "explain": [None, 5, [Explanation()], Explanation(simulations=[5]), Explanation(simulations=5)],
+    "matrix_rows": [None, 5, [5], [MatrixRow((1, 2), None, (), ())], [MatrixRow(("a", 2), (3,), (1.0,), (0.0,))]],
+    "predictions": [
+        5,
+        [5],
+        [Prediction("base", None, np.ones(1), False)],
+        [Prediction("base", np.array([999]), np.ones(1), False)],
+    ],
+    "matrix_size": [5, "large", (1, 2, 3, 4)],
+}
+
+
+@pytest.mark.parametrize(("call", "answer"), [(call, answer) for call in UNREADABLE for answer in UNREADABLE[call]], ids=str)
+def test_an_answer_that_cannot_be_recorded_names_the_drafter_and_the_call(call, answer):
+    class Vague(OracleDrafter, Inspectable):
+        pass
+
+    drafter = Vague([7, 8, 9])
+    setattr(drafter, call, lambda *arguments: answer)
+    settings = GenerationSettings(max_new_tokens=4, budget=4)
+    with pytest.raises(AdedError, match=f"Vague.{call} returned what cannot be recorded .*; see aded.core.inspection") as caught:
+        Decoder(tiny_target(), drafter, settings).run(PROMPT)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(Decoder(tiny_target(), drafter, settings, record=False).run(PROMPT).token_ids) == 4
+
+
+def test_thresholds_of_another_type_are_refused():
+    class Loose(OracleDrafter):
+        typical = 5
+
+    with pytest.raises(AdedError, match=r"typical acceptance are 5; give TypicalAcceptance\(...\) or None"):
+        Decoder(tiny_target(), Loose([7]))
+
+
+@pytest.mark.parametrize("settings", [None, 5, [], "x"])
+def test_settings_that_are_no_dict_name_the_drafter(settings):
+    class Unset(OracleDrafter):
+        def settings(self):
+            return settings
+
+    with pytest.raises(AdedError, match=r"Unset.settings\(\) is .*; give a dict"):
+        Decoder(tiny_target(), Unset([7]))
+
+
+def test_a_fault_inside_a_drafter_keeps_its_traceback():
+    class Broken(OracleDrafter, Inspectable):
+        def explain(self, context, budget):
+            raise TypeError("inside")
+
+    with pytest.raises(TypeError, match="inside"):
+        Decoder(tiny_target(), Broken([7]), GenerationSettings(max_new_tokens=4, budget=4)).run(PROMPT)
 
 
 def test_a_drafter_can_read_the_view_until_its_close_has_returned():

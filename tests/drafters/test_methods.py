@@ -1,6 +1,9 @@
 """The registry: colours of methods, base matrices, learned counts, bundled files."""
 
+import contextlib
 import itertools
+import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -59,10 +62,36 @@ def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
     monkeypatch.setattr("aded.drafters.registry.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
     based = {corpus: METHODS["aded"].make(target, {"corpus": corpus}, 0).settings()["base_matrix"] for corpus in ("full", "none")}
     assert based == {"full": True, "none": False}
-    with pytest.raises(AdedError, match="unknown corpus 'half'; known are full, none"):
+    with pytest.raises(AdedError, match="corpus is 'half'; choose one of full, none"):
         METHODS["aded"].make(target, {"corpus": "half"}, 0)
     with pytest.raises(AdedError, match="leave out --matrix, or --corpus none"):
         METHODS["aded"].make(target, {"corpus": "none", "matrix": "my.safetensors"}, 0)
+
+
+WRONG = [None, "x", "", [], [None], {}, 5, -1, 1.5, True, math.nan, math.inf, 10**400, 10**5000, object(), b"x", np.ones((2, 2))]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_option_of_another_type_is_accepted_or_refused_in_one_line(method):
+    messages = []
+    for name, value in itertools.product(METHODS[method].options, WRONG):
+        with contextlib.suppress(AdedError):
+            METHODS[method].check({name: value})
+            continue
+        with pytest.raises(AdedError) as caught:
+            METHODS[method].check({name: value})
+        messages.append(str(caught.value))
+    assert len(messages) >= 8 * len(METHODS[method].options), "at least eight values of each option are refused"
+    for message in messages:
+        assert re.search("; (give|choose|leave) ", message), message
+        assert len(message.splitlines()) == 1
+        assert len(message) < 250
+
+
+@pytest.mark.parametrize("options", [None, 5, ["depth"], "depth"], ids=str)
+def test_options_that_are_no_dict_are_refused(options):
+    with pytest.raises(AdedError, match="the options are .*; give a dict of options by name"):
+        METHODS["aded"].check(options)
 
 
 @pytest.mark.parametrize("method", ["plain", "prompt-lookup", "aded", "token-recycling", "suffix"])

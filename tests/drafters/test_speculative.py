@@ -287,7 +287,7 @@ def test_trained_checkpoints_do_not_keep_their_target_alive(method, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"verification": "guess"}, "choose one of rejection, coupled"), ({"length": LENGTHS[-1] + 1}, "from 1 to 16")],
+    [({"verification": "guess"}, "choose one of rejection, coupled"), ({"length": LENGTHS[-1] + 1}, "from 0 to 16")],
 )
 def test_unknown_options_are_refused(draft, options, message):
     with pytest.raises(AdedError, match=message):
