@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 from tqdm import tqdm
@@ -129,7 +130,8 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
         for line in tree_lines(step, color, whole=only is not None):
             print(f"    {line}")
         if pause and sys.stdin.isatty():
-            input()
+            with suppress(EOFError):  # Ctrl-D continues too
+                input()
     if only is None:
         print(f"\n{summary_table(trace)}")
 

@@ -15,11 +15,12 @@ import numpy as np
 from aded.core.errors import AdedError, check_text
 from aded.core.lines import numbered_lines
 from aded.core.paths import cached
+from aded.core.validation import check_ordinary
+from aded.data.records import LARGEST_ID
 from aded.engine import weights
 from aded.engine.tokenizer import TokenTexts, tokenizer_fingerprint
 from aded.ngram.trigram import TrigramMatrix
 
-LARGEST_ID = 2**31 - 1
 EXAMPLES = 8
 """Number of bigrams of each kind that `describe` lists."""
 EVIDENCE = 2
@@ -32,6 +33,7 @@ def open_tokens(path: str) -> np.ndarray:
     Raises:
         AdedError: the file is missing, damaged, or not a flat array of integers.
     """
+    check_ordinary(path)
     try:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
@@ -154,12 +156,15 @@ def load_tokenizer(model: str) -> tuple[Any, int]:
     """A model's tokenizer and the size of its vocabulary, without its weights.
 
     Raises:
-        AdedError: there is no such model.
+        AdedError: there is no such model, or its configuration or tokenizer is damaged.
     """
     from transformers import AutoConfig, AutoTokenizer
 
+    from aded.engine.loader import loading
+
     name = weights.resolve(model)
-    return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
+    with loading(model):
+        return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
 
 
 def separator_for(given: int | None, default: int | None, vocab_size: int) -> int:
