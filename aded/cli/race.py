@@ -158,7 +158,9 @@ def specs_of(path: str) -> list[RaceSpec]:
         specs = _LIST.validate_json(Path(path).read_bytes())
     except ValidationError as error:
         where, message = first_fault(error, "list")
-        raise AdedError(f"{path}: {where}: {message}; give a JSON list of {{title, prompt, methods, settings, options}}") from None
+        raise AdedError(
+            f"{path}: {where}: {message}; give a JSON list of {{title, prompt, methods, settings, options}}"
+        ) from None
     titles = [spec.title.casefold() for spec in specs]
     for spec in specs:
         if titles.count(spec.title.casefold()) > 1:

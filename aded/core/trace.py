@@ -370,9 +370,7 @@ class Race:
     """Runs of several methods on one prompt."""
 
     __pydantic_config__ = STRICT
-    lanes: Annotated[
-        List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]], Field(min_length=1)
-    ]
+    lanes: Annotated[List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]], Field(min_length=1)]
 
 
 _FORMATS: dict[type[Trace] | type[Race], str] = {Trace: "aded-trace", Race: "aded-race"}
