@@ -188,14 +188,14 @@ class Agreement:
     who: Literal["base", "overlay", "session"]
     unseen: bool  # whether the matrix has no row for the last bigram
     total_variation: float  # distance
-    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also the representative's
+    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also the LLM representative's
     top_4: float
     top_12: float
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (overlay)."""
+    """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (``overlay``)."""
 
     base_rows: int
     base_bytes: int
@@ -367,7 +367,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Race:
-    """Runs of several methods on one prompt."""
+    """Runs of several methods on one prompt. The field ``lanes`` holds the runs; it keeps its name so that files can be read."""
 
     __pydantic_config__ = STRICT
     lanes: Annotated[List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]], Field(min_length=1)]

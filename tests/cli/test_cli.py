@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT
 from fakes import tiny_target
 from ui_fakes import make_race
+from waiting import HANG
 
 from aded.cli import main, method_options, model_options
 from aded.core import trace
@@ -545,7 +546,7 @@ def process(*arguments: str, code: str = "", **streams) -> subprocess.CompletedP
     """The command line in another process, after ``code``."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}\nfrom aded.__main__ import program; sys.exit(program())"
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=300, check=False, **streams)
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=HANG, check=False, **streams)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
