@@ -38,7 +38,8 @@ def test_tests_wait_for_events_and_one_constant_limits_every_wait():
 
 OTHER_WORDS = (
     r"\bsights?\b(?!\")|\bpairs?: |\b(be|not) had\b|[Ww]hoever|\bof (its|his|her|their|one's) own\b|\ball the room\b"
-    r"|\b(tokens?|value|\}) a (step|second|pass|line)\b(?! emits)|\b(session|an|full|the) overlay\b|\boverlay of\b|\bthe base (gives|and)\b"
+    r"|\b(tokens?|value|\}) a (step|second|pass|line)\b(?! emits)"
+    r"|\b(session|an|full|the) overlay\b|\boverlay of\b|\bthe base (gives|and)\b"
     r"|(?<!LLM )\brepresentative('s|s| and| from)\b"
 )
 """Words that have a term of the field, which is used instead."""

@@ -147,7 +147,7 @@ SHAPE: tuple[Column, ...] = (
 REPRESENTATIVES = {"base": "base counts", "overlay": "session counts", "session": "base and session counts"}
 """Names of the LLM representatives of `aded.ngram.representative` in tables and charts."""
 FIDELITY: tuple[Column, ...] = (
-    ("LLM representative", lambda row: REPRESENTATIVES.get(row["representative"], row["representative"])),
+    ("LLM representative", lambda row: _representative(row["representative"])),
     ("where", lambda row: row["where"]),
     ("positions", lambda row: str(row["positions"])),
     ("unseen bigrams", lambda row: f"{row['unseen']:.1%}"),
@@ -167,6 +167,10 @@ ABLATION: tuple[Column, ...] = (
     ("update ms", lambda row: number(row["update_ms"], 3)),
     ("change", lambda row: "" if row["tuned"] or row["change"] is None else f"{row['change']:+.1%}"),
 )
+
+
+def _representative(who: str) -> str:
+    return REPRESENTATIVES.get(who, who)
 
 
 def _times(value: float | None) -> str:
