@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from aded.core.interrupts import immediate_interrupts
 
-from aded.cli.main import main
-from aded.core.errors import AdedError
+with immediate_interrupts():
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from aded.cli.main import main
+    from aded.core.errors import AdedError
 
 
 def program(arguments: Sequence[str] | None = None) -> int:

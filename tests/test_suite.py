@@ -36,6 +36,22 @@ def test_tests_wait_for_events_and_one_constant_limits_every_wait():
     assert found(r"timeout=\d|\.(wait|join)\(\d|wait_for\(.*, [\d.]+\)", "test_load.py", "browsing.py") == []
 
 
+OTHER_WORDS = (
+    r"\bsights?\b(?!\")|\bpairs?: |\b(be|not) had\b|[Ww]hoever|\bof (its|his|her|their|one's) own\b|\ball the room\b"
+    r"|\b(tokens?|value|\}) a (step|second|pass|line)\b(?! emits)"
+    r"|\b(session|an|full|the) overlay\b|\boverlay of\b|\bthe base (gives|and)\b"
+    r"|(?<!LLM )\brepresentative('s|s| and| from)\b"
+)
+"""Words that have a term of the field, which is used instead."""
+
+
+def test_the_terms_of_the_field_are_used():
+    root = TESTS.parent
+    files = [*root.glob("*.md"), *(file for folder in ("aded", "docs", "ui") for file in (root / folder).rglob("*.[mp][dy]"))]
+    lines = [(file, number, line) for file in files for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)]
+    assert [f"{file}:{number}: {line.strip()}" for file, number, line in lines if re.search(OTHER_WORDS, line)] == []
+
+
 @pytest.mark.parametrize("document", ["docs/promises.md", "docs/page.md"])
 def test_every_test_that_a_document_names_exists(document: str):
     named = re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", (TESTS.parent / document).read_text("utf-8"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from aded.cli.model_options import MODEL_OPTIONS
 from aded.core.errors import AdedError
-from aded.core.validation import check_distinct, check_results, refuse_ignored
+from aded.core.validation import check_distinct, check_ordinary, check_results, refuse_ignored
 
 PEERS = ("hf-generate", "hf-prompt-lookup", "aded-reference")
 WITHOUT_MODEL = ("aded-reference",)
@@ -120,6 +120,8 @@ def _check(options: argparse.Namespace) -> None:
     for kind, names in IGNORED.items():
         if getattr(options, kind):
             refuse_ignored(options, names, f"has no effect with --{kind}")
+    for path in filter(None, (options.questions, options.recorded)):
+        check_ordinary(path)  # it is read twice, the second time for its hash
     check_results(options.out, [options.questions, options.recorded])
     check_distinct("--embed", options.embed, [options.table])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aded.cli import method_options
-from aded.cli.model_options import add_model_options
+from aded.cli.model_options import add_model_options, model_files
 from aded.core.errors import AdedError, check_text
 from aded.core.limits import MAX_NODES
 
@@ -66,11 +67,28 @@ def prompt(options: argparse.Namespace) -> str:
     """
     if options.prompt is None and options.prompt_file is None:
         raise AdedError("there is no prompt; give --prompt TEXT or --prompt-file F")
-    text = _prompt_of_file(options) if options.prompt is None else options.prompt
+    return check_prompt(_prompt_of_file(options) if options.prompt is None else options.prompt)
+
+
+def check_prompt(text: str) -> str:
+    """The text of a prompt.
+
+    Raises:
+        AdedError: it is blank or not valid Unicode.
+    """
     check_text(text, "the prompt")
     if not text.strip():
-        raise AdedError("the prompt is blank; write some text, with --prompt or --prompt-file")
+        raise AdedError("the prompt is blank; write some text")
     return text
+
+
+def inputs(options: argparse.Namespace, given: Mapping[str, Any]) -> list[str | None]:
+    """The files that a decode reads: the prompt, the model, and the artifacts and draft models of ``given`` method options.
+
+    Raises:
+        AdedError: an artifact cannot be read.
+    """
+    return [options.prompt_file, *model_files(options.model), *method_options.files(given)]
 
 
 def _prompt_of_file(options: argparse.Namespace) -> str:

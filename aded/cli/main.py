@@ -9,17 +9,16 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from aded.cli import generation_options, method_options
-from aded.cli.model_options import add_model_options, load_model
+from aded.cli.model_options import add_model_options, load_model, model_files
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError
+from aded.core.interrupts import immediate_interrupts
 from aded.core.paths import DEFAULT_PLACE, prepare
 from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results
-
-if TYPE_CHECKING:
-    pass
 
 PROGRAM = "python -m aded"
 """The program's name in messages, valid in a checkout and in an installation."""
@@ -32,6 +31,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
+    def print_help(self, file: Any = None) -> None:
+        print(self.format_help(), end="", file=file)  # argparse's method ignores errors of the stream
+
 
 def main(arguments: Sequence[str] | None = None, more: Sequence[Callable[[Any], None]] = ()) -> int:
     """Run a command; returns the exit status (0; 2 after a user's error; 130 if interrupted).
@@ -40,23 +42,56 @@ def main(arguments: Sequence[str] | None = None, more: Sequence[Callable[[Any], 
         arguments: the arguments; None: those of the process.
         more: functions that add further commands to the parser.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
-    prepare()
-    options = build_parser(more).parse_args(arguments)
+    _prepare_streams()
+    try:
+        try:
+            with immediate_interrupts():
+                prepare()
+                options = build_parser(more).parse_args(arguments)
+            return _run_command(options)
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _report("stopped")
+        return 130
+    except BrokenPipeError:
+        _discard_output()
+        return 0
+    except OSError as error:
+        if error.filename is not None:  # a file, not a stream
+            raise
+        _discard_output()
+        _report(f"error: cannot write the output: {error.strerror}; free space, or send it to another file")
+        return 2
+
+
+def _run_command(options: argparse.Namespace) -> int:
     try:
         check_not_empty(options)
         return options.run(options) or 0
     except AdedError as error:
-        print(f"error: {_insert_model(str(error), options)}", file=sys.stderr)
+        _report(f"error: {_insert_model(str(error), options)}")
         return 2
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+
+def _prepare_streams() -> None:
+    """Open the null device for each standard stream that is closed; escape characters that the terminal cannot show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _report(message: str) -> None:
+    with suppress(OSError):
+        print(message, file=sys.stderr)
+
+
+def _discard_output() -> None:
+    """Discard what is still to be written to the standard output, so that the interpreter does not fail on it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _insert_model(message: str, options: argparse.Namespace) -> str:
@@ -285,7 +320,7 @@ def _generate(options: argparse.Namespace) -> int:
     method, settings = find_method(options.method), generation_options.settings(options)
     prompt, given = generation_options.prompt(options), method_options.given(options, method)
     method.check(given)
-    inputs = [options.prompt_file, *method_options.files(options), *_model_files(options)]
+    inputs = generation_options.inputs(options, given)
     check_file(options.trace)
     check_distinct("--trace", options.trace, inputs)
     with terminal.Progress() as progress:
@@ -319,11 +354,6 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
             raise  # interrupted in prefill: there is no text to show
         return True
     return False
-
-
-def _model_files(options: argparse.Namespace) -> list[str]:
-    """The requested models that are files."""
-    return [spec for spec in (options.model, *(getattr(options, "draft_model", None) or ())) if os.path.isfile(spec)]
 
 
 def _methods(options: argparse.Namespace) -> None:
@@ -383,7 +413,7 @@ def _datastore_build(options: argparse.Namespace) -> None:
     tokens, texts = options.tokens, options.text
     check_readable([tokens, *(texts or ())])
     check_file(options.out)
-    check_distinct("--out", options.out, [tokens, *(texts or ()), *_model_files(options)])
+    check_distinct("--out", options.out, [tokens, *(texts or ()), *model_files(options.model)])
     made = build_datastore.build_file(
         tokens, texts, options.separator, options.model, options.out, options.compact, options.max_tokens
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aded.cli.model_options import model_files
 from aded.core.errors import AdedError
 from aded.core.validation import check_readable, flag
 
@@ -83,8 +85,16 @@ def values(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
 
 
-def files(options: argparse.Namespace) -> list[str | None]:
-    """The files that these options name, checked for existence."""
-    paths = [getattr(options, name) for name, (_, arguments) in OPTIONS.items() if arguments is FILE]
+def files(given: Mapping[str, Any]) -> list[str]:
+    """The files that these options name, draft models included.
+
+    Raises:
+        AdedError: an artifact is not named by a path, or cannot be read.
+    """
+    paths = [given[name] for name, (_, arguments) in OPTIONS.items() if arguments is FILE and name in given]
+    for path in paths:
+        if not isinstance(path, str) or not path:
+            raise AdedError(f"{path!r} is not the path of a file; give a path as text")
     check_readable(paths)
-    return paths
+    models = given.get("draft_model", ())
+    return [*paths, *model_files(*([models] if isinstance(models, str) else models))]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from aded.cli import generation_options, method_options
 from aded.cli.model_options import load_model
 from aded.core.errors import AdedError
-from aded.core.validation import check_distinct, check_file, check_folder, check_readable
+from aded.core.trace import first_fault
+from aded.core.validation import check_distinct, check_file, check_folder, check_readable, flag, refuse_ignored
 
 if TYPE_CHECKING:
     from aded.core.trace import Race
@@ -20,22 +23,50 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 METHODS = "plain,aded,medusa"
+MAX_TITLE = 200
+"""Maximum bytes of a title, which is the name of a file."""
+Options = Mapping[str, Any]
+"""Options of methods by name."""
+
+
+def _check_title(title: str) -> str:
+    if not title.strip() or title.startswith(".") or not title.isprintable() or set(title) & {"/", "\\"}:
+        raise ValueError("it is the name of a file: write visible characters without / and \\, and no full stop at the start")
+    if len(title.encode()) > MAX_TITLE:
+        raise ValueError(f"it is the name of a file: write at most {MAX_TITLE} bytes")
+    return title
+
+
+class RaceSpec(BaseModel):
+    """An entry of a list file: a race to record.
+
+    Attributes:
+        title: name of its file, without the extension.
+        prompt: the prompt.
+        methods: names of methods in the registry.
+        settings: changed fields of ``GenerationSettings``.
+        options: options of the methods, by name; an option of several methods is given to each of them.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    title: Annotated[str, AfterValidator(_check_title)]
+    prompt: Annotated[str, AfterValidator(generation_options.check_prompt)]
+    methods: Annotated[list[str], Field(min_length=1)]
+    settings: dict[str, Any] = {}
+    options: dict[str, bool | int | float | str | list[str] | list[int]] = {}
+
+
+_LIST: TypeAdapter[list[RaceSpec]] = TypeAdapter(Annotated[list[RaceSpec], Field(min_length=1)])
 
 
 @dataclass(frozen=True)
-class RaceSpec:
-    """A race to record.
+class PreparedRace:
+    """A race after all checks that need no model: its trace file, prompt, settings, and methods with their options."""
 
-    Attributes:
-        title: name of its file; ``methods``: names in the registry; ``options``: settings of methods, by name of the setting.
-        settings: changed fields of ``GenerationSettings``.
-    """
-
-    title: str
+    file: Path
     prompt: str
-    methods: Sequence[str]
-    settings: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
+    settings: GenerationSettings
+    methods: Sequence[tuple[str, Options]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--list", metavar="FILE", help="record all races of a JSON list of {title, prompt, methods, settings, options}"
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="the trace; with --list a folder for the traces")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -60,54 +91,111 @@ def run(options: argparse.Namespace) -> None:
 
     if options.repeats < 0:
         raise AdedError(f"--repeats is {options.repeats}; give 0 or more")
-    settings = generation_options.settings(options)
-    if options.list:
-        check_folder(options.out)
-        races = {Path(options.out) / f"{spec.title}.json": spec for spec in specs_of(options.list)}
-    else:
-        check_file(options.out)
-        check_distinct("--out", options.out, [options.prompt_file])
-        races = {Path(options.out): RaceSpec("", generation_options.prompt(options), options.methods.split(","))}
-    given = {spec.title: [(name, _options(options, spec, name)) for name in spec.methods] for spec in races.values()}
+    races = _listed(options) if options.list else [_single(options)]
+    inputs = [options.list, *generation_options.inputs(options, method_options.values(options))]
+    inputs += [file for race in races for _, given in race.methods for file in method_options.files(given)]
+    for race in races:
+        check_distinct("--out", str(race.file), inputs)
     with terminal.Progress() as progress:
         model = load_model(options, progress)
-        for file, spec in races.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            progress(f"recording {file.name}", None)
-            own = replace(settings, **spec.settings)
-            trace.save(record(model, spec.prompt, given[spec.title], own, options.repeats), str(file))
-    for file in races:
-        print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+        for race in races:
+            model.encode(race.prompt, race.settings.raw)  # check that all prompts fit before the first race
+        for race in races:
+            progress(f"recording {race.file.name}", None)
+            made = record(model, race.prompt, race.methods, race.settings, options.repeats)
+            race.file.parent.mkdir(parents=True, exist_ok=True)
+            trace.save(made, race.file)
+    for race in races:
+        print(f"{race.file}: {race.file.stat().st_size / 1e6:.1f} MB")
+
+
+def _single(options: argparse.Namespace) -> PreparedRace:
+    """The race that the command line describes."""
+    check_file(options.out)
+    prompt, given = generation_options.prompt(options), method_options.values(options)
+    methods = [name.strip() for name in options.methods.split(",")]
+    check_used(map(flag, given), methods, flag)
+    settings = generation_options.settings(options)
+    return PreparedRace(Path(options.out), prompt, settings, [(name, _options(name, given)) for name in methods])
+
+
+def _listed(options: argparse.Namespace) -> list[PreparedRace]:
+    """The races of the list file, with the settings and method options of the command line where they do not change them."""
+    refuse_ignored(options, ("prompt", "prompt_file", "methods"), "has no effect with --list")
+    check_folder(options.out)
+    specs = specs_of(options.list)
+    given, settings = method_options.values(options), generation_options.settings(options)
+    check_used(map(flag, given), [name for spec in specs for name in spec.methods], flag)
+    races = []
+    for spec in specs:
+        file = Path(options.out) / f"{spec.title}.json"
+        if os.path.lexists(file):
+            check_file(str(file))
+        try:
+            races.append(_prepared(file, spec, settings, given))
+        except AdedError as error:
+            raise AdedError(f"{options.list}, race '{spec.title}': {error}") from None
+    return races
+
+
+def _prepared(file: Path, spec: RaceSpec, settings: GenerationSettings, given: Options) -> PreparedRace:
+    known = [field.name for field in fields(settings)]
+    if unknown := sorted(spec.settings.keys() - {*known}):
+        raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(known)}")
+    check_used(spec.options, spec.methods, str)
+    methods = [(name, _options(name, {**given, **spec.options})) for name in spec.methods]
+    return PreparedRace(file, spec.prompt, replace(settings, **spec.settings), methods)
 
 
 def specs_of(path: str) -> list[RaceSpec]:
     """The races of a list file.
 
     Raises:
-        AdedError: it cannot be read, or is no such list.
+        AdedError: it cannot be read, is not such a list, or two races have the same title.
     """
     check_readable([path])
     try:
-        return [RaceSpec(**row) for row in json.loads(Path(path).read_text("utf-8"))]
-    except (TypeError, ValueError) as error:
-        raise AdedError(f"{path} is no list of races ({error}); give a JSON list of {{title, prompt, methods}}") from None
+        specs = _LIST.validate_json(Path(path).read_bytes())
+    except ValidationError as error:
+        where, message = first_fault(error, "list")
+        raise AdedError(
+            f"{path}: {where}: {message}; give a JSON list of {{title, prompt, methods, settings, options}}"
+        ) from None
+    titles = [spec.title.casefold() for spec in specs]
+    for spec in specs:
+        if titles.count(spec.title.casefold()) > 1:
+            raise AdedError(f"{path}: two races have the title '{spec.title}', the name of their file; give each another title")
+    return specs
 
 
-def _options(options: argparse.Namespace, spec: RaceSpec, name: str) -> dict[str, Any]:
-    """The options of one method in a race, checked; an option of several methods is given to each of them."""
+def check_used(given: Iterable[str], methods: Iterable[str], form: Callable[[str], str]) -> None:
+    """Raise ``AdedError`` if an option belongs to none of these methods, so that it would be ignored.
+
+    Args:
+        given: options, in the form ``form(name)``.
+    """
+    from aded.drafters.registry import find_method
+
+    known = {form(option) for name in methods for option in find_method(name).options}
+    for option in given:
+        if option not in known:
+            raise AdedError(f"{option} is not a setting of these methods; leave it out, or add a method that has it")
+
+
+def _options(name: str, given: Options) -> Options:
+    """Those of the given options that a method has, checked."""
     from aded.drafters.registry import find_method
 
     method = find_method(name)
-    known = {**method_options.values(options), **spec.options}
-    given = {option: value for option, value in known.items() if option in method.options}
-    method.check(given)
-    return given
+    own = {option: value for option, value in given.items() if option in method.options}
+    method.check(own)
+    return own
 
 
 def record(
     model: TargetModel,
     prompt: str,
-    methods: Sequence[tuple[str, dict[str, Any]]],
+    methods: Sequence[tuple[str, Options]],
     settings: GenerationSettings,
     repeats: int = 0,
 ) -> Race:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 from tqdm import tqdm
@@ -18,6 +19,8 @@ MAX_INDENT = 16
 """Maximum depth that is shown by indentation; deeper nodes print their depth."""
 MAX_TOKEN_LENGTH = 80
 """Maximum characters of a token's text."""
+PHASES = {"draft": "draft", "verify": "verify", "commit": "KV-cache compaction", "update": "update"}
+"""Names of the phases of a step, by their names in records."""
 VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\x1b": "␛"})
 
 
@@ -87,7 +90,7 @@ def summary_table(trace: Trace) -> str:
     """A summary of a run, one line per figure."""
     n = max(len(trace.steps), 1)
     seconds = [step.seconds for step in trace.steps]
-    ms = {phase: 1000 * sum(getattr(s, phase) for s in seconds) / n for phase in ("draft", "verify", "commit", "update")}
+    ms = {PHASES[phase]: 1000 * sum(getattr(s, phase) for s in seconds) / n for phase in PHASES}
     rows = [
         ("method", f"{trace.header.label} on {trace.header.model}, {trace.header.device}, {trace.header.dtype}"),
         ("tokens", f"{len(trace.token_ids)} in {len(trace.steps)} steps, ended by {trace.finish_reason}"),
@@ -129,7 +132,8 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
         for line in tree_lines(step, color, whole=only is not None):
             print(f"    {line}")
         if pause and sys.stdin.isatty():
-            input()
+            with suppress(EOFError):  # Ctrl-D continues too
+                input()
     if only is None:
         print(f"\n{summary_table(trace)}")
 

@@ -145,7 +145,7 @@ def _objective(target: Any, options: argparse.Namespace, shape: tuple[int, ...])
 
 @contextmanager
 def _created(folder: Path) -> Iterator[None]:
-    """Create a folder; remove it if it is new and empty after an error."""
+    """Create a folder; remove it if it is new and empty after an error or an interruption."""
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ def _created(folder: Path) -> Iterator[None]:
         raise AdedError(f"cannot create the folder {folder}: {error.strerror}; give another --out") from None
     try:
         yield
-    except AdedError:
+    except BaseException:
         if new:
             with suppress(OSError):
                 folder.rmdir()

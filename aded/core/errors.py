@@ -18,8 +18,12 @@ class OtherModelError(AdedError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first non-blank line of an error's message, or the name of its type if the message is empty."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first non-blank line of an error's message, or the name of its type if the message is empty.
+
+    All lines, joined, if the first one ends with a colon and so is not a message without the others.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines) if lines[0].endswith(":") else lines[0]
 
 
 def shown(value: object) -> str:

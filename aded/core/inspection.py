@@ -15,7 +15,7 @@ class Prediction:
     """The next-token distribution that one LLM representative gives for a context.
 
     Attributes:
-        who: ``base`` (base counts), ``overlay`` (session counts) or ``session`` (both).
+        who: ``base`` (base counts), ``overlay`` (session counts) or ``session`` (both together).
         tokens: token ids, most probable first, int32 ``[k]``.
         probabilities: float64 ``[k]``; the sum may be below 1.
         unseen: whether the matrix has no row for the last bigram of the context.
@@ -46,7 +46,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class MatrixSize:
-    """Rows and bytes of the base counts and of the session counts (overlay). Unused capacity of the overlay is not counted."""
+    """Rows and bytes of the base counts and of the session counts (``overlay``), without their unused capacity."""
 
     base_rows: int
     base_bytes: int

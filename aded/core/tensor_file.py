@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aded.core.validation import check_ordinary
+
 DTYPES: dict[np.dtype[Any], str] = {np.dtype(np.int32): "I32", np.dtype(np.uint16): "U16", np.dtype(np.uint32): "U32"}
 
 
@@ -36,9 +38,11 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """Read and check the header of a file, of any dtypes.
 
     Raises:
+        AdedError: it is a pipe or a device.
         OSError: the file cannot be read.
         ValueError: the file is damaged.
     """
+    check_ordinary(path)
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         length = os.fstat(file.fileno()).st_size

@@ -188,14 +188,14 @@ class Agreement:
     who: Literal["base", "overlay", "session"]
     unseen: bool  # whether the matrix has no row for the last bigram
     total_variation: float  # distance
-    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also the representative's
+    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also the LLM representative's
     top_4: float
     top_12: float
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (overlay)."""
+    """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (``overlay``)."""
 
     base_rows: int
     base_bytes: int
@@ -367,10 +367,10 @@ class Trace:
 
 @dataclass(frozen=True)
 class Race:
-    """Runs of several methods on one prompt."""
+    """Runs of several methods on one prompt. The field ``lanes`` holds the runs; it keeps its name so that files can be read."""
 
     __pydantic_config__ = STRICT
-    lanes: List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]]
+    lanes: Annotated[List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]], Field(min_length=1)]
 
 
 _FORMATS: dict[type[Trace] | type[Race], str] = {Trace: "aded-trace", Race: "aded-race"}
@@ -421,10 +421,19 @@ def loads(text: str | bytes) -> Race:
     try:
         return _RACE.validate_json(text) if kind is Race else Race([_TRACE.validate_json(text)])
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = kind.__name__.lower() + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in fault["loc"])
-        message = f"{where}: {fault['msg'].removeprefix('Value error, ')}".splitlines()[0]
-        raise TraceError("damaged", f"damaged trace: {message}; record it again", where) from None
+        where, message = first_fault(error, kind.__name__.lower())
+        raise TraceError("damaged", f"damaged trace: {where}: {message}; record it again", where) from None
+
+
+def first_fault(error: ValidationError, root: str) -> tuple[str, str]:
+    """The first field that is not valid, such as ``race.lanes[0].steps``, and why, in one line.
+
+    Args:
+        root: name of the whole value.
+    """
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = root + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in fault["loc"])
+    return where, fault["msg"].removeprefix("Value error, ").splitlines()[0]
 
 
 def schema() -> dict[str, Any]:

@@ -86,6 +86,12 @@ def check_readable(paths: Iterable[str | None]) -> None:
             raise AdedError(f"cannot read {path}: {error.strerror or error}; give the path of a file") from None
 
 
+def check_ordinary(path: str | os.PathLike[str]) -> None:
+    """Raise ``AdedError`` for a pipe or a device, which can be read only once; a missing file passes."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise AdedError(f"cannot read {path}: it is a pipe or a device; save its content as a file and give that")
+
+
 def check_distinct(option: str, path: str | None, others: Iterable[str | None]) -> None:
     """Raise ``AdedError`` if the output ``path`` of ``option`` is also another file of the command; links are followed."""
     for other in others:

@@ -318,7 +318,7 @@ class ProgressReporter:
         """Report the number of tokens of this run and the share of the whole job, 0 to 1 (None: unknown)."""
         self.tokens = tokens
         seconds = max(self._clock() - self._started_at, 1e-9)
-        message = f"{self._label}: {tokens:,} tokens, {tokens / seconds:,.0f} a second"
+        message = f"{self._label}: {tokens:,} tokens, {tokens / seconds:,.0f} per second"
         if share is not None and share > self._share:
             left = seconds * max(0.0, 1 - share) / (share - self._share)
             message += f", {left / 60:.0f} min left" if left >= 90 else f", {left:.0f} s left"

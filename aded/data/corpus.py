@@ -15,13 +15,16 @@ import numpy as np
 from aded.core.errors import AdedError, check_text
 from aded.core.lines import numbered_lines
 from aded.core.paths import cached
+from aded.core.validation import check_ordinary
+from aded.data.records import LARGEST_ID
 from aded.engine import weights
 from aded.engine.tokenizer import TokenTexts, tokenizer_fingerprint
 from aded.ngram.trigram import TrigramMatrix
 
-LARGEST_ID = 2**31 - 1
 EXAMPLES = 8
 """Number of bigrams of each kind that `describe` lists."""
+OLD_NAME = "pairs"
+"""Name of ``bigrams`` in earlier versions, kept in JSON."""
 EVIDENCE = 2
 """Added to a bigram's occurrences when certainty is computed: one occurrence is less evidence than a hundred."""
 
@@ -32,6 +35,7 @@ def open_tokens(path: str) -> np.ndarray:
     Raises:
         AdedError: the file is missing, damaged, or not a flat array of integers.
     """
+    check_ordinary(path)
     try:
         tokens = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
@@ -73,7 +77,7 @@ def stream_texts(path: str, block: int = -1) -> Iterator[tuple[str, bool]]:
     Texts in JSON Lines are not split.
     """
     if Path(path).suffix == ".jsonl":
-        for number, line in numbered_lines(path, "give a file of texts, one JSON value a line"):
+        for number, line in numbered_lines(path, "give a file of texts, one JSON value per line"):
             yield from ((text, True) for text in _texts(path, number, line))
         return
     try:
@@ -154,12 +158,15 @@ def load_tokenizer(model: str) -> tuple[Any, int]:
     """A model's tokenizer and the size of its vocabulary, without its weights.
 
     Raises:
-        AdedError: there is no such model.
+        AdedError: there is no such model, or its configuration or tokenizer is damaged.
     """
     from transformers import AutoConfig, AutoTokenizer
 
+    from aded.engine.loader import loading
+
     name = weights.resolve(model)
-    return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
+    with loading(model):
+        return AutoTokenizer.from_pretrained(name), int(AutoConfig.from_pretrained(name).get_text_config().vocab_size)
 
 
 def separator_for(given: int | None, default: int | None, vocab_size: int) -> int:
@@ -208,6 +215,7 @@ def describe(path: str, model: str | None = None) -> dict[str, Any]:
     certain, uncertain = _extremes(matrix)
     return {
         **matrix.summary(),
+        OLD_NAME: matrix.summary()["bigrams"],
         "bytes": Path(path).stat().st_size,
         "certain": [_bigram_summary(matrix, row, text_of) for row in certain],
         "uncertain": [_bigram_summary(matrix, row, text_of) for row in uncertain],
@@ -243,7 +251,9 @@ def _bigram_summary(matrix: TrigramMatrix, row: int, text_of: Callable[[int], st
     start, end = int(matrix.starts[row]), int(matrix.starts[row + 1])
     bigram, tokens = matrix.contexts[row].tolist(), matrix.successors[start:end].tolist()
     counts = matrix.counts[start:end].tolist()
-    body = {"pair": bigram, "sights": int(matrix.totals[row]), "successors": tokens, "counts": counts}
+    occurrences = int(matrix.totals[row])
+    body = {"bigram": bigram, "occurrences": occurrences, "successors": tokens, "counts": counts}
+    body |= {"pair": bigram, "sights": occurrences}  # names in earlier versions
     return body if text_of is None else {**body, "texts": [*map(text_of, bigram)], "successor_texts": [*map(text_of, tokens)]}
 
 
@@ -254,11 +264,11 @@ def description(body: dict[str, Any]) -> str:
 
 def _description(body: dict[str, Any]) -> Iterator[str]:
     kinds = ("certain", "uncertain")
-    yield from (f"{name}: {value}" for name, value in body.items() if name not in kinds)
+    yield from (f"{name}: {value}" for name, value in body.items() if name not in (*kinds, OLD_NAME))
     for kind in kinds:
         yield f"most {kind} bigrams (occurrences: successors, counts):"
         for bigram in body[kind]:
-            texts = [*map(repr, bigram.get("texts", bigram["pair"]))]
+            texts = [*map(repr, bigram.get("texts", bigram["bigram"]))]
             successors = zip(bigram.get("successor_texts", bigram["successors"]), bigram["counts"])
             shown = ", ".join(f"{token!r} {count}" for token, count in list(successors)[:4])
-            yield f"  {' '.join(texts)} ({bigram['sights']}): {shown}"
+            yield f"  {' '.join(texts)} ({bigram['occurrences']}): {shown}"

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, check_text, first_line
 from aded.core.lines import numbered_lines
+
+LARGEST_ID = 2**31 - 1
+"""The largest token id that files may hold."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,19 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
     for number, line in numbered_lines(path, "give a file of recorded outputs"):
         try:
             body = json.loads(line)
-            prompt, output = (np.array(body[name], dtype=np.int32) for name in ("prompt_ids", "output_ids"))
-            if prompt.ndim != 1 or output.ndim != 1 or not len(prompt):
-                raise ValueError("token ids must be flat lists, the prompt's not empty")
-            records.append(Record(prompt, output, str(body.get("category", ""))))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            raise AdedError(f"{path}, line {number} is not a recorded output ({error}); record it again") from None
+            prompt, output = (_token_ids(body[name]) for name in ("prompt_ids", "output_ids"))
+            if not len(prompt):
+                raise ValueError("prompt_ids is empty")
+            category = str(body.get("category", ""))
+            check_text(category, "the category")
+            records.append(Record(prompt, output, category))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
+            raise AdedError(f"{path}, line {number} is not a recorded output ({reason}); record it again") from None
     return records
+
+
+def _token_ids(values: object) -> np.ndarray:
+    if not isinstance(values, list) or any(type(value) is not int or not 0 <= value <= LARGEST_ID for value in values):
+        raise ValueError(f"token ids must be a list of whole numbers from 0 to {LARGEST_ID}")
+    return np.array(values, dtype=np.int32)

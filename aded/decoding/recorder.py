@@ -344,7 +344,7 @@ def recorded_cost(cost: StepCost | None) -> Cost | None:
 
 
 def _agreement(predictions: Sequence[Prediction], logits: torch.Tensor) -> list[Agreement]:
-    """Agreement of the representatives' predictions with the target's distribution after the root, before sampling settings.
+    """Agreement of the LLM representatives' predictions with the target's distribution after the root, before sampling settings.
 
     logits: ``[vocabulary]``.
     """

@@ -105,7 +105,11 @@ def _header(path: Path) -> dict[str, str]:
         return tensor_file.read_header(path).metadata
     except FileNotFoundError:
         raise AdedError(f"there is no file {path}; give the path of a .safetensors file that `aded train` wrote") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except AdedError:
+        raise
+    except OSError as error:
+        raise AdedError(f"cannot read {path}: {error.strerror}; give the path of a .safetensors file") from None
+    except (ValueError, RecursionError) as error:
         raise AdedError(f"{path} is damaged ({first_line(error)[:120]}); copy or train it again") from None
 
 

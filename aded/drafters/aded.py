@@ -21,8 +21,8 @@ from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persisten
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
 from aded.ngram.coupling import UNCOUPLED, Coupling, learned_exponent
-from aded.ngram.representative import overlay_size, predictions, session_share
-from aded.ngram.session_overlay import OBSERVED_TOP_K, Overlay, within
+from aded.ngram.representative import predictions, session_share, session_size
+from aded.ngram.session_counts import OBSERVED_TOP_K, SessionCounts, within
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self._has_base = matrix is not None
         self._base = matrix if matrix is not None else TrigramMatrix.empty(vocab_size)
         paper = self.options.preset == "paper"
-        self._overlay = Overlay(published=True, slots=self.options.successors) if paper else Overlay()
-        self._source = tree_search.Source(self._base, self._overlay)
+        self._session = SessionCounts(published=True, slots=self.options.successors) if paper else SessionCounts()
+        self._source = tree_search.Source(self._base, self._session)
         self._paper = paper
         self._coupling = UNCOUPLED
         self._learns_top_k = self.options.feedback and not paper
@@ -79,7 +79,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens)."""
         if not self.options.keep:
-            self._overlay.clear()
+            self._session.clear()
         self._read(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
@@ -92,14 +92,14 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         """
         text, start = self._emitted(outcome)
         if self._coupling.on:
-            arrays = self._base.arrays, self._overlay.arrays
+            arrays = self._base.arrays, self._session.arrays
             exponent = learned_exponent(*arrays, self._coupled(outcome.context), text, start)
             self._coupling = self._coupling._replace(exponent=exponent)
-        self._overlay.learn(self._base, text, start)
+        self._session.learn(self._base, text, start)
         if self._learns_top_k and outcome.top_tokens is not None and outcome.top_probabilities is not None:
             tokens = self._as_int32(outcome.top_tokens.ravel()).reshape(outcome.top_tokens.shape)
             probabilities = np.ascontiguousarray(outcome.top_probabilities, dtype=np.float32)
-            self._overlay.observe_top_k(text[:start], outcome.tree, tokens, probabilities)
+            self._session.observe_top_k(text[:start], outcome.tree, tokens, probabilities)
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """Repeat the search of ``propose`` with the same state and seed, and record its simulations."""
@@ -128,23 +128,23 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
 
     def matrix_size(self) -> MatrixSize:
         base_bytes = sum(array.nbytes for array in self._base.arrays)
-        return MatrixSize(len(self._base), base_bytes, *overlay_size(self._overlay))
+        return MatrixSize(len(self._base), base_bytes, *session_size(self._session))
 
     def predictions(self, context: Context) -> list[Prediction]:
-        return list(predictions(self._base, self._overlay, self._suffix(context)))
+        return list(predictions(self._base, self._session, self._suffix(context)))
 
     def state_dict(self) -> StateDict:
-        return self._overlay.state_dict()
+        return self._session.state_dict()
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._overlay.load_state_dict(state)
+        self._session.load_state_dict(state)
 
     def settings(self) -> dict[str, object]:
         return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
 
     def _read(self, prompt: Sequence[int]) -> None:
         text = self._as_int32(np.asarray(prompt, dtype=np.int64))
-        self._overlay.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
+        self._session.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
 
     def _search(self, context: Context, budget: int) -> DraftTree:
         assert budget >= 1, "a draft contains at least its root"
@@ -196,8 +196,8 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
 
     def _row(self, bigram: tuple[int, int]) -> MatrixRow:
         context = np.array(bigram, dtype=np.int32)
-        tokens, probabilities = self._overlay.successors(self._base, context, self.options.successors)
-        session = session_share(self._base, self._overlay, context, tokens, probabilities)
+        tokens, probabilities = self._session.successors(self._base, context, self.options.successors)
+        session = session_share(self._base, self._session, context, tokens, probabilities)
         return MatrixRow(bigram, tuple(tokens.tolist()), tuple(probabilities.tolist()), tuple(session.tolist()))
 
     def _warm_up(self) -> None:
@@ -208,9 +208,9 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self.propose(context, 2)
         self.explain(context, 2)
         self._row((0, 0))
-        learned_exponent(self._base.arrays, self._overlay.arrays, self._coupling, text, 1)
+        learned_exponent(self._base.arrays, self._session.arrays, self._coupling, text, 1)
         self.predictions(context)
         if self._learns_top_k:
             zeros = np.zeros((1, OBSERVED_TOP_K), dtype=np.int32)
-            self._overlay.observe_top_k(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
-        self._overlay.clear()
+            self._session.observe_top_k(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
+        self._session.clear()

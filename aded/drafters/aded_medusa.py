@@ -22,7 +22,7 @@ from aded.drafters.base import Context, Outcome
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
 from aded.ngram.medusa_mixture import Lattice, Shares, kind_of, lattice_kinds
-from aded.ngram.session_overlay import new_lookup, successors
+from aded.ngram.session_counts import new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class AdedMedusaDrafter(AdedDrafter):
         )
 
     def _learn_shares(self, outcome: Outcome, head_predictions: HeadPredictions) -> None:
-        arrays = (self._base.arrays, self._overlay.arrays)
+        arrays = (self._base.arrays, self._session.arrays)
         head_kinds = lattice_kinds(head_predictions.probabilities)
         predictions = _predictions(
             *arrays, head_predictions.tokens, head_predictions.probabilities, *self._emitted(outcome), self.options.successors
@@ -101,14 +101,14 @@ class AdedMedusaDrafter(AdedDrafter):
 
 
 @njit(cache=True)
-def _predictions(base, overlay, head_predictions, probabilities, text, start, max_successors):
+def _predictions(base, session, head_predictions, probabilities, text, start, max_successors):
     """Probabilities that the heads and the matrix gave to the tokens ``text[start:]``, for at most as many as there are heads.
 
     Returns:
         The kind of the matrix's prediction (``kind_of``), int64 ``[n]``; the probability of each token by the heads and by the
         matrix, float64 ``[n]`` each.
     """
-    n, lookup = min(len(text) - start, len(head_predictions)), new_lookup(base, overlay)
+    n, lookup = min(len(text) - start, len(head_predictions)), new_lookup(base, session)
     matrix_kinds, head_p, matrix_p = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
     for depth in range(n):
         token, count = text[start + depth], successors(lookup, text, start + depth, max_successors)

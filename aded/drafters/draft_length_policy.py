@@ -15,7 +15,7 @@ import numpy as np
 
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import Shape, best_shape
-from aded.drafters.acceptance import AcceptanceRates
+from aded.drafters.acceptance_statistics import AcceptanceRates
 
 INITIAL_RATES = (0.6, 0.12, 0.05, 0.03)
 """Initial acceptance rates by the child's rank; the last one also applies to all further ranks."""

@@ -17,7 +17,7 @@ from aded.core.best_first import highest
 from aded.core.jit import njit
 from aded.core.trace import Budget
 from aded.core.tree import DraftTree
-from aded.drafters.acceptance import AcceptanceCurve, AcceptanceRates, calibrate, count_children, count_predictions
+from aded.drafters.acceptance_statistics import AcceptanceCurve, AcceptanceRates, calibrate, count_children, count_predictions
 from aded.engine.cost_model import StepCost
 
 MAX_NODES = 64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -61,7 +63,7 @@ def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, An
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # weights load in a second; downloads have separate bars
-    try:
+    with loading(spec):
         tokenizer = AutoTokenizer.from_pretrained(name)
         try:
             model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="sdpa", **placement)
@@ -69,12 +71,19 @@ def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, An
             if "attention" not in str(error):
                 raise
             model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation="eager", **placement)
-    except Exception as error:  # hub, configuration and weights raise different types
+    return model, tokenizer
+
+
+@contextmanager
+def loading(spec: str) -> Iterator[None]:
+    """Turn errors of Transformers inside the context into an ``AdedError`` that names the model."""
+    try:
+        yield
+    except Exception as error:  # hub, configuration, tokenizer and weights raise different types
         raise AdedError(
             f"cannot load the model '{spec}' ({first_line(error)[:200]}); "
             "give 'default', a folder, a .gguf file, or a hub id (needs a network)"
         ) from None
-    return model, tokenizer
 
 
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

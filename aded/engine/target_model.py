@@ -356,7 +356,7 @@ class TargetModel:
                 capability = (
                     "chains only: of a draft tree, its first path is verified"
                     if mode == "chain"
-                    else "one token a step: drafting is off"
+                    else "one token per step: drafting is off"
                 )
                 self._add_notice(f"this model verifies {capability}")
                 return

@@ -104,12 +104,12 @@ def _resolve_default(progress: Progress) -> str:
         raise
     except AdedError as error:
         package_error = error
-    progress(f"the bundled weights are not to be had ({package_error}); asking the hub for {DEFAULT_HUB_ID}", None)
+    progress(f"the bundled weights are not available ({package_error}); asking the hub for {DEFAULT_HUB_ID}", None)
     try:
         return _from_hub(DEFAULT_HUB_ID)
     except AdedError:
         raise AdedError(
-            f"the default model can be had neither from its package ({package_error}) nor from the hub; "
+            f"the default model is available neither from its package ({package_error}) nor from the hub; "
             "connect to a network once, or give --model a folder or a .gguf file"
         ) from None
 

@@ -1,6 +1,6 @@
 """Fidelity of a tri-gram matrix: its next-token distributions compared with the model's, at every position of model outputs.
 
-The representatives are those of `aded.ngram.representative`. At each position, the session counts have been learned from the
+The LLM representatives are those of `aded.ngram.representative`. At each position, the session counts have been learned from the
 preceding text and from the model's top-k tokens along it, of one prompt or of all prompts of a session.
 """
 
@@ -16,7 +16,7 @@ from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.data.records import Record
 from aded.ngram.representative import MAX_CONTEXT, TOP_KS, agreement, most_probable, predictions
-from aded.ngram.session_overlay import OBSERVED_TOP_K, Overlay
+from aded.ngram.session_counts import OBSERVED_TOP_K, SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Agreement:
 def compare(
     model: TargetModel, matrix: TrigramMatrix, records: Sequence[Record], progress: Any, keep: bool = False
 ) -> list[dict[str, Any]]:
-    """One row for each representative and class of output positions (and of successive prompts), all positions first.
+    """One row for each LLM representative and class of output positions (and of successive prompts), all positions first.
 
     Args:
         model: the target model, which generated the records.
@@ -75,13 +75,13 @@ def compare(
     for number, record in enumerate(records, 1):
         _check_record(model, record, number)
     found: dict[tuple[str, str], Agreement] = {}
-    overlay = Overlay()
+    session_counts = SessionCounts()
     for number, record in enumerate(records):
         progress(f"comparing, {number + 1} of {len(records)}", number / len(records))
         if not keep:
-            overlay.clear()
+            session_counts.clear()
         classes = [_class_of(number, PROMPTS, "prompt")] if keep else []
-        _compare_one(model, matrix, record, overlay, classes, found)
+        _compare_one(model, matrix, record, session_counts, classes, found)
     where = list(dict.fromkeys(where for _, where in sorted(found, key=lambda key: _sort_key(key[1]))))
     return [
         {"representative": who, "where": place, **found[who, place].measures()}
@@ -94,21 +94,21 @@ def _compare_one(
     model: TargetModel,
     matrix: TrigramMatrix,
     record: Record,
-    overlay: Overlay,
+    session_counts: SessionCounts,
     classes: Sequence[str],
     found: dict[tuple[str, str], Agreement],
 ) -> None:
     text = np.concatenate([record.prompt, record.output]).astype(np.int32)
     start = len(record.prompt)
-    overlay.learn(matrix, text[:start], 0)
+    session_counts.learn(matrix, text[:start], 0)
     for at, target in enumerate(distributions(model, text, start), start):
         newest = text[max(0, at - MAX_CONTEXT) : at]
-        for made in predictions(matrix, overlay, newest):
+        for made in predictions(matrix, session_counts, newest):
             measured = agreement(made.tokens, made.probabilities, target)
             for where in (ALL, _class_of(at - start, POSITIONS, "token"), *classes):
                 found.setdefault((made.who, where), Agreement()).add(made.unseen, *measured)
-        overlay.learn(matrix, text[max(0, at - MAX_CONTEXT) : at + 1], len(newest))
-        overlay.observe_top_k(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
+        session_counts.learn(matrix, text[max(0, at - MAX_CONTEXT) : at + 1], len(newest))
+        session_counts.observe_top_k(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
 
 
 def _check_record(model: TargetModel, record: Record, number: int) -> None:

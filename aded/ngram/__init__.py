@@ -1,1 +1,1 @@
-"""The tri-gram matrix (the LLM representative), the overlay of session counts, and the tree searches over both."""
+"""The tri-gram matrix (the LLM representative) as base counts and session counts, and the tree searches over both."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aded.core.jit import njit
-from aded.ngram.session_overlay import keep_best, new_lookup, successors
+from aded.ngram.session_counts import keep_best, new_lookup, successors
 from aded.sampling.rng import key_of_compiled, uniform_compiled
 
 WIDTH = 32
@@ -84,9 +84,9 @@ def couple(lookup, coupling, count, depth, keep):
 
 
 @njit(cache=True)
-def learned_exponent(base, overlay, coupling, text, start):
+def learned_exponent(base, session, coupling, text, start):
     """The exponent after the emitted tokens ``text[start:]``, the first of which is at ``coupling.position``."""
-    lookup, exponent = new_lookup(base, overlay), coupling.exponent
+    lookup, exponent = new_lookup(base, session), coupling.exponent
     for at in range(start, len(text)):
         count = successors(lookup, text, at, WIDTH)
         key = key_of_compiled(coupling.seed, coupling.position + at - start)

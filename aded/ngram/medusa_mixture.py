@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aded.core.jit import njit
-from aded.ngram.session_overlay import add, keep_best
+from aded.ngram.session_counts import add, keep_best
 
 KINDS = 6
 """Confidence levels of the matrix: 0 without successors, else by its highest probability."""
@@ -106,7 +106,7 @@ def mix(lattice, lookup, depth, count, keep):
 
     Args:
         lattice: a `Lattice`.
-        lookup: `aded.ngram.session_overlay.Lookup` that holds the successors.
+        lookup: `aded.ngram.session_counts.Lookup` that holds the successors.
         depth: depth of the node, less than the number of depths of the lattice.
         count: number of successors in ``lookup``.
         keep: maximum number of successors to keep, most probable first.

@@ -1,6 +1,6 @@
 """Draft trees from the tri-gram matrix: PUCT Monte Carlo tree search, best-first, greedy and breadth-first search.
 
-Each search takes the successors of a context from `aded.ngram.session_overlay.successors` and returns a `DraftTree` in
+Each search takes the successors of a context from `aded.ngram.session_counts.successors` and returns a `DraftTree` in
 topological order. All searches are deterministic: the rollouts of PUCT sample with a generator seeded by the caller.
 Nothing here depends on the target model. (Longer than most modules: the second half holds the compiled code of the first.)
 """
@@ -18,14 +18,14 @@ from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
 from aded.ngram.coupling import UNCOUPLED, WIDTH, Coupling, couple, drawn_successors
 from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
-from aded.ngram.session_overlay import Overlay, new_lookup, successors
+from aded.ngram.session_counts import SessionCounts, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
 from aded.sampling.rng import next_uniform
 
 DEPTH_DECAY = 0.93  # best-first: factor per level on a node's cumulative probability, as the acceptance rate falls with depth
 UNEXPANDED = -1  # number of children of a node that is not expanded yet
 PRIOR, VISITS, VALUE, EXPLORATION, SCORE = range(5)  # rows of a draft's columns, in the order of ``COLUMNS``
-MAX_CONTEXT = 8  # last tokens of a context that a search reads, at least the overlay's longest context
+MAX_CONTEXT = 8  # last tokens of a context that a search reads, at least the longest context of the session counts
 
 
 class Limits(NamedTuple):
@@ -68,13 +68,13 @@ class Puct(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Sources of successors: the shared matrix, the session's overlay and, for best-first search, predictions of Medusa heads.
+    """Sources of successors: the base counts, the session counts and, for best-first search, predictions of Medusa heads.
 
-    If the target samples, what is known of its draws.
+    If the target samples, also what is known of its draws.
     """
 
     matrix: TrigramMatrix
-    overlay: Overlay
+    session: SessionCounts
     lattice: Lattice = NO_LATTICE
     coupling: Coupling = UNCOUPLED
 
@@ -90,7 +90,7 @@ def best_first(source: Source, context: np.ndarray, limits: Limits) -> DraftTree
     Returns:
         The draft; its column ``value`` is the cumulative probability.
     """
-    return _tree(*_best_first(source.matrix.arrays, source.overlay.arrays, source.coupling, source.lattice, context, limits))
+    return _tree(*_best_first(source.matrix.arrays, source.session.arrays, source.coupling, source.lattice, context, limits))
 
 
 def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
@@ -100,7 +100,7 @@ def greedy(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
 
 def full(source: Source, context: np.ndarray, limits: Limits) -> DraftTree:
     """Breadth-first search: all successors until a limit is reached. Arguments as in `best_first`."""
-    return _tree(*_full(source.matrix.arrays, source.overlay.arrays, source.coupling, context, limits))
+    return _tree(*_full(source.matrix.arrays, source.session.arrays, source.coupling, context, limits))
 
 
 def mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int) -> DraftTree:
@@ -128,7 +128,7 @@ _NO_RECORD = np.empty((0, 0))
 
 
 def _mcts(source: Source, context: np.ndarray, limits: Limits, puct: Puct, seed: int, record: np.ndarray) -> Any:
-    arguments = source.matrix.arrays, source.overlay.arrays, source.coupling, context, limits, puct, record
+    arguments = source.matrix.arrays, source.session.arrays, source.coupling, context, limits, puct, record
     return _published_mcts(*arguments, seed) if puct.published else _tuned_mcts(*arguments)
 
 
@@ -157,9 +157,9 @@ def _write_suffix(context, nodes, node, suffix):
 
 
 @njit(cache=True)
-def _best_first(base, overlay, coupling, lattice, context, limits):
+def _best_first(base, session, coupling, lattice, context, limits):
     """Tokens, parents and columns ``[5, n]`` of the draft, in the order in which nodes were taken."""
-    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    lookup, suffix = new_lookup(base, session), np.empty(MAX_CONTEXT, np.int32)
     found_tokens, probabilities = lookup.tokens, lookup.probabilities
     nodes, tokens, priors, frontier = start(context[-1], limits.budget, limits.successors)
     count = 1
@@ -190,9 +190,9 @@ def _taken(nodes, count):
 
 
 @njit(cache=True)
-def _full(base, overlay, coupling, context, limits):
+def _full(base, session, coupling, context, limits):
     """Returns the same as `_best_first`, in breadth-first order."""
-    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    lookup, suffix = new_lookup(base, session), np.empty(MAX_CONTEXT, np.int32)
     nodes = np.empty(limits.budget, NODE)
     take_root(nodes, context[-1])
     node, count = 0, 1
@@ -233,9 +233,9 @@ def _set_unvisited(tree, node):
 
 
 @njit(cache=True)
-def _tuned_mcts(base, overlay, coupling, context, limits, puct, record):
+def _tuned_mcts(base, session, coupling, context, limits, puct, record):
     """Returns the same as `_best_first`, and the draft index of each node of the search tree (-1: not in the draft)."""
-    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    lookup, suffix = new_lookup(base, session), np.empty(MAX_CONTEXT, np.int32)
     tokens, probabilities = lookup.tokens, lookup.probabilities
     factors = _exploration_factors(puct)
     tree, count = _new_tree(context[-1], 1 + puct.simulations * limits.successors), 1
@@ -253,9 +253,9 @@ def _tuned_mcts(base, overlay, coupling, context, limits, puct, record):
 
 
 @njit(cache=True)
-def _published_mcts(base, overlay, coupling, context, limits, puct, record, seed):
+def _published_mcts(base, session, coupling, context, limits, puct, record, seed):
     """Returns the same as `_tuned_mcts`."""
-    lookup, suffix = new_lookup(base, overlay), np.empty(MAX_CONTEXT, np.int32)
+    lookup, suffix = new_lookup(base, session), np.empty(MAX_CONTEXT, np.int32)
     tree = _new_tree(context[-1], 1 + puct.simulations * limits.successors + puct.paths)
     factors = _exploration_factors(puct)
     count, max_depth, state = 1, limits.depth - 1, np.uint64(seed)

@@ -1,7 +1,7 @@
 """The tri-gram matrix, ADED's LLM representative (arXiv 2407.12021): successors of a bigram and their probabilities.
 
 `TrigramMatrix` holds the base counts: counted once from text, read-only and shared by all sessions. What a session learns
-from its own text is in `aded.ngram.session_overlay`. Of the tokenizer, this module knows only a fingerprint.
+from its own text is in `aded.ngram.session_counts`. Of the tokenizer, this module knows only a fingerprint.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class TrigramMatrix:
             "vocab_size": self.vocab_size,
             "max_successors": self.max_successors,
             "corpus_tokens": self.corpus_tokens,
-            "pairs": len(self) - single,
+            "bigrams": len(self) - single,
             "single_tokens": single,
             "successors": len(self.successors),
         }

@@ -2,12 +2,17 @@
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
 from fakes import tiny_target
+from ui_fakes import make_race
+from waiting import HANG
 
 from aded.cli import main, method_options, model_options
 from aded.core import trace
@@ -221,6 +226,12 @@ OVERWRITTEN = {
     "matrix of an ablation": ["ablate", "--questions", "a", "--matrix", "x=out/table.md", "--out", "out"],
     "matrix that is compared": ["matrix", "compare", "out/results.json", "--recorded", "a", "--out", "out"],
     "corpus": ["train", "medusa", "--corpus", "out/heads.md", "--out", "out"],
+    "prompt of a race": ["race", "--prompt-file", "a", "--out", "a"],
+    "matrix of a race": ["race", "--prompt", "a", "--methods", "aded", "--matrix", "a", "--out", "a"],
+    "datastore of a race": ["race", "--prompt", "a", "--methods", "rest", "--datastore", "a", "--out", "a"],
+    "heads of a race": ["race", "--prompt", "a", "--methods", "medusa", "--heads", "a", "--out", "a"],
+    "draft of a race": ["race", "--prompt", "a", "--methods", "speculative", "--draft", "a", "--out", "a"],
+    "model of a race": ["race", "--prompt", "a", "--methods", "plain", "--model", "a", "--out", "a"],
     "held-out text": ["train", "draft", "--corpus", "self", "--held-out", "out/draft.md", "--out", "out"],
 }
 
@@ -234,6 +245,115 @@ def test_no_input_is_overwritten(no_model, capsys, tmp_path, monkeypatch, case):
     assert run(*OVERWRITTEN[case]) == 2
     assert "which this command uses as" in capsys.readouterr().err
     assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"what was there"}
+
+
+RACES = {
+    "list": [{"title": "list", "prompt": "a", "methods": ["plain"]}],
+    "matrix": [{"title": "m", "prompt": "a", "methods": ["aded"], "options": {"matrix": "out/m.json"}}],
+    "draft model": [{"title": "m", "prompt": "a", "methods": ["specinfer"], "options": {"draft_model": ["out/m.json"]}}],
+}
+
+
+@pytest.mark.parametrize("case", RACES)
+def test_a_list_of_races_overwrites_no_input(no_model, capsys, tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/m.json").write_text("what was there")
+    (tmp_path / "out/list.json").write_text(json.dumps(RACES[case]))
+    assert run("race", "--list", "out/list.json", "--out", "out") == 2
+    assert "which this command uses as" in capsys.readouterr().err
+    assert (tmp_path / "out/m.json").read_text() == "what was there"
+    assert json.loads((tmp_path / "out/list.json").read_text()) == RACES[case]
+
+
+GOOD_RACE = {"title": "a", "prompt": "a b", "methods": ["plain"]}
+BAD_RACES = {
+    "methods null": {"methods": None},
+    "methods text": {"methods": "plain"},
+    "methods nested": {"methods": [["plain"]]},
+    "no methods": {"methods": []},
+    "unknown method": {"methods": ["magic"]},
+    "settings null": {"settings": None},
+    "settings list": {"settings": [1]},
+    "unknown setting": {"settings": {"bogus": 1}},
+    "setting out of range": {"settings": {"temperature": -1}},
+    "setting of a wrong type": {"settings": {"stop": [5]}},
+    "options list": {"options": [1]},
+    "unknown option": {"options": {"bogus": 1}},
+    "option of another method": {"options": {"depth": 3}},
+    "file that is no text": {"methods": ["aded"], "options": {"matrix": 5}},
+    "missing file": {"methods": ["aded"], "options": {"matrix": "nowhere"}},
+    "unknown field": {"bogus": 1},
+    "prompt list": {"prompt": ["a"]},
+    "blank prompt": {"prompt": " "},
+    "title list": {"title": ["a"]},
+    "title outside": {"title": "../escaped"},
+    "title absolute": {"title": "/abs/path"},
+    "title with a backslash": {"title": "a\\b"},
+    "title empty": {"title": ""},
+    "title hidden": {"title": ".a"},
+    "title with NUL": {"title": "a\0b"},
+    "title that is no Unicode": {"title": "\ud800"},
+    "title too long": {"title": "a" * 300},
+    "title of a folder": {"title": "folder"},
+}
+
+
+def check_refused_list(races, capsys, tmp_path, *more):
+    (tmp_path / "races.json").write_text(json.dumps(races) if not isinstance(races, str) else races)
+    before = sorted(tmp_path.rglob("*"))
+    assert run("race", "--list", str(tmp_path / "races.json"), "--out", str(tmp_path / "out"), *more) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n"), captured.err[:7]) == ("", 1, "error: ")
+    assert sorted(tmp_path.rglob("*")) == before
+    return captured.err
+
+
+@pytest.mark.parametrize("case", BAD_RACES)
+def test_a_list_with_a_bad_race_is_refused_before_a_model_is_loaded(no_model, capsys, tmp_path, case):
+    (tmp_path / "out" / "folder.json").mkdir(parents=True)
+    check_refused_list([GOOD_RACE | {"title": "good"}, GOOD_RACE | BAD_RACES[case]], capsys, tmp_path)
+
+
+@pytest.mark.parametrize("races", [[], {}, "", "[", "null", [1], [GOOD_RACE, GOOD_RACE | {"title": "A"}]], ids=str)
+def test_a_file_that_is_no_list_of_different_races_is_refused(no_model, capsys, tmp_path, races):
+    check_refused_list(races, capsys, tmp_path)
+
+
+def test_the_field_of_a_list_that_is_wrong_is_named(no_model, capsys, tmp_path):
+    assert "list[1].methods: Input should be a valid" in check_refused_list(
+        [GOOD_RACE, GOOD_RACE | {"title": "b", "methods": None}], capsys, tmp_path
+    )
+    assert "race 'a': unknown setting 'bogus'" in check_refused_list([GOOD_RACE | {"settings": {"bogus": 1}}], capsys, tmp_path)
+
+
+@pytest.mark.parametrize("more", [["--prompt", "x"], ["--prompt-file", "x"], ["--methods", "aded"], ["--depth", "3"]])
+def test_options_that_a_list_of_races_would_ignore_are_refused(no_model, capsys, tmp_path, more):
+    assert f"error: {more[0]}" in check_refused_list([GOOD_RACE], capsys, tmp_path, *more)
+
+
+@pytest.mark.parametrize("more", [["--depth", "3"], ["--matrix", "nowhere"]])
+def test_options_of_no_method_of_a_race_are_refused(no_model, capsys, tmp_path, more):
+    assert run("race", "--prompt", "a", "--methods", "plain", *more, "--out", str(tmp_path / "t.json")) == 2
+    assert f"error: {more[0]} is not a setting of these methods" in capsys.readouterr().err
+
+
+def test_races_of_a_list_are_recorded_with_their_settings(tiny, capsys, tmp_path):
+    races = [GOOD_RACE, GOOD_RACE | {"title": "b", "methods": ["plain", "aded"], "settings": {"max_new_tokens": 3}}]
+    races[1]["options"] = {"depth": 2}
+    (tmp_path / "races.json").write_text(json.dumps(races))
+    assert run("race", "--list", str(tmp_path / "races.json"), "--out", str(tmp_path / "out"), "--max-new-tokens", "2") == 0
+    made = {file.stem: trace.load(file) for file in (tmp_path / "out").iterdir()}
+    lengths = {name: [len(one.token_ids) for one in race.lanes] for name, race in made.items()}
+    assert lengths == {"a": [2], "b": [3, 3]}
+    assert made["b"].lanes[1].header.method_settings["depth"] == 2
+
+
+def test_no_race_is_recorded_if_the_prompt_of_a_later_one_is_too_long(tiny, capsys, tmp_path):
+    (tmp_path / "races.json").write_text(json.dumps([GOOD_RACE, GOOD_RACE | {"title": "b", "prompt": "a " * 400}]))
+    assert run("race", "--list", str(tmp_path / "races.json"), "--out", str(tmp_path / "out")) == 2
+    assert "error: the prompt has 400 tokens" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 LATE = {
@@ -420,3 +540,105 @@ def test_ctrl_c_while_the_prompt_is_read_is_a_clean_stop(tiny, capsys, monkeypat
     monkeypatch.setattr("aded.engine.session.TargetSession.prefill_chunks", interrupted)
     assert run("generate", "--prompt", "a b c") == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+def process(*arguments: str, code: str = "", **streams) -> subprocess.CompletedProcess[str]:
+    """The command line in another process, after ``code``."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}\nfrom aded.__main__ import program; sys.exit(program())"
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=HANG, check=False, **streams)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", [["--help"], ["race", "--help"], ["methods", "--json"]], ids=" ".join)
+def test_an_output_that_cannot_be_written_is_one_line_and_status_2(command):
+    with open("/dev/full", "w") as full:
+        ended = process(*command, stdout=full)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "error: cannot write the output: No space left on device" in ended.stderr
+
+
+CLOSED = "import os; [os.close(fd) for fd in (0, 1)]; sys.stdin = sys.stdout = None"
+
+
+def test_closed_streams_are_empty_and_discard_what_is_written(tmp_path):
+    trace.save(make_race(), tmp_path / "race.json")
+    for command in (["replay", "--pause", str(tmp_path / "race.json")], ["--help"]):
+        ended = process(*command, code=CLOSED)
+        assert (ended.returncode, ended.stderr) == (0, "")
+    ended = process("generate", "--prompt-file", "-", code=CLOSED)
+    assert (ended.returncode, ended.stderr) == (2, "error: the prompt is blank; write some text\n")
+
+
+def test_the_end_of_the_input_continues_a_paused_replay(capsys, tmp_path, monkeypatch):
+    def ended(*_):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ended)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    trace.save(make_race(), tmp_path / "race.json")
+    assert run("replay", "--pause", str(tmp_path / "race.json")) == 0
+    assert "tokens per second" in capsys.readouterr().out
+
+
+INTERRUPTED = """
+import os, signal
+class Interrupting:
+    def find_spec(self, name, *more):
+        if name == {module!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                if {swallowed}:
+                    return
+                raise
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+@pytest.mark.parametrize("module", ["aded.cli.main", "aded.cli.race", "numba", "pydantic"])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_ctrl_c_while_the_options_are_read_ends_the_program_without_a_traceback(module, swallowed):
+    ended = process("methods", code=INTERRUPTED.format(module=module, swallowed=swallowed), stdout=subprocess.PIPE)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_while_a_command_runs_is_one_line(tmp_path):
+    code = INTERRUPTED.format(module="aded.evaluation.bench.recorded", swallowed=False)
+    ended = process("methods", code=code, stdout=subprocess.PIPE)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
+
+
+@pytest.mark.parametrize("command", [["matrix", "show"], ["datastore", "show"], ["matrix", "build", "--out", "x", "--tokens"]])
+def test_a_pipe_in_place_of_a_file_is_named_as_such(capsys, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    reader, writer = os.pipe()
+    os.write(writer, bytes(100))
+    os.close(writer)
+    assert run(*command, f"/dev/fd/{reader}") == 2
+    os.close(reader)
+    assert "it is a pipe or a device; save its content as a file" in capsys.readouterr().err
+
+
+def test_a_race_without_runs_is_refused(capsys, tmp_path):
+    (tmp_path / "t.json").write_text('{"format": "aded-race", "version": 4, "lanes": []}')
+    assert run("replay", str(tmp_path / "t.json")) == 2
+    assert "damaged trace: race.lanes: " in capsys.readouterr().err
+
+
+BROKEN_CONFIGS = ["{}", "not json", '{"model_type": "llama", "vocab_size": 97}']
+
+
+@pytest.mark.parametrize("config", BROKEN_CONFIGS)
+@pytest.mark.parametrize("command", [["datastore", "build", "--out", "x", "--text"], ["matrix", "build", "--out", "x", "--text"]])
+def test_a_broken_model_folder_is_one_line_where_only_its_tokenizer_is_used(capsys, tmp_path, monkeypatch, config, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(config)
+    (tmp_path / "text").write_text("hello")
+    assert run(*command, "text", "--model", "model") == 2
+    said = capsys.readouterr().err
+    assert (said.count("\n"), "error: cannot load the model 'model' (" in said) == (1, True)
+    assert "from one of:)" not in said
+    assert not (tmp_path / "x").exists()

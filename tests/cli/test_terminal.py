@@ -81,7 +81,7 @@ def test_progress_fits_the_width_of_the_terminal_and_leaves_nothing_behind(monke
         with terminal.Progress() as progress:
             progress("loading")
             for share in (0.0, 0.5, 1.0):
-                progress("counting: 2,000 tokens, 200 a second", share)
+                progress("counting: 2,000 tokens, 200 per second", share)
             progress("a message that is longer than the terminal is wide: " + "x" * 60, 0.5)
             progress("saved")
     written = b""
@@ -101,3 +101,8 @@ def test_progress_prints_each_subject_once_where_there_is_no_terminal(capsys):
         for message in ("loading", "counting: 1 token", "counting: 2 tokens", "saved"):
             progress(message, 0.5)
     assert capsys.readouterr().err == "loading\ncounting: 1 token\nsaved\n"
+
+
+def test_the_phases_of_a_step_have_the_names_of_the_field():
+    assert ", KV-cache compaction 0.40, update " in terminal.summary_table(make_trace("aded"))
+    assert "commit" not in terminal.summary_table(make_trace("aded"))

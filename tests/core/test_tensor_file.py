@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import safetensors.numpy
 
 from aded.core import tensor_file
+from aded.core.errors import AdedError
 
 ARRAYS = {"a": np.arange(6, dtype=np.int32).reshape(2, 3), "b": np.array([7], dtype=np.uint16), "c": np.zeros(0, dtype=np.uint32)}
 
@@ -62,6 +64,12 @@ def test_a_damaged_header_is_refused(tmp_path: Path, header: object) -> None:
     (tmp_path / "f").write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
     with pytest.raises(ValueError, match="header|extends beyond the file"):
         tensor_file.read_header(tmp_path / "f")
+
+
+def test_a_named_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AdedError, match="is a pipe"):
+        tensor_file.read_header(tmp_path / "pipe")
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:

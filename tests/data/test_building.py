@@ -398,10 +398,10 @@ def test_progress_reports_speed_and_time_left() -> None:
     reporter.start(0.5)  # half was done before
     now[0] = 10.0
     reporter.report(2000, 0.6)
-    assert reports[-1] == ("counting: 2,000 tokens, 200 a second, 40 s left", 0.6)
+    assert reports[-1] == ("counting: 2,000 tokens, 200 per second, 40 s left", 0.6)
     now[0] = 20.0
     reporter.subtask(0.6, 0.0001)(1000)
-    assert reports[-1][0].startswith("counting: 3,000 tokens, 150 a second")
+    assert reports[-1][0].startswith("counting: 3,000 tokens, 150 per second")
     assert reports[-1][1] == pytest.approx(0.7)
     reporter.report(3000, None)
-    assert reports[-1] == ("counting: 3,000 tokens, 150 a second", None)
+    assert reports[-1] == ("counting: 3,000 tokens, 150 per second", None)

@@ -94,13 +94,17 @@ def test_show_lists_the_most_certain_and_the_most_uncertain_bigrams(tmp_path: Pa
     assert run("matrix", "show", tmp_path / "m", "--json") == 0
     body = json.loads(capsys.readouterr().out)
     assert body["bytes"] == (tmp_path / "m").stat().st_size
-    assert [bigram["pair"] for bigram in body["certain"][:2]] == [[10, 11], [12, 10]]
+    assert body["bigrams"] == body["pairs"] == 24
+    assert [bigram["bigram"] for bigram in body["certain"][:2]] == [[10, 11], [12, 10]]
+    assert all((one["pair"], one["sights"]) == (one["bigram"], one["occurrences"]) for one in body["certain"])  # earlier names
     assert body["certain"][0]["texts"] == ["w10 ", "w11 "]
     assert body["certain"][0]["successor_texts"] == ["w12 "]
-    assert body["uncertain"][0]["pair"] == [20, 21]
-    assert body["uncertain"][0]["sights"] == 20
+    assert body["uncertain"][0]["bigram"] == [20, 21]
+    assert body["uncertain"][0]["occurrences"] == 20
     assert run("matrix", "show", tmp_path / "m") == 0
-    assert "'w10 ' 'w11 ' (30): 'w12 ' 30" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "'w10 ' 'w11 ' (30): 'w12 ' 30" in shown
+    assert "bigrams: 24\n" in shown and "pair" not in shown
 
 
 def test_without_the_tokenizer_show_gives_ids(tmp_path: Path, capsys) -> None:

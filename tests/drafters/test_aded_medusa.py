@@ -15,7 +15,7 @@ from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context
 from aded.ngram import tree_search
 from aded.ngram.medusa_mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of
-from aded.ngram.session_overlay import Overlay
+from aded.ngram.session_counts import SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 from aded.sampling.logits_pipeline import Rule
 
@@ -33,7 +33,7 @@ def reader(target):
 @pytest.fixture(scope="module")
 def source():
     text = np.minimum(np.random.default_rng(0).geometric(0.1, 5000) - 1, VOCAB - 1).astype(np.int32)
-    return tree_search.Source(TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc"), Overlay())
+    return tree_search.Source(TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc"), SessionCounts())
 
 
 def random_lattice(seed, depths=3, ranks=5):
@@ -45,7 +45,7 @@ def random_lattice(seed, depths=3, ranks=5):
 
 def mixed(source, lattice, context, depth, keep):
     """A reference of the mixture of a node's successors, by its definition: token to probability."""
-    known, weights = source.overlay.successors(source.matrix, np.array(context, dtype=np.int32), keep)
+    known, weights = source.session.successors(source.matrix, np.array(context, dtype=np.int32), keep)
     if depth >= len(lattice.tokens):
         return dict(zip(known.tolist(), weights.tolist()))
     share = lattice.shares[depth, kind_of(weights, len(weights))]

@@ -17,7 +17,7 @@ from aded.drafters.aded import MAX_ROWS, NO_SUCCESSOR, AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
 from aded.evaluation.replay import Report, replay
-from aded.ngram.session_overlay import OBSERVED_TOP_K
+from aded.ngram.session_counts import OBSERVED_TOP_K
 from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 60
@@ -95,7 +95,7 @@ def test_without_successors_nothing_is_drafted_and_the_reason_is_given(options: 
 
 @pytest.mark.parametrize("options", PRESETS, ids=str)
 def test_each_new_trigram_is_counted_once(matrix: TrigramMatrix, options: AdedOptions) -> None:
-    """Drafting step by step gives the same overlay as observing the whole text at once."""
+    """Drafting step by step gives the same session counts as observing the whole text at once."""
     tokens = text(4, 120)
     stepwise, once = (AdedDrafter(matrix, VOCAB, options) for _ in range(2))
     stepwise.start(tokens[:16].tolist())
@@ -145,7 +145,7 @@ def observed(
     return Outcome(tree, np.array(path, np.int32), context, np.array(emitted, np.int32), tokens, probabilities)
 
 
-def test_the_target_top_at_a_rejected_node_is_drafted_when_its_bigram_occurs_again() -> None:
+def test_the_target_s_top_k_at_a_rejected_node_is_drafted_when_its_bigram_occurs_again() -> None:
     drafter, context = AdedDrafter(None, VOCAB), context_of([1, 2, 3])
     drafter.start(context.tokens.tolist())
     tree = DraftTree(np.array([3, 10, 11]), np.array([-1, 0, 1]))  # 10 and 11 are rejected: the correction token is 20
@@ -174,7 +174,7 @@ def test_rows_of_accepted_nodes_come_first_and_their_number_is_limited(matrix: T
     assert len({row.key for row in rows}) == len(rows)
 
 
-def test_the_target_top_is_requested_only_during_decoding_and_only_if_it_is_learned(matrix: TrigramMatrix) -> None:
+def test_the_target_s_top_k_is_requested_only_during_decoding_and_only_if_it_is_learned(matrix: TrigramMatrix) -> None:
     for options, asked in ((AdedOptions.tuned(), OBSERVED_TOP_K), (AdedOptions(feedback=False), 0), (AdedOptions.paper(), 0)):
         drafter = AdedDrafter(matrix, VOCAB, options)
         drafter.start([1, 2, 3])
@@ -182,7 +182,7 @@ def test_the_target_top_is_requested_only_during_decoding_and_only_if_it_is_lear
 
 
 @pytest.mark.parametrize("options", [AdedOptions.paper(), AdedOptions(feedback=False)], ids=str)
-def test_a_target_top_that_is_not_learned_changes_nothing(matrix: TrigramMatrix, options: AdedOptions) -> None:
+def test_a_top_k_of_the_target_that_is_not_learned_changes_nothing(matrix: TrigramMatrix, options: AdedOptions) -> None:
     trees = []
     for answers in ({}, {0: {50: 0.9, 51: 0.1}}):
         drafter, context = AdedDrafter(matrix, VOCAB, options), context_of(text(1, 40))
@@ -192,7 +192,7 @@ def test_a_target_top_that_is_not_learned_changes_nothing(matrix: TrigramMatrix,
     assert trees[0].tokens.tolist() == trees[1].tokens.tolist()
 
 
-def test_a_target_top_outside_the_vocabulary_is_refused(matrix: TrigramMatrix) -> None:
+def test_a_top_k_of_the_target_outside_the_vocabulary_is_refused(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB), context_of([1, 2, 3])
     drafter.start([1, 2, 3])
     with pytest.raises(AdedError, match="tokenize"):
@@ -311,7 +311,7 @@ def test_foreign_vocabularies_and_ids_are_refused(matrix: TrigramMatrix) -> None
             drafter.start(ids)
 
 
-def test_a_full_overlay_continues_to_draft(matrix: TrigramMatrix) -> None:
+def test_full_session_counts_continue_to_draft(matrix: TrigramMatrix) -> None:
     drafter, tokens = AdedDrafter(matrix, VOCAB), text(8, 30_000)
     drafter.start(tokens.tolist())
     assert len(drafter.propose(context_of(tokens), 64)) == 64

@@ -112,5 +112,5 @@ def test_as_many_tokens_are_accepted_per_step(matrix: TrigramMatrix, store: str)
     records = read_records(DATA / "recorded_greedy.jsonl")[::9]
     ours = replay(AdedDrafter(matrix, VOCAB, AdedOptions.paper()), records, 64).all
     theirs = replay(PublishedDrafter(store), records, 64).all
-    print(f"\naccepted a step: {ours.accepted / ours.steps:.3f} here, {theirs.accepted / theirs.steps:.3f} in the package")
+    print(f"\naccepted per step: {ours.accepted / ours.steps:.3f} here, {theirs.accepted / theirs.steps:.3f} in the package")
     assert ours.accepted / ours.steps == pytest.approx(theirs.accepted / theirs.steps, rel=0.03)

@@ -37,7 +37,7 @@ def test_every_prefix_of_the_static_tree_is_the_best_of_its_size() -> None:
     assert len({(p, r) for p, r in zip(parents.tolist(), ranks.tolist())}) == TEMPLATE
 
 
-def test_the_target_top_at_every_node_is_kept_and_drafted() -> None:
+def test_the_target_s_top_k_of_every_node_is_kept_and_drafted() -> None:
     drafter = TokenRecyclingDrafter(VOCAB)
     drafter.start([5])
     assert drafter.propose(context_of(5), 64).drafted == 0
@@ -54,7 +54,7 @@ def test_the_target_top_at_every_node_is_kept_and_drafted() -> None:
     assert drafter.propose(context_of(5), 4).tokens.tolist() == [5, 10, 20, 11][:4]
 
 
-def test_the_target_top_of_the_accepted_path_has_priority() -> None:
+def test_the_target_s_top_k_of_the_accepted_path_has_priority() -> None:
     drafter = TokenRecyclingDrafter(VOCAB)
     tree = DraftTree(np.array([5, 7, 7]), np.array([-1, 0, 1]))
     observe(drafter, tree, [[1] * RANKS, [2] * RANKS, [3] * RANKS], [0, 1])
@@ -86,7 +86,7 @@ def test_every_decode_starts_with_the_counts_of_the_corpus() -> None:
     assert drafter.propose(context_of(1), 2).tokens.tolist() == [1, 2]
 
 
-def test_successors_in_the_prompt_come_first_the_latest_one_at_the_front() -> None:
+def test_successors_in_the_prompt_are_drafted_before_others_the_latest_first() -> None:
     drafter = TokenRecyclingDrafter(VOCAB, np.tile(np.arange(20, 20 + RANKS, dtype=np.int32), (VOCAB, 1)))
     drafter.start([5, 6, 5, 7, 5, 22, 5, 6])
     tree = drafter.propose(context_of(5), 256)

@@ -421,7 +421,17 @@ def test_commands_are_shown_without_folders() -> None:
     assert results.command(given) == "python -m aded bench --questions q.jsonl --out=b --methods aded --model org/name"
 
 
-BAD_LINES = ["{", "[]", "{}", '{"question_id": 1, "turns": []}', '{"question_id": 1, "turns": [" "]}', "", "[" * 5000]
+BAD_LINES = [
+    *(json.dumps({"question_id": 1, "turns": ["a"], name: "\ud800"}) for name in ("question_id", "category")),
+    '{"question_id": 1, "turns": ["\\ud800"]}',
+    "{",
+    "[]",
+    "{}",
+    '{"question_id": 1, "turns": []}',
+    '{"question_id": 1, "turns": [" "]}',
+    "",
+    "[" * 5000,
+]
 BAD = {
     "nothing": [],
     "missing questions": ["--questions", "nowhere.jsonl"],
@@ -483,6 +493,21 @@ def test_ids_of_another_model_are_refused(capsys, tmp_path) -> None:
     (tmp_path / "r").write_text(json.dumps({"prompt_ids": [1], "output_ids": [10**6]}))
     assert run("--recorded", str(tmp_path / "r")) == 2
     one_error(capsys)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("--questions", {"question_id": 1, "turns": ["a"], "category": "\ud800"}),
+        ("--recorded", {"prompt_ids": [1], "output_ids": [2], "category": "\ud800"}),
+        ("--recorded", {"prompt_ids": [1.7, 2], "output_ids": ["4", True]}),
+    ],
+)
+def test_bad_lines_are_refused_before_anything_is_written(tiny, capsys, tmp_path, kind, line) -> None:
+    (tmp_path / "lines").write_text(json.dumps(line))
+    assert run(kind, str(tmp_path / "lines"), "--out", str(tmp_path / "out")) == 2
+    one_error(capsys)
+    assert not (tmp_path / "out").exists()
 
 
 def one_error(capsys) -> None:

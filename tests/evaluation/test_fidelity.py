@@ -116,10 +116,10 @@ def test_a_kept_session_agrees_better_on_every_next_prompt(target: TargetModel) 
     output = np.random.default_rng(4).integers(3, VOCAB, 30).astype(np.int32)
     records = [Record(output[:3], output)] * 3
     rows = representative_fidelity.compare(target, TrigramMatrix.empty(target.vocab_size), records, quiet, keep=True)
-    overlay = {row["where"]: row for row in rows if row["representative"] == "overlay"}
-    assert list(overlay) == ["all", "tokens 1 to 32", "prompt 1", "prompts 2 to 4"]
-    assert overlay["prompts 2 to 4"]["unseen"] == 0.0 < overlay["prompt 1"]["unseen"]
-    assert overlay["prompts 2 to 4"]["total_variation"] < overlay["prompt 1"]["total_variation"]
+    session = {row["where"]: row for row in rows if row["representative"] == "overlay"}
+    assert list(session) == ["all", "tokens 1 to 32", "prompt 1", "prompts 2 to 4"]
+    assert session["prompts 2 to 4"]["unseen"] == 0.0 < session["prompt 1"]["unseen"]
+    assert session["prompts 2 to 4"]["total_variation"] < session["prompt 1"]["total_variation"]
 
 
 def test_the_command_compares_on_questions_and_on_records(target: TargetModel, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -132,7 +132,9 @@ def test_the_command_compares_on_questions_and_on_records(target: TargetModel, t
         arguments = ["matrix", "compare", str(tmp_path / "m"), source, str(file), *most, "--json"]
         assert main.main([*arguments, "--out", str(tmp_path / "out")]) == 0
         rows = json.loads(capsys.readouterr().out)["rows"]
-        assert (tmp_path / "out" / "table.md").read_text().count("| base |") >= 2
+        table = (tmp_path / "out" / "table.md").read_text()
+        assert "| LLM representative | where |" in table
+        assert table.count("| base counts |") >= 2 and table.count("| session counts |") >= 2
         assert json.loads((tmp_path / "out" / "results.json").read_text())["command"].startswith("python -m aded")
         assert rows[0]["representative"] == "base" and 1 <= rows[0]["positions"] <= count
     TrigramMatrix.build(np.array([1, 2]), separator=0, vocab_size=VOCAB, fingerprint="another").save(tmp_path / "foreign")

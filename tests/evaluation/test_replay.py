@@ -81,8 +81,21 @@ def test_recorded_texts_are_read_from_json_lines(tmp_path: Path) -> None:
     assert (one.prompt.tolist(), one.output.tolist(), one.category) == ([1], [2, 3], "x")
 
 
+@pytest.mark.parametrize("ids", ["[1.7]", '["4"]', "[true]", "[null]", "[-1]", "[1e9]", "[NaN]", "[[1]]", "1", "[2147483648]"])
+@pytest.mark.parametrize("name", ["prompt_ids", "output_ids"])
+def test_what_are_no_token_ids_is_refused(tmp_path: Path, name: str, ids: str) -> None:
+    lists = {"prompt_ids": "[1]", "output_ids": "[1]", name: ids}
+    (tmp_path / "r").write_text(f"{{{', '.join(f'{json.dumps(key)}: {value}' for key, value in lists.items())}}}")
+    with pytest.raises(AdedError, match="line 1 is not a recorded output"):
+        read_records(tmp_path / "r")
+
+
 @pytest.mark.parametrize(
-    "line", ["{", "[]", "{}", '{"prompt_ids": [], "output_ids": []}', '{"prompt_ids": ["a"], "output_ids": []}']
+    "line",
+    [
+        *("{", "[]", "{}", '{"prompt_ids": [], "output_ids": []}', '{"prompt_ids": ["a"], "output_ids": []}'),
+        '{"prompt_ids": [1], "output_ids": [1], "category": "\\ud800"}',
+    ],
 )
 def test_an_invalid_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
     (tmp_path / "r").write_text(line)

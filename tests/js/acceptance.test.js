@@ -97,7 +97,7 @@ test("a node says why it was accepted, rejected or not tried", () => {
   assert.equal(testText(without(STEP), without(STEP).choices[0], 1), "");
 });
 
-test("one draw per node has its random number and the smallest −ln(u)/p in columns of their own", () => {
+test("one draw per node has its random number and the smallest −ln(u)/p in separate columns", () => {
   assert.equal(drawText({ draw: 0.5 }), "random number u = 0.500");
   const { rows, heads } = drawn(without(STEP), header({ method_settings: { verification: "coupled" } }));
   assert.deepEqual(heads.slice(1), ["after", "target's choice", "target p", "random u", "−ln(u)/p", "drafted?", "next most probable"]);

@@ -43,18 +43,18 @@ function checkRecorded(header, step, i, where) {
   });
 }
 
-race.lanes.forEach(({ header, steps }, lane) => {
+race.lanes.forEach(({ header, steps }, run) => {
   for (const step of steps) step.choices.forEach((_, i) => {
-    checkRecorded(header, step, i, `run ${lane}, step ${step.index}, choice ${i}`);
+    checkRecorded(header, step, i, `run ${run}, step ${step.index}, choice ${i}`);
   });
 });
 
 // With other settings, the distribution is that of the engine, or bounds it.
 let bounded = 0;
-for (const { lane, step: index, choice: i, settings, seed, probabilities, drawn } of cases.distributions) {
-  const { header, steps } = race.lanes[lane];
+for (const { run, step: index, choice: i, settings, seed, probabilities, drawn } of cases.distributions) {
+  const { header, steps } = race.lanes[run];
   const step = { ...steps[index], choices: steps[index].choices.map((one) => ({ ...one, rejection: null })) };
-  const where = `run ${lane}, step ${index}, choice ${i}, ${JSON.stringify(settings)}`;
+  const where = `run ${run}, step ${index}, choice ${i}, ${JSON.stringify(settings)}`;
   const made = resample(step, i, header, settings, BigInt(seed));
   const known = new Set(made.items.map(({ token }) => token));
   const rest = probabilities.reduce((sum, p, token) => sum + (known.has(token) ? 0 : p), 0);

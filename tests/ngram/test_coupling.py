@@ -8,19 +8,19 @@ from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.ngram.coupling import MAX_EXPONENT, UNCOUPLED, drawn_successors, learned_exponent
-from aded.ngram.session_overlay import Overlay, new_lookup, successors
+from aded.ngram.session_counts import SessionCounts, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
 from aded.sampling.rng import key_of, key_of_compiled, uniform, uniform_compiled
 
 CONTEXT = np.array([1, 2], dtype=np.int32)
 
 
-def learned() -> tuple[TrigramMatrix, Overlay]:
+def learned() -> tuple[TrigramMatrix, SessionCounts]:
     """A matrix in which six tokens follow the context, equally often."""
-    overlay, matrix = Overlay(), TrigramMatrix.empty(VOCAB)
+    session, matrix = SessionCounts(), TrigramMatrix.empty(VOCAB)
     for token in (10, 11, 12, 13, 14, 15):
-        overlay.learn(matrix, np.array([1, 2, token], dtype=np.int32), 0)
-    return matrix, overlay
+        session.learn(matrix, np.array([1, 2, token], dtype=np.int32), 0)
+    return matrix, session
 
 
 def draw(seed: int, position: int, tokens: np.ndarray, probabilities: np.ndarray) -> int:
@@ -37,8 +37,8 @@ def test_compiled_code_has_the_random_numbers_of_the_target():
 
 
 def test_where_the_matrix_is_right_the_draw_is_the_first_successor():
-    matrix, overlay = learned()
-    lookup = new_lookup(matrix.arrays, overlay.arrays)
+    matrix, session = learned()
+    lookup = new_lookup(matrix.arrays, session.arrays)
     for position in range(200):
         count = successors(lookup, CONTEXT, 2, 32)
         drawn = draw(4, position + 3, lookup.tokens[:count].copy(), lookup.probabilities[:count].copy())
@@ -48,8 +48,8 @@ def test_where_the_matrix_is_right_the_draw_is_the_first_successor():
 
 
 def test_coupled_successors_have_the_same_total_probability():
-    matrix, overlay = learned()
-    lookup = new_lookup(matrix.arrays, overlay.arrays)
+    matrix, session = learned()
+    lookup = new_lookup(matrix.arrays, session.arrays)
     count = successors(lookup, CONTEXT, 2, 32)
     total = lookup.probabilities[:count].sum()
     coupling = UNCOUPLED._replace(on=True, position=9)
@@ -60,14 +60,14 @@ def test_coupled_successors_have_the_same_total_probability():
 
 @pytest.mark.parametrize("is_right", [True, False])
 def test_the_exponent_is_learned_from_how_well_the_matrix_predicts_the_draws(is_right: bool):
-    matrix, overlay = learned()
-    lookup, exponent = new_lookup(matrix.arrays, overlay.arrays), UNCOUPLED.exponent
+    matrix, session = learned()
+    lookup, exponent = new_lookup(matrix.arrays, session.arrays), UNCOUPLED.exponent
     for position in range(400):
         count = successors(lookup, CONTEXT, 2, 32)
         tokens, probabilities = lookup.tokens[:count].copy(), lookup.probabilities[:count].copy()
         drawn = draw(4 if is_right else 5, position, tokens, probabilities)
         coupling = UNCOUPLED._replace(on=True, seed=np.uint64(4), position=position, exponent=exponent)
-        exponent = learned_exponent(matrix.arrays, overlay.arrays, coupling, np.array([1, 2, drawn], dtype=np.int32), 2)
+        exponent = learned_exponent(matrix.arrays, session.arrays, coupling, np.array([1, 2, drawn], dtype=np.int32), 2)
     assert (1.2 < exponent <= MAX_EXPONENT) if is_right else (0 <= exponent < 0.25)
 
 

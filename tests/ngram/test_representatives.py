@@ -9,8 +9,8 @@ from aded.core.tree import DraftTree
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
-from aded.ngram.representative import overlay_size, session_share
-from aded.ngram.session_overlay import INCREMENT, MAX_WEIGHT, Overlay
+from aded.ngram.representative import session_share, session_size
+from aded.ngram.session_counts import INCREMENT, MAX_WEIGHT, SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 40
@@ -23,28 +23,30 @@ def matrix() -> TrigramMatrix:
     return TrigramMatrix.build(text, separator=0, vocab_size=VOCAB, fingerprint="abc")
 
 
-def learned_probabilities(matrix: TrigramMatrix, overlay: Overlay, bigram: tuple[int, int]) -> dict[int, tuple[float, float]]:
+def learned_probabilities(
+    matrix: TrigramMatrix, session: SessionCounts, bigram: tuple[int, int]
+) -> dict[int, tuple[float, float]]:
     """Maps each token to its probability and the learned share of it."""
     context = np.array(bigram, dtype=np.int32)
-    tokens, given = overlay.successors(matrix, context, 12)
-    return dict(zip(tokens.tolist(), zip(given.tolist(), session_share(matrix, overlay, context, tokens, given).tolist())))
+    tokens, given = session.successors(matrix, context, 12)
+    return dict(zip(tokens.tolist(), zip(given.tolist(), session_share(matrix, session, context, tokens, given).tolist())))
 
 
-def overlay_of(matrix: TrigramMatrix, text: list[int], **settings: bool) -> Overlay:
-    overlay = Overlay(**settings)
-    overlay.learn(matrix, np.array(text, dtype=np.int32), 0)
-    return overlay
+def session_of(matrix: TrigramMatrix, text: list[int], **settings: bool) -> SessionCounts:
+    session = SessionCounts(**settings)
+    session.learn(matrix, np.array(text, dtype=np.int32), 0)
+    return session
 
 
 @pytest.mark.parametrize("published", [False, True])
 def test_without_learned_counts_all_probabilities_come_from_the_base(matrix: TrigramMatrix, published: bool):
-    found = learned_probabilities(matrix, Overlay(published=published), (1, 2))
+    found = learned_probabilities(matrix, SessionCounts(published=published), (1, 2))
     assert set(found) == {3, 4, 5}
     assert [part for _, part in found.values()] == [0.0] * 3
 
 
 def test_a_successor_missing_in_the_base_is_learned_and_the_rest_keeps_the_proportions_of_the_base(matrix: TrigramMatrix):
-    found = learned_probabilities(matrix, overlay_of(matrix, [9, 1, 2, 7]), (1, 2))
+    found = learned_probabilities(matrix, session_of(matrix, [9, 1, 2, 7]), (1, 2))
     given, part = found[7]
     assert part > 0
     assert part == pytest.approx(given)
@@ -53,13 +55,13 @@ def test_a_successor_missing_in_the_base_is_learned_and_the_rest_keeps_the_propo
     assert [found[token][1] for token in (4, 5)] == [0.0, 0.0]
 
 
-def test_a_successor_in_base_and_overlay_is_partly_learned(matrix: TrigramMatrix):
-    given, part = learned_probabilities(matrix, overlay_of(matrix, [9, 1, 2, 3]), (1, 2))[3]
+def test_a_successor_in_base_counts_and_session_counts_is_partly_learned(matrix: TrigramMatrix):
+    given, part = learned_probabilities(matrix, session_of(matrix, [9, 1, 2, 3]), (1, 2))[3]
     assert 0 < part < given
 
 
 def test_by_the_published_rule_the_learned_share_is_the_sum_of_increments(matrix: TrigramMatrix):
-    found = learned_probabilities(matrix, overlay_of(matrix, [1, 2, 3, 1, 2, 3, 1, 2, 8], published=True), (1, 2))
+    found = learned_probabilities(matrix, session_of(matrix, [1, 2, 3, 1, 2, 3, 1, 2, 8], published=True), (1, 2))
     assert found[3] == pytest.approx((0.5 + 2 * INCREMENT, 2 * INCREMENT))
     assert found[8] == pytest.approx((INCREMENT, INCREMENT))
     assert found[4] == pytest.approx((0.25, 0.0))
@@ -68,19 +70,19 @@ def test_by_the_published_rule_the_learned_share_is_the_sum_of_increments(matrix
 
 def test_without_a_base_all_probabilities_are_learned():
     empty = TrigramMatrix.empty(VOCAB)
-    found = learned_probabilities(empty, overlay_of(empty, [1, 2, 3, 1, 2, 4]), (1, 2))
+    found = learned_probabilities(empty, session_of(empty, [1, 2, 3, 1, 2, 4]), (1, 2))
     assert set(found) == {3, 4}
     assert all(part == pytest.approx(given) for given, part in found.values())
 
 
-def test_the_size_of_an_overlay_counts_only_rows_in_use(matrix: TrigramMatrix):
-    overlay = Overlay()
-    assert overlay_size(overlay) == (0, 0)
-    overlay.learn(matrix, np.array([1, 2, 3], dtype=np.int32), 0)
-    rows, used = overlay_size(overlay)
+def test_the_size_of_session_counts_includes_only_rows_in_use(matrix: TrigramMatrix):
+    session = SessionCounts()
+    assert session_size(session) == (0, 0)
+    session.learn(matrix, np.array([1, 2, 3], dtype=np.int32), 0)
+    rows, used = session_size(session)
     assert rows == 3  # after 1, after 2, after 1 2
     by_row = (0, 1, 2, 3, 4, 8)
-    assert used == rows * sum(overlay.arrays[i].nbytes for i in by_row) // len(overlay.arrays[0])
+    assert used == rows * sum(session.arrays[i].nbytes for i in by_row) // len(session.arrays[0])
 
 
 def test_the_size_of_a_drafter_grows_while_it_learns(matrix: TrigramMatrix):

@@ -10,7 +10,7 @@ import pytest
 
 from aded.core.tree import DraftTree
 from aded.ngram import tree_search
-from aded.ngram.session_overlay import Overlay
+from aded.ngram.session_counts import SessionCounts
 from aded.ngram.tree_search import Limits, Puct, Source
 from aded.ngram.trigram import TrigramMatrix
 
@@ -38,23 +38,23 @@ def matrix() -> TrigramMatrix:
 
 @pytest.fixture(scope="module", params=["mixture", "published"])
 def source(request: pytest.FixtureRequest, matrix: TrigramMatrix) -> Source:
-    overlay = Overlay(published=request.param == "published", slots=8 if request.param == "mixture" else 12)
-    overlay.learn(matrix, text(1, 300), 0)
-    return Source(matrix, overlay)
+    session = SessionCounts(published=request.param == "published", slots=8 if request.param == "mixture" else 12)
+    session.learn(matrix, text(1, 300), 0)
+    return Source(matrix, session)
 
 
 CONTEXTS = [text(2, 60)[start : start + size] for start, size in ((0, 8), (9, 5), (20, 2), (31, 3), (40, 8))]
 
 
 class ReferenceSuccessors:
-    """Successors from the overlay, queried with the whole path."""
+    """Successors from base and session counts, queried with the whole path."""
 
     def __init__(self, source: Source, context: np.ndarray, keep: int) -> None:
         self.source, self.context, self.keep = source, context.tolist(), keep
 
     def __call__(self, path: tuple[int, ...]) -> list[tuple[int, float]]:
         whole = np.array([*self.context, *path], dtype=np.int32)[-tree_search.MAX_CONTEXT :]
-        tokens, probabilities = self.source.overlay.successors(self.source.matrix, whole, self.keep)
+        tokens, probabilities = self.source.session.successors(self.source.matrix, whole, self.keep)
         return list(zip(tokens.tolist(), probabilities.tolist()))
 
 
@@ -74,7 +74,7 @@ def test_best_first_takes_the_nodes_of_highest_discounted_cumulative_probability
             if not joint.update({(*path, token): joint[path] * p})
         ]
     tree = tree_search.best_first(source, context, limits)
-    if source.overlay.arrays.published:  # weights can exceed 1: check the order of nodes instead
+    if source.session.arrays.published:  # weights can exceed 1: check the order of nodes instead
         return check_taken_in_order(tree, joint, successors)
     best = sorted(map(rank_of, joint, joint.values()), reverse=True)[: limits.budget]
     np.testing.assert_allclose(sorted(map(rank_of, paths_of(tree), tree.columns["value"]), reverse=True), best, rtol=1e-9)
@@ -241,13 +241,13 @@ def test_drafts_respect_their_limits_and_are_deterministic(source: Source, name:
 @pytest.mark.parametrize("name", SEARCHES)
 def test_without_successors_the_draft_is_the_root(name: str) -> None:
     published = name == "paper"
-    source = Source(TrigramMatrix.empty(VOCAB), Overlay(published=published))
+    source = Source(TrigramMatrix.empty(VOCAB), SessionCounts(published=published))
     for context in ([3], [3, 4]):
         assert len(SEARCHES[name](source, np.array(context, dtype=np.int32), Limits(64, 4, 12))) == 1
 
 
 def test_rollouts_depend_on_the_seed(matrix: TrigramMatrix) -> None:
-    source = Source(matrix, Overlay(published=True, slots=12))
+    source = Source(matrix, SessionCounts(published=True, slots=12))
     values = [tree_search.mcts(source, CONTEXTS[0], Limits(64, 4, 12), PAPER, seed).columns["value"][0] for seed in range(4)]
     assert len(set(values)) > 1
 

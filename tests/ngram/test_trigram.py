@@ -1,4 +1,4 @@
-"""The matrix and the overlay, compared with reference counts in dictionaries."""
+"""Base counts and session counts, compared with reference counts in dictionaries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import safetensors.numpy
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.ngram import session_overlay
-from aded.ngram.session_overlay import Overlay
+from aded.ngram import session_counts
+from aded.ngram.session_counts import SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 
 VOCAB = 50
@@ -271,7 +271,7 @@ class ReferenceMixture:
     def levels(self, text: list[int]) -> list[tuple]:
         """(kind of row, initial weight, successors) of every row that exists, shortest context first."""
         found = []
-        for size, initial in ((1, session_overlay.TRUST_UNIGRAM), (2, session_overlay.TRUST_BIGRAM)):
+        for size, initial in ((1, session_counts.TRUST_UNIGRAM), (2, session_counts.TRUST_BIGRAM)):
             if len(text) >= size:
                 context = (-1, text[-1]) if size == 1 else (text[-2], text[-1])
                 tokens, probabilities = self.matrix.row(*context)
@@ -281,41 +281,41 @@ class ReferenceMixture:
                     evidence = sum(n > limit for limit in (1, 2, 5, 15, 63))
                     key = ("base", size, evidence, 0 if top > 0.8 else 1 if top > 0.4 else 2)
                     found.append((key, initial, dict(zip(tokens.tolist(), probabilities.tolist()))))
-        for order in session_overlay.ORDERS:
+        for order in session_counts.ORDERS:
             context = tuple(text[-order:]) if len(text) >= order else None
             if successors := self.target_top.get(context):
                 top = max(successors.values())
                 found.append(
                     (
                         ("target", order, sum(top > p for p in (0.2, 0.4, 0.6, 0.8, 0.95))),
-                        session_overlay.TRUST_TARGET,
+                        session_counts.TRUST_TARGET,
                         successors,
                     )
                 )
             if row := self.rows.get(context):
                 occurrences, weights = row
-                key = ("overlay", order, sum(occurrences > limit for limit in (1, 2, 3, 7)), min(len(weights), 3))
+                key = ("session", order, sum(occurrences > limit for limit in (1, 2, 3, 7)), min(len(weights), 3))
                 total = sum(weights.values())
-                found.append((key, session_overlay.TRUST_OVERLAY, {t: w / total for t, w in weights.items()}))
+                found.append((key, session_counts.TRUST_SESSION, {t: w / total for t, w in weights.items()}))
         return found
 
     def trust_of(self, key: tuple, initial: float) -> float:
-        credit, uses = self.trust.get(key, (session_overlay.TRUST_EVIDENCE * initial, session_overlay.TRUST_EVIDENCE))
+        credit, uses = self.trust.get(key, (session_counts.TRUST_EVIDENCE * initial, session_counts.TRUST_EVIDENCE))
         return credit / uses
 
     def learn(self, text: list[int], at: int) -> None:
-        p = session_overlay.UNKNOWN_PROBABILITY
+        p = session_counts.UNKNOWN_PROBABILITY
         for key, initial, row in self.levels(text[:at]):
             share = self.trust_of(key, initial)
             mixed = share * row.get(text[at], 0.0) + (1 - share) * p
-            credit, uses = self.trust.get(key, (session_overlay.TRUST_EVIDENCE * initial, session_overlay.TRUST_EVIDENCE))
+            credit, uses = self.trust.get(key, (session_counts.TRUST_EVIDENCE * initial, session_counts.TRUST_EVIDENCE))
             self.trust[key] = (credit + share * row.get(text[at], 0.0) / mixed, uses + 1)
             p = mixed
-        for order in session_overlay.ORDERS:
+        for order in session_counts.ORDERS:
             if at >= order:
                 occurrences, weights = self.rows.get(tuple(text[at - order : at]), (0, {}))
-                weights = {t: w * session_overlay.DECAY for t, w in weights.items()}
-                if text[at] not in weights and len(weights) == session_overlay.SLOTS:
+                weights = {t: w * session_counts.DECAY for t, w in weights.items()}
+                if text[at] not in weights and len(weights) == session_counts.SLOTS:
                     del weights[min(weights, key=weights.__getitem__)]
                 weights[text[at]] = weights.get(text[at], 0.0) + 1
                 self.rows[tuple(text[at - order : at])] = (occurrences + 1, weights)
@@ -333,12 +333,12 @@ class ReferenceMixture:
             rest -= share
             for token, p in row.items():
                 mixed[token] += share * p
-            if rest < session_overlay.MIN_REST:
+            if rest < session_counts.MIN_REST:
                 break
         return mixed
 
 
-def store_in_both(overlay: Overlay, reference: ReferenceMixture, text: np.ndarray, rng: np.random.Generator) -> None:
+def store_in_both(session: SessionCounts, reference: ReferenceMixture, text: np.ndarray, rng: np.random.Generator) -> None:
     """One random draft after ``text``, with the target's top-k at most of its nodes."""
     n = 12
     parents = np.array([-1, *(int(rng.integers(0, i)) for i in range(1, n))], dtype=np.int32)
@@ -346,7 +346,7 @@ def store_in_both(overlay: Overlay, reference: ReferenceMixture, text: np.ndarra
     tokens = np.stack([rng.permutation(VOCAB)[:5] for _ in range(n)]).astype(np.int32)
     probabilities = -np.sort(-rng.dirichlet(np.full(6, 0.3), n), axis=1)[:, :5].astype(np.float32)
     probabilities[rng.random(n) < 0.2] = 0  # nodes without a top-k
-    overlay.observe_top_k(text[-8:], tree, tokens, probabilities)
+    session.observe_top_k(text[-8:], tree, tokens, probabilities)
     paths = [text[-8:].tolist()]
     for node in range(n):
         if node:
@@ -358,15 +358,15 @@ def store_in_both(overlay: Overlay, reference: ReferenceMixture, text: np.ndarra
 
 def test_the_mixture_equals_the_reference() -> None:
     matrix, text = built(), corpus(seed=5, length=400)
-    overlay, reference, rng = Overlay(), ReferenceMixture(matrix), np.random.default_rng(7)
+    session, reference, rng = SessionCounts(), ReferenceMixture(matrix), np.random.default_rng(7)
     text[200:300] = text[100:200]  # a repeated passage
     for at in range(len(text)):
         if at:
             reference.learn(text.tolist(), at)
-        overlay.learn(matrix, text[: at + 1], at)
+        session.learn(matrix, text[: at + 1], at)
         if at % 3 == 2:
-            store_in_both(overlay, reference, text[: at + 1], rng)
-        tokens, probabilities = overlay.successors(matrix, text[: at + 1], 1000)
+            store_in_both(session, reference, text[: at + 1], rng)
+        tokens, probabilities = session.successors(matrix, text[: at + 1], 1000)
         expected = reference.successors(text[: at + 1].tolist())
         assert set(tokens.tolist()) == set(expected)
         np.testing.assert_allclose(probabilities, [expected[t] for t in tokens.tolist()], rtol=1e-4)
@@ -376,7 +376,7 @@ def test_the_mixture_equals_the_reference() -> None:
 
 def test_learning_in_chunks_equals_learning_at_once() -> None:
     matrix, text = built(), corpus(seed=6, length=300)
-    whole, pieces = Overlay(), Overlay()
+    whole, pieces = SessionCounts(), SessionCounts()
     whole.learn(matrix, text, 0)
     for start in range(0, 300, 7):
         before = max(0, start - whole.max_context)
@@ -387,62 +387,62 @@ def test_learning_in_chunks_equals_learning_at_once() -> None:
 
 
 def test_the_published_rule_adds_to_the_base_up_to_the_maximum_weight() -> None:
-    matrix, overlay = built(np.array([1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 3, 0])), Overlay(published=True, slots=12)
+    matrix, session = built(np.array([1, 2, 3, 0, 1, 2, 4, 0, 1, 2, 3, 0])), SessionCounts(published=True, slots=12)
     text = np.array([1, 2, 4, 9], dtype=np.int32)
-    overlay.learn(matrix, text, 0)
-    tokens, weights = overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 12)
+    session.learn(matrix, text, 0)
+    tokens, weights = session.successors(matrix, np.array([1, 2], dtype=np.int32), 12)
     assert dict(zip(tokens.tolist(), weights)) == pytest.approx({3: 2 / 3, 4: 1 / 3 + 0.04})
-    assert overlay.successors(matrix, np.array([2, 4], dtype=np.int32), 12)[1] == pytest.approx([1.0, 0.04])  # 0 ended a sequence
+    assert session.successors(matrix, np.array([2, 4], dtype=np.int32), 12)[1] == pytest.approx([1.0, 0.04])  # 0 ended a sequence
     for _ in range(100):
-        overlay.learn(matrix, text[:3], 2)
-    assert overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 1)[1] == pytest.approx([3.0])
+        session.learn(matrix, text[:3], 2)
+    assert session.successors(matrix, np.array([1, 2], dtype=np.int32), 1)[1] == pytest.approx([3.0])
 
 
 def test_published_rows_have_a_bounded_number_of_successors() -> None:
-    matrix, overlay = built(np.array([1, 2, 3, 0])), Overlay(published=True, slots=4)
+    matrix, session = built(np.array([1, 2, 3, 0])), SessionCounts(published=True, slots=4)
     for token in range(5, 40):
-        overlay.learn(matrix, np.array([1, 2, token], dtype=np.int32), 2)
-    tokens, _ = overlay.successors(matrix, np.array([1, 2], dtype=np.int32), 64)
+        session.learn(matrix, np.array([1, 2, token], dtype=np.int32), 2)
+    tokens, _ = session.successors(matrix, np.array([1, 2], dtype=np.int32), 64)
     assert len(tokens) == 4
     assert 3 in tokens
     assert 39 in tokens
 
 
 def test_memory_is_bounded_and_recent_text_is_kept() -> None:
-    overlay, matrix = Overlay(rows=64), TrigramMatrix.empty(1000)
+    session, matrix = SessionCounts(rows=64), TrigramMatrix.empty(1000)
     text = np.random.default_rng(0).integers(0, 1000, 5000).astype(np.int32)
-    size = sum(a.nbytes for a in overlay.arrays[:7])
-    overlay.learn(matrix, text, 0)
-    assert sum(a.nbytes for a in overlay.arrays[:7]) == size
-    assert text[-1] in overlay.successors(matrix, text[-4:-1], 12)[0]
+    size = sum(a.nbytes for a in session.arrays[:7])
+    session.learn(matrix, text, 0)
+    assert sum(a.nbytes for a in session.arrays[:7]) == size
+    assert text[-1] in session.successors(matrix, text[-4:-1], 12)[0]
 
 
 def test_rows_of_the_target_top_are_bounded_and_evicted_before_recent_text() -> None:
-    overlay, matrix, rng = Overlay(rows=1024), TrigramMatrix.empty(1000), np.random.default_rng(0)
+    session, matrix, rng = SessionCounts(rows=1024), TrigramMatrix.empty(1000), np.random.default_rng(0)
     text = rng.integers(0, 1000, 60).astype(np.int32)
-    overlay.learn(matrix, text, 0)
-    expected = [overlay.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
-    size = sum(a.nbytes for a in (*overlay.arrays[:7], overlay.arrays[8]))
+    session.learn(matrix, text, 0)
+    expected = [session.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
+    size = sum(a.nbytes for a in (*session.arrays[:7], session.arrays[8]))
     for _ in range(500):
         tree = DraftTree(np.array([text[-1], *rng.integers(0, 1000, 15)], np.int32), np.arange(-1, 15, dtype=np.int32))
-        overlay.observe_top_k(
+        session.observe_top_k(
             text[-8:], tree, rng.integers(0, 1000, (16, 8)).astype(np.int32), np.full((16, 8), 0.125, np.float32)
         )
-    assert sum(a.nbytes for a in (*overlay.arrays[:7], overlay.arrays[8])) == size
-    known = [overlay.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
+    assert sum(a.nbytes for a in (*session.arrays[:7], session.arrays[8])) == size
+    known = [session.successors(matrix, text[at - 3 : at], 1)[0][0] for at in range(3, 60)]
     assert known[:-2] == expected[:-2] == text[3:58].tolist()
 
 
-def test_a_cleared_overlay_has_no_successors() -> None:
-    overlay, matrix = Overlay(), TrigramMatrix.empty(VOCAB)
-    overlay.learn(matrix, corpus(), 0)
-    store_in_both(overlay, ReferenceMixture(matrix), corpus()[:5], np.random.default_rng(0))
-    overlay.clear()
-    assert not len(overlay.successors(matrix, corpus()[:5], 12)[0])
+def test_cleared_session_counts_have_no_successors() -> None:
+    session, matrix = SessionCounts(), TrigramMatrix.empty(VOCAB)
+    session.learn(matrix, corpus(), 0)
+    store_in_both(session, ReferenceMixture(matrix), corpus()[:5], np.random.default_rng(0))
+    session.clear()
+    assert not len(session.successors(matrix, corpus()[:5], 12)[0])
 
 
 def test_sessions_share_the_base_but_not_their_counts() -> None:
-    matrix, one, other = built(), Overlay(), Overlay()
+    matrix, one, other = built(), SessionCounts(), SessionCounts()
     before = [a.copy() for a in matrix.arrays]
     expected = other.successors(matrix, np.array([1, 2], dtype=np.int32), 12)
     one.learn(matrix, corpus(seed=9), 0)

@@ -247,10 +247,25 @@ def test_recorded_outputs_are_measured_at_the_positions_of_the_output(kind, text
 
 def test_unusable_recorded_outputs_are_refused(tmp_path):
     path = tmp_path / "held.jsonl"
-    for prompt, output, message in (([5], [VOCAB], f"token id {VOCAB}"), ([5], [], "holds no recorded output")):
+    negative = "line 1 is not a recorded output"
+    for prompt, output, message in (
+        *(([5], [VOCAB], f"token id {VOCAB}"), ([5], [], "holds no recorded output")),
+        *(([-1, 2, 3], [4], negative), ([1], [4, -5, 6], negative)),
+    ):
         path.write_text(json.dumps({"prompt_ids": prompt, "output_ids": output}))
         with pytest.raises(AdedError, match=message):
             dataset.recorded(str(path), tiny_target())
+
+
+@pytest.mark.parametrize("error", [IndexError, KeyboardInterrupt])
+def test_an_error_of_any_kind_leaves_no_empty_folder(error, text, tmp_path, monkeypatch):
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(loop, "train", failing)
+    with pytest.raises(error):
+        run("medusa", text, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_learning_rate_rises_then_falls_to_zero():

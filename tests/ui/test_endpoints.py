@@ -317,7 +317,7 @@ def test_the_row_of_a_text_is_that_of_its_last_bigram(monkeypatch: pytest.Monkey
     matrix = TrigramMatrix.build(text, separator=0, vocab_size=97, fingerprint="f")
     monkeypatch.setattr(api, "matrix_for", lambda model: matrix)
     found = api.row_of(model, "now two words")
-    assert found["pair"] == [first, second]
+    assert found["bigram"] == found["pair"] == [first, second]
     best = found["successors"][0]
     assert (best["token"], round(best["probability"], 3)) == (11, 0.667)
     assert api.row_of(model, "never seen")["known"] is False

@@ -24,7 +24,7 @@ from ui.serving import static
 pytest_plugins = ("proxy_fixtures",)
 
 PAGE_BYTES, FILE_BYTES = 60_000, 600_000
-"""Maximum compressed size of the page, and of its own files that are loaded at first."""
+"""Maximum compressed size of the page, and of its local files that are loaded at first."""
 
 
 @pytest.fixture(scope="module")

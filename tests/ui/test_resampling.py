@@ -66,7 +66,7 @@ def distributions(target: Any, race: trace.Race) -> list[dict[str, Any]]:
             rule = Rule(SamplingSettings(**settings, seed=run.header.seed + 1))
             p, token = rule.probabilities(logits, ids).tolist(), rule.choose(logits, ids)[0]
             p = [float(i == token) for i in range(VOCAB)] if rule.settings.greedy else p
-            case = {"lane": 0, "step": step.index, "choice": 0, "settings": settings, "seed": rule.settings.seed}
+            case = {"run": 0, "step": step.index, "choice": 0, "settings": settings, "seed": rule.settings.seed}
             cases.append({**case, "probabilities": p, "drawn": token})
         ids += step.emitted
     return cases

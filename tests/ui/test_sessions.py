@@ -131,5 +131,5 @@ def test_session_counts_take_at_most_8_megabytes():
     from aded.drafters.aded import AdedDrafter
 
     drafter = AdedDrafter(None, 97)
-    parts = [part for part in drafter._overlay.arrays if isinstance(part, np.ndarray)]
+    parts = [part for part in drafter._session.arrays if isinstance(part, np.ndarray)]
     assert sum(part.nbytes for part in parts) < 8 << 20

@@ -211,4 +211,5 @@ def row_of(model: Any, text: str) -> Answer:
     best = sorted(zip(probabilities.tolist(), tokens.tolist()), reverse=True)[:MAX_SUCCESSORS]
     texts = TokenTexts(model.tokenizer)
     successors = [{"token": token, "text": texts(token), "probability": probability} for probability, token in best]
-    return {"pair": ids, "texts": texts.all(ids), "known": bool(successors), "successors": successors}
+    bigram = {"bigram": ids, "pair": ids}  # "pair": its name in earlier versions
+    return {**bigram, "texts": texts.all(ids), "known": bool(successors), "successors": successors}

@@ -148,8 +148,8 @@ def add_endpoints(service: Service) -> None:
             model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with pair and texts (the bigram), known (whether it has a row), and successors: token, text, probability,
-            most probable first.
+            An object with bigram and texts (of its tokens), known (whether it has a row), and successors: token, text and
+            probability, most probable first.
         """
         with _api_errors(service):
             if not isinstance(text, str) or len(text) > LONGEST_TEXT:

@@ -27,7 +27,7 @@ class KeptRaces:
         return len(self._races)
 
     def keep(self, text: str) -> None:
-        """Keep a race that has ended; one that is larger than all the room is not kept."""
+        """Keep a race that has ended; one that is larger than the whole capacity is not kept."""
         key, data = json.loads(text[: text.index("\n")])["id"], zlib.compress(text.encode(), 5)
         with self._lock:
             self._bytes += len(data) - len(self._races.pop(key, b""))

@@ -1,9 +1,9 @@
 """Races on ZeroGPU, as seen by the server: the engine's calls, executed by a worker with a GPU (``ui.serving.worker``).
 
-One function gets the GPU: a synchronous generator, wrapped by the decorator of the package ``spaces``. A thread of its own
-reads it, in the context of the visitor's request, from which the package takes the quota; the scheduler's steps return what was
-read so far. So a visitor who waits for a GPU delays nobody else, and a stop takes effect at once: further events are discarded,
-and the generator is closed, which ends the worker within a step.
+One function gets the GPU: a synchronous generator, wrapped by the decorator of the package ``spaces``. A separate thread reads
+it, in the context of the visitor's request, from which the package takes the quota; the scheduler's steps return what was read
+so far. So a visitor who waits for a GPU delays nobody else, and a stop takes effect at once: further events are discarded, and
+the generator is closed, which ends the worker within a step.
 """
 
 from __future__ import annotations

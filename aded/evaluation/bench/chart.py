@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from aded.evaluation.bench.aggregate import ALL
+from aded.evaluation.bench.tables import REPRESENTATIVES
 from aded.evaluation.colours import METHOD_COLOURS
 
 Results = Mapping[str, Any]
@@ -70,7 +71,7 @@ def _step_cost(go: Any, results: Results) -> list[Any]:
 
 
 def _fidelity(go: Any, results: Results) -> list[Any]:
-    """Total variation distance of each representative from the model, by output position and by prompt."""
+    """Total variation distance of each LLM representative from the model, by output position and by prompt."""
     figures = []
     for unit in ("token", "prompt"):
         figure = go.Figure(
@@ -79,7 +80,7 @@ def _fidelity(go: Any, results: Results) -> list[Any]:
         for who in dict.fromkeys(row["representative"] for row in results["rows"]):
             rows = [r for r in results["rows"] if r["representative"] == who and r["where"].startswith(unit)]
             x, y = [r["where"] for r in rows], [r["total_variation"] for r in rows]
-            figure.add_trace(go.Scatter(x=x, y=y, name=who, mode="lines+markers"))
+            figure.add_trace(go.Scatter(x=x, y=y, name=REPRESENTATIVES.get(who, who), mode="lines+markers"))
         figures += [figure] if any(len(line.x or ()) for line in figure.data) else []
     return figures
 

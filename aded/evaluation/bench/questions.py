@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from aded.core.errors import AdedError, first_line
+from aded.core.errors import AdedError, check_text, first_line
 from aded.core.lines import numbered_lines
 
 Item = TypeVar("Item")
@@ -52,7 +52,10 @@ def _question(body: object) -> Question:
     turns = body["turns"]
     if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0].strip():
         raise ValueError("'turns' must be a list of texts, the first of them not empty")
-    return Question(str(body["question_id"]), str(body.get("category", "")), turns[0])
+    question = Question(str(body["question_id"]), str(body.get("category", "")), turns[0])
+    for name, text in asdict(question).items():
+        check_text(text, f"its {name}")
+    return question
 
 
 def spread_out(items: Sequence[Item], limit: int | None) -> list[Item]:

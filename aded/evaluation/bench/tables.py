@@ -151,8 +151,10 @@ SHAPE: tuple[Column, ...] = (
 )
 
 
+REPRESENTATIVES = {"base": "base counts", "overlay": "session counts", "session": "base and session counts"}
+"""Names of the LLM representatives of `aded.ngram.representative` in tables and charts."""
 FIDELITY: tuple[Column, ...] = (
-    ("representative", lambda row: row["representative"]),
+    ("LLM representative", lambda row: _representative(row["representative"])),
     ("where", lambda row: row["where"]),
     ("positions", lambda row: str(row["positions"])),
     ("unseen bigrams", lambda row: f"{row['unseen']:.1%}"),
@@ -172,6 +174,10 @@ ABLATION: tuple[Column, ...] = (
     ("update ms", lambda row: number(row["update_ms"], 3)),
     ("change", lambda row: "" if row["tuned"] or row["change"] is None else f"{row['change']:+.1%}"),
 )
+
+
+def _representative(who: str) -> str:
+    return REPRESENTATIVES.get(who, who)
 
 
 def _times(value: float | None) -> str:
@@ -253,7 +259,7 @@ def _fidelity_note(results: Results) -> str:
     return (
         f"{results['settings']['texts']} texts of the model, {sessions}. Total variation: half the sum of the absolute "
         "differences of two distributions, 0 if they are equal. Top k: the fraction of the model's k most probable "
-        "tokens that are among the representative's k most probable."
+        "tokens that are among the LLM representative's k most probable."
     )
 
 

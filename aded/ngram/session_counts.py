@@ -1,17 +1,17 @@
-"""Session counts (the overlay), and the successors that a tree search uses: base matrix and overlay combined.
+"""Session counts, and the successors that a tree search uses: base counts and session counts combined.
 
-The overlay keeps rows like those of `aded.ngram.trigram.TrigramMatrix` in a table of fixed size; a new row evicts the
+Session counts have rows like those of `aded.ngram.trigram.TrigramMatrix` in a table of fixed size; a new row evicts the
 least useful one. There are two rules:
 
 * *mixture*: rows for contexts of one token, of two (bigrams) and longer. A row holds counts of successors observed in the
   text, which decay, and successors observed from the target's top-k, at accepted and rejected draft nodes alike; the newest
   top-k replaces the previous one. The probability of a successor is a mixture over all rows that match a suffix of the
-  text: longest context first, counts before top-k, the base last (interpolated back-off). The weight of each kind of row
+  text: longest context first, counts before top-k, base counts last (interpolated back-off). The weight of each kind of row
   is learned with one step of expectation maximisation per token.
-* *published*: rows for bigrams only, copied from the base when the bigram first occurs. An occurrence adds 0.04 to a
+* *published*: rows for bigrams only, copied from the base counts when the bigram first occurs. An occurrence adds 0.04 to a
   successor, up to 3.0; the weights are not normalised (arXiv 2407.12021 and the code published with it).
 
-Compiled code takes the matrix and the overlay as `MatrixArrays` (``base``) and `OverlayArrays` (``overlay``) and reads without
+Compiled code takes base and session counts as `MatrixArrays` (``base``) and `SessionArrays` (``session``) and reads without
 bounds checks: callers must check token ids first. Functions take the arrays that they read out of these tuples at their start,
 and functions of the innermost loop are inlined: otherwise reference counting of arrays takes as long as the work. (Longer than
 most modules: both rules share the table, and compiled code cannot share classes.)
@@ -28,9 +28,9 @@ from aded.core.tree import DraftTree
 from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, MatrixArrays, TrigramMatrix, context_key, find_row, unpack_row
 
 ORDERS = (1, 2, 3, 4, 6)
-"""Context lengths of the mixture's overlay rows; 2 is the bigram of the tri-gram matrix."""
+"""Context lengths of the mixture's rows; 2 is the bigram of the tri-gram matrix."""
 ROWS = 1 << 15
-"""Capacity of an overlay in rows: with five orders, the contexts of at least the last 6 500 tokens."""
+"""Capacity of session counts in rows: with five orders, the contexts of at least the last 6 500 tokens."""
 SLOTS = 8
 """Successors in a mixture row; less frequent ones are too improbable for a draft."""
 OBSERVED_TOP_K = 8
@@ -41,11 +41,11 @@ TARGET_AGE = 2000
 """For eviction, a context counts as last seen this many tokens before a top-k is stored for it."""
 DECAY = 0.8
 """Factor on a row's weights when its context occurs again, so that recent successors weigh more."""
-TRUST_OVERLAY = 0.3
+TRUST_SESSION = 0.3
 TRUST_UNIGRAM = 0.35
 TRUST_BIGRAM = 0.5
 TRUST_TARGET = 0.5
-"""Initial weights of rows: overlay counts, base counts of a single token and of a bigram, the target's top-k."""
+"""Initial weights of rows: session counts of the text, base counts of a single token and of a bigram, the target's top-k."""
 TRUST_EVIDENCE = 20.0
 """Strength of the initial weights, in observations."""
 MIN_REST = 0.01
@@ -57,14 +57,14 @@ WAYS = 8  # rows of the table that one context can occupy (set-associative)
 OCCURRENCE_VALUE = 256  # for eviction, one more occurrence equals being seen this many tokens later,
 VALUED_OCCURRENCES = 16  # up to this many occurrences
 UNKNOWN_PROBABILITY = 1e-6  # probability of a successor that is in no row
-UNIGRAM, BIGRAM, TARGET_ROWS, TEXT_ROWS = 0, 1, 2, 3  # levels: two of the base, then for each order the top-k and the counts
+UNIGRAM, BIGRAM, TARGET_ROWS, TEXT_ROWS = 0, 1, 2, 3  # levels: two of base counts, then per order top-k and counts
 LEVELS = 2 + 2 * len(ORDERS)
-BUFFER_SIZE = 2 * SUCCESSORS_LIMIT + 256  # maximum of successors before the best are kept: two base rows and the overlay's rows
+BUFFER_SIZE = 2 * SUCCESSORS_LIMIT + 256  # maximum of successors before the best are kept: two base rows, session rows
 KINDS = 18  # kinds of row per level, each with its own learned weight
 
 
-class OverlayArrays(NamedTuple):
-    """The arrays of an overlay, for compiled code."""
+class SessionArrays(NamedTuple):
+    """The arrays of session counts, for compiled code."""
 
     keys: np.ndarray  # hash of each row's context, int64 [rows]
     successors: np.ndarray  # int32 [rows, slots]
@@ -81,7 +81,7 @@ class Lookup(NamedTuple):
     """What compiled code needs to look up successors, and to learn: the counts, and buffers.
 
     Attributes:
-        base, overlay: the counts.
+        base, session: base counts and session counts.
         tokens, probabilities: the successors found, int32 and float64 ``[BUFFER_SIZE]``.
         rows: row of each level, -1 for none, int64 ``[LEVELS]``.
         trust: weight of each level's row, float64 ``[LEVELS]``.
@@ -90,7 +90,7 @@ class Lookup(NamedTuple):
     """
 
     base: MatrixArrays
-    overlay: OverlayArrays
+    session: SessionArrays
     tokens: np.ndarray
     probabilities: np.ndarray
     rows: np.ndarray
@@ -100,7 +100,7 @@ class Lookup(NamedTuple):
     sorted_probabilities: np.ndarray
 
 
-class Overlay:
+class SessionCounts:
     """The session counts, in arrays of fixed size.
 
     Args:
@@ -114,7 +114,7 @@ class Overlay:
         assert rows & (rows - 1) == 0, "rows is not a power of two"
         orders = np.array((2,) if published else ORDERS)
         self.max_context = int(orders[-1])
-        self.arrays = OverlayArrays(
+        self.arrays = SessionArrays(
             keys=np.empty(rows, dtype=np.int64),
             successors=np.zeros((rows, slots), dtype=np.int32),
             weights=np.zeros((rows, slots), dtype=np.float32),
@@ -136,14 +136,14 @@ class Overlay:
         trust[UNIGRAM, :, 0] = TRUST_EVIDENCE * TRUST_UNIGRAM
         trust[BIGRAM, :, 0] = TRUST_EVIDENCE * TRUST_BIGRAM
         trust[TARGET_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_TARGET
-        trust[TEXT_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_OVERLAY
+        trust[TEXT_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_SESSION
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """A copy of the learned state."""
         return {"now": np.array(self.now), **{name: array.copy() for name, array in self._learned_arrays().items()}}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Replace the learned state by one from `state_dict` of an overlay with the same settings."""
+        """Replace the learned state by one from `state_dict` of session counts with the same settings."""
         self.now = int(state["now"])
         for name, array in self._learned_arrays().items():
             np.copyto(array, state[name])
@@ -175,7 +175,7 @@ class Overlay:
         _store_target_top(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now)
 
     def has_counts(self, bigram: np.ndarray) -> bool:
-        """Whether the overlay holds counts for this bigram, int32 ``[2]``; False for fewer tokens."""
+        """Whether there are session counts for this bigram, int32 ``[2]``; False for fewer tokens."""
         if len(bigram) < 2:
             return False
         row = _find(self.arrays.keys, extend_key(extend_key(np.int64(0), bigram[1]), bigram[0]))
@@ -207,11 +207,11 @@ def within(tokens, vocab_size):
 
 
 @njit(cache=True)
-def new_lookup(base, overlay):
+def new_lookup(base, session):
     """Allocate a `Lookup`."""
     return Lookup(
         base,
-        overlay,
+        session,
         np.empty(BUFFER_SIZE, np.int32),
         np.empty(BUFFER_SIZE),
         np.empty(LEVELS, np.int64),
@@ -233,7 +233,7 @@ def successors(lookup, context, length, keep):
     Returns:
         Number of successors.
     """
-    if lookup.overlay.published:
+    if lookup.session.published:
         count = _published_successors(lookup, context, length)
     else:
         count = _mixture_successors(lookup, context, length)
@@ -267,25 +267,25 @@ def _ranks_before(weight, token, other_weight, other_token):
 
 
 @njit(cache=True)
-def learn(base, overlay, text, start, now):
-    """As `Overlay.learn`; returns the position ``now``, increased by one per token."""
-    lookup = new_lookup(base, overlay)
+def learn(base, session, text, start, now):
+    """As `SessionCounts.learn`; returns the position ``now``, increased by one per token."""
+    lookup = new_lookup(base, session)
     for at in range(start, len(text)):
         now += 1
-        if overlay.published:
-            _learn_published(base, overlay, text, at, now)
+        if session.published:
+            _learn_published(base, session, text, at, now)
         elif at > 0:
             n_orders = _find_levels(lookup, text, at)
             _learn_trust(lookup, text[at])
             for i in range(n_orders):
-                _count_occurrence(overlay, lookup.keys[i], text[at], now)
+                _count_occurrence(session, lookup.keys[i], text[at], now)
     return now
 
 
 @njit(cache=True)
-def _store_target_top(overlay, text, tokens, parents, top_tokens, top_probabilities, now):
-    """As `Overlay.tell`."""
-    last_seen, orders, target_top = overlay.last_seen, overlay.orders, overlay.target_top
+def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilities, now):
+    """As `SessionCounts.observe_top_k`."""
+    last_seen, orders, target_top = session.last_seen, session.orders, session.target_top
     kept = min(top_tokens.shape[1], target_top.shape[1])
     for node in range(len(tokens)):
         if not top_probabilities[node, 0] > 0:
@@ -300,9 +300,9 @@ def _store_target_top(overlay, text, tokens, parents, top_tokens, top_probabilit
                 key_length += 1
             if key_length < orders[i]:
                 break
-            row = _find(overlay.keys, key)
+            row = _find(session.keys, key)
             if row < 0:
-                row = _insert_row(overlay, key)
+                row = _insert_row(session, key)
                 last_seen[row] = now - TARGET_AGE
             last_seen[row] = max(last_seen[row], now - TARGET_AGE)
             target_top[row, kept:, 1] = 0
@@ -313,12 +313,12 @@ def _store_target_top(overlay, text, tokens, parents, top_tokens, top_probabilit
 @njit(cache=True, inline="always")
 def _mixture_successors(lookup, context, length):
     """Write successors and their probabilities by interpolated back-off, unsorted; returns their number."""
-    overlay, index, entries = lookup.overlay, lookup.base.row_index, lookup.base.entries
-    row_keys, row_tokens, row_weights, occurrences = overlay.keys, overlay.successors, overlay.weights, overlay.counts
-    target_top, trust = overlay.target_top, overlay.trust
+    session, index, entries = lookup.session, lookup.base.row_index, lookup.base.entries
+    row_keys, row_tokens, row_weights, occurrences = session.keys, session.successors, session.weights, session.counts
+    target_top, trust = session.target_top, session.trust
     tokens, weights, keys = lookup.tokens, lookup.probabilities, lookup.keys
     rest, count = 1.0, 0
-    for i in range(_context_keys(overlay.orders, context, length, keys) - 1, -1, -1):
+    for i in range(_context_keys(session.orders, context, length, keys) - 1, -1, -1):
         row = _find(row_keys, keys[i])
         if row < 0:
             continue
@@ -401,16 +401,16 @@ def _find_base_row(index, text, length, level):
 @njit(cache=True)
 def _find_levels(lookup, text, length):
     """Write each level's row (or -1) and weight, and each order's key; returns the number of orders that fit ``length``."""
-    overlay, rows, level_trust, keys = lookup.overlay, lookup.rows, lookup.trust, lookup.keys
-    row_keys, weights, occurrences = overlay.keys, overlay.weights, overlay.counts
-    target_top, trust = overlay.target_top, overlay.trust
+    session, rows, level_trust, keys = lookup.session, lookup.rows, lookup.trust, lookup.keys
+    row_keys, weights, occurrences = session.keys, session.weights, session.counts
+    target_top, trust = session.target_top, session.trust
     index, entries = lookup.base.row_index, lookup.base.entries
     rows[:] = -1
     for level in (UNIGRAM, BIGRAM):
         rows[level] = row = _find_base_row(index, text, length, level)
         if row >= 0:
             level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, entries))
-    n_orders = _context_keys(overlay.orders, text, length, keys)
+    n_orders = _context_keys(session.orders, text, length, keys)
     for i in range(n_orders):
         row = _find(row_keys, keys[i])
         if row >= 0 and target_top[row, 0, 1] > 0:
@@ -425,9 +425,9 @@ def _find_levels(lookup, text, length):
 @njit(cache=True)
 def _learn_trust(lookup, token):
     """One step of expectation maximisation: credit each row's kind with its share in the probability of ``token``."""
-    overlay = lookup.overlay
-    row_tokens, row_weights, occurrences = overlay.successors, overlay.weights, overlay.counts
-    target_top, trust = overlay.target_top, overlay.trust
+    session = lookup.session
+    row_tokens, row_weights, occurrences = session.successors, session.weights, session.counts
+    target_top, trust = session.target_top, session.trust
     entries, rows, level_trust = lookup.base.entries, lookup.rows, lookup.trust
     before = UNKNOWN_PROBABILITY
     for level in range(LEVELS):
@@ -459,13 +459,13 @@ def _learn_trust(lookup, token):
 
 
 @njit(cache=True)
-def _count_occurrence(overlay, key, token, now):
+def _count_occurrence(session, key, token, now):
     """Count one occurrence of ``token`` in the mixture row of ``key``; inserts the row if it is missing."""
-    row_keys, tokens, weights = overlay.keys, overlay.successors, overlay.weights
-    occurrences, last_seen = overlay.counts, overlay.last_seen
+    row_keys, tokens, weights = session.keys, session.successors, session.weights
+    occurrences, last_seen = session.counts, session.last_seen
     row = _find(row_keys, key)
     if row < 0:
-        row = _insert_row(overlay, key)
+        row = _insert_row(session, key)
     weights[row, :] *= DECAY
     _increment(tokens[row], weights[row], token, 1.0)
     occurrences[row] += 1
@@ -490,8 +490,8 @@ def _increment(tokens, weights, token, step):
 @njit(cache=True, inline="always")
 def _published_successors(lookup, context, length):
     """Write the successors of the last bigram and their weights, unsorted and not normalised; returns their number."""
-    base, overlay, tokens, probabilities = lookup.base, lookup.overlay, lookup.tokens, lookup.probabilities
-    row_keys, row_tokens, row_weights = overlay.keys, overlay.successors, overlay.weights
+    base, session, tokens, probabilities = lookup.base, lookup.session, lookup.tokens, lookup.probabilities
+    row_keys, row_tokens, row_weights = session.keys, session.successors, session.weights
     if length < 2:
         return 0
     row = _find(row_keys, extend_key(extend_key(np.int64(0), context[length - 1]), context[length - 2]))
@@ -506,16 +506,16 @@ def _published_successors(lookup, context, length):
 
 
 @njit(cache=True)
-def _learn_published(base, overlay, text, at, now):
+def _learn_published(base, session, text, at, now):
     """Count the tri-gram that ends at ``text[at]``."""
-    row_keys, tokens, weights = overlay.keys, overlay.successors, overlay.weights
-    occurrences, last_seen = overlay.counts, overlay.last_seen
+    row_keys, tokens, weights = session.keys, session.successors, session.weights
+    occurrences, last_seen = session.counts, session.last_seen
     if at < 2:
         return
     key = extend_key(extend_key(np.int64(0), text[at - 1]), text[at - 2])
     row = _find(row_keys, key)
     if row < 0:
-        row = _insert_row(overlay, key)
+        row = _insert_row(session, key)
         _copy_base_row(base, text[at - 2], text[at - 1], tokens[row], weights[row])
     slot = _increment(tokens[row], weights[row], text[at], INCREMENT)
     weights[row, slot] = min(weights[row, slot], MAX_WEIGHT)
@@ -525,7 +525,7 @@ def _learn_published(base, overlay, text, at, now):
 
 @njit(cache=True, inline="always")
 def _copy_base_row(base, first, second, tokens, weights):
-    """Copy the successors of a bigram in the base and their probabilities, as many as fit; returns their number."""
+    """Copy the successors of a bigram in the base counts, and their probabilities, as many as fit; returns their number."""
     index, entries = base.row_index, base.entries
     row = find_row(index, context_key(first, second))
     if row < 0:
@@ -560,10 +560,10 @@ def _find(row_keys, key):
 
 
 @njit(cache=True)
-def _insert_row(overlay, key):
+def _insert_row(session, key):
     """Insert a row for a new key: a free one of its set, otherwise evict the one worth least."""
-    keys, occurrences, last_seen = overlay.keys, overlay.counts, overlay.last_seen
-    weights, target_top, published = overlay.weights, overlay.target_top, overlay.published
+    keys, occurrences, last_seen = session.keys, session.counts, session.last_seen
+    weights, target_top, published = session.weights, session.target_top, session.published
     first = _first_way(keys, key)
     victim, lowest = first, np.int64(1) << 62
     for row in range(first, first + WAYS):
