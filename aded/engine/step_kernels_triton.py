@@ -119,9 +119,11 @@ def _order(logits, WIDE: tl.constexpr):
     """Floating-point numbers as integers of the same order, int32; ``WIDE``: they are float32, not 16 bits."""
     if WIDE:
         bits = logits.to(tl.int32, bitcast=True)
-        return tl.where(bits >= 0, bits, (-2147483647 - bits) - 1)
-    bits = logits.to(tl.int16, bitcast=True).to(tl.int32)
-    return tl.where(bits >= 0, bits, -32768 - bits)
+        order = tl.where(bits >= 0, bits, (-2147483647 - bits) - 1)
+    else:
+        bits = logits.to(tl.int16, bitcast=True).to(tl.int32)
+        order = tl.where(bits >= 0, bits, -32768 - bits)
+    return order
 
 
 @triton.jit
