@@ -14,7 +14,7 @@ from aded.core.trace import Race
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.registry import CORPORA, METHODS
 from ui import link, picker, theme
-from ui.form import ABLATIONS, SWITCHES, Form
+from ui.form import ABLATIONS, SWITCHED, SWITCHES, Form
 from ui.numbers import FIELDS, Field, parse
 from ui.words import FALLBACK, Message, say, say_or
 
@@ -29,8 +29,8 @@ DEFAULT_BUDGET = "24"
 CHOICES: dict[str, tuple[str, ...]] = {
     "preset": ("tuned", "paper"),
     "search": ("", "mcts", "best-first", "greedy", "full"),
-    "feedback": ("", *SWITCHES),
     "corpus": ("", *CORPORA),
+    **dict.fromkeys(SWITCHED, ("", *SWITCHES)),
 }
 """Settings that are selected from a list; the empty string is the preset's value."""
 
@@ -45,8 +45,9 @@ def settings_of(race: Race) -> dict[str, str]:
     own = {name: used[name] for name in ("search", *limits.ADED) if name in used and used[name] != getattr(preset, name)}
     own |= {"preset": "paper"} if used.get("preset") == "paper" else {}
     own |= {"corpus": "none"} if used.get("base_matrix") is False else {}
-    if used.get("feedback", preset.feedback) != preset.feedback:
-        own["feedback"] = "on" if used["feedback"] else "off"
+    for name in SWITCHED:
+        if used.get(name, getattr(preset, name)) != getattr(preset, name):
+            own[name] = "on" if used[name] else "off"
     return values | {name: _as_text(value) for name, value in own.items()}
 
 

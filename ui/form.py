@@ -12,8 +12,10 @@ from ui.numbers import FIELDS
 
 SWITCHES = {"on": True, "off": False}
 """Values of a setting that is on or off; the empty string is the preset's value."""
+SWITCHED = ("feedback", "coupling")
+"""Settings of ADED that are on or off and whose default is the preset's value."""
 
-ABLATIONS = ("search", "c1", "c2", "simulations", "depth", "feedback", "corpus")
+ABLATIONS = ("search", "c1", "c2", "simulations", "depth", *SWITCHED, "corpus")
 """Settings of ADED that an ablation can vary, one at a time."""
 
 
@@ -77,7 +79,7 @@ def _variants(axis: str, options: Mapping[str, Any]) -> list[RunSpec]:
     from aded.evaluation.ablation import SWEEPS
 
     switches = {word: {axis: value} for word, value in SWITCHES.items()}
-    values = switches if axis == "feedback" else {str(value): {axis: value} for value in SWEEPS[axis]}
+    values = switches if axis in SWITCHED else {str(value): {axis: value} for value in SWEEPS[axis]}
     common = {name: value for name, value in options.items() if name != "keep"}
     return [RunSpec("aded", {**common, **change}, f"ADED, {axis} {word}") for word, change in values.items()]
 

@@ -181,7 +181,7 @@ def pixels_of(place: sync_api.Page | sync_api.Locator) -> Image.Image:
 
 def contains(picture: Image.Image, seen: Image.Image) -> bool:
     """Whether the picture contains the screenshot, at any of the places below its title."""
-    for x, y in itertools.product(range(10, 22), range(30, 120)):
+    for x, y in itertools.product(range(10, 22), range(30, 240)):
         part_of = picture.crop((x, y, x + seen.width, y + seen.height))
         if sum(ImageStat.Stat(ImageChops.difference(part_of, seen)).mean) / 3 < 2.5:
             return True

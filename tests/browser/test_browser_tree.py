@@ -23,8 +23,8 @@ WIDE = ["漢字漢字漢字漢字", " 한국어입니다", "🙂🙂🙂🙂🙂
 
 
 def large_race() -> trace.Race:
-    plain, aded = make_race(["one", " two", " three", " four", " five", " six", " seven"]).lanes
-    return trace.Race([plain, make_trace("aded", list(aded.header.prompt_texts) * 4, size=NODES)])
+    tokens = ["one", " two", " three", " four", " five", " six", " seven"] * 4
+    return trace.Race([make_trace("plain", tokens), make_trace("aded", tokens, size=NODES)])
 
 
 def wide_race() -> trace.Race:

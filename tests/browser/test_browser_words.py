@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG KV
     LLM CUDA GPU GB MiB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram
-    min ln"""
+    min ln NVIDIA cuda bfloat"""
 """Words that a Chinese paper does not translate: names, acronyms, units, devices, and texts that the user types."""
 KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark hide controls"
@@ -78,7 +78,7 @@ def test_every_panel_and_group_of_controls(page: sync_api.Page):
 
 def test_every_list_to_choose_from(page: sync_api.Page):
     unfold(page)
-    for name in ("preset", "search", "corpus", "feedback", "axis", "examples"):
+    for name in ("preset", "search", "corpus", "feedback", "coupling", "axis", "examples"):
         page.locator(f"#ax-{name} input").click()
         assert page.locator("li[role='option']").count() >= 2, name
         assert english(page) == [], name

@@ -103,7 +103,7 @@ test("engine messages are translated to Chinese, alone and in a sentence", () =>
 });
 
 test("the sentences in the engine's source are those of the patterns", () => {
-  const source = ["aded/engine/target_model.py", "aded/engine/loader.py", "aded/engine/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/models.py"].map(read).join("\n");
+  const source = ["aded/engine/target_model.py", "aded/engine/gguf_file.py", "aded/engine/loader.py", "aded/engine/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/models.py"].map(read).join("\n");
   const quoted = ["starting the engine", "loading the model", "checking the weights", "saving the converted model", "this model verifies", "the context is held to", "there are no Medusa heads", "there is no draft model", "for this model; make what is missing with", "rest has no datastore for this model's tokenizer", "steps of this model cannot be captured", "converting the model, once: tensor", "downloading the default model"];
   for (const words of quoted) assert.ok(source.includes(words), words);
 });

@@ -8,6 +8,7 @@ import pytest
 
 from aded.core import trace
 from ui.files import title_of
+from ui.form import SWITCHED
 from ui.page import opened_settings, recorded_settings, to_page
 from ui.run import Update
 from ui.theme import ASSETS
@@ -35,3 +36,17 @@ def test_headers_of_no_race_fill_nothing(headers: object):
 def test_unknown_settings_in_a_file_are_no_error(own: dict[str, object]):
     header = asdict(trace.load(sorted((ASSETS / "traces").glob("*.json"))[0]).lanes[0].header)
     assert opened_settings([header | {"method": "aded", "method_settings": own}]) is not None
+
+
+@pytest.mark.parametrize("name", SWITCHED)
+@pytest.mark.parametrize("preset", ["tuned", "paper"])
+def test_a_recorded_switch_is_a_setting_unless_it_is_the_value_of_the_preset(name: str, preset: str):
+    header = asdict(trace.load(sorted((ASSETS / "traces").glob("*.json"))[0]).lanes[0].header) | {"method": "aded"}
+
+    def setting(**recorded: object) -> str | None:
+        return (opened_settings([header | {"method_settings": {"preset": preset} | recorded}]) or {}).get(name)
+
+    other = {"tuned": False, "paper": True}[preset]
+    assert setting() is None
+    assert setting(**{name: not other}) is None
+    assert setting(**{name: other}) == ("on" if other else "off")

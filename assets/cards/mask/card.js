@@ -2,7 +2,7 @@
 
 import { cssToken, setText, svg, visible } from "../../page/core/dom.js";
 import { registerDrawing } from "../../page/export/svgexport.js";
-import { onScreen, registerExport } from "../../page/export/exports.js";
+import { registerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 
 const CELL = 34; // maximum size of a cell in pixels
@@ -21,6 +21,9 @@ export function mount({ part, subscribe, hover, pick }) {
   canvas.addEventListener("mouseleave", () => hover(null));
   canvas.addEventListener("click", (event) => order.length && pick(at(event)));
   subscribe("quiet", ({ view }) => [view.recorded], ({ view }) => (part("pass-none").hidden = view.recorded.tree.tokens.length > 1));
+  subscribe("quiet", ({ view }) => [view.step], ({ view: { step } }) => {
+    registerExport("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [part("mask-text"), canvas], table: () => maskTable(step) });
+  });
   const selected = ({ view, tab, hover: hovered, node, dark }) => (tab === "pass" ? [view.step, view.layout, hovered ?? node, dark, canvas.clientWidth] : null);
   subscribe("quiet", selected, ({ view, hover: hovered, node }) => {
     order = view.layout.nodes;
@@ -37,8 +40,6 @@ function draw(canvas, caption, step, order, selected) {
   pen.scale(dots, dots);
   paint(pen, size, step.tree, order, selected);
   registerDrawing(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
-  const place = () => (onScreen(canvas) ? canvas : null); // else it is not drawn
-  registerExport("mask", { group: "step", title: "mask.title", place, picture: () => [caption, canvas], table: () => maskTable(step) });
   setText(caption, describe(step.tree, selected));
   caption.title = caption.textContent; // all of it, since long captions are cut off
 }

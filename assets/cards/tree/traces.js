@@ -4,7 +4,7 @@ import { cssToken, plotText, probability, small, visible } from "../../page/core
 import { hoverLabel } from "../../page/plot/charts.js";
 import { curve } from "../../page/plot/lines.js";
 import { TARGET } from "../../page/record/record.js";
-import { labelsOf, numbersBeside, numbersOf } from "./geometry.js";
+import { diameter, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
 
 const WIDTHS = {
@@ -19,7 +19,6 @@ const WIDTHS = {
   correction: [3.4, 3.4, 3.4],
   plain: [3.4, 3.4, 3.4],
 };
-const LEAST = { accepted: 16, rejected: 13 }; // minimum size in pixels of marks that contain a sign
 const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
 
 export function plotLayout({ width, height }) {
@@ -69,11 +68,12 @@ export function traces(nodes, { grid, colours }) {
   const fill = filler(style, colours);
   const kinds = Object.keys(style);
   const names = labelsOf(nodes, grid.letters);
-  const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid) : null;
+  const scores = placeScores(nodes, names, grid, most);
+  const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
-  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most)] : [];
-  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(nodes, grid, most)].filter((trace) => trace.x.length);
+  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends)] : [];
+  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most)].filter((trace) => trace.x.length);
 }
 
 // Whether the mark of a node is not a circle.
@@ -111,11 +111,6 @@ function filler(style, colours) {
   };
 }
 
-export function diameter(node, most, size) {
-  const full = node.id === 0 ? 15 : node.id === TARGET ? 14 : Math.max(LEAST[node.verdict] || 0, 9 + 9 * Math.sqrt((node.visits || 0) / most));
-  return Math.max(6, full * size);
-}
-
 function nodeTrace(nodes, { place, size }, kind, style, most, fill) {
   const mine = nodes.filter((n) => n.verdict === kind);
   return {
@@ -144,14 +139,6 @@ function hoverText(node) {
   return [`<b>${plotText(visible(node.text, 40))}</b>`, shown.join(" · ")].filter(Boolean).join("<br>");
 }
 
-// Where a label is: above the edge in the columns, on two levels where the labels of the path are wider than a column; beside the mark in a list.
-function labelPlace(node, grid, most) {
-  const [x, y] = grid.place(node);
-  if (grid.list) return [x + 0.5 * diameter(node, most, grid.size) + 5, y];
-  const high = grid.stagger && grid.onPath(node) && node.x % 2;
-  return [x + 0.45 * diameter(node, most, grid.size) + 3, y - 11 * grid.size - (high ? 14 : 0)];
-}
-
 // Labels of a row are on one line, whatever the sizes of the marks.
 function labelTrace(nodes, grid, kind, style, most, names, beside) {
   const mine = nodes.filter((n) => n.verdict === kind);
@@ -166,10 +153,10 @@ function labelTrace(nodes, grid, kind, style, most, names, beside) {
 }
 
 // The numbers of a node, below its edge.
-function numberTrace(nodes, grid, most) {
-  const mine = nodes.filter((n) => numbersOf(n));
-  const at = (n) => [labelPlace(n, { ...grid, stagger: false }, most)[0], grid.place(n)[1] + 11];
-  return textTrace(mine, at, numbersOf, "right", { family: cssToken("--ax-sans"), size: 10.5, color: cssToken("--ax-muted") });
+function numberTrace(nodes, grid, most, ends) {
+  const texts = numbersBelow(nodes, grid, most, ends);
+  const mine = nodes.filter(({ id }) => texts.get(id));
+  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5, color: cssToken("--ax-muted") });
 }
 
 // One text per node, which does not react to the pointer.
@@ -195,11 +182,9 @@ function signTrace(nodes, { place, size }, style, fill) {
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
 }
 
-// The scores that the selection compares, below the end of the edge from the parent, where no label is.
-function scoreTrace(nodes, { place, size }, most) {
-  const mine = nodes.filter((n) => n.score !== null);
-  const at = (n) => [place(n)[0] - diameter(n, most, size) / 2 - 1, place(n)[1] + 8];
-  return textTrace(mine, at, (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") });
+// The scores that the selection compares.
+function scoreTrace(nodes, grid, most) {
+  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") });
 }
 
 export function ringTrace(node, { place, size }, most) {

@@ -7,8 +7,8 @@ import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexp
 import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
 import { TARGET } from "../../page/record/record.js";
 import { treeNodes } from "../../page/record/stepview.js";
-import { geometry, numbersOf } from "./geometry.js";
-import { diameter, isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
+import { diameter, geometry, numbersOf } from "./geometry.js";
+import { isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
 const ZOOM = { step: 1.3, most: 8 };

@@ -1,4 +1,5 @@
-// The drawer with Gradio's controls, below the bar: opened by the pens of the line, closed by them, by Escape and by Run.
+// The drawer with Gradio's controls, below the bar: opened by the pens of the line, closed by them, by Escape and by Run. A race that
+// is refused opens it again, as there is something to correct.
 
 import { on } from "../core/events.js";
 
@@ -7,6 +8,7 @@ const FIELDS = { prompt: "#ax-prompt textarea", methods: "#ax-picker input:not(:
 
 export function createDrawer(root) {
   let pen = null; // the element to which the focus returns
+  let starting = false; // whether Run closed it and no race has begun yet
   let inList = false; // whether the key that is pressed closes an open list
 
   function close() {
@@ -32,6 +34,13 @@ export function createDrawer(root) {
     if (event.target instanceof Element && event.target.closest("#ax-close")) close();
   });
   document.addEventListener("click", (event) => {
-    if (event.target instanceof Element && event.target.closest("#ax-run")) document.body.classList.remove(OPEN);
+    if (!(event.target instanceof Element && event.target.closest("#ax-run"))) return;
+    starting = document.body.classList.contains(OPEN);
+    document.body.classList.remove(OPEN);
+  });
+  on("running", (id) => (starting = starting && !id));
+  on("failed", () => {
+    if (starting) document.body.classList.add(OPEN);
+    starting = false;
   });
 }

@@ -1,6 +1,6 @@
 // The message below the buttons: progress and errors.
 
-import { on } from "../core/events.js";
+import { emit, on } from "../core/events.js";
 import { toggleClass, withCode } from "../core/dom.js";
 import { engineMessage, engineSentence } from "../record/enginetext.js";
 import { onLanguage, say, sentences } from "../core/words.js";
@@ -29,7 +29,10 @@ export function mountNotice(element, props, watch, withLocal = false) {
     local = notice;
     show();
   };
-  watch("value", () => showLocal(null));
+  watch("value", () => {
+    showLocal(null);
+    if (withLocal && box.dataset.kind === "error") emit("failed");
+  });
   if (withLocal) {
     on("notice", showLocal);
     on("cut", () => {

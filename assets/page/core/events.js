@@ -9,6 +9,7 @@
 //   raceChosen (title): the recorded race that the user selected;  loading (title or null): the recorded race that is being loaded
 //   fileOpened (race): the race that was read from a file
 //   notice (a notice, or null for the server's latest): a message to show below the buttons
+//   failed: the server's latest notice is an error, as it refused a race or ended it
 //   cut: the connection to the server is lost, and what was running with it
 //   embedCode (element): the menu's entry that copies the code of a frame
 //   action (step, play, node, search, predict): what the user did last;  article (method): the method to explain

@@ -109,7 +109,7 @@ export function createTour(opener) {
   }
 }
 
-// Whether this page can run a race: saved pages and links with hide=controls have no such button.
+// Whether this page can run a race: saved pages have no such button, and it is hidden while the page is presented.
 function canRun() {
   return Boolean(document.querySelector("#ax-run")?.offsetHeight);
 }
