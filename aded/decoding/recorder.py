@@ -97,7 +97,7 @@ class Recorder:
         return "".join(self.texts.all(ids))
 
     def snapshot(self, outcome: Outcome, verification: Verification, logits: torch.Tensor, budget: int) -> Snapshot:
-        """The target's scores, how the draft was made, the matrix rows that will change, and the representatives' predictions.
+        """The target's scores, how the draft was made, the matrix rows that will change, and the predictions of the matrix.
 
         Args:
             logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.

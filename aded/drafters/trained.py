@@ -180,9 +180,9 @@ def _target_cost(model: TargetModel) -> Cost:
 
 
 def _numbers(given: str | int | Sequence[int]) -> Sequence[int]:
-    """Numbers from text with commas or plus signs between them; a sequence is returned as it is."""
+    """Numbers from text with commas or plus signs between them, or from a list; anything else is returned as it is."""
     if not isinstance(given, (str, int)):
-        return given
+        return tuple(given) if isinstance(given, list) else given
     try:
         return tuple(int(number) for number in str(given).replace("+", ",").split(",") if number)
     except ValueError:

@@ -58,6 +58,8 @@ def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
 def test_the_controls_are_those_of_the_race_on_screen(browser: sync_api.Browser, address: str, width: int):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": width, "height": 844})
+        sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
+        check_controls(page)
         for title in ("A maths teacher", "Speculative sampling", "On two CPU cores"):
             page.locator(f".ax-chips [data-race='{title}']").click()
             sync_api.expect(part(page, "race-title")).to_have_text(title)

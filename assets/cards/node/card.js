@@ -87,7 +87,7 @@ function puct(tree, node, settings) {
     el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
     el("p", {}, `c₁ = ${f.c1}, c₂ = ${f.c2}, `, ...parentVisits(), ` = ${fixed(f.parent, 0)}`),
     el("p", { text: `U = (${f.c1}+${fixed(f.log, 4)}) · ${exact(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
-    el("p", { class: "ax-sum", text: `PUCT = ${small(f.q)} + ${small(f.explore)} = ${small(f.score)}` }),
+    el("p", { class: "ax-sum", text: `PUCT = ${exact(f.q)} + ${exact(f.explore)} = ${exact(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);
 }

@@ -1,6 +1,6 @@
 // All nodes of the step as a table.
 
-import { el, exact, number, onKey, probability, small, toggleClass, visible } from "../../page/core/dom.js";
+import { el, exact, number, onKey, probability, toggleClass, visible } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { registerExport } from "../../page/export/exports.js";
 import { TARGET, column, priorTerm, rankOf, slotsOf } from "../../page/record/record.js";
@@ -95,7 +95,7 @@ function nodeRow(step, node) {
     cell(String(node.x)),
     value("prior", exact),
     value("visits", (count) => number(count, 0)),
-    value("value", small),
+    value("value", exact),
     value("score", scoreText),
     cell(probability(p)),
     cell(rank ? String(rank) : "–"),

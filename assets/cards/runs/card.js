@@ -95,7 +95,7 @@ function figuresText(run, state, base, now, done) {
   const whole = done === run.steps.length && !state.race.running;
   const accepted = acceptanceRate(run.steps.slice(0, done));
   return [
-    say("run.unit"),
+    say(whole ? "run.unit" : "run.unit.part"),
     run === base ? "" : speedText(run, base, now, plain, whole),
     accepted === null ? "" : say("run.accepts", { alpha: accepted.toFixed(2) }),
     run.loop === null ? "" : say("run.loops"),
@@ -104,10 +104,14 @@ function figuresText(run, state, base, now, done) {
 
 function speedText(run, base, now, plain, whole) {
   if (!plain?.rate || !now.rate || Math.min(now.tokens, plain.tokens) < FEW) return "";
-  const ratio = now.rate / plain.rate;
-  const text = `${fixed(ratio, ratio < 1 ? 2 : 1)}×`;
   const spread = whole ? speedSpread(run, base) : null;
-  return spread ? say("run.spread", { ratio: text, low: spread[0].toFixed(1), high: spread[1].toFixed(1) }) : text;
+  if (!spread) return `${ratioText(now.rate / plain.rate)}×`;
+  const [low, median, high] = spread.map(ratioText);
+  return low === high ? `${median}×` : say("run.spread", { ratio: `${median}×`, low, high });
+}
+
+function ratioText(ratio) {
+  return fixed(ratio, ratio < 1 ? 2 : 1);
 }
 
 function appendStep(view) {

@@ -32,7 +32,7 @@ const tokensOf = (run) => last(run.counts, 0);
 function passesText(runs) {
   const plain = (run) => run.header.method === "plain";
   const [first, ...rest] = [...runs.filter((run) => !plain(run)), ...runs.filter(plain)];
-  const values = (run) => ({ name: plain(run) && run !== first ? say("verdict.plain") : run.label, count: tokensOf(run), steps: run.steps.length });
+  const values = (run) => ({ name: plain(run) && run !== first ? say("verdict.plain") : run.label, count: tokensOf(run), steps: run.steps.length, forward: say("verdict.forward", { count: run.steps.length }) });
   const same = rest.every((run) => tokensOf(run) === tokensOf(first));
   return [say("verdict.passes", values(first)), ...rest.map((run) => say(same ? "verdict.passes.more" : "verdict.passes.own", values(run)))].join(say("verdict.comma"));
 }

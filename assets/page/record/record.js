@@ -155,13 +155,13 @@ export function acceptanceRate(steps) {
   return drafted.length ? accepted / Math.max(1, accepted + rejected) : null;
 }
 
-// The smallest and the largest speed-up over plain decoding in the repeats of a race; null without repeats.
+// The smallest, the median and the largest speed-up over plain decoding in the repeats of a race; null without repeats.
 export function speedSpread(run, base) {
   const count = Math.min(run.repeats.length, base.repeats.length);
   if (!count) return null;
   const share = last(run.counts, 0) / Math.max(1, last(base.counts, 0)); // sampled texts may differ in length
-  const ratios = Array.from({ length: count }, (_, i) => (share * base.repeats[i]) / run.repeats[i]);
-  return [Math.min(...ratios), Math.max(...ratios)];
+  const ratios = Array.from({ length: count }, (_, i) => (share * base.repeats[i]) / run.repeats[i]).sort((a, b) => a - b);
+  return [ratios[0], (ratios[Math.floor((count - 1) / 2)] + ratios[Math.ceil((count - 1) / 2)]) / 2, last(ratios, 0)];
 }
 
 export function plainRun(race) {

@@ -67,6 +67,7 @@ function createAddress(props, watch, trigger, note) {
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
     emit("openView", { ...viewOf(wanted), text: kept, again: here.opened });
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
+    if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
     here.opened = true;
     const foreign = [...new URLSearchParams(window.location.search).keys()];
