@@ -73,7 +73,7 @@ test("typical acceptance shows the accepted child first, with entropy and thresh
 });
 
 test("the draw from the residual distribution is a sentence with its numbers", () => {
-  assert.match(residualText(STEP), /child tried was rejected.*correction token “␣c”.*probability 0\.750\. Most probable there: ␣c 0\.750, ␣b 0\.250/);
+  assert.match(residualText(STEP), /drafted child was rejected.*correction token “␣c”.*probability 0\.750\. Most probable there: ␣c 0\.750, ␣b 0\.250/);
   const [, last] = STEP.choices;
   const bonus = { ...STEP, tree: { ...TREE, parents: [-1, 0, 0, 0, 1] }, choices: [STEP.choices[0], { ...last, rejection: { ...last.rejection, trials: [] } }] };
   assert.match(residualText(bonus), /candidate path was accepted\. The bonus token “␣c”/);

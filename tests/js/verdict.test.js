@@ -8,11 +8,11 @@ import "./words.js";
 
 const TOKENS = Array.from({ length: 12 }, (_, i) => i + 1);
 
-function run(method, seconds, { tokens = TOKENS, lossless = true, temperature = 0, finish = "length" } = {}) {
+function run(method, seconds, { tokens = TOKENS, lossless = true, temperature = 0, finish = "length", dtype = "float32" } = {}) {
   const label = { plain: "Plain decoding", aded: "ADED" }[method] || method;
   const steps = tokens.map((token) => ({ emitted: [token], texts: [String(token)] }));
   const ends = tokens.map((_, i) => (seconds * (i + 1)) / tokens.length);
-  return { label, header: { method, label, lossless, settings: { temperature } }, steps, ends, counts: tokens.map((_, i) => i + 1), finish_reason: finish };
+  return { label, header: { method, label, lossless, dtype, settings: { temperature } }, steps, ends, counts: tokens.map((_, i) => i + 1), finish_reason: finish };
 }
 const of = (...runs) => verdict({ runs, running: false });
 const other = [99, ...TOKENS.slice(1)];
@@ -71,4 +71,12 @@ test("a run alone is described alone; an empty race has a verdict too", () => {
 test("the first difference of two lists", () => {
   const cases = [[[1, 2], [1, 2, 3], null], [[1, 2], [1, 3], 1], [[], [1], null], [[4], [5], 0]];
   for (const [a, b, at] of cases) assert.equal(firstDifference(a, b), at);
+});
+
+test("a difference of a method that draws as plain decoding does is explained by rounding in half precision", () => {
+  const half = (method, more) => run(method, 1, { dtype: "bfloat16", ...more });
+  assert.match(of(half("plain"), half("aded", { tokens: other })).detail, /In bfloat16, forward passes of different size round differently/);
+  const sampled = { temperature: 0.8, tokens: other };
+  assert.match(of(half("plain", { temperature: 0.8 }), half("aded", sampled)).detail, /In bfloat16/);
+  assert.match(of(half("plain", { temperature: 0.8 }), half("speculative", sampled)).detail, /their distribution is the same/);
 });

@@ -71,6 +71,17 @@ function differencesText(differing, count) {
   return [...words, same > 1 ? say("verdict.others", { count: same }) : ""].filter(Boolean).join(say("verdict.semicolon"));
 }
 
+const RESAMPLING = ["speculative", "specinfer"]; // methods that draw another text than plain decoding, with the same distribution
+
+// Why lossless methods wrote another text than plain decoding.
+function differenceText(runs) {
+  const sampled = runs.filter((run) => run.header.settings.temperature > 0);
+  const half = runs.find((run) => run.header.dtype !== "float32");
+  if (sampled.some((run) => RESAMPLING.includes(run.header.method))) return say("verdict.sampled");
+  if (half) return say("verdict.rounding", { dtype: half.header.dtype });
+  return say(sampled.length ? "verdict.sampled" : "verdict.different");
+}
+
 // The lossy methods; and what it means if a lossless one wrote another text.
 function notes(race) {
   const lossy = race.runs.filter((run) => !run.header.lossless);
@@ -79,5 +90,5 @@ function notes(race) {
   const base = plainRun(race) || race.runs[0];
   const others = race.runs.filter((run) => run.header.lossless && firstDifference(written(base), written(run)) !== null);
   if (!others.length) return first;
-  return [...first, say(others.some((run) => run.header.settings.temperature > 0) ? "verdict.sampled" : "verdict.different")];
+  return [...first, differenceText(others)];
 }

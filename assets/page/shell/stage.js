@@ -73,7 +73,8 @@ function createStableHeights(elements) {
 function fitStage(stage, strip, above) {
   function fit() {
     const top = stage.getBoundingClientRect().top + window.scrollY;
-    const height = `${Math.max(MIN_STAGE, Math.floor(window.innerHeight - top - strip.offsetHeight - GAP))}px`;
+    const free = window.innerHeight - top - strip.getBoundingClientRect().height - GAP;
+    const height = `${Math.max(MIN_STAGE, Math.floor(free / (stage.currentCSSZoom ?? 1)))}px`; // presenting enlarges the page
     if (stage.style.height === height) return;
     stage.style.height = height;
     stage.style.setProperty("--ax-stage", height);
