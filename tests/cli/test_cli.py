@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -404,7 +405,7 @@ def test_questions_longer_than_the_context_are_reported_before_the_first_is_answ
     tiny, capsys, tmp_path, monkeypatch, command
 ):
     monkeypatch.setattr("aded.ngram.trigram.TrigramMatrix.load", lambda *a, **k: None)
-    monkeypatch.setattr(Decoder, "step", lambda self: pytest.fail("a question was answered"))
+    monkeypatch.setattr(Decoder, "next_step", lambda self: pytest.fail("a question was answered"))
     questions = [{"question_id": 1, "turns": ["a"]}, {"question_id": 2, "turns": ["a " * 400]}]
     (tmp_path / "q").write_text("\n".join(map(json.dumps, questions)))
     assert run(*command, "--questions", str(tmp_path / "q"), "--device", "cpu") == 2
@@ -488,14 +489,14 @@ def test_unknown_models_name_the_known_kinds(capsys):
 
 
 def test_ctrl_c_keeps_the_text_so_far(tiny, capsys, tmp_path, monkeypatch):
-    steps = Decoder.step
+    steps = Decoder.next_step
 
     def interrupted(self):
         if len(self._steps) == 3:
             raise KeyboardInterrupt
         return steps(self)
 
-    monkeypatch.setattr(Decoder, "step", interrupted)
+    monkeypatch.setattr(Decoder, "next_step", interrupted)
     file = tmp_path / "t.json"
     assert run("generate", "--prompt", "a b c", "--json", "--trace", str(file)) == 130
     body = json.loads(capsys.readouterr().out)
@@ -543,10 +544,12 @@ def test_ctrl_c_while_the_prompt_is_read_is_a_clean_stop(tiny, capsys, monkeypat
 
 
 def process(*arguments: str, code: str = "", **streams) -> subprocess.CompletedProcess[str]:
-    """The command line in another process, after ``code``."""
+    """The command line in another process, after ``code``; Ctrl-C ends it even if the tests run in the background of a shell."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}\nfrom aded.__main__ import program; sys.exit(program())"
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=HANG, check=False, **streams)
+    interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    options = {"stderr": subprocess.PIPE, "text": True, "timeout": HANG, "check": False, "preexec_fn": interruptible}
+    return subprocess.run(command, **options, **streams)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
