@@ -347,9 +347,9 @@ def test_back_over_live_races_shows_each_with_its_settings(page: sync_api.Page):
 
 
 def test_a_race_that_is_no_longer_available_is_reported(page: sync_api.Page):
-    for link in ("#run=0badcafe0badcafe&method=aded&step=3&node=14&temperature=0.7", "#race=A+maths+teacher"):
-        page.evaluate("link => history.pushState(null, '', link)", link)
-    page.go_back()
+    links = ["#run=0badcafe0badcafe&method=aded&step=3&node=14&temperature=0.7", "#race=A+maths+teacher"]
+    # In one go: the page writes its address when it has been at rest for a moment.
+    page.evaluate("links => { for (const link of links) history.pushState(null, '', link); history.back(); }", links)
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("no longer available")
     sync_api.expect(page.locator("#ax-temperature input[type=text]")).to_have_value("0.7")
     assert part(page, "source").inner_text() == "recorded"
