@@ -242,7 +242,7 @@ def _trained(name: str) -> Any:
     return call
 
 
-FLAGS = {"backoff", "feedback", "keep", "most_recent", "pool_from_prompt", "replacement", "warm"}
+FLAGS = {"backoff", "coupling", "feedback", "keep", "most_recent", "pool_from_prompt", "replacement", "warm"}
 """Options that are true or false."""
 FILES = {"datastore", "draft", "heads", "matrix"}
 """Options that name a file, or None for the default one."""

@@ -150,18 +150,13 @@ class KVCache(Cache):
         finally:
             self.fixed = None
 
-    @torch.inference_mode()
-    def move(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """Copy slots ``source`` to slots ``target``, int64 ``[m]`` each; all are read before any is written."""
-        for tensor in self.tensors:
-            dim = tensor.dim() - 2
-            tensor.index_copy_(dim, target.to(tensor.device), tensor.index_select(dim, source.to(tensor.device)))
-
     def compact(self, nodes: Sequence[int]) -> None:
         """Compaction: keep ``nodes`` (ascending token indices) of the last forward pass and drop the rest."""
         if list(nodes) != list(range(len(nodes))):
             source = torch.tensor(nodes, device=self.device) + self.length
-            self.move(source, torch.arange(self.length, self.length + len(nodes), device=self.device))
+            target = torch.arange(self.length, self.length + len(nodes), device=self.device)
+            for tensor in self.tensors:
+                move(tensor, source, target)
         self.length += len(nodes)
 
     @property
@@ -179,3 +174,14 @@ class KVCache(Cache):
         """Keys and values of all layers, ``[..., capacity, head_dim]`` each."""
         tensors = [t for layer in self._separate_layers for t in (layer.keys, layer.values)]
         return tensors if self._block is None else [self._block, *tensors]
+
+
+@torch.inference_mode()
+def move(tensor: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy slots of a tensor ``[..., capacity, head_dim]``; all are read before any is written.
+
+    Args:
+        source, target: slots, int64 ``[m]`` each.
+    """
+    dim = tensor.dim() - 2
+    tensor.index_copy_(dim, target.to(tensor.device), tensor.index_select(dim, source.to(tensor.device)))

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from aded.engine.kv_cache import move
+from aded.engine.layers.tree_attention import HEAD_SIZES
+from aded.engine.layers.triton_kernels import kernels_for
 from aded.sampling import sampler
 
 MAX_TOP_K = 16
@@ -20,7 +23,6 @@ DRAW_BLOCK = 4096
 """Logits that one program of ``draw`` reads at a time."""
 MOVED = 16
 """Nodes that one program of ``compact`` moves at a time."""
-HEAD_SIZES = (16, 32, 64, 128, 256)
 
 
 def tree_mask(
@@ -144,8 +146,7 @@ def compact(tensors: list[torch.Tensor], length: torch.Tensor, result: torch.Ten
             n = len(slots)
             kernels.compact[(heads,)](tensor, result, length, capacity, N=n, DIM=dim, BLOCK=min(n, MOVED), num_warps=2)
         else:
-            axis, (source, target) = tensor.dim() - 2, ((length + order).to(tensor.device), slots.to(tensor.device))
-            tensor.index_copy_(axis, target, tensor.index_select(axis, source))
+            move(tensor, length + order, slots)
 
 
 def _power_of_two(size: int) -> int:
@@ -153,11 +154,4 @@ def _power_of_two(size: int) -> int:
 
 
 def _kernels(tensor: torch.Tensor) -> Any:
-    """The Triton kernels if they can be used for this tensor, else None."""
-    if not tensor.is_cuda:
-        return None
-    try:
-        from aded.engine import step_kernels_triton
-    except ImportError:
-        return None
-    return step_kernels_triton
+    return kernels_for(tensor, "aded.engine.step_kernels_triton")

@@ -18,7 +18,7 @@ from aded.ngram.session_counts import keep_best, new_lookup, successors
 from aded.sampling.rng import key_of_compiled, uniform_compiled
 
 WIDTH = 32
-"""Successors of a node, most probable first, among which the draw is predicted."""
+"""Successors of a node, most probable first, among which the draw is predicted; more if more are to be kept."""
 INITIAL_EXPONENT, MAX_EXPONENT = 0.6, 2.0
 RATE = 0.02
 """Step of the gradient ascent, per token."""
@@ -56,19 +56,23 @@ def drawn_successors(lookup, coupling, context, length, depth, keep):
     Returns:
         Number of successors.
     """
-    if not coupling.on:
-        return successors(lookup, context, length, keep)
-    return couple(lookup, coupling, successors(lookup, context, length, WIDTH), depth, keep)
+    return couple(lookup, coupling, successors(lookup, context, length, candidates(coupling, keep)), depth, keep)
+
+
+@njit(cache=True, inline="always")
+def candidates(coupling, keep):
+    """Number of successors to find if ``keep`` are wanted."""
+    return max(WIDTH, keep) if coupling.on else keep
 
 
 @njit(cache=True)
 def couple(lookup, coupling, count, depth, keep):
     """Replace the probabilities of the ``count`` successors in ``lookup``, whose sum stays; returns the number of those kept.
 
-    Without coupling, only keep the most probable ones.
+    Without coupling, nothing changes.
     """
     if not coupling.on:
-        return min(count, keep)
+        return count
     weights, total, highest, norm = lookup.probabilities, 0.0, -np.inf, 0.0
     key = key_of_compiled(coupling.seed, coupling.position + depth)
     for i in range(count):

@@ -16,7 +16,7 @@ from aded.core.best_first import FIELDS, NODE, highest, start, take, take_best, 
 from aded.core.inspection import Simulation
 from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
-from aded.ngram.coupling import UNCOUPLED, WIDTH, Coupling, couple, drawn_successors
+from aded.ngram.coupling import UNCOUPLED, Coupling, candidates, couple, drawn_successors
 from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
 from aded.ngram.session_counts import SessionCounts, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
@@ -168,7 +168,8 @@ def _best_first(base, session, coupling, lattice, context, limits):
         if nodes[node].depth < limits.depth:
             length, depth = _write_suffix(context, nodes, node, suffix), nodes[node].depth
             if depth < len(lattice.tokens):
-                found = mix(lattice, lookup, depth, successors(lookup, suffix, length, limits.successors), WIDTH)
+                found = successors(lookup, suffix, length, limits.successors)
+                found = mix(lattice, lookup, depth, found, candidates(coupling, limits.successors))
                 found = couple(lookup, coupling, found, depth, limits.successors)
             else:
                 found = drawn_successors(lookup, coupling, suffix, length, depth, limits.successors)

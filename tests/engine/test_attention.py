@@ -1,14 +1,9 @@
 """Tree attention equals stock attention, in Triton's interpreter and on a GPU."""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import pytest
 import torch
-from conftest import ROOT
 from fakes import tiny_target
+from interpreter import interpret, needs_triton
 from torch.nn.functional import scaled_dot_product_attention
 
 from aded.core.tree import DraftTree
@@ -32,17 +27,13 @@ def largest_difference(heads, key_heads, n, seen, dim, device, dtype):
     return float((found.float() - expected).abs().max())
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with builds of PyTorch for CUDA")
+@needs_triton
 def test_tree_attention_equals_stock_attention_in_the_interpreter():
-    program = (
+    interpret(
         "import torch, test_attention as t\n"
         "assert all(t.largest_difference(*shape, 'cpu', torch.float16) < 2e-3 for shape in t.SHAPES)\n"
         "assert all(t.largest_difference(*shape, 'cpu', torch.float32) < 1e-5 for shape in t.SHAPES)"
     )
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.gpu

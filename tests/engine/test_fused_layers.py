@@ -1,16 +1,12 @@
 """Fused decoder layers compute what the stock layers compute, in fixed-shape steps only."""
 
 import copy
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
 from fakes import tiny_model, tiny_target
+from interpreter import interpret, needs_triton
 from torch import nn
 
 from aded.core.tree import DraftTree
@@ -125,20 +121,15 @@ def _norm_module(weight: torch.Tensor) -> nn.Module:
     return module
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with builds of PyTorch for CUDA")
+@needs_triton
 def test_the_kernels_compute_the_same_in_the_interpreter():
-    program = (
+    interpret(
         "import torch, test_fused_layers as t\n"
         "from aded.engine.layers import elementwise_triton as kernels\n"
         "for dtype, limit in ((torch.float32, 1e-5), (torch.float16, 2e-3)):\n"
         "    found = t.differences('cpu', dtype, kernels)\n"
         "    assert max(found.values()) < limit, (dtype, found)"
     )
-    folders = [ROOT, ROOT / "tests", ROOT / "tests" / "engine"]
-    paths = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.gpu

@@ -1,15 +1,11 @@
 """The kernels of a fixed-shape step compute what PyTorch's operations compute, in Triton's interpreter and on a GPU."""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from interpreter import interpret, needs_triton
 
 from aded.engine import step_kernels
 from aded.engine.attention_mask import AttentionMasks
@@ -120,19 +116,14 @@ def compare_draws(device: str, kernels: object, rounds: int, vocab: int) -> None
     assert differences <= draws / 500, f"{differences} of {draws}: more than rounding at the edge of a nucleus explains"
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with builds of PyTorch for CUDA")
+@needs_triton
 def test_the_kernels_compute_the_same_in_the_interpreter():
-    program = (
+    interpret(
         "import test_step_kernels as t\n"
         "from aded.engine import step_kernels_triton as kernels\n"
         "t.compare('cpu', kernels, 30, (1, 2, 8, 16))\n"
         "t.compare_draws('cpu', kernels, 40, 1500)"
     )
-    folders = [ROOT, ROOT / "tests", ROOT / "tests" / "engine"]
-    paths = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.gpu

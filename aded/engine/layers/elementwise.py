@@ -11,6 +11,8 @@ from typing import Any, Literal
 import torch
 from torch.nn import functional as F
 
+from aded.engine.layers.triton_kernels import kernels_for
+
 Activation = Literal["silu", "gelu"]
 BLOCK = 1024
 """Columns of one program of ``gated_activation``."""
@@ -126,11 +128,4 @@ def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
 
 
 def _kernels(x: torch.Tensor) -> Any:
-    """The Triton kernels if they can be used for this tensor, else None."""
-    if not x.is_cuda:
-        return None
-    try:
-        from aded.engine.layers import elementwise_triton
-    except ImportError:
-        return None
-    return elementwise_triton
+    return kernels_for(x, "aded.engine.layers.elementwise_triton")

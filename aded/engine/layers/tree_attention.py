@@ -18,6 +18,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from aded.engine.layers.triton_kernels import load_kernels
+
+KERNELS = "aded.engine.layers.tree_attention_triton"
 NAME = "aded_tree"
 """Name of this attention in Transformers' registry."""
 MAX_QUERIES = 256
@@ -33,9 +36,8 @@ def attach(model: Any) -> bool:
     config = model.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     stock = getattr(config, "_attn_implementation", None) == "sdpa"
-    if not (
-        stock and head in HEAD_SIZES and model.dtype in BLOCK_K and model.device.type == "cuda" and _triton_kernels() is not None
-    ):
+    supported = stock and head in HEAD_SIZES and model.dtype in BLOCK_K and model.device.type == "cuda"
+    if not supported or load_kernels(KERNELS) is None:
         return False
     register()
     model.set_attn_implementation(NAME)
@@ -120,9 +122,8 @@ def tree_attention(
     Returns:
         ``[1, n, heads, dim]`` in the query's dtype.
     """
-    kernels = _triton_kernels()
+    kernels = load_kernels(KERNELS)
     assert kernels is not None, "call attach first"
-    partial_attention, combine_splits = kernels
     query, key, value, mask = (t if t.stride(-1) == 1 else t.contiguous() for t in (query, key, value, mask))
     _, heads, n, dim = query.shape
     n_keys, splits = key.shape[2], -(-key.shape[2] // SPLIT_SIZE)
@@ -131,12 +132,12 @@ def tree_attention(
     stats = torch.empty(heads, n, splits, 2, dtype=torch.float32, device=query.device)
     out = torch.empty(1, n, heads, dim, dtype=query.dtype, device=query.device)
     strides = (*query.stride()[1:3], *key.stride()[1:3], *value.stride()[1:3], mask.stride(2))
-    partial_attention[(splits, -(-n // block), heads)](
+    kernels.partial_attention[(splits, -(-n // block), heads)](
         query, key, value, mask, sums, stats, scaling, n, n_keys, *strides,
         GROUP=heads // key.shape[1], SPLITS=splits, BLOCK_Q=block, SPLIT_SIZE=SPLIT_SIZE, BLOCK_K=BLOCK_K[query.dtype], DIM=dim,
         num_warps=4,
     )  # fmt: skip
-    combine_splits[(n, heads)](
+    kernels.combine_splits[(n, heads)](
         sums, stats, out, n, heads, SPLITS=splits, SPLITS_PADDED=max(2, 1 << (splits - 1).bit_length()), DIM=dim, num_warps=1
     )
     return out
@@ -146,12 +147,3 @@ def tree_attention(
 def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float) -> torch.Tensor:
     _, heads, n, dim = query.shape
     return query.new_empty(1, n, heads, dim)
-
-
-def _triton_kernels() -> tuple[Any, Any] | None:
-    """The kernels, or None if Triton is not installed."""
-    try:
-        from aded.engine.layers.tree_attention_triton import combine_splits, partial_attention
-    except ImportError:
-        return None
-    return partial_attention, combine_splits
