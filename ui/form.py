@@ -12,7 +12,7 @@ from ui.numbers import FIELDS
 
 SWITCHES = {"on": True, "off": False}
 """Values of a setting that is on or off; the empty string is the preset's value."""
-SWITCHED = ("feedback", "coupling")
+SWITCHED = ("higher_orders", "feedback", "coupling")
 """Settings of ADED that are on or off and whose default is the preset's value."""
 
 ABLATIONS = ("search", "c1", "c2", "simulations", "depth", *SWITCHED, "corpus")

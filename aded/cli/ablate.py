@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from aded.core.errors import AdedError
 from aded.core.validation import refuse_ignored
 from aded.evaluation.ablation import BUDGET, named_matrices, on_questions, on_records, variants
-from aded.ngram.trigram import TrigramMatrix
 
 SAMPLING = ("max_new_tokens", "temperature", "top_p", "seed")
 
@@ -29,16 +27,15 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
 
 
 def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[str, Any]:
-    from aded.core.paths import ASSETS
     from aded.data.records import read_records
+    from aded.drafters.artifacts import base_counts_for
     from aded.evaluation.bench import results
     from aded.evaluation.bench.questions import spread_out
+    from aded.evaluation.bench.recorded import default_stand_in
 
     records = spread_out(read_records(options.recorded), options.limit)
-    files = sorted(ASSETS.glob("*.trigram.safetensors"))
-    if not files:
-        raise AdedError("there is no bundled tri-gram matrix; make one with `python -m aded matrix build`")
-    full = TrigramMatrix.load(files[0])
+    full = base_counts_for(default_stand_in())  # type: ignore[arg-type]
+    assert full is not None, "the stand-in is made from the bundled matrix"
     others = named_matrices(options.matrix, full.fingerprint, full.vocab_size)
     rows = variants(list(others), axes, model=False)
     found = on_records(rows, {"full": full, **others}, full.vocab_size, records, progress)
@@ -50,7 +47,7 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
     from aded.cli.bench_live import task_of
     from aded.cli.model_options import load_model
     from aded.decoding.decoder import GenerationSettings
-    from aded.drafters.artifacts import matrix_for
+    from aded.drafters.artifacts import base_counts_for
     from aded.evaluation.bench import results
     from aded.evaluation.bench.questions import read_questions, spread_out
 
@@ -67,7 +64,7 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
         task_of(model, question)  # check that all prompts fit before the first answer
     others = named_matrices(options.matrix, model.fingerprint, model.vocab_size)
     rows = variants(list(others), axes, model=True)
-    matrices = {"full": matrix_for(model), **others}
+    matrices = {"full": base_counts_for(model), **others}
     found = on_questions(rows, matrices, model, questions, settings, progress)
     description = {
         "source": Path(options.questions).name,

@@ -26,6 +26,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "c2": ("how slowly exploration grows with visits", NUMBER),
     "depth": ("maximum depth of the draft tree", WHOLE),
     "successors": ("maximum successors of a bigram that the search considers", WHOLE),
+    "higher_orders": ("also use 4-grams and 5-grams counted from the datastore", EITHER),
     "feedback": ("also learn the target's top-k tokens", EITHER),
     "coupling": ("when sampling: draft the tokens that the target will draw", EITHER),
     "keep": ("keep what was learned from earlier prompts", EITHER),

@@ -15,7 +15,13 @@ import numpy as np
 
 from aded.core.validation import check_ordinary
 
-DTYPES: dict[np.dtype[Any], str] = {np.dtype(np.int32): "I32", np.dtype(np.uint16): "U16", np.dtype(np.uint32): "U32"}
+DTYPES: dict[np.dtype[Any], str] = {
+    np.dtype(np.float32): "F32",
+    np.dtype(np.int64): "I64",
+    np.dtype(np.int32): "I32",
+    np.dtype(np.uint16): "U16",
+    np.dtype(np.uint32): "U32",
+}
 
 
 class Entry(NamedTuple):

@@ -60,6 +60,8 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self.seed = seed
         self._has_base = matrix is not None
         self._base = matrix if matrix is not None else TrigramMatrix.empty(vocab_size)
+        if not self.options.higher_orders:
+            self._base = self._base.without_higher_orders
         paper = self.options.preset == "paper"
         self._session = SessionCounts(published=True, slots=self.options.successors) if paper else SessionCounts()
         self._source = tree_search.Source(self._base, self._session)
@@ -140,7 +142,8 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self._session.load_state_dict(state)
 
     def settings(self) -> dict[str, object]:
-        return {**asdict(self.options), "seed": self.seed, "base_matrix": self._has_base}
+        counted = {"base_matrix": self._has_base, "datastore": len(self._base.higher_orders.entries) > 0}
+        return {**asdict(self.options), "seed": self.seed, **counted}
 
     def _read(self, prompt: Sequence[int]) -> None:
         text = self._as_int32(np.asarray(prompt, dtype=np.int64))

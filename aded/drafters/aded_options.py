@@ -22,6 +22,7 @@ class AdedOptions:
         depth: maximum depth of the draft tree below the root.
         simulations: number of MCTS simulations; 0 means ``12 + 3 * budget // 8``.
         successors: maximum number of children of a node.
+        higher_orders: also use 4-grams and 5-grams counted from the datastore (tuned only).
         feedback: also learn the target's top-k tokens at every verified node (tuned only).
         coupling: if the target samples, draft the tokens that it will draw (`aded.ngram.coupling`).
         keep: keep the session counts from one decode to the next.
@@ -37,6 +38,7 @@ class AdedOptions:
     depth: int = 24
     simulations: int = 0
     successors: int = 12
+    higher_orders: bool = True
     feedback: bool = True
     coupling: bool = True
     keep: bool = False
@@ -45,12 +47,22 @@ class AdedOptions:
         limits.check_choice("preset", self.preset, get_args(Preset))
         limits.check_choice("search", self.search, get_args(Search))
         limits.check_numbers(limits.ADED, vars(self))
-        limits.check_flags({name: getattr(self, name) for name in ("feedback", "coupling", "keep")})
+        limits.check_flags({name: getattr(self, name) for name in ("higher_orders", "feedback", "coupling", "keep")})
 
     @classmethod
     def paper(cls) -> AdedOptions:
         """The settings of the paper: depth 4, 150 simulations, c1 = 32, c2 = 8, 12 successors."""
-        return cls(preset="paper", c1=32.0, c2=8.0, depth=4, simulations=150, successors=12, feedback=False, coupling=False)
+        return cls(
+            preset="paper",
+            c1=32.0,
+            c2=8.0,
+            depth=4,
+            simulations=150,
+            successors=12,
+            higher_orders=False,
+            feedback=False,
+            coupling=False,
+        )
 
     @classmethod
     def tuned(cls) -> AdedOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,3 +62,23 @@ def _load_datastore(path: str, fingerprint: str, vocab_size: int) -> Datastore:
     from aded.retrieval.suffix_array import Datastore
 
     return Datastore.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
+
+
+def base_counts_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
+    """The base matrix of a model (see ``matrix_for``), with the 4-grams and 5-grams of its datastore if there is one.
+
+    Raises:
+        AdedError: see ``matrix_for``; or the datastore is damaged.
+    """
+    matrix, datastore = matrix_for(model, path), datastore_for(model)
+    return matrix if matrix is None or datastore is None else _with_higher_orders(matrix, datastore)
+
+
+@lru_cache(maxsize=4)
+def _with_higher_orders(matrix: TrigramMatrix, datastore: Datastore) -> TrigramMatrix:
+    from aded.ngram.higher_orders import counts_of
+
+    return replace(
+        matrix,
+        higher_orders=counts_of(datastore.tokens, datastore.suffixes, datastore.separator, datastore.vocab_size),
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_type
 from aded.core.limits import check_choice, check_flags
-from aded.drafters.artifacts import datastore_for, matrix_for
+from aded.drafters.artifacts import base_counts_for, datastore_for, matrix_for
 from aded.drafters.base import Drafter
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.aded import AdedDrafter
 
     path, corpus, settings = _aded_settings(options)
-    matrix = matrix_for(model, path) if corpus == "full" else None
-    return AdedDrafter(matrix, model.vocab_size, settings, seed)
+    load = base_counts_for if settings.higher_orders else matrix_for
+    return AdedDrafter(load(model, path) if corpus == "full" else None, model.vocab_size, settings, seed)
 
 
 def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOptions]:
@@ -164,6 +164,11 @@ def _no_datastore(model: TargetModel) -> str | None:
 
     command = COMMAND.replace(MODEL_PLACEHOLDER, shlex.quote(model.spec))
     return f"rest has no datastore for this model's tokenizer; make one with `{command}`, or name one with --datastore"
+
+
+def _check_base_counts(model: TargetModel) -> None:
+    """Raise ``AdedError`` if the base matrix or the datastore is damaged; a missing one is no error."""
+    base_counts_for(model)
 
 
 def _check_matrix(model: TargetModel) -> None:
@@ -242,14 +247,14 @@ def _trained(name: str) -> Any:
     return call
 
 
-FLAGS = {"backoff", "coupling", "feedback", "keep", "most_recent", "pool_from_prompt", "replacement", "warm"}
+FLAGS = {"backoff", "coupling", "feedback", "keep", "higher_orders", "most_recent", "pool_from_prompt", "replacement", "warm"}
 """Options that are true or false."""
 FILES = {"datastore", "draft", "heads", "matrix"}
 """Options that name a file, or None for the default one."""
 CORPORA = ("full", "none")
 """The base counts of ADED: the base matrix, or none."""
 ADED_SEARCH_OPTIONS = ("preset", "search", "c1", "c2", "depth", "simulations", "successors")
-ADED_OPTIONS = ("matrix", "corpus", *ADED_SEARCH_OPTIONS, "feedback", "coupling", "keep")
+ADED_OPTIONS = ("matrix", "corpus", *ADED_SEARCH_OPTIONS, "higher_orders", "feedback", "coupling", "keep")
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -269,7 +274,7 @@ METHODS: dict[str, Method] = {
             _aded,
             ADED_OPTIONS,
             values=_aded_settings,
-            missing=_check_matrix,
+            missing=_check_base_counts,
             sources=("matrix", "corpus"),
             state_settings=_aded_state_settings,
         ),
@@ -374,9 +379,9 @@ METHODS: dict[str, Method] = {
             True,
             "One tree from a mixture: Medusa's heads for the next tokens, ADED's matrix for those after them.",
             _trained("aded_medusa"),
-            ("heads", "matrix", "depth", "successors", "feedback", "coupling", "keep"),
+            ("heads", "matrix", "depth", "successors", "higher_orders", "feedback", "coupling", "keep"),
             values=_trained("check_aded_medusa"),
-            missing=_trained("no_heads_check_matrix"),
+            missing=_trained("no_heads_check_base_counts"),
             sources=("heads",),
         ),
     )

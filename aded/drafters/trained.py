@@ -40,10 +40,10 @@ def _thresholds(options: dict[str, Any]) -> TypicalAcceptance:
 def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.aded_medusa import AdedMedusaDrafter
     from aded.drafters.aded_options import AdedOptions
-    from aded.drafters.artifacts import matrix_for
+    from aded.drafters.artifacts import base_counts_for
 
     reader, rest = _heads(model, options)
-    matrix = matrix_for(model, rest.pop("matrix", None))
+    matrix = base_counts_for(model, rest.pop("matrix", None))
     return AdedMedusaDrafter(matrix, model.vocab_size, reader, AdedOptions(**rest), seed)
 
 
@@ -119,15 +119,15 @@ def no_heads(model: TargetModel) -> str | None:
     return checkpoints.missing("medusa", model)
 
 
-def no_heads_check_matrix(model: TargetModel) -> str | None:
+def no_heads_check_base_counts(model: TargetModel) -> str | None:
     """As ``no_heads``.
 
     Raises:
-        AdedError: the base matrix is damaged.
+        AdedError: the base matrix or the datastore is damaged.
     """
-    from aded.drafters.artifacts import matrix_for
+    from aded.drafters.artifacts import base_counts_for
 
-    matrix_for(model)
+    base_counts_for(model)
     return no_heads(model)
 
 

@@ -14,7 +14,7 @@ from aded.core.tree import DraftTree
 from aded.engine.kv_cache import KVCache
 from aded.engine.layers.tree_attention import sdpa_without_cudnn
 from aded.engine.outputs import DrafterNeeds, TreeOutput
-from aded.engine.step_graph import StepKind, features_of, read_verdict, sampling_keys
+from aded.engine.step_graph import FixedStep, StepKind, features_of, read_verdict, sampling_keys
 from aded.sampling import rejection_sampler, sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
@@ -41,6 +41,8 @@ class TargetSession:
         self.cache: Any = self._new_cache(capacity)
         self._length = 0
         self._compacted_path: list[int] | None = None  # accepted path that the last step has already compacted
+        self._last_kind: tuple[Rule, DrafterNeeds, bool, StepKind] | None = None
+        self._prepared: tuple[StepKind, tuple[int, int, int], FixedStep] | None = None  # kind; nodes, cache's sizes; step
         self.non_finite = False  # whether the cache may hold NaN or infinity, which masks do not hide
 
     def _new_cache(self, capacity: int) -> Any:
@@ -128,7 +130,7 @@ class TargetSession:
     def prepare(self, tree: DraftTree, rule: Rule, needs: DrafterNeeds = DrafterNeeds()) -> None:  # noqa: B008
         """Capture the step for a tree if it is new; call it outside of timed sections."""
         if self.target.pool is not None:
-            self.target.pool.step(self.cache, len(tree), self._kind(rule, needs, tree))
+            self._step(tree, self._kind(rule, needs, tree))
             if rule.rejection_fits_graph(tree):
                 rejection_sampler.prepare(tree, self.target.vocab_size, self.target.dtype, rule, self.target.pool.verdicts)
 
@@ -196,12 +198,20 @@ class TargetSession:
     def _run_step(
         self, tree: DraftTree, kind: StepKind, keys: np.ndarray | None = None, settings: SamplingSettings | None = None
     ) -> tuple[TreeOutput, np.ndarray]:
-        assert self.target.pool is not None, "this model has no fixed-shape steps"
-        n, step = len(tree), self.target.pool.step(self.cache, len(tree), kind)
+        n, step = len(tree), self._step(tree, kind)
         result = step.run(tree, keys, settings)
         tokens, probabilities = step.unpack_top_k(result, n) if kind.top_k else (None, None)
         features = step.features[:n] if step.features is not None else None
         return TreeOutput(step.logits[:n], features, tokens, probabilities, step.unpack_reader_output(result)), result
+
+    def _step(self, tree: DraftTree, kind: StepKind) -> FixedStep:
+        """The step for a tree; ``prepare`` has found or captured it, unless the tree was changed since."""
+        assert self.target.pool is not None, "this model has no fixed-shape steps"
+        known, sizes = self._prepared, (len(tree), self.cache.length, self.cache.capacity)
+        if known is None or known[0] is not kind or known[1] != sizes:
+            step = self.target.pool.step(self.cache, len(tree), kind)
+            known = self._prepared = kind, (len(tree), self.cache.length, self.cache.capacity), step
+        return known[2]
 
     @torch.inference_mode()
     def _with_top_k(self, output: TreeOutput, k: int) -> TreeOutput:
@@ -216,10 +226,14 @@ class TargetSession:
 
     def _kind(self, rule: Rule, needs: DrafterNeeds, tree: DraftTree) -> StepKind:
         """The step kind for ``verify``. A reader is part of the step only if the verdict is; else it runs afterwards."""
-        if not rule.verdict_fits_step(tree):
-            return self._kind_without_verdict(needs)
-        top_k = min(needs.top_k, self.target.vocab_size)
-        return StepKind(sampler.operations(rule.settings), needs.hidden_layers, top_k, needs.reader)
+        fits, last = rule.verdict_fits_step(tree), self._last_kind
+        if last is not None and last[0] is rule and last[1] is needs and last[2] == fits:
+            return last[3]
+        kind = self._kind_without_verdict(needs)
+        if fits:
+            kind = StepKind(sampler.operations(rule.settings), needs.hidden_layers, kind.top_k, needs.reader)
+        self._last_kind = rule, needs, fits, kind
+        return kind
 
     def compact(self, nodes: Sequence[int]) -> None:
         """KV-cache compaction: keep these nodes (ascending) of the last forward pass and drop the rest."""

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.jit import njit
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.engine import step_kernels
@@ -179,24 +180,12 @@ class _InputBuffer:
         self.length, self.count = device_integers[4 * nodes], device_integers[4 * nodes + 1]
         self.sampling = device_integers[4 * nodes + 2 :].view(torch.float64)
         self.ancestors = self._device_bytes[8 * n_integers :].view(nodes, nodes).view(torch.bool)
-        self._used = 0
 
     def fill(self, tree: DraftTree, length: int, keys: np.ndarray | None, settings: SamplingSettings | None) -> None:
         """Write a tree after ``length`` committed tokens. Padding attends to the text and itself, and is no node's ancestor."""
         n = len(tree)
-        self._tokens[:n], self._depths[:n] = tree.tokens, tree.depths
-        self._tokens[n:] = tree.tokens[0]  # padding: the embedding of another token may not be finite
-        self._parents[:n] = tree.parents
-        self._parents[0] = 0
-        self._ancestors[:n, :n] = tree.ancestors
-        if n < self._used or not self._used:
-            rest = np.arange(n, len(self._tokens))
-            self._depths[n:] = self._parents[n:] = 0
-            self._ancestors[n:] = 0
-            self._ancestors[:, n:] = 0
-            self._ancestors[rest, rest] = 1
-        self._used = n
-        self._scalars[:] = length, n
+        _write_tree(tree.tokens, tree.parents, self._tokens, self._depths, self._parents, self._ancestors)
+        self._scalars[0], self._scalars[1] = length, n
         if keys is not None:
             self._keys[:n] = keys
         if settings is not None:
@@ -205,6 +194,20 @@ class _InputBuffer:
     def send(self) -> None:
         """Copy the inputs to the device."""
         self._device_bytes.copy_(self._host_bytes, non_blocking=True)
+
+
+@njit(cache=True)
+def _write_tree(tree_tokens, tree_parents, tokens, depths, parents, ancestors):
+    """Write tokens, depths, parents (the root's is 0) and ancestors of a tree and of the padding after it."""
+    n, size = len(tree_tokens), len(tokens)
+    for node in range(size):
+        parent = max(tree_parents[node], 0) if node < n else 0
+        tokens[node] = tree_tokens[node if node < n else 0]  # padding: the embedding of another token may not be finite
+        parents[node] = parent
+        depths[node] = depths[parent] + 1 if 0 < node < n else 0
+        for other in range(size):
+            ancestors[node, other] = ancestors[parent, other] if 0 < node < n and other <= parent else 0
+        ancestors[node, node] = 1
 
 
 class StepPool:

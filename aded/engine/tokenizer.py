@@ -26,6 +26,7 @@ class IncrementalDetokenizer:
         self._ids = list(before or [])[-8:]
         self._emitted = len(self._ids)  # number of ids whose text was returned
         self._window_start = max(0, self._emitted - 4)  # first id of the window
+        self._single: dict[int, str] = {}  # text of a window of one id, which nearly all windows are
 
     def push(self, token: int) -> str:
         """The text that this token completes; empty while a character is incomplete."""
@@ -42,7 +43,12 @@ class IncrementalDetokenizer:
         return new[len(old) :]
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        text = self._single.get(ids[0]) if len(ids) == 1 else None
+        if text is None:
+            text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            if len(ids) == 1:
+                self._single[ids[0]] = text
+        return text
 
 
 REPLACEMENT = "\ufffd"

@@ -31,6 +31,7 @@ SWEEPS: Mapping[str, Sequence[Any]] = {
     "search": ("mcts", "best-first", "greedy", "full"),
     "adaptation": ("none", "text", "text and rejected nodes"),
     "corpus": ("none", "full"),
+    "higher_orders": (False, True),
     "c1": (0.0, 0.25, 1.0, 4.0, 32.0),
     "c2": (1.0, 8.0, 64.0),
     "simulations": (9, 18, 36, 72, 144),

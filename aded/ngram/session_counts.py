@@ -25,7 +25,8 @@ import numpy as np
 
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
-from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, MatrixArrays, TrigramMatrix, context_key, find_row, unpack_row
+from aded.ngram.higher_orders import LENGTHS
+from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, MatrixArrays, TrigramMatrix, context_key, extend_key, find_row, unpack_row
 
 ORDERS = (1, 2, 3, 4, 6)
 """Context lengths of the mixture's rows; 2 is the bigram of the tri-gram matrix."""
@@ -44,8 +45,10 @@ DECAY = 0.8
 TRUST_SESSION = 0.3
 TRUST_UNIGRAM = 0.35
 TRUST_BIGRAM = 0.5
+TRUST_HIGHER = 0.6
 TRUST_TARGET = 0.5
-"""Initial weights of rows: session counts of the text, base counts of a single token and of a bigram, the target's top-k."""
+"""Initial weights of rows: session counts of the text, base counts of a single token, of a bigram and of higher order, the
+target's top-k."""
 TRUST_EVIDENCE = 20.0
 """Strength of the initial weights, in observations."""
 MIN_REST = 0.01
@@ -57,9 +60,11 @@ WAYS = 8  # rows of the table that one context can occupy (set-associative)
 OCCURRENCE_VALUE = 256  # for eviction, one more occurrence equals being seen this many tokens later,
 VALUED_OCCURRENCES = 16  # up to this many occurrences
 UNKNOWN_PROBABILITY = 1e-6  # probability of a successor that is in no row
-UNIGRAM, BIGRAM, TARGET_ROWS, TEXT_ROWS = 0, 1, 2, 3  # levels: two of base counts, then per order top-k and counts
-LEVELS = 2 + 2 * len(ORDERS)
-BUFFER_SIZE = 2 * SUCCESSORS_LIMIT + 256  # maximum of successors before the best are kept: two base rows, session rows
+UNIGRAM, BIGRAM, HIGHER = 0, 1, 2  # levels of base counts: one token, two, and each context length of higher order
+HIGHER_ORDERS = tuple(ORDERS.index(length) for length in LENGTHS)
+TARGET_ROWS, TEXT_ROWS = HIGHER + len(LENGTHS), HIGHER + len(LENGTHS) + 1  # then per order the target's top-k and counts
+LEVELS = TARGET_ROWS + 2 * len(ORDERS)
+BUFFER_SIZE = 2 * SUCCESSORS_LIMIT + 256  # maximum of successors before the best are kept: two base rows, all others
 KINDS = 18  # kinds of row per level, each with its own learned weight
 
 
@@ -135,6 +140,7 @@ class SessionCounts:
         trust[:, :, 1] = TRUST_EVIDENCE
         trust[UNIGRAM, :, 0] = TRUST_EVIDENCE * TRUST_UNIGRAM
         trust[BIGRAM, :, 0] = TRUST_EVIDENCE * TRUST_BIGRAM
+        trust[HIGHER:TARGET_ROWS, :, 0] = TRUST_EVIDENCE * TRUST_HIGHER
         trust[TARGET_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_TARGET
         trust[TEXT_ROWS::2, :, 0] = TRUST_EVIDENCE * TRUST_SESSION
 
@@ -233,6 +239,12 @@ def successors(lookup, context, length, keep):
     Returns:
         Number of successors.
     """
+    return inlined_successors(lookup, context, length, keep)
+
+
+@njit(cache=True, inline="always")
+def inlined_successors(lookup, context, length, keep):
+    """As ``successors``, for an innermost loop: faster, but every use is compiled anew."""
     if lookup.session.published:
         count = _published_successors(lookup, context, length)
     else:
@@ -314,11 +326,12 @@ def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilit
 def _mixture_successors(lookup, context, length):
     """Write successors and their probabilities by interpolated back-off, unsorted; returns their number."""
     session, index, entries = lookup.session, lookup.base.row_index, lookup.base.entries
+    higher_index, higher_entries = lookup.base.higher_index, lookup.base.higher_entries
     row_keys, row_tokens, row_weights, occurrences = session.keys, session.successors, session.weights, session.counts
     target_top, trust = session.target_top, session.trust
     tokens, weights, keys = lookup.tokens, lookup.probabilities, lookup.keys
-    rest, count = 1.0, 0
-    for i in range(_context_keys(session.orders, context, length, keys) - 1, -1, -1):
+    rest, count, n_orders = 1.0, 0, _context_keys(session.orders, context, length, keys)
+    for i in range(n_orders - 1, -1, -1):
         row = _find(row_keys, keys[i])
         if row < 0:
             continue
@@ -337,6 +350,16 @@ def _mixture_successors(lookup, context, length):
             for slot in range(target_top.shape[1]):
                 if target_top[row, slot, 1] > 0:
                     count = add(tokens, weights, count, np.int32(target_top[row, slot, 0]), share * target_top[row, slot, 1])
+            if rest < MIN_REST:
+                return count
+    for level in range(TARGET_ROWS - 1, BIGRAM, -1):
+        row = _find_higher_row(higher_index, keys, n_orders, level)
+        if row >= 0:
+            share = rest * _trust_of(trust, level, _kind_of_base_row(row, higher_entries))
+            rest -= share
+            start, end, _ = unpack_row(row)
+            for i in range(start, end):
+                count = add(tokens, weights, count, np.int32(higher_entries[i, 0]), share * higher_entries[i, 1])
             if rest < MIN_REST:
                 return count
     for level in range(BIGRAM, -1, -1):
@@ -399,18 +422,30 @@ def _find_base_row(index, text, length, level):
 
 
 @njit(cache=True)
+def _find_higher_row(index, keys, n_orders, level):
+    """The row of a level of higher order, whose context length is one of the orders with ``keys``; -1 for none."""
+    order = HIGHER_ORDERS[level - HIGHER]
+    return find_row(index, keys[order]) if order < n_orders else -1
+
+
+@njit(cache=True)
 def _find_levels(lookup, text, length):
     """Write each level's row (or -1) and weight, and each order's key; returns the number of orders that fit ``length``."""
     session, rows, level_trust, keys = lookup.session, lookup.rows, lookup.trust, lookup.keys
     row_keys, weights, occurrences = session.keys, session.weights, session.counts
     target_top, trust = session.target_top, session.trust
     index, entries = lookup.base.row_index, lookup.base.entries
+    higher_index, higher_entries = lookup.base.higher_index, lookup.base.higher_entries
     rows[:] = -1
     for level in (UNIGRAM, BIGRAM):
         rows[level] = row = _find_base_row(index, text, length, level)
         if row >= 0:
             level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, entries))
     n_orders = _context_keys(session.orders, text, length, keys)
+    for level in range(HIGHER, TARGET_ROWS):
+        rows[level] = row = _find_higher_row(higher_index, keys, n_orders, level)
+        if row >= 0:
+            level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, higher_entries))
     for i in range(n_orders):
         row = _find(row_keys, keys[i])
         if row >= 0 and target_top[row, 0, 1] > 0:
@@ -428,19 +463,20 @@ def _learn_trust(lookup, token):
     session = lookup.session
     row_tokens, row_weights, occurrences = session.successors, session.weights, session.counts
     target_top, trust = session.target_top, session.trust
-    entries, rows, level_trust = lookup.base.entries, lookup.rows, lookup.trust
+    entries, higher_entries, rows, level_trust = lookup.base.entries, lookup.base.higher_entries, lookup.rows, lookup.trust
     before = UNKNOWN_PROBABILITY
     for level in range(LEVELS):
         row = rows[level]
         if row < 0:
             continue
         probability = 0.0
-        if level <= BIGRAM:
-            kind = _kind_of_base_row(row, entries)
+        if level < TARGET_ROWS:
+            row_entries = entries if level <= BIGRAM else higher_entries
+            kind = _kind_of_base_row(row, row_entries)
             start, end, _ = unpack_row(row)
             for i in range(start, end):
-                if entries[i, 0] == token:
-                    probability = float(entries[i, 1])
+                if row_entries[i, 0] == token:
+                    probability = float(row_entries[i, 1])
         elif (level - TARGET_ROWS) % 2 == 0:
             kind = _kind_of_target_row(target_top, row)
             for slot in range(target_top.shape[1]):
@@ -535,14 +571,6 @@ def _copy_base_row(base, first, second, tokens, weights):
     for i in range(count):
         tokens[i], weights[i] = np.int32(entries[start + i, 0]), entries[start + i, 1]
     return count
-
-
-@njit(cache=True)
-def extend_key(key, token):
-    """The key of a context extended by one earlier token; 0 is the key of the empty context."""
-    key = (key ^ (token + 1)) * 0x2545F4914F6CDD1D
-    key ^= (key >> 32) & 0xFFFFFFFF
-    return key if key != EMPTY else np.int64(0)
 
 
 @njit(cache=True)

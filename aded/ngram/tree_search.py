@@ -18,7 +18,7 @@ from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
 from aded.ngram.coupling import UNCOUPLED, Coupling, candidates, couple, drawn_successors
 from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
-from aded.ngram.session_counts import SessionCounts, new_lookup, successors
+from aded.ngram.session_counts import SessionCounts, inlined_successors, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
 from aded.sampling.rng import next_uniform
 
@@ -246,7 +246,10 @@ def _tuned_mcts(base, session, coupling, context, limits, puct, record):
         leaf = _select(tree, factors, False)
         if _expandable(tree, leaf, limits.depth):
             length = _write_suffix(context, tree, leaf, suffix)
-            found = drawn_successors(lookup, coupling, suffix, length, tree[leaf].depth, limits.successors)
+            if coupling.on:
+                found = drawn_successors(lookup, coupling, suffix, length, tree[leaf].depth, limits.successors)
+            else:
+                found = inlined_successors(lookup, suffix, length, limits.successors)
             count = _add_children(tree, leaf, count, found, tokens, probabilities)
         tree[leaf].exhausted = tree[leaf].children <= 0
         _finish_simulation(tree, leaf, leaf, tree[leaf].value, record, simulation)

@@ -31,6 +31,8 @@ MAX_VOCAB = 1 << 20
 REMEDY = f"build one for this model with `python -m aded matrix build --model {MODEL_PLACEHOLDER} --text FILE --out FILE`"
 
 EMPTY = -1  # key of a free slot of the hash index; keys of bigrams are >= 0, of single tokens <= -2
+EMPTY_BITS = np.uint64(2**64 - 1)
+FIRST_MULTIPLIER, MULTIPLIER = np.uint64(0x9E3779B97F4A7C1), np.uint64(0x2545F4914F6CDD1D)  # unsigned, as their products overflow
 
 
 @njit(cache=True)
@@ -40,12 +42,20 @@ def context_key(first: int, second: int) -> int:
 
 
 @njit(cache=True)
+def extend_key(key, token):
+    """The key of a context extended by one earlier token; 0 is the key of the empty context."""
+    mixed = np.uint64(key ^ (token + 1)) * MULTIPLIER
+    mixed ^= mixed >> np.uint64(32)
+    return np.int64(mixed) if mixed != EMPTY_BITS else np.int64(0)
+
+
+@njit(cache=True)
 def first_slot(key: int, mask: int) -> int:
     """The slot where probing for ``key`` starts in a table of ``mask + 1`` slots."""
-    mixed = key * 0x9E3779B97F4A7C1
-    mixed ^= mixed >> 29
-    mixed *= 0x2545F4914F6CDD1D
-    return (mixed ^ (mixed >> 32)) & mask
+    mixed = np.uint64(key) * FIRST_MULTIPLIER
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= MULTIPLIER
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))
 
 
 @njit(cache=True)
@@ -92,16 +102,40 @@ def _fill_index(contexts: np.ndarray, starts: np.ndarray, totals: np.ndarray, in
     return True
 
 
+class HigherOrders(NamedTuple):
+    """Rows for contexts longer than a bigram (`aded.ngram.higher_orders`), for compiled code.
+
+    Attributes:
+        row_index: hash index of the rows: key (`extend_key`) and packed row, int64 ``[size, 2]``, read-only.
+        entries: id and probability of each successor, most probable first, float32 ``[entries, 2]``, read-only.
+    """
+
+    row_index: np.ndarray
+    entries: np.ndarray
+
+    @classmethod
+    def of(cls, row_index: np.ndarray, entries: np.ndarray) -> HigherOrders:
+        """Make the arrays read-only: code compiled for one kind of array then fits all."""
+        row_index.flags.writeable = entries.flags.writeable = False
+        return cls(row_index, entries)
+
+
+NO_HIGHER_ORDERS = HigherOrders.of(np.full((2, 2), EMPTY, dtype=np.int64), np.zeros((0, 2), dtype=np.float32))
+
+
 class MatrixArrays(NamedTuple):
     """The arrays of a matrix, for compiled code.
 
     Attributes:
         row_index: hash index of the rows: key and packed row, int64 ``[size, 2]``.
         entries: id (exact, as ids are below 2^20) and probability of each successor, float32 ``[entries, 2]``.
+        higher_index, higher_entries: see `HigherOrders`.
     """
 
     row_index: np.ndarray
     entries: np.ndarray
+    higher_index: np.ndarray
+    higher_entries: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +152,7 @@ class TrigramMatrix:
         fingerprint: fingerprint of the tokenizer.
         max_successors: upper bound of the successors of a row.
         corpus_tokens: number of tokens counted.
+        higher_orders: rows for longer contexts, from another source; not part of the file.
     """
 
     contexts: np.ndarray
@@ -129,6 +164,7 @@ class TrigramMatrix:
     fingerprint: str
     max_successors: int = MAX_SUCCESSORS
     corpus_tokens: int = 0
+    higher_orders: HigherOrders = NO_HIGHER_ORDERS
 
     @classmethod
     def build(
@@ -297,11 +333,17 @@ class TrigramMatrix:
         if not _fill_index(self.contexts, self.starts, self.totals, index):
             raise AdedError(f"damaged tri-gram matrix: two rows have the same context; {REMEDY}")
         probabilities = self.counts / np.repeat(self.totals, np.diff(self.starts)).astype(np.float64)
-        return MatrixArrays(index, np.stack([self.successors, probabilities], axis=1).astype(np.float32))
+        entries = np.stack([self.successors, probabilities], axis=1).astype(np.float32)
+        return MatrixArrays(index, entries, *self.higher_orders)
+
+    @cached_property
+    def without_higher_orders(self) -> TrigramMatrix:
+        """The matrix alone."""
+        return self if self.higher_orders is NO_HIGHER_ORDERS else replace(self, higher_orders=NO_HIGHER_ORDERS)
 
     def row(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
         """Successors of a bigram (``first == -1``: of ``second`` alone) and their probabilities, int32 and float32 ``[k]``."""
-        index, entries = self.arrays
+        index, entries, *_ = self.arrays
         row = find_row(index, context_key(int(first), int(second)))
         start, end, _ = unpack_row(row) if row >= 0 else (0, 0, 0)
         return entries[start:end, 0].astype(np.int32), entries[start:end, 1]

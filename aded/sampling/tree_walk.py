@@ -70,8 +70,7 @@ def verdicts(tree: DraftTree, path: Sequence[int], kept: int) -> tuple[list[str]
     """
     on_path = {node: i for i, node in enumerate(path)}
     verdict, reason = ["root"], ["root"]
-    for node in range(1, len(tree)):
-        parent = int(tree.parents[node])
+    for node, parent in enumerate(tree.parents.tolist()[1:], 1):
         if node in on_path:
             cut = on_path[node] > kept
             verdict.append("unreached" if cut else "accepted")

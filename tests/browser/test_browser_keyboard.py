@@ -16,7 +16,7 @@ from waiting import until
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
-LISTS = ("examples", "preset", "search", "feedback", "coupling", "corpus", "axis")
+LISTS = ("examples", "preset", "search", "higher_orders", "feedback", "coupling", "corpus", "axis")
 """All dropdown lists of Gradio."""
 OPTION = "[role='listbox'] li"
 

@@ -78,7 +78,7 @@ def test_every_panel_and_group_of_controls(page: sync_api.Page):
 
 def test_every_list_to_choose_from(page: sync_api.Page):
     unfold(page)
-    for name in ("preset", "search", "corpus", "feedback", "coupling", "axis", "examples"):
+    for name in ("preset", "search", "corpus", "higher_orders", "feedback", "coupling", "axis", "examples"):
         page.locator(f"#ax-{name} input").click()
         assert page.locator("li[role='option']").count() >= 2, name
         assert english(page) == [], name

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ import safetensors.numpy
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.ngram import session_counts
+from aded.ngram import higher_orders, session_counts
 from aded.ngram.session_counts import SessionCounts
-from aded.ngram.trigram import TrigramMatrix
+from aded.ngram.trigram import TrigramMatrix, extend_key, find_row, unpack_row
+from aded.retrieval.suffix_array import Datastore
 
 VOCAB = 50
 
@@ -262,6 +264,13 @@ def test_bounds_out_of_range_are_refused(bound: dict) -> None:
         built().prune(**bound)
 
 
+def hashed(context: list[int]) -> int:
+    key = np.int64(0)
+    for token in reversed(context):
+        key = extend_key(key, np.int64(token))
+    return key
+
+
 class ReferenceMixture:
     """The mixture rule in dictionaries, as documented."""
 
@@ -281,6 +290,14 @@ class ReferenceMixture:
                     evidence = sum(n > limit for limit in (1, 2, 5, 15, 63))
                     key = ("base", size, evidence, 0 if top > 0.8 else 1 if top > 0.4 else 2)
                     found.append((key, initial, dict(zip(tokens.tolist(), probabilities.tolist()))))
+        for size in higher_orders.LENGTHS:
+            row = find_row(self.matrix.higher_orders.row_index, hashed(text[-size:])) if len(text) >= size else -1
+            if row >= 0:
+                start, end, n = unpack_row(row)
+                successors = {int(token): float(p) for token, p in self.matrix.higher_orders.entries[start:end]}
+                evidence, top = sum(n > limit for limit in (1, 2, 5, 15, 63)), max(successors.values())
+                key = ("base", size, evidence, 0 if top > 0.8 else 1 if top > 0.4 else 2)
+                found.append((key, session_counts.TRUST_HIGHER, successors))
         for order in session_counts.ORDERS:
             context = tuple(text[-order:]) if len(text) >= order else None
             if successors := self.target_top.get(context):
@@ -357,7 +374,9 @@ def store_in_both(session: SessionCounts, reference: ReferenceMixture, text: np.
 
 
 def test_the_mixture_equals_the_reference() -> None:
-    matrix, text = built(), corpus(seed=5, length=400)
+    text, ids = corpus(seed=5, length=400), np.append(np.tile(corpus(seed=5, length=60), 3), 0)
+    store = Datastore.build(ids, separator=0, vocab_size=VOCAB, fingerprint="abc")
+    matrix = replace(built(), higher_orders=higher_orders.count(store.tokens, store.suffixes, 0))
     session, reference, rng = SessionCounts(), ReferenceMixture(matrix), np.random.default_rng(7)
     text[200:300] = text[100:200]  # a repeated passage
     for at in range(len(text)):
