@@ -8,7 +8,7 @@ import numpy as np
 
 from aded.core.limits import check_flags
 from aded.drafters.base import Context, Drafter, Outcome
-from aded.sampling.coupling import UNCOUPLED, Coupling, coupling_with, exponent_after
+from aded.sampling.coupling import INITIAL_EXPONENT, UNCOUPLED, Coupling, coupling_with, exponent_after
 
 if TYPE_CHECKING:
     from aded.engine.target_view import TargetView
@@ -20,9 +20,14 @@ class CoupledDrafter(Drafter):
     Args:
         coupling: whether to couple.
 
+    Attributes:
+        initial_exponent: the exponent at the start of a decode.
+
     Raises:
         AdedError: ``coupling`` is neither true nor false.
     """
+
+    initial_exponent = INITIAL_EXPONENT
 
     def __init__(self, coupling: bool) -> None:
         check_flags({"coupling": coupling})
@@ -32,7 +37,8 @@ class CoupledDrafter(Drafter):
         exponent_after(UNCOUPLED, empty, empty, np.zeros(0), empty, empty)  # JIT-compile now
 
     def bind(self, target: TargetView) -> None:
-        self._coupling = coupling_with(target.settings) if self.coupling else UNCOUPLED
+        coupling = coupling_with(target.settings) if self.coupling else UNCOUPLED
+        self._coupling = coupling._replace(exponent=self.initial_exponent)
 
     def _coupled(self, context: Context) -> Coupling:
         """The coupling for the tokens after ``context``."""

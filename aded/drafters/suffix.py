@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 LIMITS: Limits = {"max_suffix": (1, 64), "draft_length": (1, 64), "factor": (0.1, 64.0), "min_probability": (0.0, 1.0)}
 MAX_OCCURRENCES = 512
 """Maximum number of occurrences counted per suffix: in the text the latest ones, in the corpus an evenly spaced subset."""
+INITIAL_SUFFIX_EXPONENT = 0.2
+"""Of the coupling; lower than for other methods, as the counts of a long suffix are few. Replaying 16 sampled answers of the
+bundled model (temperature 0.7 and 1, 16 nodes), 0.15 and 0.3 drafted slightly better than no coupling, and 0.6 worse."""
 MAX_KEPT = 1 << 16
 """Maximum number of tokens of earlier decodes that a session keeps."""
 SEPARATOR = -1
@@ -67,6 +70,8 @@ class SuffixDrafter(CoupledDrafter, Inspectable, Persistent):
     Raises:
         AdedError: a value is out of range.
     """
+
+    initial_exponent = INITIAL_SUFFIX_EXPONENT
 
     def __init__(
         self,

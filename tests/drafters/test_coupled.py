@@ -88,7 +88,7 @@ def test_the_exponent_is_learned_from_drafts_and_draws(make, is_right: bool) -> 
     exponent = drafter._coupling.exponent
     assert (0.85 < exponent <= MAX_EXPONENT) if is_right else (0 <= exponent < 0.25)
     bound(drafter)
-    assert drafter._coupling.exponent == INITIAL_EXPONENT, "a decode starts from the same exponent"
+    assert drafter._coupling.exponent == drafter.initial_exponent, "a decode starts from the same exponent"
 
 
 def test_greedy_or_switched_off_drafts_are_as_without_coupling(make) -> None:
