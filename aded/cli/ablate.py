@@ -7,6 +7,7 @@ from typing import Any
 
 from aded.core.validation import refuse_ignored
 from aded.evaluation.ablation import BUDGET, named_matrices, on_questions, on_records, variants
+from aded.sampling.settings import SamplingSettings
 
 SAMPLING = ("max_new_tokens", "temperature", "top_p", "seed")
 
@@ -22,7 +23,8 @@ def run(options: Any, progress: Any) -> dict[str, Any]:
     if options.recorded:
         refuse_ignored(options, (*MODEL_OPTIONS, *SAMPLING), "needs a model, and --recorded replays without one")
     axes = [axis.strip() for axis in options.settings.split(",")] if options.settings else None
-    variants((), axes, model=True)  # check names before a long run
+    sampling = not SamplingSettings(temperature=options.temperature).greedy
+    variants((), axes, model=not options.recorded, sampling=sampling and not options.recorded)  # check before a long run
     return _run_recorded(options, axes, progress) if options.recorded else _run_questions(options, axes, progress)
 
 
@@ -63,7 +65,7 @@ def _run_questions(options: Any, axes: list[str] | None, progress: Any) -> dict[
     for question in questions:
         task_of(model, question)  # check that all prompts fit before the first answer
     others = named_matrices(options.matrix, model.fingerprint, model.vocab_size)
-    rows = variants(list(others), axes, model=True)
+    rows = variants(list(others), axes, model=True, sampling=not settings.sampling.greedy)
     matrices = {"full": base_counts_for(model), **others}
     found = on_questions(rows, matrices, model, questions, settings, progress)
     description = {

@@ -17,18 +17,17 @@ from aded.core.errors import AdedError
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.tree import DraftTree
 from aded.drafters.aded_options import AdedOptions
-from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
+from aded.drafters.base import Context, Inspectable, Outcome, Persistent, StateDict
+from aded.drafters.coupled import CoupledDrafter
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
-from aded.ngram.coupling import UNCOUPLED, Coupling, learned_exponent
+from aded.ngram.coupling import learned_exponent
 from aded.ngram.representative import predictions, session_share, session_size
 from aded.ngram.session_counts import OBSERVED_TOP_K, SessionCounts, within
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
     import torch
-
-    from aded.engine.target_view import TargetView
 
 PUBLISHED_WINDOW = 16
 """Number of last prompt tokens that the paper's update counts."""
@@ -37,7 +36,7 @@ MAX_ROWS = 12
 NO_SUCCESSOR = "no successor of this bigram is known: plain step"
 
 
-class AdedDrafter(Drafter, Inspectable, Persistent):
+class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
     """Drafts a tree from a tri-gram matrix: fixed base counts and session counts, which are learned while decoding.
 
     Args:
@@ -56,6 +55,7 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
                 f"the tri-gram matrix is for {matrix.vocab_size} ids, the model has {vocab_size}; build one for this model"
             )
         self.options = options or AdedOptions.tuned()
+        super().__init__(self.options.coupling)
         self.vocab_size = vocab_size
         self.seed = seed
         self._has_base = matrix is not None
@@ -66,17 +66,9 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
         self._session = SessionCounts(published=True, slots=self.options.successors) if paper else SessionCounts()
         self._source = tree_search.Source(self._base, self._session)
         self._paper = paper
-        self._coupling = UNCOUPLED
         self._learns_top_k = self.options.feedback and not paper
         self.needs = DrafterNeeds(top_k=OBSERVED_TOP_K if self._learns_top_k else 0, optional=True)
         self._warm_up()
-
-    def bind(self, target: TargetView) -> None:
-        """If the target samples, couple the search with its draws."""
-        settings = target.settings
-        self._coupling = UNCOUPLED
-        if self.options.coupling and not settings.greedy:
-            self._coupling = UNCOUPLED._replace(on=True, seed=np.uint64(settings.seed & (2**64 - 1)))
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens)."""
@@ -162,10 +154,6 @@ class AdedDrafter(Drafter, Inspectable, Persistent):
 
     def _source_at(self, context: Context) -> tree_search.Source:
         return replace(self._source, coupling=self._coupled(context)) if self._coupling.on else self._source
-
-    def _coupled(self, context: Context) -> Coupling:
-        """The coupling for the tokens after ``context``."""
-        return self._coupling._replace(position=len(context.tokens))
 
     def _limits(self, budget: int) -> tree_search.Limits:
         return tree_search.Limits(budget, self.options.depth, self.options.successors)

@@ -10,6 +10,9 @@ level l > 0 in column i is a child of the token of level l - 1 in the same colum
 up to column i, and to the earlier levels of its column, and its position is i + l after the root: these are the mask and the
 positions of the paper. The guesses are branches from the root. Branches with equal prefixes share nodes, which does not change
 what a node attends to. Window tokens are verified and accepted like any other draft token.
+
+The draft is not coupled with the draws of a target that samples (`aded.sampling.coupling`): the n-grams of the pool have no
+weights, and each recurs at another position, where other random numbers decide.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The longest suffix of the text that occurs in the datastore is looked up. Its co
 most frequent nodes become the draft. The paper stops here (``backoff`` off), but a long suffix that occurs once leaves most of
 the budget unused. With back-off, shorter suffixes follow: each suffix takes a share of the weight that longer ones have left,
 and the share grows with its number of occurrences. The weight of a continuation decreases with every token.
+
+If the target samples, the weights are coupled with its draws (`aded.sampling.coupling`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import numpy as np
 from aded.core.inspection import Explanation
 from aded.core.limits import Limits, check_numbers
 from aded.core.tree import DraftTree
-from aded.drafters.base import Context, Drafter, Inspectable
+from aded.drafters.base import Context, Inspectable, Outcome
+from aded.drafters.coupled import CoupledDrafter
 from aded.retrieval.continuation_trie import ContinuationTrie
 from aded.retrieval.suffix_array import Datastore
 
@@ -39,7 +42,7 @@ def check_settings(**settings: float) -> None:
     check_numbers(LIMITS, settings)
 
 
-class RestDrafter(Drafter, Inspectable):
+class RestDrafter(CoupledDrafter, Inspectable):
     """Drafts the most frequent continuations of the text's suffixes in the datastore.
 
     Args:
@@ -48,6 +51,7 @@ class RestDrafter(Drafter, Inspectable):
         max_occurrences: maximum number of occurrences of a suffix whose continuations are counted.
         draft_length: maximum length of a continuation.
         backoff: also use shorter suffixes; off: only the longest match, as in the paper.
+        coupling: if the target samples, draft the tokens that it will draw.
 
     Raises:
         AdedError: a value is out of range.
@@ -60,7 +64,9 @@ class RestDrafter(Drafter, Inspectable):
         max_occurrences: int = 1000,
         draft_length: int = 10,
         backoff: bool = True,
+        coupling: bool = True,
     ) -> None:
+        super().__init__(coupling)
         check_settings(max_suffix=max_suffix, max_occurrences=max_occurrences, draft_length=draft_length)
         self.max_suffix, self.max_occurrences, self.draft_length, self.backoff = (
             max_suffix,
@@ -80,8 +86,11 @@ class RestDrafter(Drafter, Inspectable):
         for length, low, high, share in self._shares(self._matches(context.tokens)):
             positions = self._datastore.positions(low, high, length, self.max_occurrences)
             self._trie.count(self._datastore.tokens, positions, share / len(positions))
-        nodes, _ = self._trie.best(budget)
+        nodes, _ = self._trie.best(budget, coupling=self._coupled(context))
         return self._trie.tree(context.root, nodes)
+
+    def observe(self, outcome: Outcome) -> None:
+        self._learn_exponent(outcome)
 
     def explain(self, context: Context, budget: int) -> Explanation:
         matches = self._matches(context.tokens)
@@ -91,7 +100,7 @@ class RestDrafter(Drafter, Inspectable):
         return Explanation(f"the last {length} tokens occur in the datastore {high - low} times")
 
     def settings(self) -> dict[str, object]:
-        names = ("max_suffix", "max_occurrences", "draft_length", "backoff")
+        names = ("max_suffix", "max_occurrences", "draft_length", "backoff", "coupling")
         return {**{name: getattr(self, name) for name in names}, "datastore_tokens": len(self._datastore)}
 
     def _matches(self, tokens: np.ndarray) -> list[tuple[int, int, int]]:

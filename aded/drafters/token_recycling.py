@@ -2,7 +2,8 @@
 
 An adjacency matrix stores, for every token, the target's eight most probable successors at the last occurrence of the token, in
 the text or in a draft, accepted or rejected. The draft is a static tree of ranks, filled from the matrix: the children of a node
-are the stored successors of its token.
+are the stored successors of its token. If the target samples, the successors are ranked by the probability that they are drawn
+(`aded.sampling.coupling`), with the acceptance rate of a stored rank as its weight.
 
 The paper reuses the matrix of earlier requests. Here sessions share nothing. A corpus of texts that the model wrote takes the
 place of earlier requests, as the unigram rows of the tri-gram matrix. The target's top-k tokens over the prompt are not
@@ -22,9 +23,11 @@ from aded.core.jit import njit
 from aded.core.limits import check_flags
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import best_shape
-from aded.drafters.base import Context, Drafter, Inspectable, Outcome, Persistent, StateDict
+from aded.drafters.base import Context, Inspectable, Outcome, Persistent, StateDict
+from aded.drafters.coupled import CoupledDrafter
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram.trigram import TrigramMatrix
+from aded.sampling.coupling import couple_weights, key_at
 
 if TYPE_CHECKING:
     import torch
@@ -39,21 +42,23 @@ UNKNOWN = -1
 NO_SUCCESSOR = "the target has not been observed after this token yet: plain step"
 
 
-class TokenRecyclingDrafter(Drafter, Inspectable, Persistent):
+class TokenRecyclingDrafter(CoupledDrafter, Inspectable, Persistent):
     """Drafts a static tree from the target's last top-k tokens after each token.
 
     Args:
         vocab_size: size of the target's vocabulary; the matrix takes 32 bytes per token.
         corpus: initial matrix of every decode, see `corpus_successors`; None: an empty matrix.
         keep: keep the matrix from one decode to the next.
+        coupling: if the target samples, draft the tokens that it will draw.
 
     Raises:
-        AdedError: ``keep`` is neither true nor false.
+        AdedError: ``keep`` or ``coupling`` is neither true nor false.
     """
 
     needs = DrafterNeeds(top_k=RANKS)
 
-    def __init__(self, vocab_size: int, corpus: np.ndarray | None = None, keep: bool = False) -> None:
+    def __init__(self, vocab_size: int, corpus: np.ndarray | None = None, keep: bool = False, coupling: bool = True) -> None:
+        super().__init__(coupling)
         check_flags({"keep": keep})
         self.keep = keep
         self._corpus = corpus
@@ -68,11 +73,13 @@ class TokenRecyclingDrafter(Drafter, Inspectable, Persistent):
         _learn_prompt(self._successors, np.asarray(prompt, dtype=np.int32))
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        tokens, parents, ranks = _fill(self._successors, self._parents, self._ranks, context.root, budget)
-        return DraftTree(tokens, parents, {"prior": np.where(ranks < 0, np.nan, np.take(ACCEPTED, ranks))})
+        tree = _fill(self._successors, self._parents, self._ranks, context.root, budget, self._coupled(context))
+        tokens, parents, priors = tree
+        return DraftTree(tokens, parents, {"prior": priors})
 
     def observe(self, outcome: Outcome) -> None:
         """Store the target's top-k tokens at every node; of nodes with the same token, the accepted or last one counts."""
+        self._learn_exponent(outcome)
         assert outcome.top_tokens is not None, "token recycling needs the target's most probable tokens at every node"
         top = outcome.top_tokens[:, :RANKS]
         self._successors[outcome.tree.tokens, : top.shape[1]] = top
@@ -89,7 +96,7 @@ class TokenRecyclingDrafter(Drafter, Inspectable, Persistent):
         np.copyto(self._successors, state["successors"])
 
     def settings(self) -> dict[str, object]:
-        return {"keep": self.keep, "warm": self._corpus is not None}
+        return {"keep": self.keep, "warm": self._corpus is not None, "coupling": self.coupling}
 
     def _reset(self) -> None:
         self._successors[:] = UNKNOWN if self._corpus is None else self._corpus
@@ -133,23 +140,49 @@ def _learn_prompt(successors, text):
 
 
 @njit(cache=True)
-def _fill(successors, parents, ranks, root, budget):
-    """The first ``budget`` nodes of the static tree whose tokens are known: tokens, parents, ranks, int32 ``[n]`` each."""
-    tokens, draft_parents, draft_ranks = np.empty((3, budget), dtype=np.int32)
+def _fill(successors, parents, ranks, root, budget, coupling):
+    """The first ``budget`` nodes of the static tree whose tokens are known.
+
+    Returns:
+        Tokens, parents, int32 ``[n]`` each; probabilities of the nodes among their parents' children, float64 ``[n]``.
+    """
+    tokens, draft_parents, depths = np.empty((3, budget), dtype=np.int32)
+    draft_priors = np.empty(budget)
+    ranked_tokens, ranked_priors = np.empty((budget, RANKS), dtype=np.int32), np.empty((budget, RANKS))  # of a node's children
+    ranked = np.zeros(budget, dtype=np.bool_)  # nodes whose children are there
     index = np.full(len(parents), -1, dtype=np.int32)  # of each static node in the draft, -1 if it is not included
-    tokens[0], draft_parents[0], draft_ranks[0] = root, -1, -1
+    tokens[0], draft_parents[0], depths[0], draft_priors[0] = root, -1, 0, np.nan
     index[0] = 0
     n = 1
     for node in range(1, len(parents)):
-        parent = index[parents[node]]
+        parent, rank = index[parents[node]], ranks[node]
         if n == budget:
             break
         if parent < 0:
             continue
-        token = successors[tokens[parent], ranks[node]]
-        if token < 0:
+        if not ranked[parent]:
+            ranked_tokens[parent] = successors[tokens[parent]]
+            _rank(ranked_tokens[parent], ranked_priors[parent], coupling, depths[parent])
+            ranked[parent] = True
+        if ranked_tokens[parent, rank] < 0:
             continue
-        tokens[n], draft_parents[n], draft_ranks[n] = token, parent, ranks[node]
+        tokens[n], draft_parents[n], depths[n] = ranked_tokens[parent, rank], parent, depths[parent] + 1
+        draft_priors[n] = ranked_priors[parent, rank]
         index[node] = n
         n += 1
-    return tokens[:n], draft_parents[:n], draft_ranks[:n]
+    return tokens[:n], draft_parents[:n], draft_priors[:n]
+
+
+@njit(cache=True)
+def _rank(tokens, priors, coupling, depth):
+    """Write the probabilities of the stored successors ``tokens`` of a node; with coupling, sort both by them."""
+    for rank in range(RANKS):
+        priors[rank] = ACCEPTED[rank]
+    if not coupling.on:
+        return
+    known = 0
+    while known < RANKS and tokens[known] >= 0:
+        known += 1
+    couple_weights(priors, tokens, known, key_at(coupling, depth), coupling.exponent)
+    order = np.argsort(-priors[:known], kind="mergesort")
+    tokens[:known], priors[:known] = tokens[order], priors[order]

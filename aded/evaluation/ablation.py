@@ -30,8 +30,9 @@ BUDGET = 64
 SWEEPS: Mapping[str, Sequence[Any]] = {
     "search": ("mcts", "best-first", "greedy", "full"),
     "adaptation": ("none", "text", "text and rejected nodes"),
+    "coupling": ("off", "on"),
     "corpus": ("none", "full"),
-    "higher_orders": (False, True),
+    "higher_orders": ("off", "on"),
     "c1": (0.0, 0.25, 1.0, 4.0, 32.0),
     "c2": (1.0, 8.0, 64.0),
     "simulations": (9, 18, 36, 72, 144),
@@ -76,23 +77,28 @@ class UnadaptedDrafter(AdedDrafter):
         pass
 
 
-def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, model: bool) -> list[Variant]:
+def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, model: bool, sampling: bool = False) -> list[Variant]:
     """The rows of the table.
 
     Args:
         matrices: names of further base matrices; "full" is the tuned one.
-        axes: the settings to change; None: all.
+        axes: the settings to change; None: all that have an effect.
         model: whether a model verifies the drafts; without one, there is no target distribution at rejected nodes.
+        sampling: whether that model samples; if not, coupling has no effect.
 
     Raises:
-        AdedError: an unknown setting.
+        AdedError: a setting that is unknown or has no effect.
     """
     unknown = [axis for axis in axes or () if axis not in SWEEPS]
     if unknown:
         raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(SWEEPS)}")
+    if "coupling" in (axes or ()) and not sampling:
+        raise AdedError(
+            "coupling has no effect unless a model samples; add --questions FILE and --temperature T, or leave it out"
+        )
     tuned, rows = AdedOptions.tuned(), []
     tuned_adaptation = NEEDS_MODEL if model else "text"
-    for axis in axes or SWEEPS:
+    for axis in axes or [axis for axis in SWEEPS if sampling or axis != "coupling"]:
         values = [*SWEEPS[axis], *(matrices if axis == "corpus" else ())]
         for value in values:
             if axis == "adaptation":
@@ -101,6 +107,9 @@ def variants(matrices: Sequence[str], axes: Sequence[str] | None = None, *, mode
                     rows.append(Variant(axis, value, value == tuned_adaptation, options, adapts=value != "none"))
             elif axis == "corpus":
                 rows.append(Variant(axis, value, value == "full", matrix=None if value == "none" else value))
+            elif axis in ("coupling", "higher_orders"):
+                switched = value == "on"
+                rows.append(Variant(axis, value, switched == getattr(tuned, axis), replace(tuned, **{axis: switched})))
             elif axis == "budget":
                 rows.append(Variant(axis, value, value == BUDGET, budget=value))
             else:

@@ -1,46 +1,13 @@
-"""Coupled search: when the target samples, draft the token that it will draw rather than the most probable one.
-
-The target draws token i where E_i / p_i is smallest (see `aded.sampling.rng`), and E_i is known before the draw: it depends on
-the seed, the position and the token only. With q for p, a search can thus rank successors by E_i / q_i. As q is not p, the
-probability that i is drawn is modelled as a conditional logit: proportional to q_i · E_i^-b. The exponent b is learned from the
-emitted tokens: 0 if q says nothing of p, the larger the nearer q is to p. Lossless, as the draw of the target does not change.
-Compare the drafter-invariant coupling of arXiv 2408.07978, for draft models.
-"""
+"""Coupled search: ADED's search with the probabilities that successors are drawn (see `aded.sampling.coupling`)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from aded.core.jit import njit
 from aded.ngram.session_counts import keep_best, new_lookup, successors
-from aded.sampling.rng import key_of_compiled, uniform_compiled
+from aded.sampling.coupling import couple_weights, key_at, next_exponent
 
 WIDTH = 32
 """Successors of a node, most probable first, among which the draw is predicted; more if more are to be kept."""
-INITIAL_EXPONENT, MAX_EXPONENT = 0.6, 2.0
-RATE = 0.02
-"""Step of the gradient ascent, per token."""
-
-
-class Coupling(NamedTuple):
-    """What is known of the target's draws.
-
-    Attributes:
-        on: whether the target samples and the search is coupled.
-        seed: seed of the draws.
-        position: position of the first token after the root.
-        exponent: b.
-    """
-
-    on: bool
-    seed: np.uint64
-    position: int
-    exponent: float
-
-
-UNCOUPLED = Coupling(False, np.uint64(0), 0, INITIAL_EXPONENT)
 
 
 @njit(cache=True)
@@ -73,17 +40,7 @@ def couple(lookup, coupling, count, depth, keep):
     """
     if not coupling.on:
         return count
-    weights, total, highest, norm = lookup.probabilities, 0.0, -np.inf, 0.0
-    key = key_of_compiled(coupling.seed, coupling.position + depth)
-    for i in range(count):
-        total += weights[i]
-        weights[i] = np.log(max(weights[i], 1e-30)) - coupling.exponent * _log_exponential(key, lookup.tokens[i])
-        highest = max(highest, weights[i])
-    for i in range(count):
-        weights[i] = np.exp(weights[i] - highest)
-        norm += weights[i]
-    for i in range(count):
-        weights[i] *= min(total, 1.0) / norm
+    couple_weights(lookup.probabilities, lookup.tokens, count, key_at(coupling, depth), coupling.exponent)
     return keep_best(lookup, count, keep)
 
 
@@ -92,21 +49,7 @@ def learned_exponent(base, session, coupling, text, start):
     """The exponent after the emitted tokens ``text[start:]``, the first of which is at ``coupling.position``."""
     lookup, exponent = new_lookup(base, session), coupling.exponent
     for at in range(start, len(text)):
-        count = successors(lookup, text, at, WIDTH)
-        key = key_of_compiled(coupling.seed, coupling.position + at - start)
-        drawn, norm, expected = np.nan, 0.0, 0.0
-        for i in range(count):
-            race = _log_exponential(key, lookup.tokens[i])
-            weight = max(lookup.probabilities[i], 1e-30) * np.exp(-exponent * race)
-            norm += weight
-            expected += weight * race
-            if lookup.tokens[i] == text[at]:
-                drawn = race
-        if not np.isnan(drawn):
-            exponent = min(max(exponent + RATE * (expected / norm - drawn), 0.0), MAX_EXPONENT)
+        count, key = successors(lookup, text, at, WIDTH), key_at(coupling, at - start)
+        couple_weights(lookup.probabilities, lookup.tokens, count, key, exponent)
+        exponent = next_exponent(exponent, lookup.probabilities, lookup.tokens, count, key, text[at])
     return exponent
-
-
-@njit(cache=True, inline="always")
-def _log_exponential(key, token):
-    return np.log(-np.log(uniform_compiled(key, token)))

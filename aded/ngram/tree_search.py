@@ -16,10 +16,11 @@ from aded.core.best_first import FIELDS, NODE, highest, start, take, take_best, 
 from aded.core.inspection import Simulation
 from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
-from aded.ngram.coupling import UNCOUPLED, Coupling, candidates, couple, drawn_successors
+from aded.ngram.coupling import candidates, couple, drawn_successors
 from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
 from aded.ngram.session_counts import SessionCounts, inlined_successors, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
+from aded.sampling.coupling import UNCOUPLED, Coupling
 from aded.sampling.rng import next_uniform
 
 DEPTH_DECAY = 0.93  # best-first: factor per level on a node's cumulative probability, as the acceptance rate falls with depth

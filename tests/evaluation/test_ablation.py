@@ -43,11 +43,12 @@ def matrix() -> TrigramMatrix:
     )
 
 
-@pytest.mark.parametrize("model", [False, True])
-def test_each_row_changes_one_setting_and_one_row_of_each_is_as_tuned(model: bool) -> None:
-    rows = variants(["small"], model=model)
-    assert list(dict.fromkeys(row.axis for row in rows)) == list(SWEEPS)
-    for axis in SWEEPS:
+@pytest.mark.parametrize(("model", "sampling"), [(False, False), (True, False), (True, True)])
+def test_each_row_changes_one_setting_and_one_row_of_each_is_as_tuned(model: bool, sampling: bool) -> None:
+    rows = variants(["small"], model=model, sampling=sampling)
+    axes = [axis for axis in SWEEPS if sampling or axis != "coupling"]
+    assert list(dict.fromkeys(row.axis for row in rows)) == axes
+    for axis in axes:
         assert sum(row.tuned for row in rows if row.axis == axis) == 1, axis
     tuned = asdict(AdedOptions.tuned())
     for row in rows:
@@ -117,6 +118,10 @@ def test_questions_are_answered_with_every_way_of_learning(tmp_path: Path, monke
     assert [row["tuned"] for row in body["rows"]] == [False, False, True]
     assert all(row["tokens_per_step"] >= 1 for row in body["rows"])
     assert body["rows"][0]["categories"].keys() == {"x"}
+    arguments[arguments.index("adaptation")] = "coupling"
+    assert main.main([*arguments, "--temperature", "0.8"]) == 0
+    off, on = json.loads(capsys.readouterr().out)["rows"]
+    assert (off["value"], off["tuned"], on["value"], on["tuned"]) == ("off", False, "on", True)
 
 
 def test_the_command_prints_a_table_and_writes_results(tmp_path: Path, capsys) -> None:
@@ -141,6 +146,7 @@ def test_the_command_prints_a_table_and_writes_results(tmp_path: Path, capsys) -
         ["--recorded", "nowhere.jsonl"],
         ["--questions", "nowhere.jsonl"],
         ["--recorded", "r.jsonl", "--settings", "colour"],
+        ["--recorded", "r.jsonl", "--settings", "coupling"],
         ["--recorded", "r.jsonl", "--matrix", "small"],
         ["--recorded", "r.jsonl", "--matrix", "full=small"],
         ["--recorded", "r.jsonl", "--matrix", "small=nowhere"],
@@ -162,7 +168,9 @@ def test_bad_input_is_one_line_and_status_2(wrong: list[str], tmp_path: Path, mo
     assert sum("error: " in line for line in capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_row_of_an_unknown_setting_is_refused() -> None:
+def test_a_row_of_a_setting_that_is_unknown_or_has_no_effect_is_refused() -> None:
     with pytest.raises(AdedError, match="known are search"):
         variants((), ["colour"], model=True)
+    with pytest.raises(AdedError, match="add --questions FILE and --temperature T"):
+        variants((), ["coupling"], model=True)
     assert Variant("budget", 8, False, budget=8).options == AdedOptions.tuned()

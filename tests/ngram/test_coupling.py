@@ -7,9 +7,10 @@ from fakes import VOCAB, tiny_target
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
-from aded.ngram.coupling import MAX_EXPONENT, UNCOUPLED, drawn_successors, learned_exponent
+from aded.ngram.coupling import drawn_successors, learned_exponent
 from aded.ngram.session_counts import SessionCounts, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
+from aded.sampling.coupling import MAX_EXPONENT, UNCOUPLED
 from aded.sampling.rng import key_of, key_of_compiled, uniform, uniform_compiled
 
 CONTEXT = np.array([1, 2], dtype=np.int32)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from aded.retrieval.continuation_trie import ContinuationTrie
+from aded.sampling.coupling import UNCOUPLED
+from aded.sampling.rng import key_of, uniform
 
 VOCAB = 5
 
@@ -62,6 +64,36 @@ def test_the_best_nodes_are_the_most_frequent_and_closed_under_parents(budget: i
     tree = trie.tree(9, nodes)  # asserts that parents precede their children
     assert len(set(paths_of(trie, nodes))) == budget - 1
     assert tree.tokens[0] == 9
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("budget", "least"), [(12, 0.0), (200, 0.05)])
+def test_with_coupling_children_are_weighted_by_their_draws_and_the_heaviest_nodes_chosen(seed, budget, least) -> None:
+    rng = np.random.default_rng(seed)
+    text, starts = rng.integers(0, VOCAB, 300), rng.integers(0, 300, 60)
+    trie = ContinuationTrie(1000, 3, VOCAB, decay=0.9)
+    trie.count(text, starts)
+    uncoupled = paths_of(trie, trie.best(1000)[0])
+    coupling = UNCOUPLED._replace(on=True, seed=np.uint64(seed), position=40, exponent=0.8)
+    drawn = {  # the weight of each path among its siblings, before normalisation
+        path: prior * (-np.log(uniform(key_of(seed, 40 + len(path) - 1), path[-1]))) ** -0.8 for path, prior in uncoupled.items()
+    }
+    total, norm = Counter(), Counter()
+    for path, prior in uncoupled.items():
+        total[path[:-1]] += prior
+        norm[path[:-1]] += drawn[path]
+    priors = {path: drawn[path] / norm[path[:-1]] * total[path[:-1]] for path in uncoupled}
+    joint = {(): 1.0}
+    for path in sorted(priors, key=len):
+        joint[path] = joint[path[:-1]] * priors[path]
+    best = sorted((path for path in priors if joint[path] >= least), key=lambda path: -joint[path])[: budget - 1]
+    nodes, expected = trie.best(budget, least, coupling)
+    found = paths_of(trie, nodes)
+    assert found.keys() == set(best)
+    for path, prior in found.items():
+        assert prior == pytest.approx(priors[path])
+    assert expected == pytest.approx(sum(joint[path] for path in best))
+    assert paths_of(trie, trie.best(1000)[0]) == uncoupled, "the counts are as before"
 
 
 def test_nodes_below_the_minimum_share_are_left_out() -> None:
