@@ -126,6 +126,14 @@ class DraftTree:
                 raise DraftError("origin is not one node index per node")
 
     @classmethod
+    def unchecked(cls, tokens: np.ndarray, parents: np.ndarray, columns: Mapping[str, np.ndarray], **others: Any) -> DraftTree:
+        """A tree from arrays of the documented dtypes and shapes; nothing is checked or converted, which saves time."""
+        tree = object.__new__(cls)
+        fields = {"origin": None, "required": 0, "sampled_from": None, **others}
+        tree.__dict__.update(tokens=tokens, parents=parents, columns=columns, **fields)
+        return tree
+
+    @classmethod
     def root_only(cls, token: int) -> DraftTree:
         """The empty draft: its step is a plain decoding step."""
         return cls(np.array([token]), np.array([-1]))
@@ -184,7 +192,8 @@ class DraftTree:
         drawn = self.sampled_from and replace(self.sampled_from, rows=self.sampled_from.rows.copy())
         columns = {name: column.copy() for name, column in self.columns.items()}
         origin = None if self.origin is None else self.origin.copy()
-        return DraftTree(self.tokens.copy(), self.parents.copy(), columns, origin, self.required, drawn)
+        fields = {"origin": origin, "required": self.required, "sampled_from": drawn}
+        return DraftTree.unchecked(self.tokens.copy(), self.parents.copy(), columns, **fields)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -242,7 +251,8 @@ class DraftTree:
         columns = {name: column[keep] for name, column in self.columns.items()}
         required = int(np.searchsorted(keep, self.required, "right")) - 1
         drawn = self.sampled_from and replace(self.sampled_from, rows=self.sampled_from.rows[keep])
-        return DraftTree(self.tokens[keep], index[self.parents[keep]], columns, origin, required, drawn)
+        fields = {"origin": origin, "required": required, "sampled_from": drawn}
+        return DraftTree.unchecked(self.tokens[keep], index[self.parents[keep]], columns, **fields)
 
     def within(self, depth: int) -> DraftTree:
         """The subtree of nodes at most ``depth`` below the root."""

@@ -21,7 +21,7 @@ from aded.core.tree import DraftTree, warm_up
 from aded.decoding.recorder import Recorder, recorded_cost
 from aded.decoding.stopping import StopChecker
 from aded.drafters import tree_budget as budgets
-from aded.drafters.base import Context, Drafter, Outcome, draft
+from aded.drafters.base import Context, Drafter, Outcome, draft, is_custom
 from aded.drafters.plain import PlainDrafter
 from aded.drafters.registry import METHODS, Method, find_method
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
@@ -137,6 +137,7 @@ class Decoder:
                 if isinstance(method, Drafter)
                 else self.method.make(model, {} if options is None else options, self.settings.seed)
             )
+            self._custom = is_custom(self.drafter)
             self.rule = Rule(self.settings.sampling, processors, self.drafter.typical)
             sampling = "greedy" if self.rule.settings.greedy else "sampled"
             self._curve_key = f"{self.method.name} {self._method_settings()} {sampling}"
@@ -264,7 +265,7 @@ class Decoder:
 
     def _step(self, session: TargetSession) -> Step:
         context, seconds, cap = self._context(), dict[str, float](), self.budget.cap
-        self.drafter.prepare(context.copy(), cap)
+        self.drafter.prepare(context.copy() if self._custom else context, cap)
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
@@ -279,7 +280,7 @@ class Decoder:
         outcome = self._outcome(tree, verification, context, emitted, output)
         snapshot = self._recorder.snapshot(outcome, verification, output.logits, cap) if self.record else None
         with self._timed(seconds, "update"):
-            self.drafter.observe(outcome.copy())
+            self.drafter.observe(outcome.copy() if self._custom else outcome)
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
         step = self._recorder.step(
@@ -372,15 +373,14 @@ class Decoder:
         return choose_budget(self.settings.budget, self.model, self.drafter, self._curve_key)
 
     def _context(self) -> Context:
-        """The committed tokens, as a view; a drafter gets copies."""
+        """The committed tokens, as a view; a custom drafter gets copies."""
         return Context(self._tokens[: self._length], self._prompt_length)
 
     def _draft(self, context: Context) -> DraftTree:
         """A draft tree within the node budget and no deeper than the number of tokens that may still be generated."""
         cap = self.budget.cap
         if cap > 1:
-            rejects, custom = self.rule.uses_rejection_sampling, self.method.name not in METHODS
-            tree = draft(self.drafter, context, cap, self.model.vocab_size, rejects, custom)
+            tree = draft(self.drafter, context, cap, self.model.vocab_size, self.rule.uses_rejection_sampling, self._custom)
         else:
             tree = DraftTree.root_only(context.root)
         tree = self.budget.trim(self.model.verifiable_part(tree).within(self._stopping.remaining - 1), len(context.tokens))

@@ -140,7 +140,7 @@ def _simulation(row: np.ndarray, draft_index: np.ndarray) -> Simulation:
 
 
 def _tree(tokens: np.ndarray, parents: np.ndarray, columns: np.ndarray) -> DraftTree:
-    return DraftTree(tokens, parents, dict(zip(COLUMNS, columns)))
+    return DraftTree.unchecked(tokens, parents, dict(zip(COLUMNS, columns)))
 
 
 @njit(cache=True, inline="always")
