@@ -55,6 +55,7 @@ class TargetSession:
     def close(self) -> None:
         """Return the cache to the pool, or free it."""
         cache, self.cache = self.cache, None
+        self._prepared = None
         if not isinstance(cache, KVCache):
             return
         if self.non_finite:

@@ -68,17 +68,16 @@ def verdicts(tree: DraftTree, path: Sequence[int], kept: int) -> tuple[list[str]
     Returns:
         Two lists of length ``n``.
     """
-    on_path = {node: i for i, node in enumerate(path)}
-    verdict, reason = ["root"], ["root"]
-    for node, parent in enumerate(tree.parents.tolist()[1:], 1):
-        if node in on_path:
-            cut = on_path[node] > kept
-            verdict.append("unreached" if cut else "accepted")
-            reason.append("cut at the end" if cut else "target chose it")
-        elif parent in on_path and on_path[parent] < max(kept, 1):
-            verdict.append("rejected")
-            reason.append("target chose a sibling" if parent != path[-1] else "target chose an undrafted token")
+    on_path, drafted = {node: i for i, node in enumerate(path)}, len(tree) - 1
+    verdict, reason = ["root", *["unreached"] * drafted], ["root", *["parent not accepted"] * drafted]
+    for node, parent in enumerate(tree.parents.tolist()):
+        if parent not in on_path:
+            continue
+        if on_path.get(node, on_path[parent]) > kept or (node not in on_path and on_path[parent] >= max(kept, 1)):
+            reason[node] = "cut at the end"
+        elif node in on_path:
+            verdict[node], reason[node] = "accepted", "target chose it"
         else:
-            verdict.append("unreached")
-            reason.append("cut at the end" if parent in on_path else "parent not accepted")
+            verdict[node] = "rejected"
+            reason[node] = "target chose a sibling" if parent != path[-1] else "target chose an undrafted token"
     return verdict, reason

@@ -47,8 +47,8 @@ def bound(drafter: CoupledDrafter, temperature: float = 1.0, seed: int = 4) -> C
 
 def drafted(drafter: CoupledDrafter, position: int, budget: int = 64) -> tuple[Context, DraftTree]:
     """The draft after token 5 when the next token is at ``position``."""
-    context = Context(np.array([99] * (position - 1) + [5], dtype=np.int32), position)
-    drafter.start([99, 5])
+    context = Context(np.array([9] * (position - 1) + [5], dtype=np.int32), position)
+    drafter.start([9, 5])
     return context, drafter.propose(context, budget)
 
 
