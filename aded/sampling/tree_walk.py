@@ -73,7 +73,7 @@ def verdicts(tree: DraftTree, path: Sequence[int], kept: int) -> tuple[list[str]
     for node, parent in enumerate(tree.parents.tolist()):
         if parent not in on_path:
             continue
-        if on_path.get(node, on_path[parent]) > kept or (node not in on_path and on_path[parent] >= max(kept, 1)):
+        if on_path[parent] >= (kept if node in on_path else max(kept, 1)):
             reason[node] = "cut at the end"
         elif node in on_path:
             verdict[node], reason[node] = "accepted", "target chose it"
