@@ -2,7 +2,7 @@
 
 import { el, exact, number, onKey, probability, toggleClass, visible } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { TARGET, column, priorTerm, rankOf, slotsOf } from "../../page/record/record.js";
 import { scoreText } from "../../page/record/search.js";
 import { markedNode, treeNodes } from "../../page/record/stepview.js";
@@ -11,6 +11,7 @@ const AT_ONCE = 120; // rows that are created before the next frame
 const PER_FRAME = 90; // rows that are created in each later frame
 
 export function mount({ part, subscribe, hover, pick }) {
+  offerExport("nodes", { group: "step", title: "nodes.title", at: part("nodes"), table: true });
   const body = part("nodes");
   const nodeOf = (event) => {
     const row = event.target.closest("tr");
@@ -46,7 +47,7 @@ export function mount({ part, subscribe, hover, pick }) {
       if (!waiting && picked !== null) select(picked);
     };
     waiting = nodes.length ? requestAnimationFrame(rest) : 0;
-    registerExport("nodes", { group: "step", title: "nodes.title", place: () => body, table: () => nodesTable(step, term) });
+    registerExport("nodes", { place: () => body, table: () => nodesTable(step, term) });
   }
 
   function select(node) {

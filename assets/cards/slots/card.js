@@ -1,7 +1,7 @@
 // The KV cache around the forward pass: slots of the context, slots of the draft, and what remains after KV-cache compaction.
 
 import { count, el, setText, toggleClass, visible } from "../../page/core/dom.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { slotsOf } from "../../page/record/record.js";
 import { markedNode } from "../../page/record/stepview.js";
 import { say } from "../../page/core/words.js";
@@ -29,6 +29,7 @@ export function folded(written, kept, most = MAX_SLOTS) {
 }
 
 export function mount({ part, subscribe, hover, pick }) {
+  offerExport("slots", { group: "step", title: "slots.title", at: part("slots-before"), picture: true, table: true });
   const nodeOf = (event) => {
     const cell = event.target.closest("[data-node]");
     return cell ? Number(cell.dataset.node) : null;
@@ -50,7 +51,7 @@ export function mount({ part, subscribe, hover, pick }) {
     const moved = kept.filter(({ slot: now, from }) => now !== from).length;
     const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
     const picture = () => [part("slots-text"), ...rows.map((row) => row.parentElement)];
-    registerExport("slots", { group: "step", title: "slots.title", place: () => rows[0], picture, table: () => slotsTable(step, verified) });
+    registerExport("slots", { place: () => rows[0], picture, table: () => slotsTable(step, verified) });
     setText(part("slots-text"), verified ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
   }
 

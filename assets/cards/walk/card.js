@@ -3,13 +3,14 @@
 import { drawText, precise, residualText, testsOf, verificationKind } from "../../page/record/acceptance.js";
 import { el, probability, setText, visible } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { possible, undraftedKind } from "../../page/record/record.js";
 
 const DRAW = ["after", "choice", "p", "u", "least", "in", "next"];
 const HEADS = { rejection: ["tried", "bars", "p", "draft-probability", "ratio", "random"], typical: ["tried", "entropy", "threshold"] };
 
 export function mount({ part, subscribe, pick }) {
+  offerExport("walk", { group: "step", title: "walk.title", at: part("walk"), table: true });
   part("walk").addEventListener("click", (event) => {
     const row = event.target.closest("tr");
     if (row) pick(Number(row.dataset.node));
@@ -25,7 +26,7 @@ export function renderWalk(part, step, header) {
   part("walk-head").replaceChildren(...headCells(tested ? ["after", ...HEADS[kind], "verdict"] : kind === "draw" ? DRAW : ["after", "choice", "p", "in", "next"]));
   body.replaceChildren(...step.choices.flatMap((choice, i) => (tested ? testRows(step, choice, i, kind) : walkRow(step, choice, i, kind))));
   setText(part("walk-residual"), residualText(step));
-  registerExport("walk", { group: "step", title: "walk.title", place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
+  registerExport("walk", { place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
 }
 
 function headCells(names) {

@@ -3,7 +3,7 @@
 
 import { precise, testText } from "../../page/record/acceptance.js";
 import { el, setText, visible } from "../../page/core/dom.js";
-import { onScreen, registerExport } from "../../page/export/exports.js";
+import { offerExport, onScreen, registerExport } from "../../page/export/exports.js";
 import { isGreedy, recordedDistribution, recordedSettings, resample } from "./sampling.js";
 import { say, sentences } from "../../page/core/words.js";
 
@@ -55,6 +55,7 @@ export function whatIfRows({ tree, choices }, i, made, header) {
 }
 
 export function mount({ part, subscribe }) {
+  offerExport("whatif", { group: "step", title: "whatif.title", at: part("whatif"), table: true });
   const state = { step: null, header: null, node: null, settings: {}, draws: 0, at: 0 };
 
   subscribe("quiet", ({ view, node, tab }) => (tab === "verify" ? [view.recorded, node] : null), ({ view: { recorded: step, header }, node }) => {
@@ -143,7 +144,7 @@ function drawTable(part, rows, { exact, residual }) {
   part("whatif-residual-head").hidden = !residual.length;
   part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, exact)));
   const head = ["token", "text", "recorded", "p", "residual", "excluded_by", "chosen"];
-  registerExport("whatif", { group: "step", title: "whatif.title", place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
+  registerExport("whatif", { place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
 }
 
 function rowOf({ token, text, recorded, p, residual, cut, chosen, was, drafted }, top, exact) {

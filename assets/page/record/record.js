@@ -103,6 +103,13 @@ export function undraftedKind(tree, node) {
   return tree.parents.includes(node) ? "correction" : "bonus";
 }
 
+// The last token of a step with its display text: {token, text}. The text of the step has a character of several tokens at the last of them
+// only, so the text comes from the target's choice.
+export function targetToken({ emitted, texts, choices }) {
+  const token = last(emitted);
+  return { token, text: choices.findLast((choice) => choice.token === token)?.text ?? last(texts) };
+}
+
 // The slots of the KV cache of all nodes: the forward pass writes node i to slot position + i; compaction then moves the accepted nodes
 // together.
 export function slotsOf(step) {

@@ -13,7 +13,8 @@ export function createPresent(button, first, changed) {
   function set(now) {
     document.body.classList.toggle(CLASS, now);
     button.setAttribute("aria-pressed", String(now));
-    button.textContent = say(now ? "present.close" : "present.open");
+    button.dataset.say = now ? "present.close" : "present.open";
+    button.textContent = say(button.dataset.say);
     emit("present", now);
     changed();
   }
