@@ -7,7 +7,7 @@ import { say } from "../../page/core/words.js";
 
 const CELL = 34; // maximum size of a cell in pixels
 const WIDEST = 480;
-const AROUND = 168; // pixels of the stage that are not for the mask
+const AROUND = 174; // pixels of the stage that are not for the mask
 const TEXT = 0.12; // share of the width for the context
 
 export function mount({ part, subscribe, hover, pick }) {

@@ -13,7 +13,7 @@ import { say } from "../../page/core/words.js";
 const MAX_REJECTED = 4; // rejected tokens that are shown
 const FEW = 24; // tokens from which a speed-up is stated
 const FONTS = { label: "650 15px", speed: "700 23px", figures: "12.5px" }; // of the parts of a head (card.css)
-const SPACES = 50; // pixels of a head that are not for them
+const SPACES = 42; // pixels of a head that are not for them
 
 export function mount({ part, state, player, subscribe }) {
   offerExport("runs", { group: "race", title: "save.runs", at: part("runs"), picture: true, table: true });
@@ -69,7 +69,7 @@ function createRun(run, index) {
     speed: el("span", { class: "ax-speed" }),
     figures: el("span", { class: "ax-figures" }),
     about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), title: say("run.about", { name: run.label }), text: "?" }),
-    text: el("p", { class: "ax-text", tabindex: "0", dir: "auto", "aria-label": say("run.text", { name: run.label }) }),
+    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("run.text", { name: run.label }) }),
   };
   parts.label = el("h3", { class: "ax-run-label" }, parts.look, lossyMark(run.header));
   const root = el("article", { class: "ax-run-view", "data-method": run.header.method });
@@ -145,11 +145,21 @@ function ratioText(ratio) {
   return fixed(ratio, ratio < 1 ? 2 : 1);
 }
 
+const LETTERS = /\p{L}/u;
+const RIGHT_TO_LEFT = /[\p{sc=Hebrew}\p{sc=Arabic}\p{sc=Syriac}\p{sc=Thaana}\p{sc=Nko}\p{sc=Adlam}\p{sc=Samaritan}\p{sc=Mandaic}]/u;
+
+// The direction of a text, by its first letter; null without letters. (dir="auto" would also look at rejected tokens that are hidden.)
+function directionOf(text) {
+  const first = LETTERS.exec(text);
+  return first && (RIGHT_TO_LEFT.test(first[0]) ? "rtl" : "ltr");
+}
+
 function appendStep(view) {
   const index = view.steps.length;
   const step = view.run.steps[index];
   const node = el("span", { class: "ax-step", "data-step": index });
   node.append(...step.texts.map((text, i) => token(text, step.origins[i] === "draft" ? "draft" : targetTokenKind(step), step.emitted[i])));
+  view.parts.text.dir ||= directionOf(step.texts.join("")) ?? "";
   view.parts.text.append(node);
   view.steps.push(node);
   strike(view.run, node, index);

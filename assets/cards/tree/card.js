@@ -1,11 +1,10 @@
 // The draft tree, and its search simulation by simulation.
 
-import { setText, small } from "../../page/core/dom.js";
+import { presenting, setText, small } from "../../page/core/dom.js";
 import { emit } from "../../page/core/events.js";
 import { offerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 import { column, priorTerm } from "../../page/record/record.js";
-import { presenting } from "../../page/shell/present.js";
 import { markedNode } from "../../page/record/stepview.js";
 import { scoreColours } from "./scorecolours.js";
 import { createSearch } from "./searchplayer.js";

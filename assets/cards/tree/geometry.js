@@ -1,7 +1,7 @@
 // Pixel positions of the nodes of a draft tree, fitted to its box or zoomed: depth from left to right or, in a narrow box, as an
 // indented list.
 
-import { distinctNames, lettersOf, visible } from "../../page/core/dom.js";
+import { distinctNames, lettersOf } from "../../page/core/dom.js";
 import { TARGET } from "../../page/record/record.js";
 
 export const NARROW = 560; // boxes up to this width get the indented list
@@ -11,7 +11,7 @@ const READABLE = 15; // height of a row from which its label can be read without
 const LISTED = 20; // the same in the list, where a score is between two rows
 const MARGIN = { left: 22, top: 36, bottom: 22 };
 const LEFT = 22; // pixels before the root of the list, so that no score of its children is cut off
-const LETTER = { token: 7.3, number: 5.4, mark: 20 }; // widths in pixels of a character of a token, of a number, and of the space before a label
+const LETTER = { token: 7.3, number: 6, mark: 20 }; // widths in pixels of a character of a token, of a number, and of the space before a label
 const LETTERS = { least: 4, most: 14, path: 22 }; // characters of a label's token; on the accepted path
 const LEVELS = { most: 3, height: 14, first: 5 }; // levels of the labels of the path where they are wider than a column: their number, the height of one, and how much higher the first one is then, above the marks
 const FULL = 17; // height of a row from which texts have their full size
@@ -25,7 +25,7 @@ const MOST = 8; // largest zoom
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
 // `type` enlarges texts, marks and spaces; `lowest`: smallest font size in low rows, as a share of the full one.
-export const LOOKS = { page: { type: 1, lowest: 0.62 }, presented: { type: 1.5, lowest: 1 } };
+export const LOOKS = { page: { type: 1, lowest: 0.62 }, presented: { type: 1.8, lowest: 1 } };
 
 const onPath = ({ id, verdict, onTrail }) => id === 0 || id === TARGET || verdict === "accepted" || Boolean(onTrail);
 
@@ -67,9 +67,10 @@ function rowHeights(fit, zoom, least, lowest) {
 function columns(box, nodes, zoom, { lowest }) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const rows = Math.max(1, ...nodes.map(({ y }) => y));
-  const right = Math.max(80, ...nodes.filter(({ x }) => x === depth).map(labelWidth));
+  const whole = namesOf(nodes, (node) => (onPath(node) ? LETTERS.path : LETTERS.most));
+  const right = Math.max(80, ...nodes.filter(({ x }) => x === depth).map((node) => labelWidth(node, whole)));
   const fitting = Math.max(1, Math.min(COLUMN.most, (box.width - MARGIN.left - right) / depth));
-  const levels = levelsOf(nodes, depth, zoom === 1 ? fitting : Math.max(COLUMN.least, fitting));
+  const levels = levelsOf(nodes.filter((node) => node.y === 0 && onPath(node) && node.x < depth), whole, zoom === 1 ? fitting : Math.max(COLUMN.least, fitting));
   const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * LEVELS.height : 0);
   const { high, readable, ...heights } = rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - MARGIN.bottom) / rows)), zoom, READABLE * Math.max(1, lowest * 1.2), lowest);
   const wide = zoom === 1 ? fitting : Math.max(COLUMN.least, fitting) * Math.max(1, heights.scale / readable);
@@ -83,14 +84,14 @@ function columns(box, nodes, zoom, { lowest }) {
     raised: (node) => (inFirstRow(node) && levels > 1 ? LEVELS.first + (node.x % levels) * LEVELS.height : 0),
     width: Math.max(MARGIN.left + right + wide * depth, 200),
     height: top + MARGIN.bottom + high * rows,
-    numbers: high >= BELOW ? "below" : high >= READABLE && wide > 96 ? "beside" : null,
+    numbers: high >= BELOW ? "below" : high >= READABLE ? "beside" : null,
     scored: high > READABLE - 1,
   };
 }
 
 // The number of levels that the labels of the path need in columns of this width.
-function levelsOf(nodes, depth, wide) {
-  const widths = nodes.filter((node) => node.y === 0 && onPath(node) && node.x < depth).map((node) => lettersOf(visible(node.text, LETTERS.path)) * LETTER.token + 8);
+function levelsOf(path, names, wide) {
+  const widths = path.map(({ id }) => lettersOf(names.get(id)) * LETTER.token + 8);
   return Math.min(LEVELS.most, Math.max(1, Math.ceil(Math.max(0, ...widths) / wide)));
 }
 
@@ -110,15 +111,18 @@ function indented(box, nodes, zoom, { lowest }) {
   };
 }
 
+// `letters`: most characters of a node's name.
+const namesOf = (nodes, letters) => distinctNames(nodes.map((node) => ({ key: node.id, token: node.token, text: node.text, limit: letters(node) })));
+
 // Pixels from a node in the last column to the end of its label and its numbers.
-function labelWidth(node) {
-  return LETTER.mark + LETTER.token * lettersOf(visible(node.text, onPath(node) ? LETTERS.path : LETTERS.most)) + LETTER.number * numbersOf(node).length + 6;
+function labelWidth(node, names) {
+  return LETTER.mark + LETTER.token * lettersOf(names.get(node.id)) + LETTER.number * numbersOf(node).length + 6;
 }
 
 // The label of every node, by id, cut to the space that it has; different tokens never get the same label. Where two labels would overlap, as
 // in a large tree that is fitted to its box, only that of the node with more visits is there, and that of the path first.
 export function labelsOf(nodes, grid, most) {
-  const names = distinctNames(nodes.map((node) => ({ key: node.id, token: node.token, text: node.text, limit: grid.letters(node) })));
+  const names = namesOf(nodes, grid.letters);
   const rank = (node) => (onPath(node) ? Infinity : node.visits ?? node.prior ?? 0);
   const drawn = [];
   for (const node of [...nodes].sort((a, b) => rank(b) - rank(a) || a.id - b.id)) {
@@ -182,10 +186,16 @@ function textsOf(node, names, grid, most) {
   return [label, { id, kind: "below", left: start, y: low, half: HALF.below, end: start }];
 }
 
+// Returns a function: where the mark of the next node in the row of a node begins.
+function marksOf(nodes, grid, most) {
+  const marks = new Map(grid.list ? [] : nodes.map((node) => [`${node.x}/${node.y}`, grid.place(node)[0] - 0.5 * diameter(node, most, grid.marks) - APART]));
+  return ({ x, y }) => marks.get(`${x + 1}/${y}`) ?? Infinity;
+}
+
 // The small numbers below each edge, by id: all that fit before the next node of the row and before the next score.
 export function numbersBelow(nodes, grid, most, ends) {
-  const marks = new Map(nodes.map((node) => [`${node.x}/${node.y}`, grid.place(node)[0] - 0.5 * diameter(node, most, grid.marks) - APART]));
-  const end = (node) => Math.min(marks.get(`${node.x + 1}/${node.y}`) ?? Infinity, ends.below.get(node.id) ?? Infinity);
+  const marks = marksOf(nodes, grid, most);
+  const end = (node) => Math.min(marks(node), ends.below.get(node.id) ?? Infinity);
   const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * text.length <= end(node);
   return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => fits(node, text)) ?? ""]));
 }
@@ -195,12 +205,11 @@ const shorter = (node) => [numbersOf(node), numbersOf({ ...node, prior: null }),
 
 // The small numbers beside each label, by id: all that fit before the next node of the row and before the next score.
 export function numbersBeside(nodes, names, grid, most, ends) {
-  const { wide, size, list } = grid;
-  const taken = new Set(list ? [] : nodes.map(({ x, y }) => `${x}/${y}`));
-  const fits = (node, text) => !taken.has(`${node.x + 1}/${node.y}`) || (lettersOf(names.get(node.id)) * LETTER.token + text.length * LETTER.number) * size + LETTER.mark < wide;
+  const { size } = grid;
+  const marks = marksOf(nodes, grid, most);
   const ending = (node, text) => labelPlace(node, grid, most)[0] + (TEXT.token * (lettersOf(names.get(node.id)) + 1) + TEXT.number * text.length) * size;
-  const clear = (node, text) => !text || ending(node, text) <= (ends.beside.get(node.id) ?? Infinity);
-  return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => fits(node, text) && clear(node, text)) ?? ""]));
+  const end = (node) => Math.min(marks(node), ends.beside.get(node.id) ?? Infinity);
+  return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
 }
 
 // The small numbers of a node: visit count and prior; number of folded nodes below it.

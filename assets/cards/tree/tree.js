@@ -1,18 +1,18 @@
 // The draft tree in its box: drawn, fitted and zoomed, with the selected node.
 
-import { el, onKey, toggleClass, visible } from "../../page/core/dom.js";
+import { el, onKey, presenting, toggleClass, visible } from "../../page/core/dom.js";
 import { say, sentences } from "../../page/core/words.js";
 import { registerExport } from "../../page/export/exports.js";
 import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexport.js";
 import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
 import { TARGET } from "../../page/record/record.js";
 import { treeNodes } from "../../page/record/stepview.js";
-import { presenting } from "../../page/shell/present.js";
 import { LOOKS, diameter, geometry, numbersOf } from "./geometry.js";
 import { isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
 const STEP = 1.3; // factor of one zoom step
+const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
 const DRAG = 4; // pixels that the pointer moves before a press is a drag
 
 // `zoomButtons`: {fit, in, out}.
@@ -41,7 +41,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
 
   function paint() {
     const { Plotly, step, layout } = shown;
-    const box = { width: root.clientWidth, height: root.clientHeight };
+    const scale = scaleOf(root);
+    const box = { width: scale * root.clientWidth, height: scale * root.clientHeight };
     const grid = geometry(box, treeNodes(step, layout), zoom, presenting() ? LOOKS.presented : LOOKS.page);
     shown.grid = grid;
     nodes = grid.nodes;
@@ -69,7 +70,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
     for (const one of items.children) one.setAttribute("aria-selected", String(one.id === itemId(node)));
     if (chosen) root.setAttribute("aria-activedescendant", itemId(node));
     else root.removeAttribute("aria-activedescendant");
-    if (chosen && document.activeElement === root) revealNode(root, pixelsOf(chosen));
+    if (chosen && document.activeElement === root) revealNode(root, pixelsOf(chosen).map((length) => length / scaleOf(root)));
   }
 
   const pixelsOf = (node) => shown.grid.place(node).map((length) => length * shown.grid.type);
@@ -116,6 +117,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   );
   dragToScroll(root);
   onKey(root, (event) => {
+    if (presenting() && SIDEWAYS.includes(event.key)) return; // the next tab (present.js)
     if (event.key === "+" || event.key === "-") zoomTo(shown.grid.scale * (event.key === "+" ? STEP : 1 / STEP));
     const target = event.key === "+" || event.key === "-" ? null : neighbour(nodes, selected, event.key);
     if (target === undefined) return;
@@ -125,6 +127,9 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   });
   return { draw, select };
 }
+
+// By how much the page is enlarged while it is presented; the plot is not, since Plotly would look for the pointer in the wrong place.
+const scaleOf = (root) => root.currentCSSZoom ?? 1;
 
 // A press of the mouse that moves scrolls the box; touch screens scroll it anyway.
 function dragToScroll(root) {

@@ -25,6 +25,8 @@ export function renderWalk(part, step, header) {
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
   part("walk-head").replaceChildren(...headCells(tested ? ["after", ...HEADS[kind], "verdict"] : kind === "draw" ? DRAW : ["after", "choice", "p", "in", "next"]));
   body.replaceChildren(...step.choices.flatMap((choice, i) => (tested ? testRows(step, choice, i, kind) : walkRow(step, choice, i, kind))));
+  const heads = [...part("walk-head").children].map((head) => head.textContent);
+  for (const row of body.children) for (const [i, value] of [...row.children].entries()) if (i && value.textContent) value.setAttribute("data-head", heads[i]);
   setText(part("walk-residual"), residualText(step));
   registerExport("walk", { place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
 }

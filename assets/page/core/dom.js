@@ -147,7 +147,11 @@ export function distinctNames(entries) {
   const nameOf = (entry, i) => NAMES[lengths[i]](entry);
   let longer;
   do {
-    const looks = Map.groupBy(entries.keys(), (i) => nameOf(entries[i], i).normalize("NFC"));
+    const looks = new Map();
+    entries.forEach((entry, i) => {
+      const look = nameOf(entry, i).normalize("NFC");
+      looks.set(look, [...(looks.get(look) ?? []), i]);
+    });
     const alike = [...looks.values()].filter((places) => new Set(places.map((i) => entries[i].token)).size > 1).flat();
     longer = alike.filter((i) => lengths[i] < NAMES.length - 1);
     for (const i of longer) lengths[i] += 1;
@@ -179,6 +183,12 @@ export function cssToken(name) {
 
 export function isDark() {
   return document.body.classList.contains("dark");
+}
+
+export const PRESENTING = "ax-hide-controls"; // class of the body
+
+export function presenting() {
+  return document.body.classList.contains(PRESENTING);
 }
 
 export function reducedMotion() {

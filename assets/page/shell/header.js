@@ -3,7 +3,7 @@
 import { createDrawer } from "../controls/drawer.js";
 import { createEmbedCode, createEmbedded, isEmbedded } from "./embed.js";
 import { emit, on } from "../core/events.js";
-import { el, reducedMotion, setText } from "../core/dom.js";
+import { el, presenting, reducedMotion, setText } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
 import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
@@ -12,7 +12,7 @@ import { findRace } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
-import { createPresent, presenting } from "./present.js";
+import { createPresent } from "./present.js";
 import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
