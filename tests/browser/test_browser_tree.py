@@ -85,11 +85,11 @@ def path_race() -> trace.Race:
 
 def test_a_long_path_has_no_overlapping_labels_and_fit_shows_the_whole_tree(page: sync_api.Page, tmp_path: Path):
     open_race(page, path_race(), tmp_path)
+    assert "N " in "".join(page.locator(".ax-plot .textpoint text").all_text_contents())
     for width, height in ((1280, 720), (1440, 900), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         drawn(page)
         assert touching(page) == []
-        assert "N " in "".join(page.locator(".ax-plot .textpoint text").all_text_contents())
         part(page, "tree-fit").click()
         drawn(page)
         tree = part(page, "tree")

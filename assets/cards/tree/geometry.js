@@ -10,6 +10,8 @@ const COLUMN = { least: 24, most: 210, indent: 20 };
 const READABLE = 15; // height of a row from which its label can be read without zooming
 const LISTED = 20; // the same in the list, where a score is between two rows
 const MARGIN = { left: 22, top: 36, bottom: 22 };
+const BENEATH = 8; // pixels between the first row, whose marks are the largest, and the labels of the second
+const LIST = { top: 16, bottom: 14 }; // pixels above and below the list
 const LEFT = 22; // pixels before the root of the list, so that no score of its children is cut off
 const LETTER = { token: 7.3, number: 6, mark: 20 }; // widths in pixels of a character of a token, of a number, and of the space before a label
 const LETTERS = { least: 4, most: 14, path: 22 }; // characters of a label's token; on the accepted path
@@ -72,18 +74,18 @@ function columns(box, nodes, zoom, { lowest }) {
   const fitting = Math.max(1, Math.min(COLUMN.most, (box.width - MARGIN.left - right) / depth));
   const levels = levelsOf(nodes.filter((node) => node.y === 0 && onPath(node) && node.x < depth), whole, zoom === 1 ? fitting : Math.max(COLUMN.least, fitting));
   const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * LEVELS.height : 0);
-  const { high, readable, ...heights } = rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - MARGIN.bottom) / rows)), zoom, READABLE * Math.max(1, lowest * 1.2), lowest);
+  const { high, readable, ...heights } = rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE * Math.max(1, lowest * 1.2), lowest);
   const wide = zoom === 1 ? fitting : Math.max(COLUMN.least, fitting) * Math.max(1, heights.scale / readable);
   const letters = Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor((wide - 24) / LETTER.token)));
   const onPathLetters = Math.max(LETTERS.least, Math.min(LETTERS.path, Math.floor((levels * wide - 10) / LETTER.token)));
   const inFirstRow = (node) => node.y === 0 && onPath(node);
-  const place = ({ x, y }) => [MARGIN.left + x * wide, top + y * high];
+  const place = ({ x, y }) => [MARGIN.left + x * wide, top + (y ? BENEATH : 0) + y * high];
   return {
     ...heights, nodes, place, wide, list: false, onPath,
     letters: (node) => (!inFirstRow(node) ? letters : node.x === depth ? LETTERS.path : onPathLetters),
     raised: (node) => (inFirstRow(node) && levels > 1 ? LEVELS.first + (node.x % levels) * LEVELS.height : 0),
     width: Math.max(MARGIN.left + right + wide * depth, 200),
-    height: top + MARGIN.bottom + high * rows,
+    height: top + BENEATH + MARGIN.bottom + high * rows,
     numbers: high >= BELOW ? "below" : high >= READABLE ? "beside" : null,
     scored: high > READABLE - 1,
   };
@@ -98,14 +100,14 @@ function levelsOf(path, names, wide) {
 function indented(box, nodes, zoom, { lowest }) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / depth);
-  const { high, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - MARGIN.bottom) / nodes.length)), zoom, LISTED, lowest);
-  const place = ({ x, y }) => [LEFT + x * indent, 16 + y * high];
+  const { high, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, LISTED, lowest);
+  const place = ({ x, y }) => [LEFT + x * indent, LIST.top + y * high];
   return {
     ...heights, nodes, place, wide: box.width, list: true, onPath,
     letters: () => LETTERS.path,
     raised: () => 0,
     width: box.width,
-    height: 30 + high * (nodes.length - 1),
+    height: LIST.top + LIST.bottom + high * (nodes.length - 1),
     numbers: high >= READABLE ? "beside" : null,
     scored: high > LISTED - 1,
   };
