@@ -3,7 +3,7 @@
 import { residualText, testText } from "../../page/record/acceptance.js";
 import { el, exact, fixed, number, onKey, probability, small, visible } from "../../page/core/dom.js";
 import { historyFigure } from "./history.js";
-import { column, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
+import { column, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
 import { puctOf, scoreText } from "../../page/record/search.js";
 import { markedNode, nodeIn } from "../../page/record/stepview.js";
 import { on } from "../../page/core/events.js";
@@ -41,7 +41,7 @@ function renderNode(root, step, node, header, recorded, moment) {
     "p",
     { class: "ax-node-head" },
     el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: say(`chip.${facts.verdict}`) }),
-    el("code", { text: visible(facts.text, 40) }),
+    el("code", { text: namesOfStep(recorded, 40).get(facts.token) }),
   );
   const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
@@ -58,16 +58,16 @@ function nodeFacts(step, node, header) {
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
   ];
-  return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
+  return { rows, verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
 }
 
 function targetFacts(step) {
   const choice = step.choices[step.choices.length - 1];
-  const { text } = targetToken(step);
+  const { token } = targetToken(step);
   const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
   const kind = targetTokenKind(step);
-  return { rows, verdict: kind, text, why: residualText(step) || say(`why.${kind}`, { after }) };
+  return { rows, verdict: kind, token, why: residualText(step) || say(`why.${kind}`, { after }) };
 }
 
 function why(step, node) {
