@@ -58,7 +58,7 @@ export function createTour(opener) {
     const found = document.querySelector(TOUR_STEPS[tour.at].at);
     const place = found?.offsetHeight ? found : null;
     frame(place);
-    if (place) place.scrollIntoView({ block: blockOf(place, view.card), behavior: reducedMotion() ? "auto" : "smooth" });
+    if (place && !place.closest(".ax-dock")) place.scrollIntoView({ block: blockOf(place, view.card), behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
   function render() {
