@@ -57,7 +57,7 @@ MAX_TOKENS_PER_CHARACTER = 8
 
 
 class TokenTexts:
-    """Display texts of single tokens, cached: undecodable bytes as ``\\xNN``, special tokens by name."""
+    """Display texts of single tokens, cached: undecodable bytes as ``<0xF0>``, special tokens by name."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -87,10 +87,16 @@ class TokenTexts:
         values = [_BYTE_BY_CHARACTER.get(c) for c in raw]
         if None in values or not raw:
             return raw
-        return bytes(v for v in values if v is not None).decode("utf-8", "backslashreplace")
+        return _shown(bytes(v for v in values if v is not None))
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def _shown(data: bytes) -> str:
+    """Bytes as text; those of incomplete characters as ``<0xF0>``, as in vocabularies with byte fallback."""
+    text = data.decode("utf-8", "surrogateescape")  # an undecodable byte b becomes U+DC00 + b
+    return "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
 
 
 def _byte_by_character() -> dict[str, int]:

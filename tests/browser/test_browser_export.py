@@ -94,9 +94,26 @@ def offered(page: sync_api.Page) -> dict[str, set[str]]:
     part(page, "save-menu").locator("summary").first.click()
     part(page, "save-menu").locator(".ax-save-more").evaluate("e => { e.open = true; }")
     part(page, "save-list").locator("[data-save]").first.wait_for()
-    files = part(page, "save-list").locator("[data-save]").evaluate_all("all => all.map(e => e.dataset.save)")
+    able = part(page, "save-list").locator("[data-save]:not([aria-disabled='true'])")
+    files = able.evaluate_all("all => all.map(e => e.dataset.save)")
     assert len(files) == len(set(files))
     return {kind: {name for name, end in (file.split(".") for file in files) if end == kind} for kind in ("svg", "png", "csv")}
+
+
+def test_the_menu_has_the_same_entries_in_every_tab_with_reasons(page: sync_api.Page):
+    seen = set()
+    for tab in TABS:
+        show_tab(page, tab)
+        drawn(page)
+        offered(page)
+        entries = part(page, "save-list").locator("[data-save]")
+        seen.add(tuple(entries.evaluate_all("all => all.map(e => e.dataset.save)")))
+        disabled = part(page, "save-list").locator("[data-save][aria-disabled='true']")
+        assert all(disabled.evaluate_all("all => all.map(e => Boolean(e.title))"))
+    assert len(seen) == 1
+    sync_api.expect(part(page, "save-list").locator("[data-save='tree.svg']")).to_have_attribute(
+        "title", "Open the tab “1 Draft” first."
+    )
 
 
 def drawing_of(path: Path) -> ElementTree.Element:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from browsing import CHARTED, open_file, part, show_tab, sync_api, watched_page
+from browsing import CHARTED, at_rest, choose_race, drawn, notice, open_file, part, show_tab, sync_api, watched_page
 
 from aded.core.paths import ASSETS
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
+TABS = ("draft", "pass", "verify", "learn")
 NODES = 12
 """Nodes of the tree that must be on the first screen."""
 INSIDE = """(element, bottom) => {
@@ -48,10 +49,206 @@ def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
         part(page, "previous").click()
         sync_api.expect(part(page, "where")).not_to_have_text(before)
         assert page.evaluate("scrollY") == 0
-        for tab in ("pass", "verify", "learn"):
+        for tab in TABS:
             show_tab(page, tab)
-            assert page.evaluate("scrollY") == 0
-            assert inside(page.locator(f"[role='tab'][data-tab='{tab}']"))
+            drawn(page)
+            check_tab(page, tab, width)
+
+
+def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser, address: str):
+    """Also a race of many runs or with a long verdict: the page need not be scrolled for any part of a step."""
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function(CHARTED)
+        for race in ("Speculative sampling", "Short facts"):
+            choose_race(page, race)
+            sync_api.expect(part(page, "race-title")).to_have_text(race)
+            for tab in TABS:
+                show_tab(page, tab)
+                drawn(page)
+                check_tab(page, tab, 0)
+            heads = page.locator(".ax-run-head")
+            assert heads.evaluate_all(CUT_HEADS) == []
+
+
+CUT_HEADS = """all => all.flatMap(head => [...head.children, head].filter(e => {
+    if (getComputedStyle(e).display === "none") return false;
+    const [inner, outer] = [e, head.parentElement].map(one => one.getBoundingClientRect());
+    return e.scrollWidth > e.clientWidth + 1 && e.clientWidth || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+}).map(e => e.className + e.textContent))"""
+"""Parts of the heads of the runs that are cut off: name, tokens per step, speed-up, acceptance rate."""
+TALLER = """all => all.filter(e => e.clientHeight && e.scrollHeight > e.clientHeight + 1)
+    .filter(e => ["auto", "scroll"].includes(getComputedStyle(e).overflowY))
+    .filter(e => !getComputedStyle(e).backgroundImage.includes("gradient")).map(e => e.className)"""
+"""Boxes of the stage that can be scrolled without a visible edge."""
+
+
+def check_tab(page: sync_api.Page, tab: str, width: int) -> None:
+    """The whole tab is on the screen; on wide screens a usual step needs no scrolling inside it either."""
+    assert page.evaluate("scrollY") == 0
+    assert inside(page.locator(f"[role='tab'][data-tab='{tab}']"))
+    dock = part(page, "dock").bounding_box()
+    stage = part(page, "stage").bounding_box()
+    assert dock and stage
+    assert stage["y"] + stage["height"] <= dock["y"] + 1
+    panel = page.locator(f"[data-panel='{tab}']")
+    if width >= 1280:
+        assert panel.evaluate("e => e.scrollHeight <= e.clientHeight + 1"), tab
+    assert page.locator(".ax-stage, .ax-stage *").evaluate_all(TALLER) == []
+
+
+def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function(CHARTED)
+        before = part(page, "stage").bounding_box()
+        says = "[['notice.text', { text: 'starting the engine' }]]"
+        busy = f"kind => AdedExplorer.emit('notice', {{ kind, messages: {says}, fraction: null }})"
+        for kind in ("busy", "done"):
+            page.evaluate(busy, kind)
+            sync_api.expect(notice(page)).to_have_text("starting the engine")
+            drawn(page)
+            assert part(page, "stage").bounding_box() == before
+        page.locator("#ax-notice [data-part='close']").click()
+        sync_api.expect(page.locator("#ax-notice .ax-notice")).to_be_hidden()
+
+
+def test_an_arrow_leads_to_the_races_that_are_not_in_view(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.emulate_media(reduced_motion="reduce")
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 720})
+            part(page, "chips").evaluate("e => { e.scrollLeft = 0; }")
+            more, last = part(page, "chips-more"), page.locator(".ax-chips button").last
+            sync_api.expect(part(page, "chips-back")).to_be_hidden()
+            for _ in range(12):
+                if more.is_hidden():
+                    break
+                more.click()
+                at_rest(page)
+            sync_api.expect(more).to_be_hidden()
+            assert inside(last)
+            sync_api.expect(part(page, "chips-back")).to_be_visible()
+
+
+def test_an_enlarged_page_can_be_used(browser: sync_api.Browser, address: str):
+    """At 200 % a screen of 1280 x 720 has 640 x 360 pixels: the bars at its edges leave room for the whole stage."""
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 640, "height": 360})
+        for tab in TABS:
+            page.locator(f"[role='tab'][data-tab='{tab}']").evaluate("e => e.click()")
+            drawn(page)
+            part(page, "stage").evaluate("e => e.scrollIntoView()")
+            dock, stage = part(page, "dock").bounding_box(), part(page, "stage").bounding_box()
+            assert dock and stage
+            assert stage["y"] >= 0
+            assert stage["y"] + stage["height"] <= dock["y"] + 1
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+TARGETS = "button, a[href], input, select, summary, textarea, label:has(> input), [role='button'], [role='tab'], [role='slider']"
+SMALL = f"""() => [...document.querySelectorAll("{TARGETS}, [tabindex='0']")]
+    .filter(e => e.checkVisibility({{ visibilityProperty: true }}) && !e.closest("[aria-hidden='true'], label > input"))
+    .map(e => [e, e.getBoundingClientRect()])
+    .filter(([, box]) => box.width > 1 && (box.width < 24 || box.height < 24))
+    .map(([e, box]) => [e.tagName, e.className, e.textContent, box.width, box.height].join(" "))"""
+"""Targets smaller than 24 x 24 pixels; a field in a label is as large as the label."""
+
+
+def test_no_target_on_a_phone_is_smaller_than_24_pixels_and_no_table_of_the_verification_is_cut(
+    browser: sync_api.Browser, address: str
+):
+    with watched_page(browser, address, 390) as page:
+        choose_race(page, "Speculative sampling")
+        sync_api.expect(part(page, "race-title")).to_have_text("Speculative sampling")
+        page.evaluate("() => { for (const box of document.querySelectorAll('details')) box.open = true; }")
+        for method in ("speculative", "plain"):
+            page.locator(f".ax-run-view[data-method='{method}'] .ax-look").evaluate("e => e.click()")
+            for tab in TABS:
+                page.locator(f"[role='tab'][data-tab='{tab}']").evaluate("e => e.click()")
+                drawn(page)
+                assert page.evaluate(SMALL) == []
+                if tab == "verify":
+                    walk = part(page, "walk-card").locator(".ax-wide")
+                    assert walk.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
+                    assert part(page, "walk").locator("td[data-head]").count() > 3
+
+
+def test_on_a_phone_the_card_of_a_node_is_a_sheet_at_the_bottom(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, 390, unfolded=False) as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function(CHARTED)
+        card = part(page, "node-card")
+        sync_api.expect(card).to_be_hidden()
+        press_node(page, 2)
+        sync_api.expect(card).to_be_visible()
+        box = card.bounding_box()
+        assert box
+        assert abs(box["y"] + box["height"] - 844) < 2
+        assert box["width"] == 390
+        page.keyboard.press("Escape")
+        sync_api.expect(card).to_be_hidden()
+
+
+def press_node(page: sync_api.Page, index: int) -> None:
+    """Press the mark of a node in the picture of the tree."""
+    box = page.locator(".ax-plot .points path").nth(index).bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    drawn(page)
+
+
+def test_while_presenting_the_tree_has_the_whole_width_and_large_type_and_arrows_turn_the_pages(
+    browser: sync_api.Browser, address: str
+):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function(CHARTED)
+        part(page, "present").click()
+        drawn(page)
+        tree = part(page, "tree").bounding_box()
+        assert tree
+        assert tree["width"] > 0.9 * 1280
+        sizes = page.locator(".ax-plot .textpoint text, .ax-plot .textpoint tspan").evaluate_all(FONTS)
+        assert min(sizes) >= 18
+        assert page.locator(".ax-run-head").evaluate_all(CUT_HEADS) == []
+        card = part(page, "node-card")
+        sync_api.expect(card).to_be_hidden()
+        press_node(page, 3)
+        sync_api.expect(card).to_be_visible()
+        page.keyboard.press("Escape")
+        sync_api.expect(card).to_be_hidden()
+        where = part(page, "where").inner_text()
+        keys = ["ArrowRight", "PageDown", "ArrowRight"]
+        for key, tab in zip(keys, ("pass", "verify", "learn"), strict=True):
+            page.keyboard.press(key)
+            sync_api.expect(part(page, "stage")).to_have_attribute("data-tab", tab)
+        page.locator("[role='tab'][data-tab='learn']").click()
+        page.keyboard.press("ArrowRight")
+        sync_api.expect(part(page, "stage")).to_have_attribute("data-tab", "draft")
+        sync_api.expect(part(page, "where")).not_to_have_text(where)
+        page.keyboard.press("PageUp")
+        sync_api.expect(part(page, "where")).to_have_text(where)
+        page.keyboard.press("Escape")
+        sync_api.expect(part(page, "present")).to_have_text("Present")
+
+
+FONTS = """all => all.filter(e => e.textContent && !'✓×'.includes(e.textContent)).map(e =>
+    parseFloat(getComputedStyle(e).fontSize) * (e.closest(".ax-plot").currentCSSZoom ?? 1))"""
+
+
+def test_a_prediction_leaves_the_tree_in_view(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function(CHARTED)
+        part(page, "prediction-toggle").click()
+        drawn(page)
+        box, dock = part(page, "prediction").bounding_box(), part(page, "dock").bounding_box()
+        assert box and dock
+        assert box["y"] >= dock["y"] - 1
+        points = page.locator(".ax-plot .points path").all()
+        assert sum(inside(point, dock["y"]) for point in points) >= NODES
+        sync_api.expect(page.locator(".ax-plot")).not_to_contain_text("✓")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -90,6 +90,28 @@ def test_the_tour_leaves_out_what_no_run_has(page: sync_api.Page, tmp_path: Path
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
 
 
+BOX = "name => document.querySelector(name)?.getBoundingClientRect().toJSON()"
+
+
+def test_the_card_of_the_tour_never_covers_what_it_explains(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.emulate_media(reduced_motion="reduce")
+        for width, height in ((1280, 720), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.locator(".ax-header button[data-part='tour']").evaluate("e => e.click()")
+            while True:
+                drawn(page)
+                card, place = (page.evaluate(BOX, name) for name in (".ax-tour", ".ax-toured"))
+                if place:  # a phone has no button for predictions
+                    assert min(card["bottom"], place["bottom"]) - max(card["top"], place["top"]) <= 0.2 * place["height"], stop(
+                        page
+                    )
+                if page.locator(".ax-tour-next").inner_text() == "Finish":
+                    break
+                page.locator(".ax-tour-next").click()
+            page.locator(".ax-tour-next").click()
+
+
 @pytest.mark.parametrize(("presented", "words"), [(False, "press Run"), (True, "the other steps and runs")])
 @pytest.mark.slow
 def test_the_tour_ends_with_what_the_user_can_do_next(page: sync_api.Page, presented: bool, words: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from browsing import drawn, open_race, part, saved, show_tab, sync_api
-from ui_fakes import make_race, make_trace
+from ui_fakes import make_race, make_step, make_trace
 
 from aded.core import trace
 from ui.layout import MAX_NODES
@@ -56,6 +57,47 @@ def test_two_thousand_nodes_are_folded_with_a_note(page: sync_api.Page, tmp_path
         page.keyboard.press(key)
     drawn(page)
     assert touching(page) == []
+
+
+def path_race() -> trace.Race:
+    """A race in which one step accepts 17 draft tokens; among them are bytes and spaces."""
+    tokens = [
+        " representation",
+        "<0xF0>",
+        "<0x9F>",
+        " ",
+        "\u00a0",
+        " distribution",
+        "\n",
+        " probability",
+        " is",
+        "<0x99>",
+        " mathematical",
+        " and",
+        ",",
+    ]
+    tokens += [" the", " which", " essential", " random", " variables", "."]
+    written = tokens[:18]
+    step = make_step(0, written, [100 + i for i in range(18)], 17, random.Random(0), 64)
+    aded = replace(make_trace("aded", written), steps=[step], token_ids=step.emitted)
+    return trace.Race([make_trace("plain", written), aded])
+
+
+def test_a_long_path_has_no_overlapping_labels_and_fit_shows_the_whole_tree(page: sync_api.Page, tmp_path: Path):
+    open_race(page, path_race(), tmp_path)
+    labels = page.locator(".ax-plot .textpoint text").all_text_contents()
+    assert {"<0xF0>", "<0x9F>", "␣", "⟨U+00A0⟩"} <= set(labels)
+    assert "N " in "".join(labels)
+    for width, height in ((1280, 720), (1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        drawn(page)
+        assert touching(page) == []
+        part(page, "tree-fit").click()
+        drawn(page)
+        tree = part(page, "tree")
+        assert tree.evaluate("e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth")
+        assert page.locator(".ax-plot .points path").count() == 65
+        assert touching(page) == []
 
 
 @pytest.mark.timing

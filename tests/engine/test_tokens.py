@@ -4,7 +4,7 @@ import pytest
 from fakes import WordTokenizer
 
 from aded.cli.terminal import harmless, visible
-from aded.engine.tokenizer import IncrementalDetokenizer, TokenTexts, tokenizer_fingerprint
+from aded.engine.tokenizer import IncrementalDetokenizer, TokenTexts, _byte_by_character, tokenizer_fingerprint
 
 
 class ByteTokenizer(WordTokenizer):
@@ -36,6 +36,27 @@ def test_real_tokens_decoded_one_by_one_give_the_same_text(real_model):
     ids = real_model.tokenizer(text, add_special_tokens=False)["input_ids"]
     reader = IncrementalDetokenizer(real_model.tokenizer)
     assert "".join(reader.push(i) for i in ids) == real_model.tokenizer.decode(ids) == text
+
+
+class ByteLevelTokenizer:
+    """Token i is the byte i, with the names of a byte-level vocabulary."""
+
+    all_special_ids = ()
+
+    def __call__(self, text, add_special_tokens=False):
+        return {"input_ids": list(text.encode())}
+
+    def decode(self, ids, skip_special_tokens=False, clean_up_tokenization_spaces=False):
+        return bytes(ids).decode("utf-8", "replace")
+
+    def convert_ids_to_tokens(self, token):
+        return next(name for name, byte in _byte_by_character().items() if byte == token)
+
+
+def test_bytes_of_incomplete_characters_are_shown_in_hexadecimal():
+    texts = TokenTexts(ByteLevelTokenizer())
+    assert texts.all("🤷".encode()) == ["<0xF0>", "<0x9F>", "<0xA4>", "<0xB7>"]
+    assert texts.all(b"a \n") == ["a", " ", "\n"]
 
 
 @pytest.mark.model

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { bytes, count, fixed, milliseconds, number, probability, rate, small } from "../../assets/page/core/dom.js";
+import { bytes, count, distinctNames, fixed, milliseconds, namesById, number, probability, rate, small, visible } from "../../assets/page/core/dom.js";
 
 test("usual numbers have their decimals", () => {
   assert.deepEqual([small(0.1234), small(1.5), number(2.345), probability(0.5), probability(0.0001), fixed(7, 0)], ["0.123", "1.50", "2.35", "0.50", "<0.01", "7"]);
@@ -19,4 +19,21 @@ test("no finite number is longer than a cell, and infinite ones are shown as suc
     }
   }
   assert.deepEqual([fixed(Infinity, 2), fixed(-Infinity, 2)], ["∞", "−∞"]);
+});
+
+test("every space and every character without a picture is visible", () => {
+  assert.deepEqual([" ", "\n", "\t", "\u00a0", "\u3000", "\u200d", "\u0301", "\ufe0f", ""].map((text) => visible(text)), ["␣", "⏎", "⇥", "⟨U+00A0⟩", "⟨U+3000⟩", "⟨U+200D⟩", "◌\u0301", "◌⟨U+FE0F⟩", "∅"]);
+});
+
+test("two tokens never have the same name", () => {
+  const long = [" representation", " representative", " reproduction", "x".repeat(80), `${"x".repeat(80)}y`];
+  const texts = ["<0xF0>", "<0x9F>", "a", "a", " ", "␣", "é", "e\u0301", "\n", "⏎", "a #3", "", "", ...long];
+  const entries = texts.map((text, i) => ({ key: `node ${i}`, token: i, text, limit: 6 }));
+  const names = [...distinctNames(entries).values()];
+  assert.equal(new Set(names.map((name) => name.normalize("NFC"))).size, texts.length);
+  assert.deepEqual(names.slice(0, 3), ["<0xF0>", "<0x9F>", "a #2"]);
+});
+
+test("one token has one name, however often it is there", () => {
+  assert.deepEqual([...namesById([7, 8, 7], ["the", "The", "the"], 10)], [[7, "the"], [8, "The"]]);
 });

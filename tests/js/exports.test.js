@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { registerExport, availableExports, pictureOf, tableOf } from "../../assets/page/export/exports.js";
+import { exportsOf, offerExport, pictureOf, registerExport, tableOf } from "../../assets/page/export/exports.js";
 
 const element = (display, rects, role = null) => ({ display, getClientRects: () => rects, getAttribute: () => role, parentElement: null });
 const seen = element("block", [1]);
@@ -11,22 +11,34 @@ const hidden = element("none", []);
 const inTab = { ...element("block", []), parentElement: element("none", [], "tabpanel") };
 globalThis.getComputedStyle = ({ display }) => ({ display });
 globalThis.document = { body: null };
-const names = () => availableExports().map(({ name, picture, table }) => [name, picture, table]);
+const at = { closest: () => null };
+const inClosedTab = { closest: (what) => (what.includes("tabpanel") ? { hidden: true, dataset: { panel: "draft" } } : null) };
+const inClosedSection = { closest: (what) => (what.includes("section") ? { open: false, dataset: { section: "measure" } } : null) };
+const entries = () => ["race", "step"].flatMap(exportsOf).map(({ name, picture, table, hint }) => [name, picture, table, hint]);
+const table = () => [["head"], [1]];
 
-test("hidden, undrawn or empty exports are not available", () => {
-  const table = () => [["head"], [1]];
-  registerExport("both", { group: "race", title: "a", place: () => seen, picture: () => [hidden, seen], table });
-  registerExport("hidden", { group: "race", title: "b", place: () => hidden, picture: () => [seen], table });
-  registerExport("nowhere", { group: "race", title: "c", place: () => null, table });
-  registerExport("undrawn", { group: "step", title: "d", place: () => seen, picture: () => [seen, null], table });
-  registerExport("unseen", { group: "step", title: "e", place: () => seen, picture: () => [hidden] });
-  registerExport("tab", { group: "step", title: "f", place: () => inTab, picture: () => [inTab], table });
-  assert.deepEqual(names(), [["both", true, true], ["undrawn", false, true], ["tab", false, true]]);
+test("the menu always has all entries; those that cannot be saved now have a reason", () => {
+  offerExport("both", { group: "race", title: "a", at, picture: true, table: true });
+  offerExport("closed", { group: "race", title: "b", at: inClosedSection, table: true });
+  offerExport("undrawn", { group: "step", title: "d", at, picture: true, table: true });
+  offerExport("unseen", { group: "step", title: "e", at, picture: true });
+  offerExport("tab", { group: "step", title: "f", at: inClosedTab, picture: true, table: true });
+  registerExport("both", { place: () => seen, picture: () => [hidden, seen], table });
+  registerExport("undrawn", { place: () => seen, picture: () => [seen, null], table });
+  registerExport("unseen", { place: () => seen, picture: () => [hidden] });
+  registerExport("tab", { place: () => inTab, picture: () => [inTab], table });
+  assert.deepEqual(entries(), [
+    ["both", true, true, ""],
+    ["closed", null, false, "save.why.section"],
+    ["undrawn", false, true, "save.why.none"],
+    ["unseen", false, null, "save.why.none"],
+    ["tab", false, true, "save.why.tab"],
+  ]);
   assert.deepEqual(tableOf("both"), [["head"], [1]]);
   assert.deepEqual(pictureOf("both"), { title: "a", parts: [hidden, seen] });
 });
 
 test("an export replaces an earlier one of the same name", () => {
-  registerExport("both", { group: "race", title: "a", place: () => hidden, table: () => [] });
-  assert.deepEqual(names(), [["undrawn", false, true], ["tab", false, true]]);
+  registerExport("both", { place: () => hidden, table: () => [] });
+  assert.deepEqual(entries()[0], ["both", false, false, "save.why.none"]);
 });

@@ -36,7 +36,9 @@ def test_a_card_is_one_folder_and_one_line_of_order(with_clock: Path):
     script = files.script(with_clock)
     assert re.search(r'modules\["cards/clock/card"\] = \(\(\) => \{\n+const \{ setText \} = modules\["page/core/dom"\];', script)
     assert 'const { timeOf } = modules["cards/clock/time"];' in script
-    assert 'modules["cards/nodes/card"].mount, modules["cards/clock/card"].mount, modules["cards/timebar/card"].mount' in script
+    assert (
+        'modules["cards/nodes/card"].mount, modules["cards/clock/card"].mount, modules["cards/prediction/card"].mount' in script
+    )
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")

@@ -2,7 +2,7 @@
 
 import { cssToken, el, setText, small } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
 import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.js";
@@ -10,6 +10,7 @@ import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.
 const WINDOW = 8; // steps per moving average
 
 export function mount({ part, changed, subscribe }) {
+  offerExport("agreement", { group: "matrix", title: "save.agreement", at: part("agreement-card"), picture: true, table: true });
   const picker = part("agreement-measure");
   const chart = part("agreement");
   picker.append(...MEASURES.map((value) => el("option", { value, "data-say": `measure.${value}` })));
@@ -27,7 +28,7 @@ export function mount({ part, changed, subscribe }) {
     Plotly.react(chart, traces(run.steps, measure), lineLayout(chart, axes(run.steps.length), index + 1), PLOT_CONFIG);
     part("agreement-now").replaceChildren(...nowRows(run.steps, index, measure));
     const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(chart)];
-    registerExport("agreement", { group: "matrix", title: "save.agreement", place: () => chart, picture, table: () => agreementTable(run.steps) });
+    registerExport("agreement", { place: () => chart, picture, table: () => agreementTable(run.steps) });
     part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(run.steps, index, measure) : []));
   });
 }

@@ -2,7 +2,7 @@
 
 import { cssToken, el, exact, plotText, setText, small, visible } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexport.js";
 import { PLOT_CONFIG, hoverLabel, plotted } from "../../page/plot/charts.js";
 import { curve } from "../../page/plot/lines.js";
@@ -21,6 +21,7 @@ const THIN = 1.25; // width of edges back to an existing node
 const KINDS = ["plain", "up", "down"];
 
 export function mount({ part, player, changed, subscribe }) {
+  offerExport("bigrams", { group: "matrix", title: "bigrams.title", at: part("bigrams"), picture: true, table: true });
   const choose = player.selectBigram;
   const root = part("bigrams");
   const plot = el("div", { class: "ax-bigrams-plot", "aria-hidden": "true" });
@@ -54,7 +55,7 @@ export function mount({ part, player, changed, subscribe }) {
     root.setAttribute("aria-label", say("bigrams.summary", { bigram: bigramText(rows.get(centre).row.key_texts), count: graph.nodes.length - 1 }));
     part("bigrams-rows").replaceChildren(...(part("bigrams-every").open ? edgeRows(graph, choose) : []));
     if (Plotly) draw(Plotly, graph, centre);
-    registerExport("bigrams", { group: "matrix", title: "bigrams.title", place: () => root, picture: () => [part("bigrams-legend"), plotted(plot)], table: () => edgesTable(graph) });
+    registerExport("bigrams", { place: () => root, picture: () => [part("bigrams-legend"), plotted(plot)], table: () => edgesTable(graph) });
   }
 
   function draw(Plotly, graph, centre) {

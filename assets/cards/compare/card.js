@@ -3,7 +3,7 @@
 import { el, fixed, number, rate, setText, visible } from "../../page/core/dom.js";
 import { runStats, plainRun } from "../../page/record/record.js";
 import { choice, runLabel } from "../../page/record/enginetext.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { keepValue } from "../../page/export/standalone.js";
 import { say, sayOr, sentences } from "../../page/core/words.js";
 
@@ -74,6 +74,7 @@ function labels(race) {
 }
 
 export function mount({ part, kept, subscribe }) {
+  offerExport("compare", { group: "experiment", title: "compare.title", at: part("compare-table"), table: true });
   let races = kept.compare ?? []; // the last two live races
   keepValue("compare", () => races);
   subscribe("quiet", ({ race }) => [race, race.running], ({ race }) => {
@@ -83,7 +84,7 @@ export function mount({ part, kept, subscribe }) {
   subscribe("quiet", ({ race }) => (part("measure").open && !race.running ? [races] : null), () => {
     const [before, now] = races.length > 1 ? races : [null, races[0]];
     renderCompare(part, before, now);
-    registerExport("compare", { group: "experiment", title: "compare.title", place: () => part("compare-table"), table: () => compareTable(before, now) });
+    registerExport("compare", { place: () => part("compare-table"), table: () => compareTable(before, now) });
   });
 }
 

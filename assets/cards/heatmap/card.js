@@ -1,7 +1,7 @@
 // Rows of the matrix that changed in most steps so far, as a heat map: one line per bigram with its successors.
 
 import { el, small, visible } from "../../page/core/dom.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { bigramButton, busiest, learns, selectedRow, successors } from "../../page/record/bigrams.js";
 import { say } from "../../page/core/words.js";
 
@@ -9,6 +9,7 @@ const ROWS = 10;
 const COLUMNS = 8;
 
 export function mount({ part, player, subscribe }) {
+  offerExport("heat", { group: "matrix", title: "heat.title", at: part("heat-rows"), picture: true, table: true });
   subscribe("slow", ({ view, bigram }) => [learns(view.run), view.recorded, bigram], ({ view: { run, at }, bigram }) => {
     part("heat-card").hidden = !learns(run);
     if (!learns(run)) return;
@@ -22,7 +23,7 @@ function renderHeatmap(part, rows, chosen, choose) {
   part("heat-head").replaceChildren(...headings());
   part("heat-rows").replaceChildren(...lines.map((line) => heatRow(line, chosen, choose)));
   const table = part("heat-rows").parentElement;
-  registerExport("heat", { group: "matrix", title: "heat.title", place: () => table, picture: () => [table, part("heat-key")], table: () => heatTable(lines) });
+  registerExport("heat", { place: () => table, picture: () => [table, part("heat-key")], table: () => heatTable(lines) });
 }
 
 function heatTable(lines) {

@@ -4,7 +4,7 @@ import { extrapolated, measuredReads, MAX_LENGTH, ratios } from "./savings.js";
 import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
 import { namedLine, runColour } from "../../page/plot/lines.js";
 import { count, cssToken, el, fixed, setText } from "../../page/core/dom.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { last } from "../../page/record/record.js";
 import { say, sentences } from "../../page/core/words.js";
 
@@ -14,6 +14,9 @@ const WAYS = { cached: "solid", uncached: "9px,4px" };
 const colourOf = (way, run, dark) => (way === "cached" ? runColour(run, dark) : cssToken("--ax-muted"));
 
 export function mount({ part, subscribe }) {
+  offerExport("cache-tokens", { group: "experiment", title: "kvcache.tokens", at: part("kvcache-pictures"), picture: true });
+  offerExport("cache-pairs", { group: "experiment", title: "kvcache.pairs", at: part("kvcache-pictures"), picture: true });
+  offerExport("cache", { group: "experiment", title: "kvcache.title", at: part("kvcache-pictures"), table: true });
   const selected = ({ race, run, dark, Plotly }) => (part("measure").open && !race.running ? [race, run, dark, Plotly, part("measure").clientWidth] : null);
   subscribe("quiet", selected, ({ race, run, dark, Plotly }) => renderKvCache(part, Plotly, race.runs[run], dark));
 }
@@ -26,13 +29,12 @@ function renderKvCache(part, Plotly, run, dark) {
   setText(part("kvcache-sentence"), kvCacheSentence(run, last(seen), last(ahead)));
   part("kvcache-rows").replaceChildren(...tableRows(seen, ahead));
   part("kvcache-key").replaceChildren(...Object.keys(WAYS).map((way) => namedLine(WAYS[way], colourOf(way, run, dark), say(`kvcache.${way}`))), el("span", { text: say("kvcache.race") }));
-  const group = "experiment";
   for (const what of ["tokens", "pairs"]) {
     const box = part(`kvcache-${what}`);
-    registerExport(`cache-${what}`, { group, title: `kvcache.${what}`, place: () => box, picture: () => [plotted(box), part("kvcache-key"), box.nextElementSibling] });
+    registerExport(`cache-${what}`, { place: () => box, picture: () => [plotted(box), part("kvcache-key"), box.nextElementSibling] });
     if (Plotly) draw(Plotly, box, what, seen, ahead, (way) => colourOf(way, run, dark));
   }
-  registerExport("cache", { group, title: "kvcache.title", place: () => part("kvcache-pictures"), table: () => kvCacheTable(seen, ahead) });
+  registerExport("cache", { place: () => part("kvcache-pictures"), table: () => kvCacheTable(seen, ahead) });
 }
 
 function kvCacheSentence(run, now, end) {

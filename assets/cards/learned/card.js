@@ -1,18 +1,19 @@
 // What the step taught: whether it brought the matrix nearer to the target, and how much of the row was learned in this session.
 
-import { el, setText, small, visible } from "../../page/core/dom.js";
+import { el, namesById, rowsThatFit, setText, small } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { bigramText, learns, selectedRow, successors } from "../../page/record/bigrams.js";
 
-const SHOWN = 8;
+const MOST = 12; // successors of the row
 
 export function mount({ part, subscribe }) {
+  offerExport("learned", { group: "matrix", title: "learned.title", at: part("learned-table"), picture: true, table: true });
   subscribe("quiet", ({ view }) => [learns(view.run), view.recorded], ({ view: { run, recorded } }) => {
     part("change-card").hidden = !learns(run);
     setText(part("change-sentence"), learns(run) ? changeText(recorded) : "");
   });
-  subscribe("slow", ({ view, bigram }) => [learns(view.run), view.recorded, bigram], ({ view: { run, at }, bigram }) => {
+  subscribe("slow", ({ view, bigram, tab }) => [learns(view.run), view.recorded, bigram, tab, rowsThatFit(part("learned-table"))], ({ view: { run, at }, bigram }) => {
     if (learns(run)) renderLearnedShare(part, selectedRow(run.steps, at, bigram).row);
   });
 }
@@ -30,9 +31,11 @@ function renderLearnedShare(part, known) {
   const entries = known ? successors(known).filter(({ learned }) => learned !== null) : [];
   part("learned-table").hidden = !entries.length;
   setText(part("learned-key"), entries.length ? learnedSentence(known, entries) : say("learned.unknown"));
-  part("learned-rows").replaceChildren(...entries.slice(0, SHOWN).map((one) => learnedRow(one, Math.max(0.01, entries[0].weight))));
+  const shown = entries.slice(0, Math.min(MOST, rowsThatFit(part("learned-table"))));
+  const names = namesById(shown.map(({ token }) => token), shown.map(({ text }) => text), 14);
+  part("learned-rows").replaceChildren(...shown.map((one) => learnedRow(one, Math.max(0.01, entries[0].weight), names)));
   const picture = () => [part("learned-key"), part("learned-rows").closest("table")];
-  registerExport("learned", { group: "matrix", title: "learned.title", place: () => part("learned-table"), picture, table: () => learnedTable(known, entries) });
+  registerExport("learned", { place: () => part("learned-table"), picture, table: () => learnedTable(known, entries) });
 }
 
 function learnedTable({ row }, entries) {
@@ -46,7 +49,7 @@ export function learnedSentence({ row }, entries) {
   return say("learned.sentence", { bigram: bigramText(row.key_texts), share: Math.round(100 * share) });
 }
 
-function learnedRow({ text, weight, learned }, top) {
+function learnedRow({ token, weight, learned }, top, names) {
   const segments = [["ax-share-learned", learned], ["ax-share-base", weight - learned]].map(([name, value]) => {
     const segment = el("i", { class: name });
     segment.style.width = `${(100 * value) / top}%`;
@@ -54,5 +57,5 @@ function learnedRow({ text, weight, learned }, top) {
   });
   const track = el("td", { class: "ax-track-cell" }, el("div", { class: "ax-split-track", "aria-hidden": "true" }, ...segments));
   const numbers = [weight - learned, learned].map((value) => el("td", { class: "ax-num", text: small(value) }));
-  return el("tr", {}, el("th", { scope: "row" }, el("code", { text: visible(text, 14) })), track, ...numbers);
+  return el("tr", {}, el("th", { scope: "row" }, el("code", { text: names.get(token) })), track, ...numbers);
 }

@@ -2,15 +2,16 @@
 
 import { cssToken, setText, svg, visible } from "../../page/core/dom.js";
 import { registerDrawing } from "../../page/export/svgexport.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 
 const CELL = 34; // maximum size of a cell in pixels
 const WIDEST = 480;
-const AROUND = 168; // pixels of the stage that are not for the mask
+const AROUND = 174; // pixels of the stage that are not for the mask
 const TEXT = 0.12; // share of the width for the context
 
 export function mount({ part, subscribe, hover, pick }) {
+  offerExport("mask", { group: "step", title: "mask.title", at: part("mask"), picture: true, table: true });
   const canvas = part("mask");
   let order = [];
   const at = (event) => {
@@ -22,7 +23,7 @@ export function mount({ part, subscribe, hover, pick }) {
   canvas.addEventListener("click", (event) => order.length && pick(at(event)));
   subscribe("quiet", ({ view }) => [view.recorded], ({ view }) => (part("pass-none").hidden = view.recorded.tree.tokens.length > 1));
   subscribe("quiet", ({ view }) => [view.step], ({ view: { step } }) => {
-    registerExport("mask", { group: "step", title: "mask.title", place: () => canvas, picture: () => [part("mask-text"), canvas], table: () => maskTable(step) });
+    registerExport("mask", { place: () => canvas, picture: () => [part("mask-text"), canvas], table: () => maskTable(step) });
   });
   const selected = ({ view, tab, hover: hovered, node, dark }) => (tab === "pass" ? [view.step, view.layout, hovered ?? node, dark, canvas.clientWidth] : null);
   subscribe("quiet", selected, ({ view, hover: hovered, node }) => {

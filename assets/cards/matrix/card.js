@@ -1,28 +1,30 @@
 // The matrix row of the selected bigram: its successors before and after the step.
 
-import { el, fixed, setText, small, visible } from "../../page/core/dom.js";
+import { el, fixed, namesById, rowsThatFit, setText, small } from "../../page/core/dom.js";
 import { say, sentences } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { bigramText, changeCell, learns, nameOf, selectedRow, successors } from "../../page/record/bigrams.js";
 import { runName } from "../../page/record/record.js";
 
-const SHOWN = 16; // successors of the selected row
+const MOST = 16; // successors of the selected row
 
 export function mount({ part, player, subscribe }) {
+  offerExport("rows", { group: "matrix", title: "save.rows", at: part("matrix-card"), table: true });
+  offerExport("matrix", { group: "matrix", title: "matrix.row", at: part("matrix"), picture: true, table: true });
   part("matrix-picker").addEventListener("change", (event) => player.selectBigram(event.target.value));
   part("bigram-clear").addEventListener("click", () => player.selectBigram(null));
   subscribe("quiet", ({ view }) => [learns(view.run), view.run], ({ view: { run } }) => {
     part("learn-none").hidden = learns(run);
     setText(part("learn-none"), learns(run) ? "" : say("learn.none", { name: run.label }));
   });
-  subscribe("slow", ({ view, bigram }) => [learns(view.run), view.recorded, bigram], ({ race, view: { run, recorded, at }, bigram }) => {
+  subscribe("slow", ({ view, bigram, tab }) => [learns(view.run), view.recorded, bigram, tab, rowsThatFit(part("matrix-box"))], ({ race, view: { run, recorded, at }, bigram }) => {
     part("matrix-card").hidden = !learns(run);
     if (!learns(run)) return;
     const { row } = selectedRow(run.steps, at, bigram);
     part("bigram-clear").hidden = !bigram;
     renderPicker(part("matrix-picker"), recorded.rows, row);
     renderRow(part, row, recorded.rows.length);
-    registerExport("rows", { group: "matrix", title: "save.rows", place: () => part("matrix-card"), table: () => rowsTable(race) });
+    registerExport("rows", { place: () => part("matrix-card"), table: () => rowsTable(race) });
   });
 }
 
@@ -38,11 +40,13 @@ function renderRow(part, known, changed) {
   const all = known ? successors(known) : [];
   const top = Math.max(0.01, ...all.flatMap(({ weight, change }) => [weight, weight - change]));
   setText(part("matrix-key"), known ? say(known.now ? "matrix.after" : "matrix.still", { bigram: bigramText(known.row.key_texts) }) : say("matrix.unchanged"));
-  part("matrix").replaceChildren(...all.slice(0, SHOWN).map((one) => successorRow(one, top)));
-  const hidden = Math.max(0, all.length - SHOWN);
+  const shown = all.slice(0, Math.min(MOST, rowsThatFit(part("matrix-box"))));
+  const names = namesById(shown.map(({ token }) => token), shown.map(({ text }) => text), 14);
+  part("matrix").replaceChildren(...shown.map((one) => successorRow(one, top, names)));
+  const hidden = all.length - shown.length;
   setText(part("matrix-more"), sentences(hidden ? say("matrix.hidden", { count: hidden }) : "", changed > 1 ? say("matrix.rows", { count: changed }) : ""));
   const picture = () => [part("matrix-key"), part("matrix")];
-  registerExport("matrix", { group: "matrix", title: "matrix.row", place: () => known && part("matrix"), picture, table: () => successorsTable(known) });
+  registerExport("matrix", { place: () => known && part("matrix"), picture, table: () => successorsTable(known) });
 }
 
 // All successors of a bigram, before and after the step; equal if the step did not change the row.
@@ -51,7 +55,7 @@ function successorsTable({ row, now }) {
   return [["bigram", "token", "text", "before", "after", "learned"], ...rows];
 }
 
-function successorRow({ text, weight, change }, top) {
+function successorRow({ token, weight, change }, top, names) {
   const [bar, mark] = [el("i", { class: "ax-before" }), el("i", { class: "ax-after" })];
   const before = weight - change;
   bar.style.width = `${(100 * before) / top}%`;
@@ -60,7 +64,7 @@ function successorRow({ text, weight, change }, top) {
   return el(
     "tr",
     {},
-    el("th", { scope: "row" }, el("code", { text: visible(text, 14) })),
+    el("th", { scope: "row" }, el("code", { text: names.get(token) })),
     el("td", { class: "ax-track-cell" }, el("div", { class: "ax-track", "aria-hidden": "true" }, bar, mark)),
     el("td", { class: "ax-num" }, spoken, fixed(weight, 2)),
     changeCell(change),

@@ -1,28 +1,34 @@
 // Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
 import { residualText, testText } from "../../page/record/acceptance.js";
-import { el, exact, fixed, milliseconds, number, probability, setText, small, visible } from "../../page/core/dom.js";
+import { el, exact, fixed, number, onKey, probability, small, visible } from "../../page/core/dom.js";
 import { historyFigure } from "./history.js";
-import { PARTS, column, priorTerm, rankOf, targetTokenKind, TARGET } from "../../page/record/record.js";
+import { column, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
 import { puctOf, scoreText } from "../../page/record/search.js";
 import { markedNode, nodeIn } from "../../page/record/stepview.js";
-import { engineText } from "../../page/record/enginetext.js";
 import { on } from "../../page/core/events.js";
+import { offerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 
 export function mount({ part, subscribe }) {
-  part("node-close").addEventListener("click", () => (part("node-card").dataset.open = "false"));
+  offerExport("history", { group: "step", title: "save.history", at: part("node"), picture: true, table: true });
+  const card = part("node-card");
+  const close = () => (card.dataset.open = "false");
+  part("node-close").addEventListener("click", close);
+  // Over the tree, Escape closes the card before anything else.
+  onKey(document, (event) => {
+    if (event.key !== "Escape" || card.dataset.open !== "true" || !part("node-close").offsetHeight) return;
+    event.preventDefault();
+    event.stopPropagation();
+    close();
+  }, true);
   on("action", (what) => {
-    if (what === "node") part("node-card").dataset.open = "true";
+    if (what === "node") card.dataset.open = "true";
   });
   const shown = (state) => (state.peek ? markedNode(state) : nodeIn(state.view.searched, state.node));
   subscribe("quiet", (state) => [state.view.searched, state.view.step, shown(state), state.moment], (state) => {
     const { searched, step, header } = state.view;
     renderNode(part("node"), searched, shown(state), header, step, state.moment);
-  });
-  subscribe("quiet", ({ view }) => [view.recorded], ({ view: { recorded: { budget, seconds, tree } } }) => {
-    setText(part("step-budget"), say("step.budget", { count: budget.nodes, why: engineText(budget.why), used: tree.tokens.length }));
-    setText(part("step-seconds"), secondsText(seconds));
   });
 }
 
@@ -35,7 +41,7 @@ function renderNode(root, step, node, header, recorded, moment) {
     "p",
     { class: "ax-node-head" },
     el("span", { class: `ax-chip ax-chip-${facts.verdict}`, text: say(`chip.${facts.verdict}`) }),
-    el("code", { text: visible(facts.text, 40) }),
+    el("code", { text: namesOfStep(recorded, 40).get(facts.token) }),
   );
   const score = node > 0 ? puct(step.tree, node, header.method_settings) : null;
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
@@ -52,16 +58,16 @@ function nodeFacts(step, node, header) {
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
   ];
-  return { rows, verdict: tree.verdict[node], text: tree.texts[node], why: why(step, node) };
+  return { rows, verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
 }
 
 function targetFacts(step) {
   const choice = step.choices[step.choices.length - 1];
-  const text = step.texts[step.texts.length - 1];
+  const { token } = targetToken(step);
   const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
   const kind = targetTokenKind(step);
-  return { rows, verdict: kind, text, why: residualText(step) || say(`why.${kind}`, { after }) };
+  return { rows, verdict: kind, token, why: residualText(step) || say(`why.${kind}`, { after }) };
 }
 
 function why(step, node) {
@@ -83,11 +89,10 @@ function puct(tree, node, settings) {
   if (!fits) return plainScore(tree, node, recorded);
   const parentVisits = () => ["N", el("sub", { text: "p" })];
   const lines = [
-    el("p", {}, "PUCT = Q + U"),
-    el("p", {}, "U = (c₁ + ln((", ...parentVisits(), "+c₂+1)/c₂))", el("br"), "    · P · √", ...parentVisits(), "/(1+N)"),
+    el("p", {}, "U = (c₁+ln((", ...parentVisits(), "+c₂+1)/c₂))·P·√", ...parentVisits(), "/(1+N)"),
     el("p", {}, `c₁ = ${f.c1}, c₂ = ${f.c2}, `, ...parentVisits(), ` = ${fixed(f.parent, 0)}`),
     el("p", { text: `U = (${f.c1}+${fixed(f.log, 4)}) · ${exact(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
-    el("p", { class: "ax-sum", text: `PUCT = ${exact(f.q)} + ${exact(f.explore)} = ${exact(f.score)}` }),
+    el("p", { class: "ax-sum", text: `PUCT = Q + U = ${exact(f.q)} + ${exact(f.explore)} = ${exact(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);
 }
@@ -101,10 +106,4 @@ function plainScore(tree, node, recorded) {
 
 function formula(text) {
   return el("div", { class: "ax-formula" }, el("p", { class: "ax-sum", text }));
-}
-
-function secondsText(seconds) {
-  return PARTS.filter((name) => seconds[name] > 0)
-    .map((name) => `${say(`part.${name}`)} ${milliseconds(seconds[name])}`)
-    .join(" · ");
 }

@@ -6,7 +6,7 @@ import { column } from "../../page/record/record.js";
 import { canReplay, phaseAt, puctOf, trail } from "../../page/record/search.js";
 import { say } from "../../page/core/words.js";
 
-const SIZE = { width: 280, height: 56, rim: 3 };
+const SIZE = { width: 280, height: 44, rim: 3 };
 
 // {visits, scores}: one entry before the first simulation and one after each; a score is null while the parent has no visits.
 export function nodeHistory(step, node, settings) {
@@ -39,7 +39,7 @@ export function historyFigure(recorded, node, settings, moment) {
   if (scored) picture.append(path(scores, "ax-history-score", false));
   picture.append(path(visits, "ax-history-visits", true), marker(now, total));
   const figure = el("figure", { class: "ax-history" }, el("figcaption", { class: "ax-dim", text: say(scored ? "history.both" : "history.visits", values) }), picture);
-  registerExport("history", { group: "step", title: "save.history", place: () => figure, picture: () => [figure], table: () => historyTable(visits, scores) });
+  registerExport("history", { place: () => figure, picture: () => [figure], table: () => historyTable(visits, scores) });
   return figure;
 }
 

@@ -1,9 +1,9 @@
 // All nodes of the step as a table.
 
-import { el, exact, number, onKey, probability, toggleClass, visible } from "../../page/core/dom.js";
+import { el, exact, number, onKey, probability, toggleClass } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
-import { TARGET, column, priorTerm, rankOf, slotsOf } from "../../page/record/record.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
+import { TARGET, column, namesOfStep, priorTerm, rankOf, slotsOf } from "../../page/record/record.js";
 import { scoreText } from "../../page/record/search.js";
 import { markedNode, treeNodes } from "../../page/record/stepview.js";
 
@@ -11,6 +11,7 @@ const AT_ONCE = 120; // rows that are created before the next frame
 const PER_FRAME = 90; // rows that are created in each later frame
 
 export function mount({ part, subscribe, hover, pick }) {
+  offerExport("nodes", { group: "step", title: "nodes.title", at: part("nodes"), table: true });
   const body = part("nodes");
   const nodeOf = (event) => {
     const row = event.target.closest("tr");
@@ -36,7 +37,8 @@ export function mount({ part, subscribe, hover, pick }) {
     const term = priorTerm(header);
     part("nodes-prior").replaceChildren(termButton(term, term === "prior" ? "P" : undefined));
     const nodes = treeNodes(step, layout).sort((a, b) => a.y - b.y || a.x - b.x);
-    const more = (count) => body.append(...nodes.splice(0, count).map((node) => nodeRow(step, node)));
+    const names = namesOfStep(step, 15);
+    const more = (count) => body.append(...nodes.splice(0, count).map((node) => nodeRow(step, node, names)));
     body.replaceChildren();
     more(AT_ONCE);
     cancelAnimationFrame(waiting);
@@ -46,7 +48,7 @@ export function mount({ part, subscribe, hover, pick }) {
       if (!waiting && picked !== null) select(picked);
     };
     waiting = nodes.length ? requestAnimationFrame(rest) : 0;
-    registerExport("nodes", { group: "step", title: "nodes.title", place: () => body, table: () => nodesTable(step, term) });
+    registerExport("nodes", { place: () => body, table: () => nodesTable(step, term) });
   }
 
   function select(node) {
@@ -76,13 +78,13 @@ function termButton(term, text = say(`fact.${term}`)) {
   return el("button", { type: "button", class: "ax-term", "data-term": term, text });
 }
 
-function nodeRow(step, node) {
+function nodeRow(step, node, names) {
   const { tree } = step;
   const added = node.id === TARGET;
   const choice = step.choices[step.choices.length - 1];
   const cell = (text) => el("td", { class: "ax-num", text });
   const value = (name, format) => cell(added ? "–" : format(column(tree, name)[node.id]));
-  const token = el("td", {}, el("code", { text: visible(node.text, 15) }));
+  const token = el("td", {}, el("code", { text: names.get(node.token) }));
   token.style.paddingLeft = `${6 + 7 * node.x}px`;
   const verified = !step.exists;
   const p = added ? choice?.probability : verified ? tree.probability[node.id] : null;

@@ -1,6 +1,6 @@
 // Predict, then reveal: which branch will the target take? The verification of a step stays hidden until the user has answered.
 
-import { el, probability, setText, visible } from "../../page/core/dom.js";
+import { el, namesById, probability, setText, visible } from "../../page/core/dom.js";
 import { emit } from "../../page/core/events.js";
 import { remembered } from "../../page/core/store.js";
 import { language, say, sentences } from "../../page/core/words.js";
@@ -46,7 +46,8 @@ export function mount({ part, player, subscribe }) {
   const isLast = (run, step) => step === run.steps[run.steps.length - 1];
   const drawChoices = remembered((step, answer) => {
     const offered = branches(step);
-    part("prediction-choices").replaceChildren(...(offered.length ? [...offered, TARGET] : []).map((node) => choice(step, node, answer)));
+    const names = namesById(step.tree.tokens, step.tree.texts);
+    part("prediction-choices").replaceChildren(...(offered.length ? [...offered, TARGET] : []).map((node) => choice(step, node, answer, names)));
   });
 
   function render({ predictions, step: at, view: { run, recorded: step } }) {
@@ -55,7 +56,8 @@ export function mount({ part, player, subscribe }) {
     if (predictions === null) return;
     const focused = part("prediction").contains(document.activeElement);
     const answer = predictions.get(at);
-    setText(part("prediction-question"), branches(step).length ? say("predict.question", { token: visible(step.tree.texts[0]) }) : say("predict.nothing"));
+    const question = branches(step).length ? say("predict.question", { token: visible(step.tree.texts[0]) }) : say("predict.nothing");
+    setText(part("prediction-question"), answer === undefined ? question : ""); // the answer takes its place
     setText(part("prediction-answer"), answer === undefined ? "" : answerText(step, answer));
     part("prediction-next").hidden = isLast(run, step);
     drawChoices(step, answer, language());
@@ -66,11 +68,11 @@ export function mount({ part, player, subscribe }) {
   subscribe("quiet", ({ predictions, step, view: { run, recorded } }) => [predictions, predictions?.get(step), recorded, isLast(run, recorded)], render);
 }
 
-function choice(step, node, answer) {
+function choice(step, node, answer, names) {
   const known = answer !== undefined;
   const right = known && node === targetBranch(step);
   const kind = right ? "right" : known && node === answer ? "wrong" : "open";
-  const text = node === TARGET ? say("predict.other") : visible(step.tree.texts[node]);
+  const text = node === TARGET ? say("predict.other") : names.get(step.tree.tokens[node]);
   const mark = { right: " ✓", wrong: " ×", open: "" }[kind];
   return el("button", { type: "button", class: "ax-choice", "data-node": node, "data-kind": kind, disabled: known }, el("code", { text: text + mark }));
 }

@@ -1,8 +1,8 @@
 // The runs side by side: the text of each method, the source of each token, tokens per step, speed-up and acceptance rate.
 
-import { BIDI, el, fixed, setText, toggleClass } from "../../page/core/dom.js";
+import { BIDI, cssToken, el, fixed, setText, toggleClass } from "../../page/core/dom.js";
 import { emit } from "../../page/core/events.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { lossyMark } from "../../page/controls/picker.js";
 import { paintRun } from "../../page/plot/lines.js";
 import { covered, stepsShown } from "../../page/shell/player.js";
@@ -12,8 +12,11 @@ import { say } from "../../page/core/words.js";
 
 const MAX_REJECTED = 4; // rejected tokens that are shown
 const FEW = 24; // tokens from which a speed-up is stated
+const FONTS = { label: "650 15px", speed: "700 23px", figures: "12.5px" }; // of the parts of a head (card.css)
+const SPACES = 42; // pixels of a head that are not for them
 
 export function mount({ part, state, player, subscribe }) {
+  offerExport("runs", { group: "race", title: "save.runs", at: part("runs"), picture: true, table: true });
   const [root, toggle] = [part("runs"), part("rejected")];
   let views = [];
   root.addEventListener("click", (event) => {
@@ -36,9 +39,11 @@ export function mount({ part, state, player, subscribe }) {
     root.replaceChildren(...views.map((view) => view.root));
     root.dataset.many = String(race.runs.length > 3);
     const picture = () => views.flatMap(({ parts }) => [parts.label, parts.text]);
-    registerExport("runs", { group: "race", title: "save.runs", place: () => root, picture, table: () => runsTable(race) });
+    registerExport("runs", { place: () => root, picture, table: () => runsTable(race) });
   });
 
+  const headWidth = () => views[0]?.root.querySelector(".ax-run-head").clientWidth ?? 0;
+  subscribe("frame", ({ race }) => [race, headWidth()], ({ race }) => (root.dataset.head = headOf(race, headWidth())));
   const selected = ({ race, run, step, time, playing, following }) => [race, race.read, run, step, time, playing !== 0 || following, covered(state), root.clientWidth];
   subscribe("frame", selected, () => {
     const base = plainRun(state.race);
@@ -64,7 +69,7 @@ function createRun(run, index) {
     speed: el("span", { class: "ax-speed" }),
     figures: el("span", { class: "ax-figures" }),
     about: el("button", { class: "ax-about", type: "button", "aria-label": say("run.about", { name: run.label }), title: say("run.about", { name: run.label }), text: "?" }),
-    text: el("p", { class: "ax-text", tabindex: "0", dir: "auto", "aria-label": say("run.text", { name: run.label }) }),
+    text: el("p", { class: "ax-text", tabindex: "0", "aria-label": say("run.text", { name: run.label }) }),
   };
   parts.label = el("h3", { class: "ax-run-label" }, parts.look, lossyMark(run.header));
   const root = el("article", { class: "ax-run-view", "data-method": run.header.method });
@@ -80,8 +85,8 @@ function renderRun(view, state, base) {
   const done = stepsShown(state, run);
   const now = runStats(run, done);
   setText(parts.speed, now.steps ? now.perStep.toFixed(1) : "–");
-  setText(parts.figures, figuresText(run, state, base, now, done));
-  parts.figures.title = [say("run.figures.meaning"), run.loop === null ? "" : say("run.loops.meaning", { count: run.loop })].filter(Boolean).join(" ");
+  renderFigures(parts.figures, figuresOf(run, state, base, now, done));
+  parts.figures.title = [parts.figures.textContent, say("run.figures.meaning"), run.loop === null ? "" : say("run.loops.meaning", { count: run.loop })].filter(Boolean).join("\n");
   const focus = state.run === index;
   toggleClass(view.root, "ax-focus", focus);
   parts.look.setAttribute("aria-pressed", String(focus));
@@ -89,29 +94,64 @@ function renderRun(view, state, base) {
   renderSteps(view, state, done);
 }
 
-// The unit of the large number, the speed-up over plain decoding with its spread over repeats, the acceptance rate, and whether the text loops.
-function figuresText(run, state, base, now, done) {
+// How the heads of the runs are laid out, the same for all and at every time, so that nothing moves while a race runs: "row" in one row,
+// "short" without the range of the speed-up, "rows" with the figures below the name.
+function headOf(race, width) {
+  const pen = document.createElement("canvas").getContext("2d");
+  const measure = (text, font) => {
+    pen.font = `${font} ${cssToken("--ax-sans")}`;
+    return pen.measureText(text).width;
+  };
+  const base = plainRun(race);
+  const widest = (withRange) => Math.max(...race.runs.map((run) => {
+    const name = run.label + (run.header.lossless ? "" : `  ${say("lossy")}`);
+    const figures = [say("run.unit.part"), ...(run === base ? [] : [`0.00×`, say("run.accepts", { alpha: "0.00" })]), ...(run.loop === null ? [] : [say("run.loops")])];
+    const ended = race.source === "run" || run === base ? [] : figuresOf(run, { race, time: Infinity }, base, runStats(run, run.steps.length), run.steps.length).map((texts) => (withRange ? texts.join("") : texts[0]));
+    const texts = [figures, ended].map((parts) => measure(parts.join(" · "), FONTS.figures));
+    return measure(name, FONTS.label) + measure("0.0", FONTS.speed) + Math.max(...texts) + SPACES;
+  }));
+  return widest(true) <= width ? "row" : widest(false) <= width ? "short" : "rows";
+}
+
+// The unit of the large number, the speed-up over plain decoding with its range over repeats, the acceptance rate, and whether the text loops.
+function figuresOf(run, state, base, now, done) {
   const plain = base ? runStats(base, stepsDone(base, state.time)) : null;
   const whole = done === run.steps.length && !state.race.running;
   const accepted = acceptanceRate(run.steps.slice(0, done));
   return [
-    say(whole ? "run.unit" : "run.unit.part"),
-    run === base ? "" : speedText(run, base, now, plain, whole),
-    accepted === null ? "" : say("run.accepts", { alpha: accepted.toFixed(2) }),
-    run.loop === null ? "" : say("run.loops"),
-  ].filter(Boolean).join(" · ");
+    [say(whole ? "run.unit" : "run.unit.part")],
+    run === base ? [] : speedTexts(run, base, now, plain, whole),
+    accepted === null ? [] : [say("run.accepts", { alpha: accepted.toFixed(2) })],
+    run.loop === null ? [] : [say("run.loops")],
+  ].filter((texts) => texts.length);
 }
 
-function speedText(run, base, now, plain, whole) {
-  if (!plain?.rate || !now.rate || Math.min(now.tokens, plain.tokens) < FEW) return "";
+// Each figure has a text and may have a range.
+function renderFigures(box, figures) {
+  const texts = figures.map(([text, range = ""], i) => [i ? ` · ${text}` : text, range]);
+  if (box.textContent === texts.flat().join("")) return;
+  box.replaceChildren(...texts.flatMap(([text, range]) => [text, ...(range ? [el("span", { class: "ax-range", text: range })] : [])]));
+}
+
+function speedTexts(run, base, now, plain, whole) {
+  if (!plain?.rate || !now.rate || Math.min(now.tokens, plain.tokens) < FEW) return [];
   const spread = whole ? speedSpread(run, base) : null;
-  if (!spread) return `${ratioText(now.rate / plain.rate)}×`;
+  if (!spread) return [`${ratioText(now.rate / plain.rate)}×`];
   const [low, median, high] = spread.map(ratioText);
-  return low === high ? `${median}×` : say("run.spread", { ratio: `${median}×`, low, high });
+  return low === high ? [`${median}×`] : [`${median}×`, say("run.range", { low, high })];
 }
 
 function ratioText(ratio) {
   return fixed(ratio, ratio < 1 ? 2 : 1);
+}
+
+const LETTERS = /\p{L}/u;
+const RIGHT_TO_LEFT = /[\p{sc=Hebrew}\p{sc=Arabic}\p{sc=Syriac}\p{sc=Thaana}\p{sc=Nko}\p{sc=Adlam}\p{sc=Samaritan}\p{sc=Mandaic}]/u;
+
+// The direction of a text, by its first letter; null without letters. (dir="auto" would also look at rejected tokens that are hidden.)
+function directionOf(text) {
+  const first = LETTERS.exec(text);
+  return first && (RIGHT_TO_LEFT.test(first[0]) ? "rtl" : "ltr");
 }
 
 function appendStep(view) {
@@ -119,6 +159,7 @@ function appendStep(view) {
   const step = view.run.steps[index];
   const node = el("span", { class: "ax-step", "data-step": index });
   node.append(...step.texts.map((text, i) => token(text, step.origins[i] === "draft" ? "draft" : targetTokenKind(step), step.emitted[i])));
+  view.parts.text.dir ||= directionOf(step.texts.join("")) ?? "";
   view.parts.text.append(node);
   view.steps.push(node);
   strike(view.run, node, index);
@@ -154,13 +195,13 @@ function renderSteps(view, state, done) {
   if (node) keepInView(view.parts.text, node);
 }
 
-// Scrolls the text box of the run, never the page: the step begins on the second line.
+// Scrolls the text box of the run, never the page: the step begins on the second line, or on the only one.
 function keepInView(box, node) {
   if (box.scrollHeight <= box.clientHeight + 1) return;
   const line = parseFloat(getComputedStyle(box).lineHeight);
   const at = Math.floor(node.offsetTop / line);
   const first = Math.round(box.scrollTop / line);
-  if (at <= first || node.offsetTop + node.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, at - 1) * line;
+  if (at <= first || node.offsetTop + node.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, box.clientHeight < 1.5 * line ? at : at - 1) * line;
 }
 
 // The most probable path of rejected draft tokens after the last accepted node; [] if none were rejected there.

@@ -2,7 +2,7 @@
 
 import { cssToken, el, number, setText, small } from "../../page/core/dom.js";
 import { say, sentences } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { keepValue } from "../../page/export/standalone.js";
 import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
@@ -40,6 +40,7 @@ function gainOf({ base, session }) {
 }
 
 export function mount({ part, trigger, kept, changed, subscribe }) {
+  offerExport("memory", { group: "experiment", title: "memory.title", at: part("memory-card"), picture: true, table: true });
   let series = kept.series?.rows ?? [];
   const races = new Set(kept.series?.races); // ids of the races that were considered
   keepValue("series", () => ({ rows: series, races: [...races] }));
@@ -79,7 +80,7 @@ function renderPromptSeries(part, Plotly, series) {
   part("memory-rows").replaceChildren(...series.map((row, i) => seriesRow(row, i, measure)));
   if (Plotly) draw(Plotly, part("memory-chart"), series, measure);
   const picture = () => [part("memory-meaning"), part("memory-key"), plotted(part("memory-chart"))];
-  registerExport("memory", { group: "experiment", title: "memory.title", place: () => part("memory-card"), picture, table: () => seriesTable(series) });
+  registerExport("memory", { place: () => part("memory-card"), picture, table: () => seriesTable(series) });
 }
 
 function seriesTable(series) {

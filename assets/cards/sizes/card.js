@@ -2,11 +2,12 @@
 
 import { bytes, count, cssToken, el, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
 import { learns } from "../../page/record/bigrams.js";
 
 export function mount({ part, changed, subscribe }) {
+  offerExport("sizes", { group: "matrix", title: "save.sizes", at: part("sizes"), picture: true, table: true });
   part("sizes-every").addEventListener("toggle", changed);
   const selected = ({ view, dark, Plotly }) => [learns(view.run), view.recorded, view.run.steps.length, dark, Plotly, part("sizes-chart").clientWidth, part("sizes-every").open];
   subscribe("slow", selected, ({ view: { run, at }, Plotly }) => {
@@ -23,7 +24,7 @@ function renderSizes(part, Plotly, steps, index) {
   setText(part("sizes-sentence"), sizes[index] ? sizesSentence(sizes[index]) : "");
   part("sizes-rows").replaceChildren(...(part("sizes-every").open ? sizes.flatMap((size, i) => (size ? [sizeRow(size, i, index)] : [])) : []));
   if (Plotly && part("sizes-chart").clientWidth) drawSizes(Plotly, part("sizes-chart"), sizes, index);
-  registerExport("sizes", { group: "matrix", title: "save.sizes", place: () => part("sizes"), picture: () => [part("sizes-sentence"), plotted(part("sizes-chart"))], table: () => sizesTable(sizes) });
+  registerExport("sizes", { place: () => part("sizes"), picture: () => [part("sizes-sentence"), plotted(part("sizes-chart"))], table: () => sizesTable(sizes) });
 }
 
 function sizesTable(sizes) {

@@ -1,8 +1,8 @@
 // The KV cache around the forward pass: slots of the context, slots of the draft, and what remains after KV-cache compaction.
 
 import { count, el, setText, toggleClass, visible } from "../../page/core/dom.js";
-import { registerExport } from "../../page/export/exports.js";
-import { slotsOf } from "../../page/record/record.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
+import { namesOfStep, slotsOf } from "../../page/record/record.js";
 import { markedNode } from "../../page/record/stepview.js";
 import { say } from "../../page/core/words.js";
 
@@ -29,6 +29,7 @@ export function folded(written, kept, most = MAX_SLOTS) {
 }
 
 export function mount({ part, subscribe, hover, pick }) {
+  offerExport("slots", { group: "step", title: "slots.title", at: part("slots-before"), picture: true, table: true });
   const nodeOf = (event) => {
     const cell = event.target.closest("[data-node]");
     return cell ? Number(cell.dataset.node) : null;
@@ -42,15 +43,16 @@ export function mount({ part, subscribe, hover, pick }) {
 
   function render(step, verified) {
     const { start, written, kept, free } = slotsOf(step);
+    const names = namesOfStep(step, LONGEST);
     const text = () => slot("ax-slot-text", range(0, start), say("slots.text", { count: start }));
-    const cells = folded(written, verified ? kept : []).map((entry) => ("to" in entry ? more(entry) : cell(step.tree, entry)));
+    const cells = folded(written, verified ? kept : []).map((entry) => ("to" in entry ? more(entry) : cell(step.tree, entry, names)));
     rows[0].replaceChildren(...(start ? [text()] : []), ...cells);
     const left = free ? [slot("ax-slot-free", range(start + kept.length, free), say("slots.free", { count: free }))] : [];
-    rows[1].replaceChildren(...(verified ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry)), ...left] : []));
+    rows[1].replaceChildren(...(verified ? [...(start ? [text()] : []), ...kept.map((entry) => cell(step.tree, entry, names)), ...left] : []));
     const moved = kept.filter(({ slot: now, from }) => now !== from).length;
     const values = { count: written.length, slots: range(start, written.length), kept: kept.length, moved };
     const picture = () => [part("slots-text"), ...rows.map((row) => row.parentElement)];
-    registerExport("slots", { group: "step", title: "slots.title", place: () => rows[0], picture, table: () => slotsTable(step, verified) });
+    registerExport("slots", { place: () => rows[0], picture, table: () => slotsTable(step, verified) });
     setText(part("slots-text"), verified ? say(moved ? "slots.moved" : "slots.stay", values) : say("slots.written", values));
   }
 
@@ -62,8 +64,8 @@ export function mount({ part, subscribe, hover, pick }) {
   subscribe("quiet", (state) => [state.view.step, markedNode(state)], (state) => select(markedNode(state)));
 }
 
-function cell(tree, { node, slot: number, from = number }) {
-  const token = el("code", { text: visible(tree.texts[node], LONGEST) });
+function cell(tree, { node, slot: number, from = number }, names) {
+  const token = el("code", { text: names.get(tree.tokens[node]) });
   const where = el("small", { text: from === number ? String(number) : `${number} ← ${from}` });
   return el("li", { class: `ax-slot ax-slot-${tree.verdict[node]}`, "data-node": node, title: visible(tree.texts[node], 200) }, where, token);
 }

@@ -1,9 +1,9 @@
 // The step on screen in one sentence, also for screen readers.
 
-import { setText, visible } from "../../page/core/dom.js";
+import { milliseconds, setText, visible } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { engineText } from "../../page/record/enginetext.js";
-import { targetTokenKind } from "../../page/record/record.js";
+import { PARTS, targetToken, targetTokenKind } from "../../page/record/record.js";
 
 const SPOKEN = 1500; // milliseconds between two announcements for screen readers
 
@@ -13,8 +13,21 @@ export function mount({ part, state, subscribe }) {
     setText(part("step-title"), say("step.title", { name: run.label, step: recorded.index + 1 }));
     setText(part("step-sentence"), coveredSentence(recorded, covered));
     setText(part("step-note"), engineText(recorded.note || ""));
+    setText(part("step-facts"), `${secondsText(recorded.seconds)} · ${budgetText(recorded)}`);
+    part("step-facts").title = part("step-facts").textContent;
   });
   subscribe("quiet", ({ view, playing }) => (playing === 0 ? [view.recorded, view.covered] : null), speak);
+}
+
+// The time of the step by its parts.
+function secondsText(seconds) {
+  return PARTS.filter((name) => seconds[name] > 0)
+    .map((name) => `${say(`part.${name}`)} ${milliseconds(seconds[name])}`)
+    .join(" · ");
+}
+
+function budgetText({ budget, tree }) {
+  return say("step.budget", { count: budget.nodes, why: engineText(budget.why), used: tree.tokens.length });
 }
 
 // Returns a function that announces the step, after the pause between two announcements.
@@ -45,6 +58,6 @@ function sentence(step) {
   const count = step.tree.tokens.length - 1;
   const accepted = step.origins.filter((o) => o === "draft").length;
   const kind = targetTokenKind(step);
-  const end = kind ? say(`step.${kind}`, { token: visible(step.texts[step.texts.length - 1]) }) : say("step.ended");
+  const end = kind ? say(`step.${kind}`, { token: visible(targetToken(step).text) }) : say("step.ended");
   return count ? say("step.drafted", { count, accepted, end }) : say("step.undrafted", { end });
 }

@@ -3,7 +3,7 @@
 import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
 import { runColour } from "../../page/plot/lines.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "../../page/core/dom.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { MAX_DEPTH, fittedCost, optimum, machineCost, measured, forwardPasses, throughputTable } from "./estimate.js";
 import { last } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
@@ -12,6 +12,10 @@ import { say, sentences } from "../../page/core/words.js";
 const MACHINE_NODES = 64; // measured costs are drawn up to this number of nodes
 
 export function mount({ part, subscribe }) {
+  offerExport("throughput", { group: "experiment", title: "throughput.title", at: part("throughput-pictures"), table: true });
+  offerExport("cost", { group: "experiment", title: "save.cost", at: part("throughput-pictures"), picture: true, table: true });
+  offerExport("tokens", { group: "experiment", title: "save.tokens", at: part("throughput-pictures"), picture: true });
+  offerExport("speed", { group: "experiment", title: "save.speed", at: part("throughput-pictures"), picture: true });
   const selected = ({ race, run, dark, Plotly }) => (part("measure").open && !race.running ? [race, run, dark, Plotly, part("measure").clientWidth] : null);
   subscribe("quiet", selected, ({ race, run, dark, Plotly }) => renderThroughput(part, Plotly, race, race.runs[run], dark));
 }
@@ -38,14 +42,13 @@ function renderThroughput(part, Plotly, race, run, dark) {
 
 // Registers the exports: cost with its own table, tokens and speed-up with a common one.
 function exportThroughput(part, points, seconds, table, seen) {
-  const group = "experiment";
   const place = () => part("throughput-pictures");
   const costs = () => [["nodes", "forward_passes", "seconds_per_forward_pass", "line_seconds"], ...points.map((p) => [p.nodes, p.count, p.seconds, seconds(p.nodes)])];
-  registerExport("throughput", { group, title: "throughput.title", place, table: () => depthsTable(table, seen) });
-  registerExport("cost", { group, title: "save.cost", place, picture: () => [plotted(part("cost-chart")), part("throughput-source")], table: costs });
+  registerExport("throughput", { place, table: () => depthsTable(table, seen) });
+  registerExport("cost", { place, picture: () => [plotted(part("cost-chart")), part("throughput-source")], table: costs });
   for (const name of ["tokens", "speed"]) {
     const box = part(`${name}-chart`);
-    registerExport(name, { group, title: `save.${name}`, place, picture: () => [plotted(box), box.nextElementSibling] });
+    registerExport(name, { place, picture: () => [plotted(box), box.nextElementSibling] });
   }
 }
 

@@ -3,7 +3,7 @@
 import { el, setText } from "../../page/core/dom.js";
 import { emit } from "../../page/core/events.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { listenToShortcuts } from "../../page/learn/shortcuts.js";
 import { PARTS, runName } from "../../page/record/record.js";
 import { SPEEDS, covered } from "../../page/shell/player.js";
@@ -11,6 +11,8 @@ import { createPresenter } from "../../page/shell/present.js";
 import { createStrip, gain } from "./strip.js";
 
 export function mount({ part, state, player, showTab, subscribe }) {
+  offerExport("strip", { group: "race", title: "save.strip", at: part("strip"), picture: true });
+  offerExport("steps", { group: "race", title: "save.steps", at: part("strip"), table: true });
   const present = createPresenter(state, player, showTab);
   const strip = createStrip(part("strip"), (index) => {
     player.seek(index);
@@ -47,8 +49,8 @@ export function mount({ part, state, player, showTab, subscribe }) {
     render(part, state);
   });
   subscribe("frame", ({ race }) => [race], ({ race }) => {
-    registerExport("strip", { group: "race", title: "save.strip", place: () => part("strip"), picture: () => [part("strip")] });
-    registerExport("steps", { group: "race", title: "save.steps", place: () => part("strip"), table: () => stepsTable(race) });
+    registerExport("strip", { place: () => part("strip"), picture: () => [part("strip")] });
+    registerExport("steps", { place: () => part("strip"), table: () => stepsTable(race) });
   });
 }
 

@@ -2,7 +2,7 @@
 
 import { el, number, rate } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
-import { registerExport } from "../../page/export/exports.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
 import { HOVER, PLOT_CONFIG, lineLayout } from "../../page/plot/charts.js";
 import { lineKey, paintRun, runColour, runDash } from "../../page/plot/lines.js";
 import { duration, last, runName, runStats, stepsDone } from "../../page/record/record.js";
@@ -11,6 +11,8 @@ import { createStepTimes } from "./times.js";
 import { createZoom } from "./zoom.js";
 
 export function mount({ part, state, changed, subscribe }) {
+  offerExport("race", { group: "race", title: "chart.title", at: part("chart"), picture: true, table: true });
+  offerExport("times", { group: "race", title: "times.title", at: part("chart"), picture: true, table: true });
   const zoom = createZoom(part, changed);
   const times = createStepTimes(part("times"));
   subscribe("frame", ({ race }) => [race], ({ race }) => {
@@ -63,7 +65,7 @@ function drawRaceChart(Plotly, part, state, dark, span, seen) {
   const y = { range: [low, high + 0.12 * (high - low)], ...integer, title: say("axis.tokens") };
   const dragmode = window.matchMedia("(pointer: fine)").matches ? "zoom" : false;
   Plotly.react(box, data, { ...lineLayout(box, { x, y }, state.time), dragmode }, PLOT_CONFIG);
-  registerExport("race", { group: "race", title: "chart.title", place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });
+  registerExport("race", { place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });
 }
 
 // The smallest and the largest token count of all runs within a part of the time.

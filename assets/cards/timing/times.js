@@ -19,7 +19,7 @@ export function createStepTimes(root) {
     const most = Math.max(...costs.map((cost) => cost.total));
     for (const [i, view] of views.entries()) renderRow(view, costs[i], most);
     const picture = () => [root, root.nextElementSibling];
-    registerExport("times", { group: "race", title: "times.title", place: () => root, picture, table: () => timesTable(state.race.runs, costs) });
+    registerExport("times", { place: () => root, picture, table: () => timesTable(state.race.runs, costs) });
   }
   return { rebuild, render };
 }

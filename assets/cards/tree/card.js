@@ -1,7 +1,8 @@
 // The draft tree, and its search simulation by simulation.
 
-import { setText, small } from "../../page/core/dom.js";
+import { presenting, setText, small } from "../../page/core/dom.js";
 import { emit } from "../../page/core/events.js";
+import { offerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 import { column, priorTerm } from "../../page/record/record.js";
 import { markedNode } from "../../page/record/stepview.js";
@@ -10,6 +11,7 @@ import { createSearch } from "./searchplayer.js";
 import { createTree } from "./tree.js";
 
 export function mount({ part, set, subscribe, peek, pick }) {
+  offerExport("tree", { group: "step", title: "tree.label", at: part("tree"), picture: true });
   const box = part("tree");
   const zoomButtons = { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") };
   const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick });
@@ -23,7 +25,7 @@ export function mount({ part, set, subscribe, peek, pick }) {
     part("tree-card").dataset.searching = String(moment !== null);
   });
   subscribe("quiet", ({ view, chartError }) => [view.recorded, chartError], (state) => setText(part("hidden"), hiddenText(state)));
-  const drawable = ({ view, dark, Plotly }) => (Plotly && box.clientWidth ? [view.searched, view.layout, dark, box.clientWidth, box.clientHeight] : null);
+  const drawable = ({ view, dark, Plotly }) => (Plotly && box.clientWidth ? [view.searched, view.layout, dark, presenting(), box.clientWidth, box.clientHeight] : null);
   subscribe("quiet", drawable, ({ view: { searched, layout, recorded, header }, Plotly }) => {
     const colours = scoreColours(searched, recorded, header.method_settings);
     renderColourKey(part, colours, header);

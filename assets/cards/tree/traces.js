@@ -12,20 +12,22 @@ const WIDTHS = {
   trail: [3.4, 3.4, 3.4],
   opened: [1, 1, 1],
   unverified: [1, 1.6, 2.4],
-  unreached: [1, 1, 1], 
+  unreached: [1, 1, 1],
   rejected: [1, 1.4, 1.9],
   accepted: [3.4, 3.4, 3.4],
   bonus: [3.4, 3.4, 3.4],
   correction: [3.4, 3.4, 3.4],
   plain: [3.4, 3.4, 3.4],
 };
+const SIGNED = 0.5; // share of their full size from which marks contain a sign
 const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
 
-export function plotLayout({ width, height }) {
+// Lengths of a grid are in units of `type` pixels.
+export function plotLayout({ width, height, type }) {
   const axis = { visible: false, fixedrange: true };
   return {
-    width,
-    height,
+    width: width * type,
+    height: height * type,
     margin: { l: 0, r: 0, t: 0, b: 0 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -67,7 +69,7 @@ export function traces(nodes, { grid, colours }) {
   );
   const fill = filler(style, colours);
   const kinds = Object.keys(style);
-  const names = labelsOf(nodes, grid.letters);
+  const names = labelsOf(nodes, grid, most);
   const scores = placeScores(nodes, names, grid, most);
   const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill));
@@ -85,7 +87,7 @@ function bucketOf(node, maxVisits) {
   return share > 0.25 ? 2 : share > 0.08 ? 1 : 0;
 }
 
-function edgeTrace(nodes, byId, { place, list }, kind, style, width, bucket, most) {
+function edgeTrace(nodes, byId, { place, list, type }, kind, style, width, bucket, most) {
   const x = [];
   const y = [];
   for (const node of nodes) {
@@ -93,7 +95,7 @@ function edgeTrace(nodes, byId, { place, list }, kind, style, width, bucket, mos
     if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
     (list ? elbow : curve)(place(byId.get(node.parent)), place(node), x, y);
   }
-  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width, dash: style.dash } };
+  return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width: width * type, dash: style.dash } };
 }
 
 // An edge of the indented list: down, then to the child.
@@ -111,7 +113,7 @@ function filler(style, colours) {
   };
 }
 
-function nodeTrace(nodes, { place, size }, kind, style, most, fill) {
+function nodeTrace(nodes, { place, marks, type }, kind, style, most, fill) {
   const mine = nodes.filter((n) => n.verdict === kind);
   return {
     type: "scatter",
@@ -124,9 +126,9 @@ function nodeTrace(nodes, { place, size }, kind, style, most, fill) {
     cliponaxis: false,
     marker: {
       symbol: SYMBOLS[kind] || "circle",
-      size: mine.map((n) => diameter(n, most, size)),
+      size: mine.map((n) => type * diameter(n, most, marks)),
       color: mine.map(fill),
-      line: { color: style.colour, width: style.border },
+      line: { color: style.colour, width: type * style.border },
       opacity: 1,
     },
   };
@@ -146,17 +148,17 @@ function labelTrace(nodes, grid, kind, style, most, names, beside) {
   const label = (n) => {
     const text = plotText(names.get(n.id));
     const numbers = beside?.get(n.id);
-    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.size)}px;color:${muted}">${numbers}</span>` : "";
-    return grid.onPath(n) && n.id ? `<b>${text}</b>${suffix}` : text + suffix;
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.size * grid.type)}px;color:${muted}">${numbers}</span>` : "";
+    return grid.onPath(n) && n.id && text ? `<b>${text}</b>${suffix}` : text + suffix;
   };
-  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size, color: style.text });
+  return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size * grid.type, color: style.text });
 }
 
 // The numbers of a node, below its edge.
 function numberTrace(nodes, grid, most, ends) {
   const texts = numbersBelow(nodes, grid, most, ends);
   const mine = nodes.filter(({ id }) => texts.get(id));
-  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5, color: cssToken("--ax-muted") });
+  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5 * grid.type, color: cssToken("--ax-muted") });
 }
 
 // One text per node, which does not react to the pointer.
@@ -175,20 +177,20 @@ function textTrace(nodes, at, text, position, font) {
 }
 
 // The sign of a verdict, in the colour with more contrast to the node.
-function signTrace(nodes, { place, size }, style, fill) {
-  const mine = nodes.filter((n) => style[n.verdict].sign);
+function signTrace(nodes, { place, marks, type }, style, fill) {
+  const mine = nodes.filter((n) => style[n.verdict].sign && marks > SIGNED);
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
-  const font = { family: cssToken("--ax-sans"), size: 11 * size, color: mine.map((n) => contrasting(fill(n), inks)) };
+  const font = { family: cssToken("--ax-sans"), size: 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
 }
 
 // The scores that the selection compares.
 function scoreTrace(nodes, grid, most) {
-  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10, color: cssToken("--ax-aded") });
+  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.type, color: cssToken("--ax-aded") });
 }
 
-export function ringTrace(node, { place, size }, most) {
+export function ringTrace(node, { place, marks, type }, most) {
   const [x, y] = node ? place(node) : [null, null];
-  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? diameter(node, most, size) + 9 : 1 };
+  const marker = { symbol: `${SYMBOLS[node?.verdict] || "circle"}-open`, size: node ? type * (diameter(node, most, marks) + 9) : 1 };
   return { type: "scatter", mode: "markers", x: [x], y: [y], hoverinfo: "skip", marker: { ...marker, color: cssToken("--ax-ink"), line: { color: cssToken("--ax-ink"), width: 2 } } };
 }

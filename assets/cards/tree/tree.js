@@ -1,17 +1,18 @@
 // The draft tree in its box: drawn, fitted and zoomed, with the selected node.
 
-import { el, onKey, toggleClass, visible } from "../../page/core/dom.js";
+import { el, onKey, presenting, toggleClass, visible } from "../../page/core/dom.js";
 import { say, sentences } from "../../page/core/words.js";
 import { registerExport } from "../../page/export/exports.js";
 import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexport.js";
 import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
 import { TARGET } from "../../page/record/record.js";
 import { treeNodes } from "../../page/record/stepview.js";
-import { diameter, geometry, numbersOf } from "./geometry.js";
+import { LOOKS, diameter, geometry, numbersOf } from "./geometry.js";
 import { isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
-const ZOOM = { step: 1.3, most: 8 };
+const STEP = 1.3; // factor of one zoom step
+const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
 const DRAG = 4; // pixels that the pointer moves before a press is a drag
 
 // `zoomButtons`: {fit, in, out}.
@@ -24,7 +25,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   let wired = false;
   let shown = null; // {Plotly, step, layout, colours, grid} of the picture on screen
   let selected = 0;
-  let zoom = null; // null: fitted, with rows as high as needed to read the labels
+  let zoom = null; // 1: the whole tree is in its box; null: its rows are as high as needed to read the labels
 
   function draw(Plotly, step, layout, colours) {
     const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
@@ -40,14 +41,13 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
 
   function paint() {
     const { Plotly, step, layout } = shown;
-    const box = { width: root.clientWidth, height: root.clientHeight };
-    const all = treeNodes(step, layout);
-    const fitted = geometry(box, all, 1);
-    const grid = zoom ? geometry(box, all, zoom) : geometry(box, all, 1, Math.min(ZOOM.most, Math.max(1, fitted.readable)));
-    Object.assign(shown, { grid, scale: zoom ?? Math.max(1, fitted.readable) });
+    const scale = scaleOf(root);
+    const box = { width: scale * root.clientWidth, height: scale * root.clientHeight };
+    const grid = geometry(box, treeNodes(step, layout), zoom, presenting() ? LOOKS.presented : LOOKS.page);
+    shown.grid = grid;
     nodes = grid.nodes;
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
-    for (const [name, off] of [["out", shown.scale <= 1], ["in", shown.scale >= ZOOM.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
+    for (const [name, off] of [["out", grid.scale <= 1], ["in", grid.scale >= grid.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
     moveRing();
   }
 
@@ -55,7 +55,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   function zoomTo(value, [x, y] = [root.clientWidth / 2, root.clientHeight / 2]) {
     if (!shown) return;
     const before = shown.grid;
-    zoom = Math.max(1, Math.min(ZOOM.most, value));
+    zoom = Math.max(1, Math.min(before.most, value));
     paint();
     root.scrollLeft = (root.scrollLeft + x) * (shown.grid.width / before.width) - x;
     root.scrollTop = (root.scrollTop + y) * (shown.grid.height / before.height) - y;
@@ -70,15 +70,17 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
     for (const one of items.children) one.setAttribute("aria-selected", String(one.id === itemId(node)));
     if (chosen) root.setAttribute("aria-activedescendant", itemId(node));
     else root.removeAttribute("aria-activedescendant");
-    if (chosen && document.activeElement === root) revealNode(root, shown.grid.place(chosen));
+    if (chosen && document.activeElement === root) revealNode(root, pixelsOf(chosen).map((length) => length / scaleOf(root)));
   }
+
+  const pixelsOf = (node) => shown.grid.place(node).map((length) => length * shown.grid.type);
 
   function moveRing() {
     const node = shown && nodes.find(({ id }) => id === selected);
     ring.hidden = !node;
     if (!node) return;
-    const [x, y] = shown.grid.place(node);
-    const size = diameter(node, mostVisits(nodes), shown.grid.size) + 11;
+    const [x, y] = pixelsOf(node);
+    const size = shown.grid.type * (diameter(node, mostVisits(nodes), shown.grid.marks) + 11);
     Object.assign(ring.style, { left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px` });
     toggleClass(ring, "ax-ring-square", isSquare(node));
   }
@@ -86,11 +88,11 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   // The saved picture is the fitted tree with the ring, whatever part is on screen.
   registerDrawing(plot, async () => {
     const box = { width: Math.max(root.clientWidth, 900), height: root.clientHeight };
-    const grid = geometry(box, treeNodes(shown.step, shown.layout), 1, Math.max(1, geometry(box, nodes, 1).readable));
+    const grid = geometry(box, treeNodes(shown.step, shown.layout), null);
     const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
     return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
   });
-  registerExport("tree", { group: "step", title: "tree.label", place: () => root, picture: () => [legend, plotted(plot)] });
+  registerExport("tree", { place: () => root, picture: () => [legend, plotted(plot)] });
 
   function wire() {
     wired = true;
@@ -101,21 +103,22 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   }
 
   zoomButtons.fit.addEventListener("click", () => zoomTo(1));
-  zoomButtons.in.addEventListener("click", () => zoomTo(shown.scale * ZOOM.step));
-  zoomButtons.out.addEventListener("click", () => zoomTo(shown.scale / ZOOM.step));
+  zoomButtons.in.addEventListener("click", () => zoomTo(shown.grid.scale * STEP));
+  zoomButtons.out.addEventListener("click", () => zoomTo(shown.grid.scale / STEP));
   root.addEventListener(
     "wheel",
     (event) => {
       if (!shown || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
       const { left, top } = root.getBoundingClientRect();
-      zoomTo(shown.scale * (event.deltaY < 0 ? ZOOM.step : 1 / ZOOM.step), [event.clientX - left, event.clientY - top]);
+      zoomTo(shown.grid.scale * (event.deltaY < 0 ? STEP : 1 / STEP), [event.clientX - left, event.clientY - top]);
     },
     { passive: false },
   );
   dragToScroll(root);
   onKey(root, (event) => {
-    if (event.key === "+" || event.key === "-") zoomTo(shown.scale * (event.key === "+" ? ZOOM.step : 1 / ZOOM.step));
+    if (presenting() && SIDEWAYS.includes(event.key)) return; // the next tab (present.js)
+    if (event.key === "+" || event.key === "-") zoomTo(shown.grid.scale * (event.key === "+" ? STEP : 1 / STEP));
     const target = event.key === "+" || event.key === "-" ? null : neighbour(nodes, selected, event.key);
     if (target === undefined) return;
     event.preventDefault();
@@ -124,6 +127,9 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   });
   return { draw, select };
 }
+
+// By how much the page is enlarged while it is presented; the plot is not, since Plotly would look for the pointer in the wrong place.
+const scaleOf = (root) => root.currentCSSZoom ?? 1;
 
 // A press of the mouse that moves scrolls the box; touch screens scroll it anyway.
 function dragToScroll(root) {

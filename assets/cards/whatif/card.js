@@ -2,8 +2,8 @@
 // recorded logits.
 
 import { precise, testText } from "../../page/record/acceptance.js";
-import { el, setText, visible } from "../../page/core/dom.js";
-import { onScreen, registerExport } from "../../page/export/exports.js";
+import { el, namesById, setText, visible } from "../../page/core/dom.js";
+import { offerExport, onScreen, registerExport } from "../../page/export/exports.js";
 import { isGreedy, recordedDistribution, recordedSettings, resample } from "./sampling.js";
 import { say, sentences } from "../../page/core/words.js";
 
@@ -55,6 +55,7 @@ export function whatIfRows({ tree, choices }, i, made, header) {
 }
 
 export function mount({ part, subscribe }) {
+  offerExport("whatif", { group: "step", title: "whatif.title", at: part("whatif"), table: true });
   const state = { step: null, header: null, node: null, settings: {}, draws: 0, at: 0 };
 
   subscribe("quiet", ({ view, node, tab }) => (tab === "verify" ? [view.recorded, node] : null), ({ view: { recorded: step, header }, node }) => {
@@ -141,12 +142,14 @@ export function mount({ part, subscribe }) {
 function drawTable(part, rows, { exact, residual }) {
   const top = Math.max(...rows.flatMap(({ p, recorded }) => [p, recorded]));
   part("whatif-residual-head").hidden = !residual.length;
-  part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, exact)));
+  const named = rows.filter(({ token }) => token !== null);
+  const names = namesById(named.map(({ token }) => token), named.map(({ text }) => text));
+  part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, exact, names)));
   const head = ["token", "text", "recorded", "p", "residual", "excluded_by", "chosen"];
-  registerExport("whatif", { group: "step", title: "whatif.title", place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
+  registerExport("whatif", { place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
 }
 
-function rowOf({ token, text, recorded, p, residual, cut, chosen, was, drafted }, top, exact) {
+function rowOf({ token, recorded, p, residual, cut, chosen, was, drafted }, top, exact, names) {
   const bar = el("i");
   bar.style.width = `${(100 * p) / top}%`;
   const mark = el("b");
@@ -156,7 +159,7 @@ function rowOf({ token, text, recorded, p, residual, cut, chosen, was, drafted }
   return el(
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
-    el("td", {}, token === null ? say("whatif.others") : el("code", { text: visible(text) })),
+    el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) })),
     el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bar, mark)),
     el("td", { class: "ax-num", text: bound + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),

@@ -3,7 +3,7 @@
 import { emit, on } from "../core/events.js";
 import { toggleClass, withCode } from "../core/dom.js";
 import { engineMessage, engineSentence } from "../record/enginetext.js";
-import { onLanguage, say, sentences } from "../core/words.js";
+import { localize, say, sentences } from "../core/words.js";
 
 // The value is a notice of the server as JSON: {kind, messages, fraction}. `withLocal`: also show notices of the page itself.
 export function mountNotice(element, props, watch, withLocal = false) {
@@ -11,16 +11,14 @@ export function mountNotice(element, props, watch, withLocal = false) {
   const text = element.querySelector("[data-part='text']");
   const meter = element.querySelector("[data-part='meter']");
   let local = null;
-  let busy = false;
+  let closed = ""; // the words that the user has closed
   const show = () => {
     const notice = local || (props.value ? JSON.parse(props.value) : { kind: "", messages: [], fraction: null });
     const words = sentences(...notice.messages.map(wording));
-    if (notice.kind === "busy" && !busy) box.style.minHeight = "";
-    busy = notice.kind === "busy";
     box.dataset.kind = notice.kind;
     text.replaceChildren(...withCode(words));
-    box.hidden = !words;
-    box.style.minHeight = `${box.offsetHeight}px`; // nothing below moves until the next race
+    if (words !== closed) closed = "";
+    box.hidden = !words || words === closed;
     meter.hidden = notice.kind !== "busy";
     toggleClass(meter, "ax-unknown", notice.fraction === null);
     meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
@@ -40,7 +38,11 @@ export function mountNotice(element, props, watch, withLocal = false) {
       showLocal(null);
     });
   }
-  onLanguage(show);
+  element.querySelector("[data-part='close']").addEventListener("click", () => {
+    closed = text.textContent;
+    box.hidden = true;
+  });
+  localize(element, show);
   show();
 }
 

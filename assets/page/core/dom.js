@@ -22,6 +22,14 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+const FITTED = { row: 26, least: 5 }; // height in pixels of a row of the tables that only show what fits (base.css), and their least number of rows
+
+// The number of rows that fit into the box of such a table.
+export function rowsThatFit(box) {
+  const head = box.querySelector("thead")?.offsetHeight ?? 0;
+  return Math.max(FITTED.least, Math.floor((box.clientHeight - head) / FITTED.row));
+}
+
 export function toggleClass(node, name, on) {
   if (node.classList.contains(name) !== on) node.classList.toggle(name, on);
 }
@@ -76,8 +84,9 @@ export function withCode(sentence) {
   return sentence.split("`").map((text, i) => (i % 2 ? el("code", { text }) : text));
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: invisible characters are searched for here
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+// Characters that show nothing or only a gap: controls, all spaces, and those that are ignored by default.
+const HIDDEN = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/gu;
+const COMBINING = /^\p{M}/u; // would be drawn onto what is before the token
 export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
 // Characters that may be two columns wide: all beyond the alphabets and symbols of monospaced fonts.
@@ -116,8 +125,50 @@ export function visible(text, limit = 18) {
     .replaceAll(" ", "␣")
     .replaceAll("\n", "⏎")
     .replaceAll("\t", "⇥")
+    .replace(COMBINING, "◌$&")
     .replace(HIDDEN, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
   return fitted(shown, limit);
+}
+
+const WHOLE = 60; // characters of a token that is not cut
+
+// What the name of a token may be, the shortest first; the last one has its id.
+const NAMES = [
+  ({ text, limit }) => visible(text, limit),
+  ({ text, limit }) => cutInside(visible(text, WHOLE), limit),
+  ({ text, limit }) => cutInside(visible(text, WHOLE), limit + 4),
+  ({ text }) => visible(text, WHOLE),
+  ({ text, token, limit }) => `${visible(text, limit)} #${token}`,
+];
+
+// Names of tokens that are shown together, by key: different tokens never look the same. An entry has {key, token (its id), text, limit}.
+export function distinctNames(entries) {
+  const lengths = new Array(entries.length).fill(0);
+  const nameOf = (entry, i) => NAMES[lengths[i]](entry);
+  let longer;
+  do {
+    const looks = new Map();
+    entries.forEach((entry, i) => {
+      const look = nameOf(entry, i).normalize("NFC");
+      looks.set(look, [...(looks.get(look) ?? []), i]);
+    });
+    const alike = [...looks.values()].filter((places) => new Set(places.map((i) => entries[i].token)).size > 1).flat();
+    longer = alike.filter((i) => lengths[i] < NAMES.length - 1);
+    for (const i of longer) lengths[i] += 1;
+  } while (longer.length);
+  return new Map(entries.map((entry, i) => [entry.key, nameOf(entry, i)]));
+}
+
+// A text cut in its middle.
+function cutInside(text, limit) {
+  const points = Array.from(text);
+  const half = (limit - 1) / 2;
+  return points.length > limit ? [...points.slice(0, Math.ceil(half)), "…", ...points.slice(-Math.floor(half))].join("") : text;
+}
+
+// Names of tokens that are shown together, by id.
+export function namesById(tokens, texts, limit = 18) {
+  return distinctNames([...new Map(tokens.map((token, i) => [token, { key: token, token, text: texts[i], limit }])).values()]);
 }
 
 // Plotly interprets some tags in labels; this escapes them.
@@ -132,6 +183,12 @@ export function cssToken(name) {
 
 export function isDark() {
   return document.body.classList.contains("dark");
+}
+
+export const PRESENTING = "ax-hide-controls"; // class of the body
+
+export function presenting() {
+  return document.body.classList.contains(PRESENTING);
 }
 
 export function reducedMotion() {

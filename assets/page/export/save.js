@@ -4,7 +4,7 @@ import { csv } from "./csv.js";
 import { emit } from "../core/events.js";
 import { el, onKey } from "../core/dom.js";
 import { drawingOf, pixels, svgText } from "./svgexport.js";
-import { GROUPS, availableExports, pictureOf, tableOf } from "./exports.js";
+import { GROUPS, exportsOf, pictureOf, tableOf } from "./exports.js";
 import { toFile } from "../record/record.js";
 import { say } from "../core/words.js";
 
@@ -16,7 +16,7 @@ export function createSave(part, source) {
   const list = part("save-list");
   menu.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-save]");
-    if (!button || !source().race.runs.length) return;
+    if (!button || button.ariaDisabled === "true" || !source().race.runs.length) return;
     button.disabled = true;
     const file = button.dataset.save;
     await save(file, source()).catch(() => emit("linkErrors", [["save.failed", { file }]]));
@@ -31,15 +31,16 @@ export function createSave(part, source) {
 }
 
 function groupRows(group) {
-  const rows = availableExports().filter((entry) => entry.group === group).map(entryRow);
-  return rows.length ? [el("p", { class: "ax-dim", text: say(`save.group.${group}`) }), ...rows] : [];
+  return [el("p", { class: "ax-dim", text: say(`save.group.${group}`) }), ...exportsOf(group).map(entryRow)];
 }
 
-function entryRow({ name, title, picture, table }) {
+function entryRow({ name, title, picture, table, hint }) {
   const words = say(title);
-  const formats = [...(picture ? ["svg", "png"] : []), ...(table ? ["csv"] : [])];
-  const buttons = formats.map((format) => el("button", { type: "button", "data-save": `${name}.${format}`, "aria-label": `${words}, ${format.toUpperCase()}`, text: format.toUpperCase() }));
-  return el("span", { class: "ax-menu-row" }, el("span", { text: words }), ...buttons);
+  const formats = [["svg", picture], ["png", picture], ["csv", table]].filter(([, there]) => there !== null);
+  const buttons = formats.map(([format, there]) =>
+    el("button", { type: "button", "data-save": `${name}.${format}`, "aria-disabled": there ? null : "true", "aria-label": [words, format.toUpperCase(), there ? "" : hint].filter(Boolean).join(", "), title: there ? null : hint, text: format.toUpperCase() }),
+  );
+  return el("div", { class: "ax-menu-row" }, el("span", {}, words, hint ? el("small", { text: hint }) : null), ...buttons);
 }
 
 const MAKERS = {

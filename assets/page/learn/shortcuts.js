@@ -1,7 +1,7 @@
 // Keyboard shortcuts of the page: Space plays, arrows step, Home and End jump, ? lists all shortcuts. They can be switched off, and do not
 // act where the key has another use: in fields, lists and tables, on buttons, and in boxes that it scrolls.
 
-import { el, isComposing } from "../core/dom.js";
+import { el, isComposing, presenting } from "../core/dom.js";
 import { on } from "../core/events.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { say } from "../core/words.js";
@@ -16,6 +16,7 @@ const ROWS = [
   [["Space"], "play"],
   [["←", "→"], "step"],
   [["Home", "End"], "ends"],
+  [["←", "→", "PgUp", "PgDn"], "present"],
   [["←", "→", "↑", "↓"], "tree"],
   [["Esc"], "root"],
   [["↑", "↓"], "table"],
@@ -46,6 +47,7 @@ export function listenToShortcuts({ play, left, right, home, end, help }) {
 
 // Whether the element with the focus, or a box around it, has a use for a key.
 function isUsed(key, target) {
+  if (presenting() && SIDEWAYS.includes(key)) return false;
   if (target.closest(WITH_KEYS) || (key === " " && target.closest(BUTTONS))) return true;
   if (target.closest("[role='slider']")) return false; // the time strip, which these keys move
   for (let box = target; box && box !== document.body; box = box.parentElement) if (scrolls(box, SIDEWAYS.includes(key))) return true;

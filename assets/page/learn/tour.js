@@ -6,6 +6,7 @@ import { loadItem, storeItem } from "../core/storage.js";
 import { TOUR_STEPS, findStep, resumeIndex } from "./toursteps.js";
 import { onLanguage, say } from "../core/words.js";
 
+const TOURING = "ax-touring";
 const RENDERED = 150; // milliseconds until a requested step is on screen
 
 export function createTour(opener) {
@@ -17,6 +18,8 @@ export function createTour(opener) {
     if (at < 0) return leave();
     storeItem("tour", TOUR_STEPS[at].name);
     view.card.hidden = false;
+    view.card.dataset.name = TOUR_STEPS[at].name;
+    document.body.classList.add(TOURING);
     showStep(TOUR_STEPS[at]);
     render();
     view.card.focus({ preventScroll: true });
@@ -41,6 +44,7 @@ export function createTour(opener) {
   function leave() {
     frame(null);
     view.card.hidden = true;
+    document.body.classList.remove(TOURING);
     opener.focus({ preventScroll: true });
   }
 
@@ -54,7 +58,7 @@ export function createTour(opener) {
     const found = document.querySelector(TOUR_STEPS[tour.at].at);
     const place = found?.offsetHeight ? found : null;
     frame(place);
-    if (place) place.scrollIntoView({ block: place.offsetHeight > 0.6 * window.innerHeight ? "start" : "center", behavior: reducedMotion() ? "auto" : "smooth" });
+    if (place && !place.closest(".ax-dock")) place.scrollIntoView({ block: blockOf(place, view.card), behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
   function render() {
@@ -109,6 +113,12 @@ export function createTour(opener) {
   }
 }
 
+// Where the page is scrolled to: the card of the tour is at the top or at the bottom of the window, and must not cover what it explains.
+function blockOf(place, card) {
+  if (card.getBoundingClientRect().top < window.innerHeight / 4) return "end";
+  return place.getBoundingClientRect().height > window.innerHeight / 4 ? "start" : "center";
+}
+
 // Whether this page can run a race: saved pages have no such button, and it is hidden while the page is presented.
 function canRun() {
   return Boolean(document.querySelector("#ax-run")?.offsetHeight);
@@ -130,7 +140,8 @@ function createCard() {
   };
   const { count, title, text, farewell, moved, task, again, leave, back, next } = parts;
   const buttons = el("div", { class: "ax-tour-buttons" }, leave, again, back, next);
-  const card = el("section", { class: "ax ax-tour", role: "dialog", "aria-labelledby": "ax-tour-title", tabindex: "-1", hidden: true }, count, title, text, farewell, moved, task, buttons);
+  const words = el("div", { class: "ax-tour-words" }, count, title, text, farewell, moved, task);
+  const card = el("section", { class: "ax ax-tour", role: "dialog", "aria-labelledby": "ax-tour-title", tabindex: "-1", hidden: true }, words, buttons);
   document.body.append(card);
   return { card, ...parts };
 }

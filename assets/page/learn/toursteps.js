@@ -16,7 +16,7 @@ export const TOUR_STEPS = [
   { name: "strip", at: ".ax-time", task: "step" },
   { name: "play", at: ".ax-time", task: "play" },
   { name: "tree", at: "[data-part='tree-card']", tab: "draft", needs: drafted },
-  { name: "node", at: "[data-part='tree-card']", tab: "draft", task: "node", needs: rejected },
+  { name: "node", at: "[data-part='stage']", tab: "draft", task: "node", needs: rejected },
   { name: "predict", at: "[data-part='prediction-toggle']", tab: "draft", task: "predict", needs: drafted },
   { name: "search", at: "[data-part='search-slot']", tab: "draft", task: "search", needs: searched },
   { name: "walk", at: "[data-part='walk-card']", tab: "verify", needs: drafted },

@@ -1,5 +1,6 @@
 // The record of a race, rebuilt from JSON lines, with the decode time of each run. Draws nothing.
 
+import { namesById } from "../core/dom.js";
 import { runLabel } from "./enginetext.js";
 
 export const TARGET = -1; // id of the bonus or correction token in a drawn tree; it is not a node of the draft
@@ -101,6 +102,22 @@ export function targetTokenKind({ tree, path, origins }) {
 export function undraftedKind(tree, node) {
   if (tree.tokens.length === 1) return "plain";
   return tree.parents.includes(node) ? "correction" : "bonus";
+}
+
+// The last token of a step with its display text: {token, text}. The text of the step has a character of several tokens at the last of them
+// only, so the text comes from the target's choice.
+export function targetToken({ emitted, texts, choices }) {
+  const token = last(emitted);
+  return { token, text: choices.findLast((choice) => choice.token === token)?.text ?? last(texts) };
+}
+
+// Names of all tokens of a step, by id: those of its tree, the target's most probable ones, and its last one. Different tokens never look the same.
+export function namesOfStep(step, limit) {
+  const { tree, choices } = step;
+  const { token, text } = targetToken(step);
+  const likely = choices.flatMap(({ top_tokens: tokens, top_texts: texts }) => tokens.map((id, k) => [id, texts[k]]));
+  const all = [...tree.tokens.map((id, node) => [id, tree.texts[node]]), ...likely, ...choices.map((choice) => [choice.token, choice.text]), [token, text]];
+  return namesById(all.map(([id]) => id), all.map(([, shown]) => shown), limit);
 }
 
 // The slots of the KV cache of all nodes: the forward pass writes node i to slot position + i; compaction then moves the accepted nodes

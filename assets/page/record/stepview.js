@@ -2,7 +2,7 @@
 // its search. Draws nothing.
 
 import { remembered } from "../core/store.js";
-import { TARGET, column, targetTokenKind } from "./record.js";
+import { TARGET, column, targetToken, targetTokenKind } from "./record.js";
 import { scoreText, searchedStep } from "./search.js";
 
 // Returns a function that makes the view of a state, null without a step; `covered`: whether the verification is hidden.
@@ -71,6 +71,7 @@ export function treeNodes(step, layout) {
     parent: tree.parents[n],
     x: layout.x[i],
     y: layout.y[i],
+    token: tree.tokens[n],
     text: tree.texts[n],
     verdict: tree.verdict[n],
     visits: column(tree, "visits")[n],
@@ -82,8 +83,7 @@ export function treeNodes(step, layout) {
   }));
   if (layout.target && !step.exists) {
     const [x, y] = layout.target;
-    const text = step.texts[step.texts.length - 1];
-    nodes.push({ id: TARGET, parent: step.path[step.path.length - 1], x, y, text, verdict: targetTokenKind(step), visits: null, prior: null, value: null, exploration: null, folded: 0, score: null });
+    nodes.push({ id: TARGET, parent: step.path[step.path.length - 1], x, y, ...targetToken(step), verdict: targetTokenKind(step), visits: null, prior: null, value: null, exploration: null, folded: 0, score: null });
   }
   return nodes.filter((node) => !node.hidden);
 }

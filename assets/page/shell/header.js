@@ -3,7 +3,7 @@
 import { createDrawer } from "../controls/drawer.js";
 import { createEmbedCode, createEmbedded, isEmbedded } from "./embed.js";
 import { emit, on } from "../core/events.js";
-import { el, setText } from "../core/dom.js";
+import { el, presenting, reducedMotion, setText } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
 import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
@@ -12,7 +12,7 @@ import { findRace } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
-import { createPresent, presenting } from "./present.js";
+import { createPresent } from "./present.js";
 import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
@@ -28,7 +28,7 @@ export function mountHeader(element, props, watch, trigger) {
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
-  createChips(part("chips"), (pageFiles().races ?? []).map(({ title }) => title));
+  createChips(part, (pageFiles().races ?? []).map(({ title }) => title));
   if (isEmbedded(window.location, address.link)) createEmbedded(address.text);
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
@@ -173,25 +173,55 @@ function createAddress(props, watch, trigger, note) {
 const withServer = () => document.getElementById("ax-controls") !== null;
 
 // The recorded races as chips; the one on screen is marked.
-function createChips(root, titles) {
+function createChips(part, titles) {
+  const root = part("chips");
   const chips = titles.map((title) => el("button", { type: "button", class: "ax-pill", "data-race": title }));
   root.replaceChildren(...chips);
   root.hidden = !titles.length;
+  const showEdges = createEdges(root, part("chips-back"), part("chips-more"));
   root.addEventListener("click", (event) => {
     const chip = event.target.closest("[data-race]");
     if (chip && chip.getAttribute("aria-disabled") !== "true") emit("raceChosen", chip.dataset.race);
   });
   const word = () => {
     for (const chip of chips) chip.textContent = sayOr(`title.${chip.dataset.race}`, chip.dataset.race);
+    showEdges();
   };
   on("shown", ({ race }) => {
-    for (const chip of chips) chip.setAttribute("aria-pressed", String(race.source === "recorded" && race.title === chip.dataset.race));
+    for (const chip of chips) {
+      const [was, is] = [chip.getAttribute("aria-pressed") === "true", race.source === "recorded" && race.title === chip.dataset.race];
+      chip.setAttribute("aria-pressed", String(is));
+      if (is && !was) reveal(root, chip);
+    }
   });
   on("running", (id) => {
     for (const chip of chips) chip.setAttribute("aria-disabled", String(id !== null)); // the race in progress would replace the view again
   });
   localize(root, word);
   word();
+}
+
+const EDGE = 56; // pixels at the ends of the chips that may be below an arrow
+
+// Scrolls the chips, never the page.
+function reveal(root, chip) {
+  const [box, own] = [root.getBoundingClientRect(), chip.getBoundingClientRect()];
+  if (own.left < box.left + EDGE) root.scrollLeft += own.left - box.left - EDGE;
+  else if (own.right > box.right - EDGE) root.scrollLeft += own.right - box.right + EDGE;
+}
+
+// The arrows over the ends of a row that is wider than its box. The returned function shows those that lead somewhere.
+function createEdges(root, back, more) {
+  const show = () => {
+    back.hidden = root.scrollLeft < 2;
+    more.hidden = root.scrollLeft + root.clientWidth > root.scrollWidth - 2;
+  };
+  for (const [button, direction] of [[back, -1], [more, 1]]) {
+    button.addEventListener("click", () => root.scrollBy({ left: direction * 0.7 * root.clientWidth, behavior: reducedMotion() ? "auto" : "smooth" }));
+  }
+  root.addEventListener("scroll", show, { passive: true });
+  new ResizeObserver(show).observe(root);
+  return show;
 }
 
 // A menu closes when something in it was pressed, and with Escape.

@@ -1,19 +1,17 @@
 // Presenting: no controls, larger type, and arrows that go from tab to tab and from step to step.
 
-import { emit, on } from "../core/events.js";
+import { PRESENTING, presenting } from "../core/dom.js";
+import { emit } from "../core/events.js";
 import { TABS } from "./tabs.js";
 import { onLanguage, say } from "../core/words.js";
-
-const CLASS = "ax-hide-controls";
-
-export const presenting = () => document.body.classList.contains(CLASS);
 
 // `button` switches it; `first`: whether the page starts with it; `changed` is called after each change.
 export function createPresent(button, first, changed) {
   function set(now) {
-    document.body.classList.toggle(CLASS, now);
+    document.body.classList.toggle(PRESENTING, now);
     button.setAttribute("aria-pressed", String(now));
-    button.textContent = say(now ? "present.close" : "present.open");
+    button.dataset.say = now ? "present.close" : "present.open";
+    button.textContent = say(button.dataset.say);
     emit("present", now);
     changed();
   }
@@ -25,15 +23,20 @@ export function createPresent(button, first, changed) {
   set(first);
 }
 
-// Arrow keys while presenting: the next tab, after the last one the next step, and back.
+const PAGES = { PageUp: -1, PageDown: 1 }; // keys of remote controls for slides
+
+// Arrow keys and those of remote controls while presenting: the next tab, after the last one the next step, and back. The returned function
+// says whether it did something.
 export function createPresenter(state, player, showTab) {
-  let active = false;
-  on("present", (now) => (active = now));
-  return (direction) => {
-    if (!active) return false;
+  const go = (direction) => {
+    if (!presenting()) return false;
     const at = TABS.indexOf(state.tab) + direction;
     if (at < 0 || at >= TABS.length) player.by(direction);
     showTab(TABS.at((at + TABS.length) % TABS.length));
     return true;
   };
+  document.addEventListener("keydown", (event) => {
+    if (event.key in PAGES && !event.target.closest("dialog, input, textarea, select") && go(PAGES[event.key])) event.preventDefault();
+  });
+  return go;
 }

@@ -7,12 +7,12 @@ import { createTabs } from "./tabs.js";
 const STABLE = ".ax-matrix-grid > .ax-card, [data-stable]"; // elements whose height changes from step to step
 const ABOVE = ["#ax-bar", "#ax-header", "#ax-notice", "#ax-controls", "#ax-site", "#ax-race .ax-race"]; // what is above the stage
 const MIN_STAGE = 300; // minimum height of the stage in pixels
-const GAP = 12; // pixels between the stage and the strip
+const GAP = 12; // pixels between the stage and the bar at the bottom
 const ACTED = 700; // milliseconds after user input in which a change counts as made by the user
 
 export function mountStage({ part, element, state, isMoving, showTab, subscribe }) {
   const holdHeights = createStableHeights([...element.querySelectorAll(STABLE)]);
-  const fit = fitStage(part("stage"), element.querySelector(".ax-time"), document.querySelectorAll(ABOVE.join(", ")));
+  const fit = fitStage(part("stage"), part("dock"), document.querySelectorAll(ABOVE.join(", ")));
   const tabs = createTabs(part, showTab);
   subscribe(
     "quiet",
@@ -69,18 +69,20 @@ function createStableHeights(elements) {
   };
 }
 
-// `above`: elements whose height moves the stage; `strip`: the bar at the bottom of the window. Returns a function that fits it again.
-function fitStage(stage, strip, above) {
+// `above`: elements whose height moves the stage; `dock`: the bar at the bottom of the window. Returns a function that fits it again.
+function fitStage(stage, dock, above) {
   function fit() {
     const top = stage.getBoundingClientRect().top + window.scrollY;
-    const free = window.innerHeight - top - strip.getBoundingClientRect().height - GAP;
+    const { height: docked } = dock.getBoundingClientRect();
+    document.body.style.setProperty("--ax-dock", `${Math.round(docked)}px`);
+    const free = window.innerHeight - top - docked - GAP;
     const height = `${Math.max(MIN_STAGE, Math.floor(free / (stage.currentCSSZoom ?? 1)))}px`; // presenting enlarges the page
     if (stage.style.height === height) return;
     stage.style.height = height;
     stage.style.setProperty("--ax-stage", height);
   }
   const observer = new ResizeObserver(fit);
-  for (const element of [...above, strip]) observer.observe(element);
+  for (const element of [...above, dock]) observer.observe(element);
   window.addEventListener("resize", fit);
   fit();
   return fit;

@@ -1,5 +1,6 @@
 // The tabs of the stage, in the order of a step: draft, one forward pass, verify, learn.
 
+import { presenting } from "../core/dom.js";
 import { emit } from "../core/events.js";
 
 export const TABS = ["draft", "pass", "verify", "learn"];
@@ -18,7 +19,7 @@ export function createTabs(part, onTab) {
   part("tabs").addEventListener("keydown", (event) => {
     const at = TABS.indexOf(event.target.dataset.tab);
     const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: TABS.length - 1 }[event.key];
-    if (next === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (next === undefined || presenting() || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
     choose(TABS.at(next % TABS.length));
