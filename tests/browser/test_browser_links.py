@@ -124,13 +124,14 @@ def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page:
     wait_for_link(page, "race", "Counting")
     start(page, "Write a long story about the sea.", 400)
     page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 2")
+    page.wait_for_function("() => location.hash.includes('run=')")
     page.go_back()
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("opens when the race has ended")
     sync_api.expect(source).to_have_text("live race")
     live.stop(page)
-    sync_api.expect(title).to_have_text("A maths teacher")
+    sync_api.expect(title).to_have_text("Counting")
     sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
-    wait_for_link(page, "race", "A maths teacher")
+    wait_for_link(page, "race", "Counting")
     page.go_back()
     sync_api.expect(source).to_have_text("live race")
     sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
@@ -424,7 +425,8 @@ def test_the_note_about_a_missing_file_disappears_when_another_race_is_shown(liv
     for link in ("#file=gone.json", "#race=A+maths+teacher&method=aded&step=3"):
         page.evaluate("link => history.pushState(null, '', link)", link)
     start(page, "Write a long story about the sea.", 400)
-    page.go_back()
+    page.wait_for_function("() => location.hash.includes('run=')")
+    page.evaluate("history.go(-2)")
     sync_api.expect(part(page, "note-text")).to_contain_text("opens when the race has ended")
     live.stop(page)
     sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”")
@@ -448,3 +450,24 @@ def test_a_live_race_is_opened_again_after_a_reload_and_by_its_link(browser: syn
         assert text_of(other, "aded") == text
         sync_api.expect(other.locator("#ax-prompt textarea")).to_have_value("Hello there.")
     assert len(live.engine.asked) == runs, "nothing runs again"
+
+
+STORED = "async () => (await (await caches.open('aded-races')).keys()).some(one => location.hash.includes(one.url.slice(-16)))"
+
+
+def test_a_reload_during_a_race_keeps_the_steps_so_far(live_page: sync_api.Page, live: Live):
+    page = live_page
+    start(page, "Write a long story about the sea.", 400)
+    page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 2")
+    page.wait_for_function("() => /run=[0-9a-f]{16}/.test(location.hash) && !location.hash.includes('step=')")
+    asked = link_of(page)
+    assert (asked["prompt"], asked["method"]) == ("Write a long story about the sea.", "aded")
+    page.wait_for_function(STORED)
+    page.reload()
+    sync_api.expect(part(page, "source")).to_have_text("live race")
+    sync_api.expect(part(page, "note-text")).to_contain_text(re.compile(r"incomplete: .* and \d+ steps had arrived"))
+    assert page.locator(".ax-run-view[data-method='aded'] .ax-step").count() >= 1
+    at_rest(page)
+    assert link_of(page)["run"] == asked["run"]
+    choose_race(page, "Counting")
+    sync_api.expect(part(page, "note")).to_be_hidden()

@@ -18,7 +18,7 @@ import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
 const SHOWN = 2500; // milliseconds for which "copied" is shown
-const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -65,7 +65,8 @@ function createAddress(props, watch, trigger, note) {
     const { run } = viewOf(wanted);
     note.set(faultsOf(here.link, languages().map(({ code }) => code)));
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
-    emit("openView", { ...viewOf(wanted), text: kept, again: here.opened });
+    emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
+    if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }]]);
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
     if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];

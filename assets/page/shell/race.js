@@ -43,7 +43,7 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   mountStage(page);
   for (const mount of cards) mount({ ...page, trigger, kept, open: opener.show, savedPage });
   store.subscribe("frame", () => [covered(state), state.race, state.race.running], markView(part("view-root")));
-  store.subscribe("quiet", () => (isMoving() ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
+  store.subscribe("quiet", () => (state.playing ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
   store.subscribe("quiet", always, ({ race, run, step }) => emit("shown", { race, run, step }));
 
   new ResizeObserver(changed).observe(element);
@@ -87,7 +87,8 @@ function markView(root) {
   };
 }
 
-// The view on screen, for the address.
-function linkedView({ race, run, step, node, bigram, tab }) {
-  return { ...raceIdOf(race), method: runName(race.runs, run), step: step + 1, node, bigram, tab: tab === TABS[0] ? null : tab, settings: race.settings };
+// The view on screen, for the address; while it follows a race that runs, without a step.
+function linkedView({ race, run, step, node, bigram, tab, following }) {
+  const place = following ? { step: null, node: null, bigram: null } : { step: step + 1, node, bigram };
+  return { ...raceIdOf(race), method: runName(race.runs, run), ...place, tab: tab === TABS[0] ? null : tab, settings: race.settings };
 }
