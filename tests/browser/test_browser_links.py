@@ -284,6 +284,7 @@ def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_control
         copied = parse_qs(page.evaluate("navigator.clipboard.readText()").partition("#")[2])
         assert (copied["prompt"], copied["max_new_tokens"]) == (["List the days of the week."], ["12"])
         assert copied["run"]
+        sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("in memory only")
 
 
 def test_where_the_browser_copies_nothing_the_link_is_shown_to_be_copied_by_hand(browser: sync_api.Browser, live: Live):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -38,12 +39,18 @@ class Service:
         unread: number of messages of a stream that were not read yet; set by the server.
     """
 
-    def __init__(self, models: Models | None = None, limits: Limits | None = None, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        models: Models | None = None,
+        limits: Limits | None = None,
+        engine: Engine | None = None,
+        races: KeptRaces | None = None,
+    ) -> None:
         self.models, self.engine = models or Models(), engine or Engine()
         self.limits = limits or Limits()
         self.counters = Counters()
         self.sessions = Sessions()
-        self.races = KeptRaces()
+        self.races = KeptRaces() if races is None else races
         self.scheduler = Scheduler(self.limits, self.counters)
         self.calls: WeakValueDictionary[str, Job[Any]] = WeakValueDictionary()
         self.unread: Callable[[str], int] = lambda stream: 0
@@ -92,7 +99,7 @@ class Service:
             async with aclosing(self.follow(job, lambda: Update(notice=queue_notice(job, holder)))) as updates:
                 async for update in updates:
                     if update.view and not update.running:
-                        self.races.keep(update.view)
+                        await asyncio.to_thread(self.races.keep, update.view)
                     yield update
         except Exception as error:
             self.count(error)

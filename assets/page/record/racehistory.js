@@ -9,6 +9,7 @@ const ID_LENGTH = 16; // of a live race
 const WAIT = 4000; // milliseconds to wait for the server
 const MAX_RACES = 4; // of this tab
 const PARTIAL = "x-aded-partial"; // header of a stored race that had not ended
+const KEPT_IN = "x-aded-kept"; // header of a race that the server keeps
 const BETWEEN = 2000; // milliseconds between two copies of a running race, and
 const PER_MEGABYTE = 2000; // as many more for each megabyte, since a copy is written as a whole
 
@@ -85,6 +86,16 @@ async function inBrowser(id) {
   try {
     const found = await window.caches.match(addressOf(id));
     return found ? { lines: await found.text(), partial: found.headers.has(PARTIAL) } : null;
+  } catch {
+    return null;
+  }
+}
+
+// Where the server keeps a race: "disk", "memory" or "none"; null if it does not answer.
+export async function placeOnServer(id) {
+  try {
+    const { status, headers } = await fetch(addressOf(id), { method: "HEAD", signal: AbortSignal.timeout(WAIT) });
+    return status === 204 ? "none" : status === 200 ? (headers.get(KEPT_IN) ?? "disk") : null;
   } catch {
     return null;
   }

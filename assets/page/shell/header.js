@@ -8,7 +8,7 @@ import { pageFiles } from "../core/files.js";
 import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
 import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
-import { findRace } from "../record/racehistory.js";
+import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
@@ -19,6 +19,8 @@ const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
 const SHOWN = 2500; // milliseconds for which "copied" is shown
 const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+
+const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -125,7 +127,7 @@ function createAddress(props, watch, trigger, note) {
     Object.assign(here, { view, settings }); // settings of the race on screen, not of the controls
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
-    if (!view.run) note.drop("link.copied.run");
+    if (!view.run) note.drop(...LIVE);
     if (here.waiting && here.running === null) leave();
     else later();
     here.first ??= view;
@@ -161,13 +163,20 @@ function createAddress(props, watch, trigger, note) {
   on("embedCode", (button) => createEmbedCode(button, text, withServer, note.showLink));
   on("running", (id) => {
     here.running = id;
-    note.drop("link.copied.run");
+    note.drop(...LIVE);
   });
   const warnings = () => [
     ...(here.view?.file ? [["link.copied.file", {}]] : []),
     ...(here.settings && !sameSettings(here.settings, answer().settings) ? [["link.copied.run", {}]] : []),
   ];
-  return { link: here.link, text, open, later, warnings };
+  // What becomes of the link of a live race.
+  async function lasting() {
+    const { run } = here.view ?? {};
+    if (!run || !withServer()) return [];
+    const place = here.running === run ? "running" : await placeOnServer(run);
+    return place === null || place === "disk" ? [] : [[`link.copied.${place}`, {}]];
+  }
+  return { link: here.link, text, open, later, warnings, lasting };
 }
 
 // Whether this page has a server: a static site and a saved page have no controls.
@@ -246,4 +255,5 @@ async function copy(status, address, note) {
     note.showLink(text);
   }
   setTimeout(() => setText(status, ""), SHOWN);
+  note.add(await address.lasting());
 }
