@@ -3,7 +3,7 @@
 import { cssToken, el, setText, small } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { registerExport } from "../../page/export/exports.js";
-import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
+import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
 import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.js";
 
@@ -39,10 +39,11 @@ function agreementTable(steps) {
 
 function traces(steps, measure) {
   const x = steps.map((_, i) => i + 1);
+  const titles = { x: { title: say("axis.step") }, y: { title: say(`measure.${measure}`) } };
   return Object.entries(PARTS_OF_MATRIX).flatMap(([who, { dash, colour }]) => {
     const all = values(steps, who, measure);
-    const common = { type: "scatter", x, hovertemplate: HOVER };
-    const curve = { ...common, mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
+    const common = { type: "scatter", x, hovertemplate: hoverOf(say(`matrix.${who}`), titles) };
+    const curve = { ...common, hovertemplate: hoverOf(say("agreement.smoothed", { name: say(`matrix.${who}`), count: WINDOW }), titles), mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
     const dots = { ...common, mode: "markers", y: all, opacity: 0.35, marker: { color: cssToken(colour), size: 4 } };
     return who === "session" ? [dots, curve] : [curve];
   });

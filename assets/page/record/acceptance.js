@@ -83,8 +83,8 @@ export function residualDraw(step, header) {
   const test = trials[trials.length - 1] ?? null;
   const all = tokens.map((token, k) => {
     const drawn = token === choice.token;
-    const one = { p: test ? test.top_p[k] : residual[k], q: test && test.top_q[k], residual: drawn ? chance : residual[k], u: drawn ? choice.draw : uniformAt(header, step, i, token) };
-    return { token, text: texts[k], ...one, excess: test && Math.max(0, one.p - one.q), rate: waiting(one.u, one.residual), drawn, rejected: token === test?.token };
+    const one = { p: test ? test.top_p[k] : residual[k], q: test ? test.top_q[k] : null, residual: drawn ? chance : residual[k], u: drawn ? choice.draw : uniformAt(header, step, i, token) };
+    return { token, text: texts[k], ...one, excess: test ? Math.max(0, one.p - one.q) : null, rate: waiting(one.u, one.residual), drawn, rejected: token === test?.token };
   });
   const order = [...all].sort((a, b) => b.residual - a.residual || b.p - a.p);
   const rows = order.filter((row, k) => k < LISTED || row.drawn || row.rejected);
