@@ -30,7 +30,7 @@ QUEUE_DATA = "/gradio_api/queue/data"
 EMBED = "/embed"
 """The page for a frame of any site: one panel, without controls."""
 SHARED = re.compile(r"/((assets|static|svelte)/.+|files/[0-9a-f]{16}/[^/]+|theme\.css|races/[0-9a-f]{16})")
-"""What that page loads. A frame with the attribute ``sandbox`` has no origin, so its browser loads it only if every site may read it."""
+"""What that page loads. A frame with the attribute ``sandbox`` has no origin: its browser loads only what every site may read."""
 NAME, COUNT = re.compile(r"[\w-]{1,64}"), re.compile(r"[0-9]{1,9}")
 NOT_FOUND: Problem = (404, "path", "not found")
 UNKNOWN_SESSION = {
@@ -108,7 +108,9 @@ class Gate:
         path = str(scope["path"])
         framed = self._embeds and path == EMBED
         shared = self._embeds and scope["method"] in ("GET", "HEAD") and SHARED.fullmatch(path)
-        send = self._with_headers(send, path, [*(EMBED_HEADERS if framed else self._headers), *(SHARED_HEADERS if shared else ())])
+        send = self._with_headers(
+            send, path, [*(EMBED_HEADERS if framed else self._headers), *(SHARED_HEADERS if shared else ())]
+        )
         problem = self._problem(scope)
         scope = {**scope, "path": "/", "raw_path": b"/"} if framed else scope
         if problem is None:
