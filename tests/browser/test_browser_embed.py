@@ -26,6 +26,10 @@ def test_the_embedded_page_shows_the_panel_of_its_link_only(browser: sync_api.Br
         whole = page.locator(".ax-embed-link")
         sync_api.expect(whole).to_have_attribute("href", re.compile(r"^http://[^/]+/#.*step=8.*tab=verify"))
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        sync_api.expect(part(page, "note")).to_be_hidden()
+    with watched_page(browser, address, query="embed#race=A+summary&method=bar&step=999&tab=x", unfolded=False) as page:
+        for words in ("no run “bar”; ADED is shown", "no step “999”; step 2 is shown", "no tab “x”; “1 Draft” is shown"):
+            sync_api.expect(part(page, "note-text")).to_contain_text(words)
 
 
 def test_the_code_of_a_frame_is_copied_and_works_on_another_site(browser: sync_api.Browser, address: str):

@@ -174,7 +174,7 @@ def test_invalid_parts_of_a_link_are_reported_with_a_remedy_and_the_rest_is_used
         part(page, "note-close").click()
         sync_api.expect(part(page, "note")).to_be_hidden()
     with watched_page(browser, address, query="?hide=controls#race=A+summary&method=nobody&step=9999&node=77777") as page:
-        for words in ("no run “nobody”", "no step “9999”", "no node “77777”"):
+        for words in ("no run “nobody”; ADED is shown", "no step “9999”; step 2 is shown", "no node “77777”; the node “"):
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
         sync_api.expect(part(page, "race-title")).to_have_text("A summary")
 
@@ -386,7 +386,7 @@ def test_an_edited_address_is_one_step_of_the_history(page: sync_api.Page, addre
 def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sync_api.Browser, address: str):
     for query, words in (
         ("#temperature=99", "Invalid settings keep their default values."),
-        ("?utm_source=x#tour=99", "There is no setting “tour”."),
+        ("?utm_source=x#tour=99", "There is no setting “tour”; it is not used."),
     ):
         with watched_page(browser, address, query=query) as page:
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
@@ -400,7 +400,7 @@ def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sy
 def test_a_note_about_a_race_disappears_with_it(page: sync_api.Page):
     for link, words in (
         ("#file=gone.json", "“gone.json”"),
-        ("#race=No+such+race&method=aded", "“No such race”"),
+        ("#race=No+such+race&method=aded", "“No such race” here; “A maths teacher” is shown"),
         ("#method=nobody", "“nobody”"),
     ):
         page.evaluate("link => { location.hash = link; }", link)

@@ -87,7 +87,7 @@ def test_invalid_data_leaves_the_defaults(asked: object, first: dict[str, Any]):
         ("preset", "<b>", "Preset: “<b>” is not"),
         ("example", "none such", "There is no example prompt “none such”. Choose one under “Example prompts”"),
         ("methods", "foo", "There is no method “foo”. Choose methods under “Methods in the race”."),
-        ("speed", "2", "There is no setting “speed”."),
+        ("speed", "2", "There is no setting “speed”; it is not used."),
         ("__proto__x", "2", None),
     ],
 )

@@ -1,7 +1,7 @@
 // Agreement of the matrix with the target at each step's root: one curve per part of the matrix, and a table.
 
 import { cssToken, el, setText, small } from "../../page/core/dom.js";
-import { say } from "../../page/core/words.js";
+import { say, sentences } from "../../page/core/words.js";
 import { registerExport } from "../../page/export/exports.js";
 import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
@@ -26,10 +26,18 @@ export function mount({ part, changed, subscribe }) {
     setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
     Plotly.react(chart, traces(run.steps, measure), lineLayout(chart, axes(run.steps.length), index + 1), PLOT_CONFIG);
     part("agreement-now").replaceChildren(...nowRows(run.steps, index, measure));
+    setText(part("agreement-parts"), partsText(run.steps[index]));
     const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(chart)];
     registerExport("agreement", { group: "matrix", title: "save.agreement", place: () => chart, picture, table: () => agreementTable(run.steps) });
     part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(run.steps, index, measure) : []));
   });
+}
+
+// What the three parts are, and why one of them has no row of its own at this step.
+export function partsText({ agreement }) {
+  const found = Object.fromEntries(agreement.map((one) => [one.who, one]));
+  const reasons = ["base", "overlay"].map((who) => (!found[who] ? say("agreement.unrecorded", { name: say(`matrix.${who}`) }) : found[who].unseen ? say(`agreement.unseen.${who}`) : ""));
+  return sentences(say("agreement.parts"), ...reasons);
 }
 
 function agreementTable(steps) {

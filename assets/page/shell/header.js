@@ -7,7 +7,7 @@ import { el, setText } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
 import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
-import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "../core/storage.js";
@@ -31,7 +31,7 @@ export function mountHeader(element, props, watch, trigger) {
   wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
   createChips(part("chips"), (pageFiles().races ?? []).map(({ title }) => title));
-  if (isEmbedded(window.location, address.link)) createEmbedded(address.text);
+  if (isEmbedded(window.location, address.link)) createEmbedded(address.text, note.box);
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
@@ -65,7 +65,7 @@ function createAddress(props, watch, trigger, note) {
   async function open() {
     const wanted = completed(here.link, here.first);
     const { run } = viewOf(wanted);
-    note.set(faultsOf(here.link, languages().map(({ code }) => code)));
+    note.set([...faultsOf(here.link, languages().map(({ code }) => code)), ...extraFaults(window.location, withServer())]);
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
     emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
     if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }]]);

@@ -1,6 +1,7 @@
 // Which race is on screen: one of the server, of a file, of a link, a recorded one, or an earlier one of this tab.
 
 import { emit, on } from "../core/events.js";
+import { pageFiles } from "../core/files.js";
 import { createKeeper, createRaceHistory, findRace, isRace } from "../record/racehistory.js";
 import { readLines, stoppedLines } from "../record/record.js";
 import { createRecorded } from "../record/recorded.js";
@@ -49,11 +50,17 @@ export function createOpener(state, player, showTab) {
     const text = view.text ?? (other && raceHistory.find(view));
     recorded.cancel();
     if (text) open(text);
-    else if (other && view.race) recorded.open(view.race);
+    else if (other && view.race) recorded.open(view.race, { shown: shownInstead() });
     else if (other && view.again && view.run) reopen(view);
     showTab(view.tab ?? state.tab);
     if (state.race.id === null && !recorded.loading()) recorded.open();
     player.show(view);
+  }
+
+  // The title of the race on screen, or of the one that is opened at first.
+  function shownInstead() {
+    const title = state.race.id === null ? pageFiles().races?.[0]?.title : state.race.title;
+    return title ? { say: `title.${title}`, otherwise: title } : { say: "source.run" };
   }
 
   // `props.value`: the race of the server, or of a saved page; `watch` reports its changes.
