@@ -84,7 +84,7 @@ def test_every_chart_names_line_axes_and_units_below_the_pointer_and_dashes_what
         assert dashes == {"6px,5px"}, chart
     page.evaluate("Plotly.Fx.hover(document.querySelector('[data-part=cost-chart]'), [{ curveNumber: 0, pointNumber: 2 }])")
     hover = part(page, "cost-chart").locator(".hoverlayer")
-    for words in ("measured cost", "nodes per forward pass: 3", "ms per forward pass: "):
+    for words in ("fitted cost", "nodes per forward pass: 3", "ms per forward pass: "):
         sync_api.expect(hover).to_contain_text(words)
 
 
