@@ -60,7 +60,7 @@ export function createOpener(state, player, showTab) {
   // The title of the race on screen, or of the one that is opened at first.
   function shownInstead() {
     const title = state.race.id === null ? pageFiles().races?.[0]?.title : state.race.title;
-    return title ? { say: `title.${title}`, otherwise: title } : { say: "source.run" };
+    return title ? { say: `title.${title}`, otherwise: title } : { say: "link.live" };
   }
 
   // `props.value`: the race of the server, or of a saved page; `watch` reports its changes.
