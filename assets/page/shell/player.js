@@ -134,7 +134,13 @@ export function createPlayer(state, changed, missed = () => {}) {
   const isThere = () => isRace(wanted, state.race) || (wanted.run && state.race.source === "run" && state.race !== wanted.previous);
 
   function openWanted() {
-    if (!wanted || !run() || state.race.running || !isThere()) return;
+    if (!wanted || !run() || state.race.running) return;
+    if (!isThere()) {
+      const wrong = Object.entries(wanted.wrong ?? {});
+      wanted.wrong = {};
+      for (const miss of wrong) missed(...miss);
+      return;
+    }
     const { method: name, step, node, bigram, wrong = {} } = wanted;
     wanted = null;
     const misses = Object.entries(wrong);
