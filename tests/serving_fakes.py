@@ -58,6 +58,9 @@ class FakeEngine(Engine):
         self.drafters.append(drafter)
         return FakeDecoder(make_trace(run.method))
 
+    def unmeasured(self, model: Any) -> bool:
+        return False
+
     def measure(self, model: Any) -> None:
         self.measured = True
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from aded.core.errors import AdedError
-from aded.core.paths import prepare
+from aded.core.paths import cache_folder, prepare
 
 if TYPE_CHECKING:
     from ui.engine import Engine
@@ -30,6 +30,11 @@ NUMBERS = {
     "max_prompt": (20_000, 1, "maximum length of a prompt in characters"),
     "run_seconds": (300, 1, "maximum model time of a job in seconds, without that of other jobs"),
     "session_limit": (0, 0, "maximum number of new tokens per session and hour; 0 for no limit"),
+    "keep_races": (
+        64,
+        0,
+        "maximum size in MB of the ended races that are kept in the cache folder for their links; 0 keeps none",
+    ),
 }
 """Options with whole numbers: default, minimum, meaning. Environment variables such as ADED_QUEUE_SIZE set other defaults."""
 
@@ -202,6 +207,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
     os.environ.pop("GRADIO_SERVER_NAME", None)  # already applied; Gradio cannot check IPv6 addresses
     from ui import zerogpu
     from ui.serving import server
+    from ui.serving.kept import KeptRaces
     from ui.serving.limits import Limits
     from ui.serving.service import Service
 
@@ -216,7 +222,8 @@ def serve(options: argparse.Namespace, port: int) -> None:
     )
     backend = zerogpu.backend if zerogpu.ON else local_backend
     models, engine = backend(models_of(options), options.device, options.dtype)
-    service = Service(models, limits, engine)
+    races = KeptRaces(numbers["keep_races"] * 1_000_000, cache_folder() / "races")
+    service = Service(models, limits, engine, races)
     open_browser = not options.no_browser and on_desktop()
     root = options.root_path.rstrip("/")
     server.serve(service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root))

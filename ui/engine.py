@@ -6,6 +6,7 @@ Modules of the engine are imported when a race needs them: the page is served be
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -25,7 +26,7 @@ class Engine:
     """The engine functions that a race uses.
 
     Attributes:
-        first_message: shown until the first step.
+        first_message: shown from the end of the preparation until the first step.
     """
 
     first_message: Message = ("notice.reading", {})
@@ -56,6 +57,17 @@ class Engine:
         method = METHODS[run.method]
         decoder.method = dataclasses.replace(method, label=run.label or method.label)
         return decoder
+
+    def compiling(self) -> bool:
+        """Whether code of the engine is being compiled now, which happens once per machine."""
+        jit = sys.modules.get("aded.core.jit")
+        return jit is not None and bool(jit.compiling())
+
+    def unmeasured(self, model: Any) -> bool:
+        """Whether ``measure`` will have to measure, which happens once per model and machine."""
+        from aded.engine import cost_model
+
+        return not model.tensor_parallel and model.measured_cost is None and not cost_model.is_stored(model)
 
     def measure(self, model: Any) -> None:
         """Measure the costs of a step before records are made; not for models that several processes share."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from aded.core.errors import AdedError
 from aded.core.trace import Trace
+from aded.drafters.registry import METHODS
 from ui.engine import Engine, RaceStep
 from ui.form import Form, RunSpec
 from ui.models import Loading, ModelHolder
@@ -17,9 +18,9 @@ from ui.picker import MIN_METHODS
 from ui.serving.jobs import Control
 from ui.serving.limits import Limits
 from ui.serving.sessions import Memory
-from ui.session_memory import keep_learned, learned_prompts, resume
+from ui.session_memory import LearningRun, keep_learned, learned_prompts, resume
 from ui.wire import Colours, race_line, run_line, status_line, step_line
-from ui.words import Message, Refused, say, without_folders
+from ui.words import Message, Refused, say, without_folders, word
 
 UPDATE_SECONDS = 1 / 14
 """Minimum time between two updates of the page; each waits for the end of a step, and the next one compensates for that."""
@@ -152,17 +153,20 @@ def race(
         yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
         return
     model, (arguments, messages) = holder.model, capped(form.settings(), limits)
+    yield _doing(control, ("notice.checking", {}))
     unavailable = engine.unavailable(model)
-    yield Update(notice=Notice("busy", [engine.first_message]), unavailable=unavailable)
+    yield Update(unavailable=unavailable)
     runs, left_out = _runnable(form.runs(), unavailable)
     messages += left_out
-    settings = engine.settings(arguments)
-    states = resume(memories, runs, lambda one, known: engine.drafter(model, one, arguments["seed"], known))
-    decoders = [engine.decoder(model, one, settings, state and state.drafter) for one, state in zip(runs, states)]
-    engine.measure(model)
+    states, decoders = yield from _prepared(memories, runs, arguments, model, engine, control)
+    if control.reason:
+        yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
+        return
+    yield _doing(control, engine.first_message)
     earlier_prompts = [state.prompts if state else None for state in states]
     started, text = clock(), ""
     for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, earlier_prompts, colours, clock, form.link):
+        control.doing = None if text else control.doing
         notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
         reading = None if text else engine.reading(decoders)
         yield Update(view=text, notice=notice) if due else reading and Update(notice=prefill_notice(*reading, len(decoders)))
@@ -173,6 +177,40 @@ def race(
     text += status_line(running=False, kept_prompts=learned_prompts(memories))
     notice = _final_notice(traces, control, limits, clock() - started, messages, deleted)
     yield Update(view=text if traces else None, notice=notice, running=False)
+
+
+def _doing(control: Control, message: Message) -> Update:
+    """What is done before the first step."""
+    control.doing = message
+    return Update(notice=Notice("busy", [message]))
+
+
+def _prepared(
+    memories: dict[str, Memory],
+    runs: Sequence[RunSpec],
+    arguments: Mapping[str, Any],
+    model: Any,
+    engine: Engine,
+    control: Control,
+) -> Generator[Update, None, tuple[list[LearningRun | None], list[Any]]]:
+    """The states and the decoders of the runs, with an update before each long part; incomplete if stopped."""
+    if engine.unmeasured(model):
+        yield _doing(control, ("notice.measuring", {}))
+    engine.measure(model)
+    settings, states, decoders = engine.settings(arguments), [], []
+    for index, one in enumerate(runs):
+        if control.reason:
+            break
+        yield _doing(control, preparing(one, index + 1, len(runs)))
+        states += resume(memories, [one], lambda run, known: engine.drafter(model, run, arguments["seed"], known))
+        decoders.append(engine.decoder(model, one, settings, states[-1] and states[-1].drafter))
+    return states, decoders
+
+
+def preparing(one: RunSpec, run: int, runs: int) -> Message:
+    """That the drafter of a run is being made: files are read, and at first code is compiled and costs are measured."""
+    name = word(f"article.{one.method}", one.label or METHODS[one.method].label)
+    return "notice.preparing", {"name": name, "run": run, "runs": runs}
 
 
 def prefill_notice(run: int, read: int, tokens: int, runs: int) -> Notice:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core import config, event
 from numba.core.caching import FunctionCache, NullCache
 
 from aded.core.paths import PACKAGE, cache_folder, writable
@@ -36,6 +36,28 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Any], Any]:
         return dispatcher
 
     return compiled
+
+
+class Compilations(event.Listener):
+    """Counts the compilations that are in progress; code that is read from the cache is not compiled."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_start(self, event: event.Event) -> None:
+        self.count += 1
+
+    def on_end(self, event: event.Event) -> None:
+        self.count -= 1
+
+
+COMPILATIONS = Compilations()
+event.register("numba:compile", COMPILATIONS)
+
+
+def compiling() -> bool:
+    """Whether a function is being compiled now, in any thread."""
+    return COMPILATIONS.count > 0
 
 
 class CodeCache(FunctionCache):

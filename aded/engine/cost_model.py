@@ -108,6 +108,11 @@ def step_cost(target: TargetModel) -> StepCost:
     return _stored(target.cost_fingerprint, _parse_cost, lambda: measure(target), asdict)
 
 
+def is_stored(target: TargetModel) -> bool:
+    """Whether the cost of a step on this model and device is in the cache folder, so that it need not be measured."""
+    return in_cache(f"costs/{target.cost_fingerprint}.json").is_file()
+
+
 def forget_step_cost(target: TargetModel) -> None:
     """Delete the stored cost of a step, so that it is measured again."""
     with contextlib.suppress(OSError, AdedError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browsing import notice, open_controls, open_race, part, saved, sync_api, text_of, unfold
+from browsing import drawn, notice, open_controls, open_race, part, saved, sync_api, text_of, unfold
 from ui_fakes import make_race
 
 from aded.core.trace import Cost, Race
@@ -63,6 +64,28 @@ def test_draft_depth_and_throughput_are_those_of_the_selected_run(page: sync_api
     page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
     sync_api.expect(sentence).to_contain_text("Plain decoding drafts nothing")
     sync_api.expect(part(page, "throughput-pictures")).to_be_hidden()
+
+
+HOVERS = """() => [...document.querySelectorAll('.js-plotly-plot')].filter(box => box.offsetParent).flatMap(box =>
+    box.data.filter(one => one.hoverinfo !== 'skip' && !one.hovertext)
+        .map(one => [box.dataset.part, one.hovertemplate, one.line?.dash]))"""
+
+
+def test_every_chart_names_line_axes_and_units_below_the_pointer_and_dashes_what_is_extrapolated(page: sync_api.Page):
+    page.wait_for_function("document.querySelectorAll('.ax-measure-grid .main-svg').length >= 3")
+    drawn(page)
+    found = page.evaluate(HOVERS)
+    charts = {chart for chart, *_ in found}
+    assert {"chart", "cost-chart", "tokens-chart", "speed-chart", "kvcache-tokens", "agreement", "sizes-chart"} <= charts
+    for chart, template, _ in found:
+        assert re.match(r"<b>[^<]+</b><br>[^<]+: %\{x:[^}]*\}[^<]*<br>[^<]+: %\{y:", template), (chart, template)
+    for chart in ("tokens-chart", "speed-chart"):
+        dashes = {dash for name, template, dash in found if name == chart and "extrapolated" in template}
+        assert dashes == {"6px,5px"}, chart
+    page.evaluate("Plotly.Fx.hover(document.querySelector('[data-part=cost-chart]'), [{ curveNumber: 0, pointNumber: 2 }])")
+    hover = part(page, "cost-chart").locator(".hoverlayer")
+    for words in ("fitted cost", "nodes per forward pass: 3", "ms per forward pass: "):
+        sync_api.expect(hover).to_contain_text(words)
 
 
 def test_the_savings_of_the_kv_cache_are_computed_from_the_forward_passes_of_the_selected_run(

@@ -124,13 +124,14 @@ def test_back_during_a_race_waits_for_its_end_and_loses_nothing_of_it(live_page:
     wait_for_link(page, "race", "Counting")
     start(page, "Write a long story about the sea.", 400)
     page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 2")
+    page.wait_for_function("() => location.hash.includes('run=')")
     page.go_back()
     sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("opens when the race has ended")
     sync_api.expect(source).to_have_text("live race")
     live.stop(page)
-    sync_api.expect(title).to_have_text("A maths teacher")
+    sync_api.expect(title).to_have_text("Counting")
     sync_api.expect(page.locator("[data-part='note-text']")).to_have_text("")
-    wait_for_link(page, "race", "A maths teacher")
+    wait_for_link(page, "race", "Counting")
     page.go_back()
     sync_api.expect(source).to_have_text("live race")
     sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
@@ -173,7 +174,7 @@ def test_invalid_parts_of_a_link_are_reported_with_a_remedy_and_the_rest_is_used
         part(page, "note-close").click()
         sync_api.expect(part(page, "note")).to_be_hidden()
     with watched_page(browser, address, query="?hide=controls#race=A+summary&method=nobody&step=9999&node=77777") as page:
-        for words in ("no run “nobody”", "no step “9999”", "no node “77777”"):
+        for words in ("no run “nobody”; ADED is shown", "no step “9999”; step 2 is shown", "no node “77777”; the node “"):
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
         sync_api.expect(part(page, "race-title")).to_have_text("A summary")
 
@@ -283,6 +284,7 @@ def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_control
         copied = parse_qs(page.evaluate("navigator.clipboard.readText()").partition("#")[2])
         assert (copied["prompt"], copied["max_new_tokens"]) == (["List the days of the week."], ["12"])
         assert copied["run"]
+        sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("in memory only")
 
 
 def test_where_the_browser_copies_nothing_the_link_is_shown_to_be_copied_by_hand(browser: sync_api.Browser, live: Live):
@@ -384,7 +386,7 @@ def test_an_edited_address_is_one_step_of_the_history(page: sync_api.Page, addre
 def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sync_api.Browser, address: str):
     for query, words in (
         ("#temperature=99", "Invalid settings keep their default values."),
-        ("?utm_source=x#tour=99", "There is no setting “tour”."),
+        ("?utm_source=x#tour=99", "There is no setting “tour”; it is not used."),
     ):
         with watched_page(browser, address, query=query) as page:
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
@@ -398,7 +400,7 @@ def test_a_link_without_valid_settings_does_not_mention_its_settings(browser: sy
 def test_a_note_about_a_race_disappears_with_it(page: sync_api.Page):
     for link, words in (
         ("#file=gone.json", "“gone.json”"),
-        ("#race=No+such+race&method=aded", "“No such race”"),
+        ("#race=No+such+race&method=aded", "“No such race” here; “"),
         ("#method=nobody", "“nobody”"),
     ):
         page.evaluate("link => { location.hash = link; }", link)
@@ -424,7 +426,8 @@ def test_the_note_about_a_missing_file_disappears_when_another_race_is_shown(liv
     for link in ("#file=gone.json", "#race=A+maths+teacher&method=aded&step=3"):
         page.evaluate("link => history.pushState(null, '', link)", link)
     start(page, "Write a long story about the sea.", 400)
-    page.go_back()
+    page.wait_for_function("() => location.hash.includes('run=')")
+    page.evaluate("history.go(-2)")
     sync_api.expect(part(page, "note-text")).to_contain_text("opens when the race has ended")
     live.stop(page)
     sync_api.expect(part(page, "note-text")).to_contain_text("“gone.json”")
@@ -448,3 +451,24 @@ def test_a_live_race_is_opened_again_after_a_reload_and_by_its_link(browser: syn
         assert text_of(other, "aded") == text
         sync_api.expect(other.locator("#ax-prompt textarea")).to_have_value("Hello there.")
     assert len(live.engine.asked) == runs, "nothing runs again"
+
+
+STORED = "async () => (await (await caches.open('aded-races')).keys()).some(one => location.hash.includes(one.url.slice(-16)))"
+
+
+def test_a_reload_during_a_race_keeps_the_steps_so_far(live_page: sync_api.Page, live: Live):
+    page = live_page
+    start(page, "Write a long story about the sea.", 400)
+    page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 2")
+    page.wait_for_function("() => /run=[0-9a-f]{16}/.test(location.hash) && !location.hash.includes('step=')")
+    asked = link_of(page)
+    assert (asked["prompt"], asked["method"]) == ("Write a long story about the sea.", "aded")
+    page.wait_for_function(STORED)
+    page.reload()
+    sync_api.expect(part(page, "source")).to_have_text("live race")
+    sync_api.expect(part(page, "note-text")).to_contain_text(re.compile(r"incomplete: .* and \d+ steps had arrived"))
+    assert page.locator(".ax-run-view[data-method='aded'] .ax-step").count() >= 1
+    at_rest(page)
+    assert link_of(page)["run"] == asked["run"]
+    choose_race(page, "Counting")
+    sync_api.expect(part(page, "note")).to_be_hidden()

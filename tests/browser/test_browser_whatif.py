@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def move(page: sync_api.Page, name: str, value: float) -> None:
 
 
 ROUNDING = 1.5e-3
-"""Numbers on screen have three decimals; logits are recorded with five digits."""
+"""Numbers on screen have four significant digits; logits are recorded with five."""
 
 
 def near_to(*values: float) -> Any:
@@ -67,7 +68,24 @@ def check_choice(page: sync_api.Page, choice: trace.Choice) -> None:
         assert tuple(map(float, (u, p, q))) == near_to(trial.uniform, trial.p, trial.q)
         assert float(ratio) == pytest.approx(trial.ratio, abs=ROUNDING, rel=1e-2)
     if record and record.residual_probability is not None:
-        assert float(table[choice.text.replace(" ", "␣")][2]) == pytest.approx(record.residual_probability, abs=ROUNDING)
+        assert float(table[choice.text.replace(" ", "␣")][-2]) == pytest.approx(record.residual_probability, abs=ROUNDING)
+
+
+def check_residual(page: sync_api.Page, choice: trace.Choice) -> None:
+    """The draw of the last token has its random number and the residual distribution, with bars."""
+    record = choice.rejection
+    if record is None or record.residual_probability is None:
+        sync_api.expect(part(page, "residual")).to_be_hidden()
+        return
+    drawn_row = part(page, "residual-rows").locator("tr[data-chosen]")
+    cells = drawn_row.locator("td").all_inner_texts()
+    assert cells[0] == choice.text.replace(" ", "␣")
+    assert choice.draw is not None
+    u, rate = map(float, cells[-3:-1])
+    assert (u, rate) == near_to(choice.draw, -math.log(choice.draw) / record.residual_probability)
+    assert drawn_row.locator(".ax-share-p").is_visible()
+    rates = part(page, "residual-rows").locator("tr td:nth-last-child(2)").all_inner_texts()
+    assert rate == min(float(text) for text in rates if text not in ("–", "∞"))
 
 
 def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_record(
@@ -82,6 +100,7 @@ def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_reco
         for i, choice in enumerate(step.choices):
             part(page, "whatif-choice").select_option(str(i))
             check_choice(page, choice)
+        check_residual(page, step.choices[-1])
         page.keyboard.press("ArrowRight")
 
 
@@ -111,7 +130,7 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
         move(view, "temperature", 1)
         move(view, "top-k", 3)
         sync_api.expect(part(view, "whatif-sentence")).to_contain_text("With temperature 1, top-k 3, the target would")
-        assert sum(cells[0] != "0.000" for cells in rows(view).values()) == 3
+        assert sum(cells[0] != "0" for cells in rows(view).values()) == 3
         part(view, "whatif-draw").click()
         sync_api.expect(part(view, "whatif-sentence")).to_contain_text("With temperature 1, top-k 3, seed 3, the target would")
         part(view, "whatif-reset").click()

@@ -3,13 +3,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { drawText, losslessText, precise, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
+import { drawText, losslessText, precise, residualDraw, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
+import { renderResidual } from "../../assets/cards/residual/card.js";
 import { renderWalk, testsTable } from "../../assets/cards/walk/card.js";
+import { keyOf, uniform } from "../../assets/page/record/random.js";
 import { priorTerm } from "../../assets/page/record/record.js";
 import { parts } from "./document.js";
 import { speak } from "./words.js";
 
-const header = (changes = {}) => ({ lossless: true, method_settings: { verification: "rejection" }, ...changes });
+const header = (changes = {}) => ({ lossless: true, seed: 3, method_settings: { verification: "rejection" }, ...changes });
 
 // The root's first child is rejected, its second accepted; the only child of that one is rejected. Three tokens: a, b, c.
 const TREE = {
@@ -22,16 +24,17 @@ const TREE = {
   verdict: ["root", "rejected", "accepted", "rejected", "rejected"],
   reason: ["root", "target chose a sibling", "target chose it", "target chose a sibling", "target chose an undrafted token"],
 };
-const trial = (node, p, q, uniform, rejection) => ({ node, token: TREE.tokens[node], p, q, uniform, ratio: Math.min(1, p / q), accepted: uniform <= p / q, rejection, top_p: [p], top_q: [q] });
+const trial = (node, p, q, uniform, rejection) => ({ node, token: TREE.tokens[node], p, q, uniform, ratio: Math.min(1, p / q), accepted: uniform <= p / q, rejection, top_p: [0.2, 0.7, 0.1], top_q: [0.3, 0.1, 0.6] });
 const choice = (node, token, changes) => ({ node, token, text: [" a", " b", " c"][token], probability: 0.5, rank: 1, drafted: true, top_tokens: [], top_texts: [], top_probabilities: [], draw: 0.4, rejection: null, typical: null, ...changes });
 const STEP = {
+  position: 7,
   tree: TREE,
   path: [0, 2],
   emitted: [1, 2],
   origins: ["draft", "target"],
   choices: [
     choice(0, 1, { rejection: { trials: [trial(1, 0.2, 0.8, 0.9, 0.6), trial(2, 0.6, 0.1, 0.7, 0.5)], tokens: [1, 2, 0], texts: [" b", " c", " a"], residual: [], residual_probability: null } }),
-    choice(2, 2, { drafted: false, rejection: { trials: [trial(4, 0.1, 0.4, 0.6, 0.3)], tokens: [1, 2, 0], texts: [" b", " c", " a"], residual: [0.25, 0.75, 0], residual_probability: 0.75 } }),
+    choice(2, 2, { drafted: false, rejection: { trials: [trial(4, 0.1, 0.6, 0.6, 0.6)], tokens: [1, 2, 0], texts: [" b", " c", " a"], residual: [0, 1, 0], residual_probability: 1 } }),
   ],
 };
 const typical = (node, p, threshold = 0.3) => ({ node, p, typical: p > threshold });
@@ -58,50 +61,81 @@ test("the kind of verification follows the record, and a record of an older vers
 
 test("every test has p, q, min(1, p/q) and how u compares", () => {
   const rows = testsOf(STEP, STEP.choices[0]);
-  assert.deepEqual(rows.map(({ numbers }) => numbers), [["0.200", "0.800", "0.250", "0.900 > 0.250"], ["0.600", "0.100", "1.000", "0.700 ≤ 1.000"]]);
+  assert.deepEqual(rows.map(({ numbers }) => numbers), [["0.2000", "0.8000", "0.2500", "0.9000 > 0.2500"], ["0.6000", "0.1000", "1.000", "0.7000 ≤ 1.000"]]);
   assert.deepEqual(rows.map(({ accepted }) => accepted), [false, true]);
-  const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.8333, 0.6), accepted: true }] } };
-  assert.equal(testsOf(STEP, close)[0].numbers[3], "0.833300 ≤ 0.833333");
-  assert.deepEqual(["0.431", "2.0e-4", "0.000"], [0.4312, 0.0002, 0].map(precise));
+  const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.83331, 0.6), accepted: true }] } };
+  assert.equal(testsOf(STEP, close)[0].numbers[3], "0.83331000 ≤ 0.83333333");
+  assert.deepEqual(["0.4312", "0.001234", "2.000e-4", "0", "∞", "–"], [0.43121, 0.0012341, 0.0002, 0, Infinity, null].map(precise));
 });
 
 test("typical acceptance shows the accepted child first, with entropy and threshold", () => {
   const rows = testsOf(TYPICAL, TYPICAL.choices[0]);
   assert.deepEqual(rows.map(({ node }) => node), [2, 3, 1]);
-  assert.deepEqual(rows[0].numbers, ["1.030", "0.500 > 0.300"]);
-  assert.deepEqual(rows[2].numbers, ["1.030", "0.200 ≤ 0.300"]);
+  assert.deepEqual(rows[0].numbers, ["1.030", "0.5000 > 0.3000"]);
+  assert.deepEqual(rows[2].numbers, ["1.030", "0.2000 ≤ 0.3000"]);
 });
 
-test("the draw from the residual distribution is a sentence with its numbers", () => {
-  assert.match(residualText(STEP), /drafted child was rejected.*correction token “␣c”.*probability 0\.750\. Most probable there: ␣c 0\.750, ␣b 0\.250/);
+test("the draw from the residual distribution has the numbers of every candidate, and a sentence", () => {
+  const draw = residualDraw(STEP, header());
+  assert.deepEqual(draw.rows.map(({ token, p, q, residual, drawn, rejected }) => [token, p, q, residual, drawn, rejected]), [
+    [2, 0.7, 0.1, 1, true, false],
+    [1, 0.2, 0.3, 0, false, false],
+    [0, 0.1, 0.6, 0, false, true],
+  ]);
+  assert.deepEqual(draw.rows.map(({ excess }) => precise(excess)), ["0.6000", "0", "0"]);
+  assert.equal(draw.rows[0].u, 0.4); // as recorded
+  assert.equal(draw.rows[1].u, uniform(keyOf(3n, 9n), 1)); // from the seed and the position
+  assert.equal(draw.rows[0].rate, -Math.log(0.4));
+  assert.equal(draw.rows[1].rate, Infinity);
+  assert.equal(residualDraw(STEP, header({ seed: 2 ** 60 })).rows[1].u, null);
+  assert.match(residualText(draw), /^The drafted child was rejected.*correction token “␣c”.*probability is 1\.000\. Its random number is u = 0\.4000: .* smallest −ln\(u\)\/residual, 0\.9163\.$/);
   const [, last] = STEP.choices;
-  const bonus = { ...STEP, tree: { ...TREE, parents: [-1, 0, 0, 0, 1] }, choices: [STEP.choices[0], { ...last, rejection: { ...last.rejection, trials: [] } }] };
-  assert.match(residualText(bonus), /candidate path was accepted\. The bonus token “␣c”/);
-  assert.equal(residualText({ ...STEP, choices: STEP.choices.slice(0, 1) }), "");
-  assert.equal(residualText(TYPICAL), "");
+  const bonus = { ...STEP, tree: { ...TREE, parents: [-1, 0, 0, 0, 1] }, choices: [STEP.choices[0], { ...last, draw: null, rejection: { ...last.rejection, residual: [0.25, 0.75, 0], residual_probability: 0.75, trials: [] } }] };
+  const drawn = residualDraw(bonus, header());
+  assert.deepEqual(drawn.rows.map(({ p, q, excess }) => [p, q, excess]), [[0.75, null, null], [0.25, null, null], [0, null, null]]);
+  assert.match(residualText(drawn), /candidate path was accepted\. The bonus token “␣c”.*does not contain the random number/);
+  assert.equal(residualDraw({ ...STEP, choices: STEP.choices.slice(0, 1) }, header()), null);
+  assert.equal(residualDraw(TYPICAL, header()), null);
 });
 
-test("the two parts of the probability of the last child tried add up to p", () => {
-  assert.match(losslessText(STEP), /^For “␣a”.*\n= 0\.100 \+ 0\.300 · 0\.000\n= 0\.100 = p$/);
-  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }), /^For “␣b”.*\n= 0\.100 \+ 0\.500 · 1\.000\n= 0\.600 = p$/);
-  assert.equal(losslessText(TYPICAL), "");
+test("the residual distribution is drawn as bars and numbers, with the token that was drawn", () => {
+  const part = parts();
+  renderResidual(part, STEP, header());
+  assert.deepEqual(part("residual-head").children.map((cell) => cell.textContent), ["token", "probabilities", "target p", "draft q", "max(0, p − q)", "residual", "random u", "−ln(u)/residual", "verdict"]);
+  const [first, , rejected, others] = part("residual-rows").children;
+  assert.equal(first.attributes["data-chosen"], "true");
+  assert.deepEqual(first.find("i").map(({ attributes, style }) => [attributes.class, style.width]), [["ax-share-p", "70%"], ["ax-share-q", "10%"], ["ax-share-excess", "60%"], ["ax-share-residual", "100%"]].map(([name, width]) => [name, width]));
+  assert.equal(rejected.children.at(-1).textContent, "rejected ×");
+  assert.equal(others.children[0].textContent, "all other tokens");
+  renderResidual(part, TYPICAL, header());
+  assert.equal(part("residual").hidden, true);
+});
+
+test("why the output follows p: the parts of a token's probability add up, or the drafted children do", () => {
+  assert.match(losslessText(STEP, header()), /^For x = “␣c”.* = 0\.1000\nP\(reject\).* = 0\.6000\nresidual\(x\) = 0\.6000 \/ 0\.6000 = 1\.000\nP\(x\) = 0\.1000 \+ 0\.6000 · 1\.000\n.*= 0\.7000 = p\(x\)$/s);
+  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }, header()), /^For x = “␣b”.*= 0\.6000 = p\(x\)$/s);
+  assert.equal(losslessText(TYPICAL, header({ lossless: false })), "");
+  assert.equal(losslessText({ ...without(STEP), choices: without(STEP).choices.slice(0, 1) }, header({ method_settings: {} })), "P(accept after “·”) = Σ p of its 3 drafted children = 1.000");
 });
 
 test("a node says why it was accepted, rejected or not tried", () => {
   const [first] = STEP.choices;
-  assert.match(testText(STEP, first, 1), /^Rejected.*u = 0\.900 > 0\.250 = min\(1, p\/q\)/);
-  assert.match(testText(STEP, first, 2), /^Accepted.*u = 0\.700 ≤ 1\.000/);
+  assert.match(testText(STEP, first, 1), /^Rejected.*u = 0\.9000 > 0\.2500 = min\(1, p\/q\)/);
+  assert.match(testText(STEP, first, 2), /^Accepted.*u = 0\.7000 ≤ 1\.000/);
   assert.match(testText(STEP, first, 3), /^Not tried/);
-  assert.match(testText(TYPICAL, TYPICAL.choices[0], 1), /lossy.*0\.200 ≤ 0\.300.*rejected/);
-  assert.match(testText(TYPICAL, TYPICAL.choices[0], 3), /lossy.*0\.310 > 0\.300.*longer/);
+  assert.match(testText(TYPICAL, TYPICAL.choices[0], 1), /lossy.*0\.2000 ≤ 0\.3000.*rejected/);
+  assert.match(testText(TYPICAL, TYPICAL.choices[0], 3), /lossy.*0\.3100 > 0\.3000.*longer/);
   assert.equal(testText(without(STEP), without(STEP).choices[0], 1), "");
 });
 
 test("one draw per node has its random number and the smallest −ln(u)/p in separate columns", () => {
-  assert.equal(drawText({ draw: 0.5 }), "random number u = 0.500");
-  const { rows, heads } = drawn(without(STEP), header({ method_settings: { verification: "coupled" } }));
-  assert.deepEqual(heads.slice(1), ["after", "target's choice", "target p", "random u", "−ln(u)/p", "drafted?", "next most probable"]);
-  assert.deepEqual(rows[0].cells.slice(1, 6), ["·", "␣b", "0.500", "0.400", "1.833"]);
+  assert.equal(drawText({ draw: 0.5 }), "random number u = 0.5000");
+  const { part, rows, heads } = drawn(without(STEP), header({ method_settings: { verification: "coupled" } }));
+  assert.deepEqual(heads.slice(1), ["after", "candidate", "bar of p", "target p", "random u", "−ln(u)/p", "verdict"]);
+  assert.deepEqual(rows[0].cells.slice(1), ["·", "␣b", "", "0.5000", "0.4000", "1.833", "accepted ✓"]);
+  assert.deepEqual(rows.slice(1, 3).map(({ node, cells }) => [node, cells[2], cells[4], cells[7]]), [[3, "␣c", "0.3000", "rejected ×"], [1, "␣a", "0.2000", "rejected ×"]]);
+  assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["100%"]);
+  assert.equal(part("walk-keys").hidden, true);
 });
 
 function drawn(step, head = header()) {
@@ -122,7 +156,7 @@ test("the walk of rejection sampling has a row per child tried and one for the d
   ]);
   for (const { cells } of rows) assert.equal(cells.length, heads.length);
   assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["25%", "100%"]);
-  assert.equal(part("walk-residual").textContent, residualText(STEP));
+  assert.deepEqual(rows.at(-1).cells.slice(3, 8), ["", "1.000 (residual)", "", "", "0.4000"]);
 });
 
 test("the walk of typical acceptance is called lossy; that of a greedy run names the arg max", () => {
@@ -133,20 +167,20 @@ test("the walk of typical acceptance is called lossy; that of a greedy run names
   const greedy = drawn({ ...without(STEP), choices: without(STEP).choices.map((one) => ({ ...one, draw: null })) });
   assert.match(greedy.part("walk-intro").textContent, /arg max/);
   assert.deepEqual(greedy.rows.map(({ cells }) => cells.at(4)), ["accepted ✓", "no: correction token ◆"]);
-  assert.equal(greedy.part("walk-residual").textContent, "");
+  assert.equal(greedy.part("walk-keys").hidden, true);
 });
 
 test("the walk can be drawn in Chinese", () => {
   speak("zh");
-  const { rows, part } = drawn(STEP);
+  const { rows } = drawn(STEP);
   assert.equal(rows[0].cells.at(-1), "拒绝 ×");
-  assert.match(part("walk-residual").textContent, /残差分布/);
+  assert.match(residualText(residualDraw(STEP, header())), /残差分布/);
   speak("en");
 });
 
 test("the tests are exported with all their numbers", () => {
   const [head, ...rows] = testsTable(STEP);
-  assert.deepEqual(rows.map((row) => row[head.indexOf("ratio")]), [0.25, 1, 0.25]);
+  assert.deepEqual(rows.map((row) => row[head.indexOf("ratio")]), [0.25, 1, 0.1 / 0.6]);
   assert.deepEqual(testsTable(TYPICAL).slice(1).map((row) => row[head.indexOf("accepted")]), ["false", "true", "false", "false"]);
 });
 

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { learnedWithout } from "../../assets/cards/matrix/card.js";
 import { learnedSentence } from "../../assets/cards/learned/card.js";
 import { sizesSentence } from "../../assets/cards/sizes/card.js";
 import { bytes, fitted, visible } from "../../assets/page/core/dom.js";
@@ -123,4 +124,15 @@ test("wide characters count as two columns when a label is cut", () => {
   assert.equal(fitted("漢字漢字漢", 8), "漢字漢…");
   assert.equal(visible("🙂🙂🙂🙂🙂", 8), "🙂🙂🙂…");
   assert.equal(visible("é".repeat(9), 8), `${"é".repeat(7)}…`);
+});
+
+test("a method without changed rows says what it learns and updates, each its own", () => {
+  const text = (method, why = "as set") => learnedWithout({ label: "X", header: { method } }, { emitted: [1, 2], budget: { why } });
+  const methods = ["plain", "prompt-lookup", "lookahead", "rest", "token-recycling", "suffix", "medusa", "speculative", "specinfer", "aded"];
+  assert.equal(new Set(methods.map((method) => text(method))).size, methods.length);
+  for (const method of methods) assert.match(text(method), /^X learns .*\.$/);
+  assert.match(text("suffix"), /2 new tokens/);
+  assert.equal(text("my-own"), "X has no matrix: nothing is learned from a step.");
+  assert.match(text("medusa", "automatic: all 4 drafted nodes raise the throughput"), /automatic draft budget counted/);
+  assert.doesNotMatch(text("speculative", "automatic: a sampled draft is kept whole, its method chose the size before sampling"), /automatic draft budget/);
 });

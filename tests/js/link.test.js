@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { asksServer, completed, faultsOf, otherRace, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/page/shell/link.js";
+import { asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/page/shell/link.js";
 
 const HOSTILE = ["<img src=x onerror=alert(1)>", "a&b=c#d", "%00%zz", "漢 🙂", "${1+1}", "__proto__"];
 
@@ -22,7 +22,8 @@ test("the hash overrides the query; both are read", () => {
 });
 
 test("a view counts steps from 0, and has null for invalid numbers", () => {
-  assert.deepEqual(viewOf({ method: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, method: "aded", step: 11, node: -1, bigram: null, tab: null });
+  assert.deepEqual(viewOf({ method: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, method: "aded", step: 11, node: -1, bigram: null, tab: null, wrong: {} });
+  assert.deepEqual(viewOf({ step: "x", node: "1.5", bigram: "a", tab: "other", method: "any" }).wrong, { step: "x", node: "1.5", bigram: "a", tab: "other" });
   assert.equal(viewOf({ tab: "verify" }).tab, "verify");
   assert.equal(viewOf({ tab: "other" }).tab, null);
   for (const text of ["", "x", "1.5", "1e9", "9".repeat(40)]) assert.equal(viewOf({ step: text }).step, null);
@@ -71,10 +72,16 @@ test("the ablation of a link is not one of its settings", () => {
 });
 
 test("invalid values are reported one by one, and no others", () => {
-  const wrong = { theme: "blue", lang: "xx", hide: "all", run: "<b>", step: "x", node: "1.5", bigram: "a" };
+  const wrong = { theme: "blue", lang: "xx", hide: "all", run: "<b>" };
   const named = faultsOf({ ...wrong, race: "A", method: "any", seed: "x" }, ["en", "zh"]);
-  const keyOf = (name) => (name in { step: 0, node: 0, bigram: 0 } ? `link.view.${name}` : `link.${name}`);
-  assert.deepEqual(named, Object.entries(wrong).map(([name, value]) => [keyOf(name), { value }]));
+  assert.deepEqual(named.map(([key, { value }]) => [key, value]), Object.entries(wrong).map(([name, value]) => [`link.${name}`, value]));
   assert.deepEqual(faultsOf({ theme: "dark", lang: "zh", hide: "controls", run: "1", step: "3", node: "-1", bigram: "1 2" }, ["en", "zh"]), []);
-  assert.equal(faultsOf({ step: "x".repeat(1000) }, [])[0][1].value.length, 60);
+  assert.equal(faultsOf({ run: "x".repeat(1000) }, [])[0][1].value.length, 60);
+});
+
+test("a parameter that is there twice is reported, and without a server every setting", () => {
+  const location = { search: "?utm=1&utm=2", hash: "#race=A&race=B&seed=5&foo=1" };
+  assert.equal(readLink(location).race, "B");
+  assert.deepEqual(extraFaults(location, true), [["link.twice", { value: "race" }]]);
+  assert.deepEqual(extraFaults(location, false), [["link.twice", { value: "race" }], ["link.unused", { value: "seed, foo" }]]);
 });

@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { createRaceHistory, isRace, raceIdOf } from "../../assets/page/record/racehistory.js";
+import "./document.js";
+import { createKeeper, createRaceHistory, findRace, isRace, raceIdOf } from "../../assets/page/record/racehistory.js";
 
 const recorded = (title) => ({ source: "recorded", title });
 const file = (title) => ({ source: "file", title });
@@ -31,4 +32,44 @@ test("the last four races are kept, each once, with their latest text", () => {
   assert.equal(history.find({ race: "a" }), undefined);
   assert.equal(history.find({ file: "a" }), "file");
   assert.equal(history.find({}), undefined);
+});
+
+test("a race is kept now and then while it runs, and as a whole when it has ended", async () => {
+  const kept = [];
+  let now = 0;
+  const keep = createKeeper(async (id, lines, partial) => kept.push([id, lines, partial]), () => now);
+  const settled = () => new Promise((resolve) => setTimeout(resolve));
+  const at = async (seconds, race, lines) => {
+    now = 1000 * seconds;
+    keep(race, lines);
+    await settled();
+  };
+  const [running, ended] = [true, false].map((on) => ({ id: run.id, running: on }));
+  await at(0, running, "one");
+  await at(1, running, "two"); // too early
+  await at(3, running, "three");
+  await at(4, ended, "all");
+  await at(4.1, { id: other.id, running: true }, "another");
+  await at(8, { id: other.id, running: true }, "x".repeat(5e6)); // a long one is kept less often
+  assert.deepEqual(kept, [[run.id, "one", true], [run.id, "three", true], [run.id, "all", false], [other.id, "another", true]]);
+});
+
+const LINES = ['{"t":"race","id":"3fa9c1d23fa9c1d2","runs":[{},{}]}', '{"t":"step","run":0}', '{"t":"step","run":1}', '{"t":"step","run":0}', '{"t":"status","running":true}', ""].join("\n");
+
+test("a race that had not ended is found as a part of it, unless the server has all of it", async () => {
+  const stored = new Map();
+  const answer = { status: 204, text: "" };
+  globalThis.document.baseURI = "http://localhost/";
+  globalThis.window = { caches: { match: async (address) => stored.get(address), open: async () => ({ put: async (address, response) => stored.set(address, response.clone()), keys: async () => [...stored.keys()], delete: async (key) => stored.delete(key) }) } };
+  globalThis.fetch = async () => ({ status: answer.status, text: async () => answer.text });
+  createKeeper()({ id: run.id, running: true }, LINES);
+  await new Promise((resolve) => setTimeout(resolve));
+  const found = await findRace(run.id);
+  assert.equal(found.partial, 3);
+  assert.match(found.lines, /"run":1,.*"finish_reason":"cancelled".*\n\{"t":"status","running":false\}\n$/);
+  createKeeper()({ id: run.id, running: true }, LINES);
+  await new Promise((resolve) => setTimeout(resolve));
+  Object.assign(answer, { status: 200, text: "whole" });
+  assert.deepEqual(await findRace(run.id), { lines: "whole", partial: null });
+  assert.equal(await findRace("1"), null);
 });

@@ -4,7 +4,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
-import { draw, keyOf, recordedSettings, resample, uniform } from "../../assets/cards/whatif/sampling.js";
+import { draw, recordedSettings, resample } from "../../assets/cards/whatif/sampling.js";
+import { keyOf, uniform } from "../../assets/page/record/random.js";
 
 const CLOSE = 1e-3; // relative: logits are recorded with five significant digits
 const [race, cases] = process.argv.slice(2).map((path) => JSON.parse(readFileSync(path, "utf-8")));

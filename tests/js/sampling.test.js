@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { distribution, draw, keyOf, recordedDistribution, resample, uniform } from "../../assets/cards/whatif/sampling.js";
+import { distribution, draw, recordedDistribution, resample } from "../../assets/cards/whatif/sampling.js";
+import { keyOf, uniform } from "../../assets/page/record/random.js";
 
 const logs = (...p) => p.map(Math.log);
 const near = (values, expected) => values.forEach((value, i) => { assert.ok(Math.abs(value - expected[i]) < 1e-9, `${values} and not ${expected}`); });

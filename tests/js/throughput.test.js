@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, forwardPasses, throughputTable } from "../../assets/cards/throughput/estimate.js";
+import { splitAt } from "../../assets/page/plot/lines.js";
+import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, measuredDepth, measuredNodes, forwardPasses, throughputTable } from "../../assets/cards/throughput/estimate.js";
 
 const near = (value, wanted, error = 1e-9) => assert.ok(Math.abs(value - wanted) <= error, `${value} is not ${wanted}`);
 const chain = (depth, accepted, ended = false) => ({
@@ -70,4 +71,18 @@ test("the speed-up is tokens per time; the optimum is its maximum, and the depth
   assert.equal(best.depth, dear.reduce((a, b) => (b.ratio > a.ratio ? b : a)).depth);
   assert.ok(dear[slower].ratio < 1 && dear[slower - 1].ratio >= 1);
   assert.ok(optimum(throughputTable({ alpha: 0.1, nodesPerDepth: 8, overhead: 5 }, (nodes) => nodes)).best.ratio < 1);
+});
+
+test("a line is dashed beyond what was measured: deeper drafts than those of the race, and larger forward passes", () => {
+  const found = { alpha: 0.5, nodesPerDepth: 2, overhead: 0, points: [{ depth: 3 }, { depth: 6 }] };
+  const table = throughputTable(found, () => 1);
+  assert.equal(measuredNodes({ sizes: [1, 4, 64] }, []), 64);
+  assert.equal(measuredNodes(null, [{ nodes: 2 }, { nodes: 9 }]), 9);
+  assert.equal(measuredDepth(found, table, 64), 6);
+  assert.equal(measuredDepth(found, table, 8), 3); // 1 + 2 · 3 nodes
+  assert.equal(measuredDepth(found, table, 0), 0);
+  const [x, y] = [[0, 1, 2, 3], [5, 6, 7, 8]];
+  assert.deepEqual(splitAt(1, x, y).map(({ x: at, y: to, beyond }) => [at, to, beyond]), [[[0, 1], [5, 6], false], [[1, 2, 3], [6, 7, 8], true]]);
+  assert.deepEqual(splitAt(9, x, y).map(({ x: at, beyond }) => [at, beyond]), [[x, false]]);
+  assert.deepEqual(splitAt(-1, x, y).map(({ x: at, beyond }) => [at, beyond]), [[x, true]]);
 });

@@ -41,7 +41,7 @@ test("the sentence says what changes, and what follows for the draft", () => {
   assert.equal(text(0, result(1), "seed 2"), "With seed 2, the target would choose “␣w1” instead of “␣w0”. It was drafted, so it would be accepted.");
   assert.equal(text(0, result(7), "seed 2"), "With seed 2, the target would choose “␣w7” instead of “␣w0”. The drafted token “␣w0” would be rejected here.");
   assert.equal(text(1, result(7), "seed 2"), "With seed 2, the target would choose “␣w7” instead of “␣w12”.");
-  assert.match(text(0, result(0, { missed: 0.02 }), "seed 2"), /still choose “␣w0”\. This holds unless .* at most 0\.020\.$/);
+  assert.match(text(0, result(0, { missed: 0.02 }), "seed 2"), /still choose “␣w0”\. This holds unless .* at most 0\.02000\.$/);
   assert.match(text(0, result(null, { open: "undecided" }), "seed 2"), /does not decide/);
 });
 
@@ -52,6 +52,16 @@ test("the table has the most probable tokens, the chosen and the recorded one, a
   assert.deepEqual(rows.filter(({ drafted }) => drafted).map(({ token }) => token), [3]);
   for (const name of ["p", "recorded"]) assert.ok(Math.abs(rows.reduce((sum, row) => sum + row[name], 0) - 1) < 1e-9);
   assert.ok(rows.filter(({ chosen }) => chosen).length === 1);
+});
+
+test("after a test the table has q of the first child that was tried", () => {
+  const logits_q = TEXTS.map((_, i) => (i ? 0.5 ** i : 0));
+  const trial = { node: 1, token: 0, p: 0.5, q: 0.5, uniform: 0.9, ratio: 1, accepted: false, rejection: 0.5, top_p: [], top_q: [], logits_q };
+  const step = { ...STEP, choices: [choice(0, 0, { rejection: { trials: [trial], tokens: [], texts: [], residual: [], residual_probability: null } })] };
+  const rows = whatIfRows(step, 0, made({}), HEADER);
+  assert.deepEqual(rows.slice(0, 3).map(({ q }) => q), [0, 0.5, 0.25]);
+  assert.ok(Math.abs(rows.reduce((sum, row) => sum + row.q, 0) - 1) < 1e-9);
+  assert.equal(whatIfRows(STEP, 0, made({}), HEADER)[0].q, null);
 });
 
 test("the sentence is in Chinese too", () => {

@@ -36,6 +36,7 @@ from ui import app
         (["--run-seconds", "1.5"], "run seconds is '1.5'"),
         (["--session-limit", "x"], "session limit is 'x'"),
         (["--max-prompt", ""], "max prompt is ''"),
+        (["--keep-races", "-1"], "keep races is '-1'"),
         (["--allow-models", "default,./no/such/folder"], "there is no model at './no/such/folder'"),
         (["--frame-ancestors", "*"], "'*' is not a site"),
         (["--embed", "maybe"], "give on or off"),

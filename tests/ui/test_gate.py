@@ -214,3 +214,19 @@ def test_one_panel_may_be_shown_in_a_frame_of_any_site_unless_switched_off():
     assert "frame-ancestors 'self' *" in panel.headers["content-security-policy"]
     assert panel.status_code == 200
     assert ask(guarded(embeds=False), "GET", "/embed").status_code == 404
+
+
+def test_only_what_the_panel_loads_may_be_read_by_any_site():
+    """As a frame with the attribute ``sandbox`` needs, which has no origin."""
+    shared = (
+        "/assets/index.js",
+        "/static/fonts/a.woff2",
+        "/theme.css",
+        "/files/0123456789abcdef/app.js",
+        "/races/0123456789abcdef",
+    )
+    for path in shared:
+        assert ask(guarded(), "GET", path).headers["access-control-allow-origin"] == "*", path
+        assert "access-control-allow-origin" not in ask(guarded(embeds=False), "GET", path).headers
+    for method, path in (("GET", "/"), ("GET", "/config"), ("GET", "/metrics"), ("GET", "/gradio_api/info"), ("POST", shared[0])):
+        assert "access-control-allow-origin" not in ask(guarded(), method, path).headers, path

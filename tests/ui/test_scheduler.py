@@ -335,9 +335,9 @@ def test_a_slow_reader_delays_nobody_and_reads_the_latest_update():
     assert unread.take() is None
 
 
-async def read(job: Job[str], while_queued: Callable[[], str | None] = lambda: None, pause: float = 0.0) -> list[str]:
+async def read(job: Job[str], meanwhile: Callable[[], str | None] = lambda: None, pause: float = 0.0) -> list[str]:
     found = []
-    async with aclosing(follow(job, while_queued, poll=0.01)) as updates:
+    async with aclosing(follow(job, meanwhile, poll=0.01)) as updates:
         async for one in updates:
             found.append(one)
             await asyncio.sleep(pause)
@@ -350,12 +350,12 @@ def test_a_reader_gets_its_place_then_updates_then_the_end():
         _, gate = held(work, scheduler, steps=1)
         job = scheduler.submit("b", work.steps("b", 4))
 
-        def while_queued() -> str:
+        def meanwhile() -> str:
             found = f"place {job.place}"
             gate.set()
             return found
 
-        found = asyncio.run(read(job, while_queued))
+        found = asyncio.run(read(job, meanwhile))
     assert found[0] == "place 1"
     assert found[-1] == "b 3"
 

@@ -12,6 +12,7 @@ from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, 
 from waiting import HANG, until
 
 from aded.core.errors import AdedError
+from ui.form import RunSpec
 from ui.models import Models
 from ui.run import Update
 from ui.serving.limits import Limits
@@ -65,7 +66,7 @@ def test_a_queued_race_reports_its_place_and_can_be_stopped():
         engine.gate.set()
 
     found = updates(service, session=session, when=stop)
-    assert words(found[0]) == "You are next in the queue for the model. The waiting time is not known yet."
+    assert words(found[0]).startswith("You are next in the queue for the model. The waiting time is not known yet.")
     assert words(found[-1]) == "Stopped before the race started."
     first.join(HANG)
     service.close()
@@ -139,4 +140,67 @@ def test_learned_state_belongs_to_a_session_and_outlasts_a_race():
     (first,), (second,) = (service.sessions.get(key).memories.values() for key in "ab")
     assert (first.prompts, second.prompts) == (2, 1)
     assert first.drafter is not second.drafter
+    service.close()
+
+
+class PreparingEngine(FakeEngine):
+    """A fake engine that measures, and compiles the drafter of its second run until ``ready``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready, self.busy = threading.Event(), threading.Event()
+
+    def unmeasured(self, model: Any) -> bool:
+        return True
+
+    def compiling(self) -> bool:
+        return self.busy.is_set()
+
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> Any:
+        if run.method == "aded":
+            self.busy.set()
+            self.ready.wait(HANG)
+            self.busy.clear()
+        return super().decoder(model, run, settings, drafter)
+
+
+def test_a_race_says_what_is_prepared_and_compiled_and_a_waiting_one_too():
+    engine = PreparingEngine()
+    service = fake_service(engine, at_once=1)
+    seen: dict[str, list[str]] = {"a": [], "b": []}
+    compiling = "Preparing ADED (run 2 of 2)… Compiling the draft search (once per machine)…"
+
+    def watch(session: str) -> None:
+        def note(update: Update) -> None:
+            seen[session].append(words(update))
+            if all(any(compiling in text for text in texts) for texts in seen.values()):
+                engine.ready.set()
+
+        updates(service, session=service.sessions.get(session), when=note)
+
+    threads = [threading.Thread(target=watch, args=(session,)) for session in seen]
+    threads[0].start()
+    assert engine.busy.wait(HANG)
+    threads[1].start()
+    for thread in threads:
+        thread.join(HANG)
+    assert compiling in seen["a"]
+    queued = [text for text in seen["b"] if compiling in text]
+    assert queued[0].endswith(f"A race before yours is being prepared: {compiling}")
+    assert all(texts[-1].startswith("Done in") for texts in seen.values())
+    service.close()
+
+
+def test_a_race_can_be_stopped_while_it_is_prepared():
+    engine = PreparingEngine()
+    service = fake_service(engine)
+    session = service.sessions.get("a")
+
+    def stop(update: Update) -> None:
+        if engine.busy.is_set():
+            session.stop()
+            engine.ready.set()
+
+    found = updates(service, session=session, when=stop)
+    assert words(found[-1]) == "Stopped before the race started."
     service.close()

@@ -86,8 +86,8 @@ def test_invalid_data_leaves_the_defaults(asked: object, first: dict[str, Any]):
         ("keep", "yes", "Keep what was learned: “yes” is not a valid value"),
         ("preset", "<b>", "Preset: “<b>” is not"),
         ("example", "none such", "There is no example prompt “none such”. Choose one under “Example prompts”"),
-        ("methods", "foo", "There is no method “foo”. Choose methods under “Methods in the race”."),
-        ("speed", "2", "There is no setting “speed”."),
+        ("methods", "foo", "There is no method “foo”; it is left out. Choose methods under “Methods in the race”."),
+        ("speed", "2", "There is no setting “speed”; it is not used."),
         ("__proto__x", "2", None),
     ],
 )
@@ -113,7 +113,7 @@ def test_methods_of_a_link_are_unique_and_at_most_six(first: dict[str, Any]):
     opened = link.decode(asked, first, CHOICES)
     assert json.loads(opened.values["methods"])["chosen"] == list(METHODS)[: picker.MAX_METHODS]
     said = [say(key, **values) for key, values in opened.refused]
-    assert "There is no method “<img>”." in said[0]
+    assert "There is no method “<img>”; it is left out." in said[0]
     left_out = list(METHODS)[picker.MAX_METHODS :]
     assert [METHODS[name].label in sentence for name, sentence in zip(left_out, said[1:])] == [True] * 6
 

@@ -96,7 +96,7 @@ async def stream(
     job: Job[Answer] = service.submit(session, holder, work, on_shutdown=lambda last: shut_down(last, progress(())))
     if event is not None:
         service.calls[event] = job
-    async with aclosing(service.follow(job, lambda: waiting(job, progress(())), name)) as answers:
+    async with aclosing(service.follow(job, lambda: waiting(job, progress(())) if job.place else None, name)) as answers:
         async for answer in answers:
             yield answer
 

@@ -11,7 +11,7 @@ from ui.serving.jobs import Job
 
 T = TypeVar("T")
 POLL_SECONDS = 0.5
-"""Interval at which the queue position of a waiting job is updated."""
+"""Interval at which the reader of a job without an update learns what it waits for."""
 MAX_UNREAD = 16
 """Messages that a reader has not read yet; beyond these, only the latest one is kept."""
 READER_TIMEOUT = 30.0
@@ -20,12 +20,12 @@ READER_TIMEOUT = 30.0
 
 async def follow(
     job: Job[T],
-    while_queued: Callable[[], T | None],
+    meanwhile: Callable[[], T | None],
     unread: Callable[[], int] = lambda: 0,
     poll: float = POLL_SECONDS,
     max_idle: float = READER_TIMEOUT,
 ) -> AsyncGenerator[T, None]:
-    """The updates of a job, only the latest one if the reader is slow; ``while_queued`` provides updates while it waits.
+    """The updates of a job, only the latest one if the reader is slow; ``meanwhile`` provides updates while there are none.
 
     Closing the iterator stops the job within a step, and so does a reader that reads nothing for ``max_idle`` seconds.
 
@@ -52,8 +52,8 @@ async def follow(
                 continue
             read_at = loop.time()
             finished, found = job.finished, job.take()
-            if found is None and not finished and job.place:
-                found = while_queued()
+            if found is None and not finished:
+                found = meanwhile()
             if found is not None:
                 yield found
             if not finished:

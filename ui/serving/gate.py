@@ -29,6 +29,8 @@ ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
 QUEUE_DATA = "/gradio_api/queue/data"
 EMBED = "/embed"
 """The page for a frame of any site: one panel, without controls."""
+SHARED = re.compile(r"/((assets|static|svelte)/.+|files/[0-9a-f]{16}/[^/]+|theme\.css|races/[0-9a-f]{16})")
+"""What that page loads. A frame with the attribute ``sandbox`` has no origin: its browser loads only what every site may read."""
 NAME, COUNT = re.compile(r"[\w-]{1,64}"), re.compile(r"[0-9]{1,9}")
 NOT_FOUND: Problem = (404, "path", "not found")
 UNKNOWN_SESSION = {
@@ -105,7 +107,10 @@ class Gate:
             return
         path = str(scope["path"])
         framed = self._embeds and path == EMBED
-        send = self._with_headers(send, path, EMBED_HEADERS if framed else self._headers)
+        shared = self._embeds and scope["method"] in ("GET", "HEAD") and SHARED.fullmatch(path)
+        send = self._with_headers(
+            send, path, [*(EMBED_HEADERS if framed else self._headers), *(SHARED_HEADERS if shared else ())]
+        )
         problem = self._problem(scope)
         scope = {**scope, "path": "/", "raw_path": b"/"} if framed else scope
         if problem is None:
@@ -194,6 +199,7 @@ def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 EMBED_HEADERS = _encoded(security_headers(["*"]))
+SHARED_HEADERS = _encoded({"access-control-allow-origin": "*"})
 
 
 def _is_json(headers: Sequence[tuple[bytes, bytes]]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from aded.core.errors import AdedError
 from ui.serving.quota import WorkerLost
+from ui.words import Message
 
 if TYPE_CHECKING:
     from ui.serving.scheduler import Scheduler
@@ -31,6 +32,7 @@ class Control:
         tokens: number of new tokens so far.
         seconds: its own time limit, if it is not the server's.
         context: context variables of the request, such as the visitor's identity.
+        doing: what is done before the first step, which may take long; None once there are steps.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class Control:
         self.tokens = 0
         self.seconds: float | None = None
         self.context = copy_context()
+        self.doing: Message | None = None
 
     def stop(self, reason: Reason) -> None:
         """Ask the job to stop after its current step; the first reason is kept."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ui.serving.jobs import Job, NullWatcher, Reason, Watcher, Work
 from ui.serving.limits import Allowance, Limits
-from ui.words import Refused
+from ui.words import Message, Refused
 
 T = TypeVar("T")
 READY_POLL_SECONDS = 0.1
@@ -125,6 +125,12 @@ class Scheduler:
     def waiting(self) -> int:
         """Number of queued jobs."""
         return len(self._waiting)
+
+    @property
+    def doing(self) -> Message | None:
+        """What a running job does before its first step; None if none does."""
+        with self._changed:
+            return next((job.control.doing for job in self._running_jobs() if job.control.doing), None)
 
     def place(self, job: Job[Any]) -> int:
         with self._changed:

@@ -190,6 +190,8 @@ def _endpoint(parameters: list[dict[str, Any]]) -> Endpoint:
 
 
 LINES = "application/x-ndjson"
+KEPT_IN = "x-aded-kept"
+"""Header of a kept race: ``disk``, or ``memory`` if it is lost when the server restarts."""
 
 
 def routes(service: Service, connections: Connections) -> list[APIRoute]:
@@ -207,9 +209,12 @@ def routes(service: Service, connections: Connections) -> list[APIRoute]:
 
     def kept(key: str) -> Response:
         """A race that a link names, as JSON lines; no content if it is no longer kept."""
-        text = service.races.find(key)
+        found = service.races.find(key)
         headers = {"cache-control": "no-store"}
-        return Response(status_code=204, headers=headers) if text is None else Response(text, headers=headers, media_type=LINES)
+        if found is None:
+            return Response(status_code=204, headers=headers)
+        text, place = found
+        return Response(text, headers={**headers, KEPT_IN: place}, media_type=LINES)
 
     async def connection(session: str, request: Request) -> StreamingResponse:
         """A stream that a page keeps open, so that the server knows whether it is still there."""
@@ -221,7 +226,7 @@ def routes(service: Service, connections: Connections) -> list[APIRoute]:
         return Response(status_code=204)
 
     present = [APIRoute("/connection/{session}", connection), APIRoute("/connection/{session}", leave, methods=["POST"])]
-    present.append(APIRoute("/races/{key}", kept))
+    present.append(APIRoute("/races/{key}", kept, methods=["GET", "HEAD"]))
     files = APIRoute(static.ROUTE, static.answer, methods=["GET", "HEAD"])
     return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
@@ -38,12 +39,18 @@ class Service:
         unread: number of messages of a stream that were not read yet; set by the server.
     """
 
-    def __init__(self, models: Models | None = None, limits: Limits | None = None, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        models: Models | None = None,
+        limits: Limits | None = None,
+        engine: Engine | None = None,
+        races: KeptRaces | None = None,
+    ) -> None:
         self.models, self.engine = models or Models(), engine or Engine()
         self.limits = limits or Limits()
         self.counters = Counters()
         self.sessions = Sessions()
-        self.races = KeptRaces()
+        self.races = KeptRaces() if races is None else races
         self.scheduler = Scheduler(self.limits, self.counters)
         self.calls: WeakValueDictionary[str, Job[Any]] = WeakValueDictionary()
         self.unread: Callable[[str], int] = lambda stream: 0
@@ -89,18 +96,34 @@ class Service:
             work = partial(race, form, session.memories, holder, colours, limits=self.limits, engine=self.engine)
             settings = {"merge": lambda old, new: new.merged(old), "on_shutdown": lambda latest: SHUT_DOWN}
             job: Job[Update] = self.submit(session, holder, lambda control: work(control), **settings)
-            async with aclosing(self.follow(job, lambda: Update(notice=queue_notice(job, holder)))) as updates:
+            async with aclosing(self.follow(job, self._meanwhile(job, holder))) as updates:
                 async for update in updates:
                     if update.view and not update.running:
-                        self.races.keep(update.view)
+                        await asyncio.to_thread(self.races.keep, update.view)
                     yield update
         except Exception as error:
             self.count(error)
             yield failed(error)
 
-    def follow(self, job: Job[T], while_queued: Callable[[], T | None], stream: str | None = None) -> AsyncGenerator[T, None]:
+    def _meanwhile(self, job: Job[Update], holder: ModelHolder) -> Callable[[], Update | None]:
+        """What a race without an update does or waits for: in the queue each time, later when it has changed."""
+        shown: list[Message] = []
+
+        def notice() -> Update | None:
+            doing = self.scheduler.doing if job.place else job.control.doing
+            messages = [doing, *([("notice.compiling", {})] if self.engine.compiling() else [])] if doing else []
+            if job.place:
+                return Update(notice=queue_notice(job, holder, messages))
+            if not messages or messages == shown:
+                return None
+            shown[:] = messages
+            return Update(notice=Notice("busy", messages))
+
+        return notice
+
+    def follow(self, job: Job[T], meanwhile: Callable[[], T | None], stream: str | None = None) -> AsyncGenerator[T, None]:
         """See ``ui.serving.follow``; ``stream``: where its updates are read, if not in the session's own stream."""
-        return follow(job, while_queued, lambda: self.unread(stream or job.session))
+        return follow(job, meanwhile, lambda: self.unread(stream or job.session))
 
     def stop_call(self, event: str, session: str) -> bool:
         """Stop the job of an API call, so that its last answer says so; returns whether this session has such a job."""
@@ -131,10 +154,11 @@ class Service:
         return self.scheduler.close(seconds) and not self.models.busy
 
 
-def queue_notice(job: Job[Update], holder: ModelHolder) -> Notice:
-    """What a job waits for, as a notice."""
+def queue_notice(job: Job[Update], holder: ModelHolder, before: Sequence[Message] = ()) -> Notice:
+    """What a job waits for, as a notice; ``before``: how a race before it is being prepared."""
     if holder.busy:
         return loading(holder.latest)
     wait = job.wait
     expected: Message = ("notice.nowait", {}) if wait is None else ("notice.wait", {"seconds": max(1, round(wait))})
-    return Notice("busy", [("notice.place", {"count": job.place}), expected])
+    other: list[Message] = [("notice.other", {}), *before] if before else []
+    return Notice("busy", [("notice.place", {"count": job.place}), expected, *other])

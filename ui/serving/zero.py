@@ -117,6 +117,14 @@ class ZeroEngine(Engine):
     def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> RemoteDecoder:
         return RemoteDecoder(model, run, settings, drafter)
 
+    def compiling(self) -> bool:
+        """Workers compile."""
+        return False
+
+    def unmeasured(self, model: Any) -> bool:
+        """Workers measure, which have a GPU."""
+        return False
+
     def measure(self, model: Any) -> None:
         """Workers do, which have a GPU."""
 

@@ -1,9 +1,9 @@
 // Agreement of the matrix with the target at each step's root: one curve per part of the matrix, and a table.
 
 import { cssToken, el, setText, small } from "../../page/core/dom.js";
-import { say } from "../../page/core/words.js";
+import { say, sentences } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
-import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
+import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
 import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.js";
 
@@ -27,10 +27,18 @@ export function mount({ part, changed, subscribe }) {
     setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
     Plotly.react(chart, traces(run.steps, measure), lineLayout(chart, axes(run.steps.length), index + 1), PLOT_CONFIG);
     part("agreement-now").replaceChildren(...nowRows(run.steps, index, measure));
+    setText(part("agreement-parts"), partsText(run.steps[index]));
     const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(chart)];
     registerExport("agreement", { place: () => chart, picture, table: () => agreementTable(run.steps) });
     part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(run.steps, index, measure) : []));
   });
+}
+
+// What the three parts are, and why one of them has no row of its own at this step.
+export function partsText({ agreement }) {
+  const found = Object.fromEntries(agreement.map((one) => [one.who, one]));
+  const reasons = ["base", "overlay"].map((who) => (!found[who] ? say("agreement.unrecorded", { name: say(`matrix.${who}`) }) : found[who].unseen ? say(`agreement.unseen.${who}`) : ""));
+  return sentences(say("agreement.parts"), ...reasons);
 }
 
 function agreementTable(steps) {
@@ -40,10 +48,11 @@ function agreementTable(steps) {
 
 function traces(steps, measure) {
   const x = steps.map((_, i) => i + 1);
+  const titles = { x: { title: say("axis.step") }, y: { title: say(`measure.${measure}`) } };
   return Object.entries(PARTS_OF_MATRIX).flatMap(([who, { dash, colour }]) => {
     const all = values(steps, who, measure);
-    const common = { type: "scatter", x, hovertemplate: HOVER };
-    const curve = { ...common, mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
+    const common = { type: "scatter", x, hovertemplate: hoverOf(say(`matrix.${who}`), titles) };
+    const curve = { ...common, hovertemplate: hoverOf(say("agreement.smoothed", { name: say(`matrix.${who}`), count: WINDOW }), titles), mode: "lines", y: movingMean(all, WINDOW), line: { color: cssToken(colour), dash, width: 2.5 } };
     const dots = { ...common, mode: "markers", y: all, opacity: 0.35, marker: { color: cssToken(colour), size: 4 } };
     return who === "session" ? [dots, curve] : [curve];
   });

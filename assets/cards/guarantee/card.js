@@ -11,6 +11,7 @@ export function mount({ part, subscribe }) {
 function renderGuarantee(part, step, header) {
   setText(part("walk-why"), say(header.lossless ? "guarantee.title" : "guarantee.lossy"));
   setText(part("walk-guarantee"), say(`guarantee.${header.lossless ? verificationKind(step, header) : "typical"}`));
-  setText(part("walk-lossless"), losslessText(step));
-  part("walk-lossless").hidden = !losslessText(step);
+  const sum = losslessText(step, header);
+  setText(part("walk-lossless"), sum);
+  part("walk-lossless").hidden = !sum;
 }

@@ -1,7 +1,7 @@
 // Savings by the KV cache as charts and a table: tokens processed and query-key pairs by context length, with and without the cache.
 
 import { extrapolated, measuredReads, MAX_LENGTH, ratios } from "./savings.js";
-import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
+import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { namedLine, runColour } from "../../page/plot/lines.js";
 import { count, cssToken, el, fixed, setText } from "../../page/core/dom.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
@@ -61,19 +61,20 @@ function kvCacheTable(seen, ahead) {
 
 // Both axes are logarithmic: a power of the length is a straight line whose slope is the exponent.
 function draw(Plotly, box, what, seen, ahead, colour) {
+  const titles = { x: { title: say("axis.text") }, y: { title: say(`axis.${what}`) } };
   const line = (way, rows, width) => ({
     type: "scatter",
     mode: "lines",
     x: rows.map(({ length }) => length),
     y: rows.map((row) => row[way][what]),
-    hovertemplate: HOVER,
+    hovertemplate: hoverOf(rows === seen ? say(`kvcache.${way}`) : say("line.extrapolated", { name: say(`kvcache.${way}`) }), titles),
     line: { color: colour(way), dash: WAYS[way], width },
   });
   const data = Object.keys(WAYS).flatMap((way) => [line(way, ahead, 1.5), line(way, seen, 3.5)]);
   const range = (low, high) => [Math.log10(low), Math.log10(high)];
   const log = { type: "log", dtick: 1, exponentformat: "power" };
   const lowest = Math.min(seen[0].cached[what], seen[0].uncached[what]);
-  const x = { ...log, tickvals: [32, 64, 128, ...LENGTHS], ticktext: [32, 64, 128, ...LENGTHS].map(count), range: range(seen[0].length * 0.9, Math.max(last(ahead).length, seen[0].length + 1) * 1.05), title: say("axis.text") };
-  const y = { ...log, range: range(lowest * 0.8, last(ahead).uncached[what] * 1.5), title: say(`axis.${what}`) };
+  const x = { ...log, tickvals: [32, 64, 128, ...LENGTHS], ticktext: [32, 64, 128, ...LENGTHS].map(count), range: range(seen[0].length * 0.9, Math.max(last(ahead).length, seen[0].length + 1) * 1.05), ...titles.x };
+  const y = { ...log, range: range(lowest * 0.8, last(ahead).uncached[what] * 1.5), ...titles.y };
   Plotly.react(box, data, lineLayout(box, { x, y }, null), PLOT_CONFIG);
 }

@@ -1,7 +1,7 @@
 // The matrix row of the selected bigram: its successors before and after the step.
 
 import { el, fixed, namesById, rowsThatFit, setText, small } from "../../page/core/dom.js";
-import { say, sentences } from "../../page/core/words.js";
+import { keysOf, say, sentences } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { bigramText, changeCell, learns, nameOf, selectedRow, successors } from "../../page/record/bigrams.js";
 import { runName } from "../../page/record/record.js";
@@ -13,9 +13,9 @@ export function mount({ part, player, subscribe }) {
   offerExport("matrix", { group: "matrix", title: "matrix.row", at: part("matrix"), picture: true, table: true });
   part("matrix-picker").addEventListener("change", (event) => player.selectBigram(event.target.value));
   part("bigram-clear").addEventListener("click", () => player.selectBigram(null));
-  subscribe("quiet", ({ view }) => [learns(view.run), view.run], ({ view: { run } }) => {
+  subscribe("quiet", ({ view }) => [learns(view.run), view.recorded], ({ view: { run, recorded } }) => {
     part("learn-none").hidden = learns(run);
-    setText(part("learn-none"), learns(run) ? "" : say("learn.none", { name: run.label }));
+    setText(part("learn-method"), learns(run) ? "" : learnedWithout(run, recorded));
   });
   subscribe("slow", ({ view, bigram, tab }) => [learns(view.run), view.recorded, bigram, tab, rowsThatFit(part("matrix-box"))], ({ race, view: { run, recorded, at }, bigram }) => {
     part("matrix-card").hidden = !learns(run);
@@ -26,6 +26,13 @@ export function mount({ part, player, subscribe }) {
     renderRow(part, row, recorded.rows.length);
     registerExport("rows", { place: () => part("matrix-card"), table: () => rowsTable(race) });
   });
+}
+
+// What a method without changed rows learns from a step, and what it updates.
+export function learnedWithout({ label, header: { method } }, { emitted, budget }) {
+  const values = { name: label, count: emitted.length };
+  const known = keysOf("learns").includes(method);
+  return sentences(say(known ? `learns.${method}` : "learns.none", values), budget.why.startsWith("automatic") && !budget.why.includes("sampled") ? say("learns.budget") : "");
 }
 
 // The rows that this step changed, and the selected one if it is another.

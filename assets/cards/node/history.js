@@ -35,6 +35,7 @@ export function historyFigure(recorded, node, settings, moment) {
   const now = moment === null ? total : phaseAt(moment).k;
   const values = { total, most: visits[total], score: small(Math.max(0, ...scores.filter((score) => score !== null))) };
   const picture = svg("svg", { viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, role: "img", "aria-label": say("history.label", { ...values, now, visits: visits[now] }) });
+  picture.append(svg("title", { text: say("history.label", { ...values, now, visits: visits[now] }) }));
   const scored = scores.some((score) => score !== null);
   if (scored) picture.append(path(scores, "ax-history-score", false));
   picture.append(path(visits, "ax-history-visits", true), marker(now, total));

@@ -4,7 +4,7 @@ import { cssToken, el, number, setText, small } from "../../page/core/dom.js";
 import { say, sentences } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { keepValue } from "../../page/export/standalone.js";
-import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
+import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
 import { MEASURES, mean, values } from "../../page/record/agreement.js";
 import { runLabel } from "../../page/record/enginetext.js";
@@ -96,12 +96,13 @@ function seriesRow({ prompt, base, session, perStep }, index, measure) {
 
 function draw(Plotly, box, series, measure) {
   const x = series.map((_, i) => i + 1);
+  const titles = { x: { title: say("axis.prompt") }, y: { title: say(`measure.${measure}`) } };
   const data = SHOWN.map((who) => {
     const { dash, colour } = PARTS_OF_MATRIX[who];
     const paint = cssToken(colour);
     const y = series.map((row) => row[who][measure]);
-    return { type: "scatter", mode: "lines+markers", x, y, hovertemplate: HOVER, line: { color: paint, dash, width: 2.5 }, marker: { color: paint, size: 8 } };
+    return { type: "scatter", mode: "lines+markers", x, y, hovertemplate: hoverOf(say(`matrix.${who}`), titles), line: { color: paint, dash, width: 2.5 }, marker: { color: paint, size: 8 } };
   });
-  const axes = { x: { range: [0.5, Math.max(3, x.length) + 0.5], dtick: 1, tickformat: "d", title: say("axis.prompt") }, y: { range: [0, 1.02], tickvals: [0, 0.5, 1], title: say("axis.share") } };
+  const axes = { x: { range: [0.5, Math.max(3, x.length) + 0.5], dtick: 1, tickformat: "d", ...titles.x }, y: { range: [0, 1.02], tickvals: [0, 0.5, 1], title: say("axis.share") } };
   Plotly.react(box, data, lineLayout(box, axes, null), PLOT_CONFIG);
 }

@@ -3,7 +3,7 @@
 import { bytes, count, cssToken, el, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
-import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
+import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { learns } from "../../page/record/bigrams.js";
 
 export function mount({ part, changed, subscribe }) {
@@ -45,7 +45,7 @@ function sizeRow({ overlay_rows, overlay_bytes }, at, index) {
 function drawSizes(Plotly, box, sizes, index) {
   const y = sizes.map((size) => (size ? size.overlay_rows : null));
   const most = Math.max(1, ...y.filter((value) => value !== null));
-  const data = [{ type: "scatter", mode: "lines", x: y.map((_, i) => i + 1), y, hovertemplate: HOVER, line: { width: 2.5, color: cssToken("--ax-aded") } }];
   const axes = { x: { range: [0.5, sizes.length + 0.5], nticks: 6, tickformat: "d", title: say("axis.step") }, y: { range: [0, most * 1.15], nticks: 4, tickformat: "~s", title: say("axis.rows") } };
+  const data = [{ type: "scatter", mode: "lines", x: y.map((_, i) => i + 1), y, hovertemplate: hoverOf(say("matrix.overlay"), axes), line: { width: 2.5, color: cssToken("--ax-aded") } }];
   Plotly.react(box, data, lineLayout(box, axes, index + 1), PLOT_CONFIG);
 }

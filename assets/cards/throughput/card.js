@@ -1,10 +1,10 @@
 // Throughput by draft depth as charts and a table: cost of a forward pass, tokens per step, and the resulting speed-up.
 
-import { HOVER, PLOT_CONFIG, lineLayout, plotted } from "../../page/plot/charts.js";
-import { runColour } from "../../page/plot/lines.js";
+import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
+import { runColour, splitAt } from "../../page/plot/lines.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "../../page/core/dom.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
-import { MAX_DEPTH, fittedCost, optimum, machineCost, measured, forwardPasses, throughputTable } from "./estimate.js";
+import { MAX_DEPTH, fittedCost, forwardPasses, machineCost, measured, measuredDepth, measuredNodes, optimum, throughputTable } from "./estimate.js";
 import { last } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { say, sentences } from "../../page/core/words.js";
@@ -29,15 +29,17 @@ function renderThroughput(part, Plotly, race, run, dark) {
   const known = run.header.cost ?? null;
   const seconds = known ? machineCost(known, last(run.steps).position) : fittedCost(points);
   const table = throughputTable(found, seconds);
-  setText(part("throughput-sentence"), throughputSentence(run, found, table));
+  const nodes = measuredNodes(known, points);
+  const deepest = measuredDepth(found, table, nodes);
+  setText(part("throughput-sentence"), throughputSentence(run, found, table, deepest));
   setText(part("throughput-source"), say(known ? "throughput.machine" : "throughput.fitted", { device: fitted(engineText(run.header.device), 60) }));
-  part("throughput-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points)));
+  part("throughput-rows").replaceChildren(...table.slice(0, 13).map((row) => tableRow(row, found.points, deepest)));
   exportThroughput(part, points, seconds, table, found.points);
   if (!Plotly) return undefined;
   const colour = runColour(run, dark);
-  drawCost(Plotly, part("cost-chart"), points, seconds, known !== null);
-  drawTokens(Plotly, part("tokens-chart"), found.points, table, colour);
-  return drawSpeed(Plotly, part("speed-chart"), table, colour);
+  drawCost(Plotly, part("cost-chart"), points, seconds, nodes, known !== null);
+  drawTokens(Plotly, part("tokens-chart"), found.points, table, last(found.points).depth, colour);
+  return drawSpeed(Plotly, part("speed-chart"), table, deepest, colour, run.label);
 }
 
 // Registers the exports: cost with its own table, tokens and speed-up with a common one.
@@ -60,28 +62,35 @@ function depthsTable(table, points) {
   return [["depth", "expected_tokens", "measured_tokens", "measured_steps", "nodes", "seconds", "speedup"], ...rows];
 }
 
-function throughputSentence(run, { alpha, nodesPerDepth }, table) {
+function throughputSentence(run, { alpha, nodesPerDepth }, table, deepest) {
   const { best, slower } = optimum(table);
   const values = { name: run.label, alpha: alpha.toFixed(2), nodes: nodesPerDepth.toFixed(1), depth: best.depth, ratio: fixed(best.ratio, 2) };
   const kind = best.ratio < 1 ? "never" : best.depth === MAX_DEPTH ? "deeper" : "best";
   const slowerText = slower === null ? say("throughput.always", { depth: MAX_DEPTH }) : say("throughput.slower", { depth: slower });
-  return sentences(say("throughput.alpha", values), say(`throughput.${kind}`, values), kind === "best" ? slowerText : "");
+  return sentences(say("throughput.alpha", values), say(`throughput.${kind}`, values), kind === "best" ? slowerText : "", deepest < MAX_DEPTH ? say("throughput.beyond", { depth: deepest }) : "");
 }
 
-function tableRow(row, points) {
+function tableRow(row, points, deepest) {
   const point = points.find(({ depth }) => depth === row.depth);
-  const seen = point ? say("throughput.seen", { tokens: point.tokens.toFixed(2), count: point.steps }) : "–";
+  const seen = point ? say("throughput.seen", { tokens: point.tokens.toFixed(2), count: point.steps }) : row.depth > deepest ? say("throughput.extrapolated") : "–";
   const cells = [number(row.tokens), seen, number(row.nodes, 1), milliseconds(row.seconds), `${number(row.ratio)}×`];
   return el("tr", {}, el("th", { scope: "row", text: String(row.depth) }), ...cells.map((text) => el("td", { class: "ax-num", text })));
 }
 
-const line = (x, y, colour, dash = "solid") => ({ type: "scatter", mode: "lines", x, y, hovertemplate: HOVER, line: { color: colour, width: 2.5, dash } });
+// A line whose part beyond `limit` is extrapolated.
+function lines(name, axes, limit, { x, y }, colour) {
+  return splitAt(limit, x, y).map(({ beyond, dash, ...points }) => {
+    const hovertemplate = hoverOf(beyond ? say("line.extrapolated", { name }) : name, axes);
+    return { type: "scatter", mode: "lines", ...points, hovertemplate, line: { color: colour, width: 2.5, dash } };
+  });
+}
 
 // Dots whose area shows how many steps they stand for.
-function dots(x, y, counts, colour) {
+function dots(name, axes, { x, y }, counts, colour) {
   const most = Math.max(...counts);
   const size = counts.map((count) => 5 + 9 * Math.sqrt(count / most));
-  return { type: "scatter", mode: "markers", x, y, hovertemplate: HOVER, marker: { color: colour, size, opacity: 0.7, line: { width: 0 } } };
+  const hovertemplate = hoverOf(name, axes).replace("<extra>", `<br>${say("throughput.steps")}: %{customdata}<extra>`);
+  return { type: "scatter", mode: "markers", x, y, customdata: counts, hovertemplate, marker: { color: colour, size, opacity: 0.7, line: { width: 0 } } };
 }
 
 function draw(Plotly, box, data, axes, now, shapes = []) {
@@ -89,30 +98,30 @@ function draw(Plotly, box, data, axes, now, shapes = []) {
   return Plotly.react(box, data, { ...layout, shapes: [...layout.shapes, ...shapes] }, PLOT_CONFIG);
 }
 
-function drawCost(Plotly, box, points, seconds, here) {
+function drawCost(Plotly, box, points, seconds, limit, here) {
   const most = Math.max(here ? MACHINE_NODES : 8, ...points.map((p) => p.nodes));
   const x = Array.from({ length: most }, (_, i) => i + 1);
   const y = x.map((nodes) => 1000 * seconds(nodes));
   const seen = points.map((p) => 1000 * p.seconds);
-  const data = [line(x, y, cssToken("--ax-ink")), dots(points.map((p) => p.nodes), seen, points.map((p) => p.count), cssToken("--ax-muted"))];
   const axes = { x: { range: [0, most * 1.03], nticks: 6, title: say("axis.nodes") }, y: { range: [0, 1.15 * Math.max(...y, ...seen)], nticks: 5, title: say("axis.milliseconds") } };
-  draw(Plotly, box, data, axes, null);
+  const curve = lines(say(here ? "throughput.line.measured" : "throughput.line.fitted"), axes, limit, { x, y }, cssToken("--ax-ink"));
+  const passes = dots(say("throughput.dots.passes"), axes, { x: points.map((p) => p.nodes), y: seen }, points.map((p) => p.count), cssToken("--ax-muted"));
+  draw(Plotly, box, [...curve, passes], axes, null);
 }
 
-function drawTokens(Plotly, box, points, table, colour) {
-  const data = [
-    line(table.map((row) => row.depth), table.map((row) => row.tokens), cssToken("--ax-ink")),
-    dots(points.map((p) => p.depth), points.map((p) => p.tokens), points.map((p) => p.steps), colour),
-  ];
+function drawTokens(Plotly, box, points, table, deepest, colour) {
   const top = Math.max(...table.map((row) => row.tokens), ...points.map((p) => p.tokens));
-  draw(Plotly, box, data, { x: depthAxis(), y: { range: [0, top * 1.15], nticks: 5, title: say("axis.tokens.step") } }, null);
+  const axes = { x: depthAxis(), y: { range: [0, top * 1.15], nticks: 5, title: say("axis.tokens.step") } };
+  const curve = lines(say("throughput.expected"), axes, deepest, { x: table.map((row) => row.depth), y: table.map((row) => row.tokens) }, cssToken("--ax-ink"));
+  const seen = dots(say("throughput.measured"), axes, { x: points.map((p) => p.depth), y: points.map((p) => p.tokens) }, points.map((p) => p.steps), colour);
+  draw(Plotly, box, [...curve, seen], axes, null);
 }
 
-function drawSpeed(Plotly, box, table, colour) {
+function drawSpeed(Plotly, box, table, deepest, colour, name) {
   const { best } = optimum(table);
-  const data = [line(table.map((row) => row.depth), table.map((row) => row.ratio), colour)];
-  const plain = { type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: cssToken("--ax-muted"), width: 1.5, dash: "2px,3px" } };
   const axes = { x: depthAxis(), y: { range: [0, 1.15 * Math.max(1.2, best.ratio)], nticks: 5, ticksuffix: "×", title: say("axis.speed") } };
+  const data = lines(name, axes, deepest, { x: table.map((row) => row.depth), y: table.map((row) => row.ratio) }, colour);
+  const plain = { type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: cssToken("--ax-muted"), width: 1.5, dash: "2px,3px" } };
   draw(Plotly, box, data, axes, best.depth, [plain]);
 }
 

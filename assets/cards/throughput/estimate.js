@@ -74,6 +74,17 @@ export function fittedCost(points) {
   return (nodes) => Math.max(1e-9, y + slope * (nodes - x));
 }
 
+// The largest number of nodes whose cost was measured: on the machine, else in the race's own forward passes.
+export function measuredNodes(known, points) {
+  return known ? last(known.sizes) : last(points).nodes;
+}
+
+// The largest depth that is not extrapolated: the race had such a draft, and the cost of its nodes was measured.
+export function measuredDepth({ points }, table, nodes) {
+  const priced = table.findLast((row) => row.nodes <= nodes);
+  return Math.min(last(points).depth, priced?.depth ?? 0);
+}
+
 // One row per depth: expected tokens, nodes and seconds of a step, and the speed-up over plain decoding.
 export function throughputTable({ alpha, nodesPerDepth, overhead }, cost) {
   return Array.from({ length: MAX_DEPTH + 1 }, (_, depth) => {

@@ -3,7 +3,7 @@
 import { el, number, rate } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
-import { HOVER, PLOT_CONFIG, lineLayout } from "../../page/plot/charts.js";
+import { hoverOf, PLOT_CONFIG, lineLayout } from "../../page/plot/charts.js";
 import { lineKey, paintRun, runColour, runDash } from "../../page/plot/lines.js";
 import { duration, last, runName, runStats, stepsDone } from "../../page/record/record.js";
 import { stepsShown } from "../../page/shell/player.js";
@@ -51,18 +51,19 @@ function drawRaceChart(Plotly, part, state, dark, span, seen) {
   const { runs } = state.race;
   const most = Math.max(1, ...runs.map((run) => run.counts[run.counts.length - 1] || 0));
   const end = duration(state.race) || 1;
+  const titles = { x: { title: say("axis.seconds") }, y: { title: say("axis.tokens") } };
   const data = runs.map((run, i) => ({
     type: "scatter",
     mode: "lines",
     x: [0, ...run.ends.slice(0, seen[i])],
     y: [0, ...run.counts.slice(0, seen[i])],
-    hovertemplate: HOVER,
+    hovertemplate: hoverOf(run.label, titles),
     line: { width: 2.5, color: runColour(run, dark), dash: runDash(runs, i) },
   }));
   const [low, high] = span ? tokensIn(runs, span) : [0, most];
-  const x = { range: span || [0, end * 1.02], fixedrange: false, nticks: 5, title: say("axis.seconds") };
+  const x = { range: span || [0, end * 1.02], fixedrange: false, nticks: 5, ...titles.x };
   const integer = high - low < 6 ? { dtick: 1 } : { nticks: 5 };
-  const y = { range: [low, high + 0.12 * (high - low)], ...integer, title: say("axis.tokens") };
+  const y = { range: [low, high + 0.12 * (high - low)], ...integer, ...titles.y };
   const dragmode = window.matchMedia("(pointer: fine)").matches ? "zoom" : false;
   Plotly.react(box, data, { ...lineLayout(box, { x, y }, state.time), dragmode }, PLOT_CONFIG);
   registerExport("race", { place: () => box, picture: () => [part("chart-key"), box], table: () => curveTable(state.race) });

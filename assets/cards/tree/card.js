@@ -29,7 +29,7 @@ export function mount({ part, set, subscribe, peek, pick }) {
   subscribe("quiet", drawable, ({ view: { searched, layout, recorded, header }, Plotly }) => {
     const colours = scoreColours(searched, recorded, header.method_settings);
     renderColourKey(part, colours, header);
-    tree.draw(Plotly, searched, layout, colours);
+    tree.draw(Plotly, searched, layout, colours, priorTerm(header));
   });
   subscribe("quiet", (state) => [state.view.searched, markedNode(state)], (state) => tree.select(markedNode(state)));
 }

@@ -3,6 +3,7 @@
 import { cssToken, plotText, probability, small, visible } from "../../page/core/dom.js";
 import { hoverLabel } from "../../page/plot/charts.js";
 import { curve } from "../../page/plot/lines.js";
+import { say } from "../../page/core/words.js";
 import { TARGET } from "../../page/record/record.js";
 import { diameter, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
@@ -59,7 +60,7 @@ function styles() {
 
 export const mostVisits = (nodes) => Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
 
-export function traces(nodes, { grid, colours }) {
+export function traces(nodes, { grid, colours, prior }) {
   const style = styles();
   const byId = new Map(nodes.map((n) => [n.id, n]));
   const most = mostVisits(nodes);
@@ -72,7 +73,7 @@ export function traces(nodes, { grid, colours }) {
   const names = labelsOf(nodes, grid, most);
   const scores = placeScores(nodes, names, grid, most);
   const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
-  const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill));
+  const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
   const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends)] : [];
   return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most)].filter((trace) => trace.x.length);
@@ -113,7 +114,7 @@ function filler(style, colours) {
   };
 }
 
-function nodeTrace(nodes, { place, marks, type }, kind, style, most, fill) {
+function nodeTrace(nodes, { place, marks, type }, kind, style, most, fill, prior) {
   const mine = nodes.filter((n) => n.verdict === kind);
   return {
     type: "scatter",
@@ -122,7 +123,7 @@ function nodeTrace(nodes, { place, marks, type }, kind, style, most, fill) {
     y: mine.map((n) => place(n)[1]),
     customdata: mine.map((n) => n.id),
     hoverinfo: "text",
-    hovertext: mine.map(hoverText),
+    hovertext: mine.map((n) => hoverText(n, prior)),
     cliponaxis: false,
     marker: {
       symbol: SYMBOLS[kind] || "circle",
@@ -135,10 +136,10 @@ function nodeTrace(nodes, { place, marks, type }, kind, style, most, fill) {
 }
 
 // What the pointer shows at a node: its token, and all its numbers.
-function hoverText(node) {
-  const numbers = [["N", node.visits, (value) => Math.round(value)], ["P", node.prior, probability], ["Q", node.value, small], ["U", node.exploration, small]];
-  const shown = numbers.filter(([, value]) => value !== null).map(([name, value, format]) => `${name} ${format(value)}`);
-  return [`<b>${plotText(visible(node.text, 40))}</b>`, shown.join(" · ")].filter(Boolean).join("<br>");
+function hoverText(node, prior) {
+  const numbers = [["visits", node.visits, (value) => Math.round(value)], [prior, node.prior, probability], ["value", node.value, small], ["exploration", node.exploration, small]];
+  const shown = numbers.filter(([, value]) => value !== null).map(([name, value, format]) => `${say(`fact.${name}`)}: ${format(value)}`);
+  return [`<b>${plotText(visible(node.text, 40))}</b>`, ...shown].join("<br>");
 }
 
 // Labels of a row are on one line, whatever the sizes of the marks.

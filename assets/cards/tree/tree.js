@@ -27,10 +27,10 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   let selected = 0;
   let zoom = null; // 1: the whole tree is in its box; null: its rows are as high as needed to read the labels
 
-  function draw(Plotly, step, layout, colours) {
+  function draw(Plotly, step, layout, colours, prior) {
     const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
     if (other) zoom = null;
-    shown = { Plotly, step, layout, colours };
+    shown = { Plotly, step, layout, colours, prior };
     paint();
     root.setAttribute("aria-label", summary(step, nodes));
     items.replaceChildren(...nodes.map(item));

@@ -1,13 +1,19 @@
 // The verification walk: every node at which the target chose a token, or every child that was tried.
 
-import { drawText, precise, residualText, testsOf, verificationKind } from "../../page/record/acceptance.js";
+import { candidatesOf, drawText, precise, testsOf, verificationKind } from "../../page/record/acceptance.js";
 import { el, probability, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { namesOfStep, possible, undraftedKind } from "../../page/record/record.js";
+import { shares } from "../../page/plot/shares.js";
 
-const DRAW = ["after", "choice", "p", "u", "least", "in", "next"];
-const HEADS = { rejection: ["tried", "bars", "p", "draft-probability", "ratio", "random"], typical: ["tried", "entropy", "threshold"] };
+const HEADS = {
+  rejection: ["after", "tried", "bars", "p", "draft-probability", "ratio", "random", "verdict"],
+  typical: ["after", "tried", "entropy", "threshold", "verdict"],
+  draw: ["after", "candidate", "bar", "p", "u", "least", "verdict"],
+};
+const OTHERWISE = ["after", "choice", "p", "in", "next"];
+const ROWS = { rejection: testRows, typical: testRows, draw: drawRows };
 
 export function mount({ part, subscribe, pick }) {
   offerExport("walk", { group: "step", title: "walk.title", at: part("walk"), table: true });
@@ -21,14 +27,14 @@ export function mount({ part, subscribe, pick }) {
 export function renderWalk(part, step, header) {
   const body = part("walk");
   const kind = verificationKind(step, header);
-  const tested = kind in HEADS;
   const names = namesOfStep(step);
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
-  part("walk-head").replaceChildren(...headCells(tested ? ["after", ...HEADS[kind], "verdict"] : kind === "draw" ? DRAW : ["after", "choice", "p", "in", "next"]));
-  body.replaceChildren(...step.choices.flatMap((choice, i) => (tested ? testRows(step, choice, i, kind, names) : walkRow(step, choice, i, kind, names))));
+  part("walk-keys").hidden = kind !== "rejection";
+  part("walk-head").replaceChildren(...headCells(HEADS[kind] ?? OTHERWISE));
+  body.replaceChildren(...step.choices.flatMap((choice, i) => ROWS[kind]?.(step, i, kind, names, header) ?? walkRow(step, choice, i, names)));
   const heads = [...part("walk-head").children].map((head) => head.textContent);
   for (const row of body.children) for (const [i, value] of [...row.children].entries()) if (i && value.textContent) value.setAttribute("data-head", heads[i]);
-  setText(part("walk-residual"), residualText(step));
+  const tested = ROWS[kind] === testRows;
   registerExport("walk", { place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
 }
 
@@ -39,16 +45,29 @@ function headCells(names) {
 }
 
 // The tests of the children at a choice, and the token that was drawn if none was accepted.
-function testRows(step, choice, i, kind, names) {
+function testRows(step, i, kind, names) {
   const { tree } = step;
+  const choice = step.choices[i];
   const top = Math.max(...step.choices.flatMap(({ rejection }) => rejection?.trials ?? []).flatMap(({ p, q }) => [p, q]));
   const rows = testsOf(step, choice).map((test) => testRow(tree, test, kind, top, names));
-  const chosen = choice.rejection ? choice.rejection.residual_probability : choice.probability;
-  if (!tree.parents.some((parent, node) => parent === choice.node && step.path.includes(node))) {
-    const numbers = HEADS[kind].slice(1).map((name) => el("td", { class: "ax-num", text: name === (choice.rejection ? "p" : "threshold") ? precise(chosen) : "" }));
-    rows.push(el("tr", { "data-node": choice.node }, el("td", {}, el("code", { text: names.get(choice.token) })), ...numbers, el("td", {}, el("span", { class: "ax-target-word", text: say(`chip.${undraftedKind(tree, choice.node)}`) }))));
-  }
-  const first = [el("td", { class: "ax-dim", text: String(i + 1) }), el("td", {}, el("code", { text: names.get(tree.tokens[choice.node]) }))];
+  if (!tree.parents.some((parent, node) => parent === choice.node && step.path.includes(node))) rows.push(drawnRow(tree, choice, kind, top, names));
+  return placed(step, i, rows, names);
+}
+
+// The correction or bonus token after the tests.
+function drawnRow(tree, { node, token, probability: p, draw, rejection }, kind, top, names) {
+  const number = (value) => el("td", { class: "ax-num", text: value });
+  const residual = rejection?.residual_probability;
+  const known = rejection?.trials.length
+    ? { bars: shares({ residual }, top), p: say("walk.residual", { p: precise(residual) }), random: precise(draw) }
+    : { bars: shares({ p }, top), p: precise(residual), random: precise(draw), threshold: precise(p) };
+  const cells = HEADS[kind].slice(2, -1).map((name) => (name === "bars" ? el("td", {}, known.bars) : number(known[name] ?? "")));
+  return el("tr", { "data-node": node }, el("td", {}, el("code", { text: names.get(token) })), ...cells, el("td", {}, targetWord(`chip.${undraftedKind(tree, node)}`)));
+}
+
+// Rows of one choice: its number and its node before the first one.
+function placed({ tree, choices }, i, rows, names) {
+  const first = [el("td", { class: "ax-dim", text: String(i + 1) }), el("td", {}, el("code", { text: names.get(tree.tokens[choices[i].node]) }))];
   for (const [k, row] of rows.entries()) row.prepend(...(k ? [el("td"), el("td")] : first));
   return rows;
 }
@@ -59,27 +78,48 @@ function testRow(tree, { node, accepted, typical, p, q, numbers }, kind, top, na
     "tr",
     { "data-node": node },
     el("td", {}, el("code", { text: names.get(tree.tokens[node]) })),
-    kind === "rejection" ? el("td", {}, el("div", { class: "ax-shares", "aria-hidden": "true" }, share("p", p / top), share("q", q / top))) : null,
+    kind === "rejection" ? el("td", {}, shares({ p, q }, top)) : null,
     ...numbers.map((text) => el("td", { class: "ax-num", text })),
-    el("td", {}, el("span", { class: `ax-chip ax-chip-${accepted ? "accepted" : "rejected"}`, text: say(`walk.${verdict}`) })),
+    el("td", {}, chip(accepted, `walk.${verdict}`)),
   );
 }
 
-function share(name, value) {
-  const bar = el("i", { class: `ax-share-${name}` });
-  bar.style.width = `${100 * value}%`;
-  return bar;
+// The candidates of one draw from the target's distribution.
+function drawRows(step, i, _, names, header) {
+  const choice = step.choices[i];
+  const top = Math.max(...step.choices.flatMap(({ probability: p, top_probabilities: all }) => [p, ...all]));
+  const rows = candidatesOf(step, i, header).map(({ token, node, p, u, rate, drawn }) =>
+    el(
+      "tr",
+      { "data-node": node ?? choice.node },
+      el("td", {}, el("code", { text: names.get(token) })),
+      el("td", {}, shares({ p }, top)),
+      ...[p, u, rate].map((value) => el("td", { class: "ax-num", text: precise(value) })),
+      el("td", {}, drawn ? choiceVerdict(step, i, "chip") : node === null ? el("span", { class: "ax-dim", text: say("walk.undrafted") }) : chip(false, "walk.rejected")),
+    ),
+  );
+  return placed(step, i, rows, names);
 }
 
-function walkRow(step, choice, i, kind, names) {
-  const cut = step.tree.reason.includes("cut at the end") && i === step.choices.length - 1 && choice.drafted;
-  const verdict = !choice.drafted
-    ? el("span", { class: "ax-target-word", text: say(`walk.${undraftedKind(step.tree, choice.node)}`) })
-    : el("span", { class: "ax-chip ax-chip-accepted", text: say(cut ? "walk.cut" : "walk.drafted") });
+function chip(accepted, key) {
+  return el("span", { class: `ax-chip ax-chip-${accepted ? "accepted" : "rejected"}`, text: say(key) });
+}
+
+function targetWord(key) {
+  return el("span", { class: "ax-target-word", text: say(key) });
+}
+
+// What became of the target's choice.
+function choiceVerdict({ tree, choices }, i, words) {
+  const choice = choices[i];
+  const cut = tree.reason.includes("cut at the end") && i === choices.length - 1 && choice.drafted;
+  return choice.drafted ? chip(true, cut ? "walk.cut" : "walk.drafted") : targetWord(`${words}.${undraftedKind(tree, choice.node)}`);
+}
+
+function walkRow(step, choice, i, names) {
   const others = possible(choice).filter(({ token }) => token !== choice.token).slice(0, 2);
   const chosen = el("td", {}, el("code", { text: names.get(choice.token) }));
-  if (choice.draw !== null && kind !== "draw") chosen.append(el("span", { class: "ax-dim", text: ` ${drawText(choice)}` }));
-  const drawn = kind === "draw" ? [choice.draw, -Math.log(choice.draw) / choice.probability].map((value) => el("td", { class: "ax-num", text: precise(value) })) : [];
+  if (choice.draw !== null) chosen.append(el("span", { class: "ax-dim", text: ` ${drawText(choice)}` }));
   return el(
     "tr",
     { "data-node": choice.node },
@@ -87,8 +127,7 @@ function walkRow(step, choice, i, kind, names) {
     el("td", {}, el("code", { text: names.get(step.tree.tokens[choice.node]) })),
     chosen,
     el("td", { class: "ax-num", text: precise(choice.probability) }),
-    ...drawn,
-    el("td", {}, verdict),
+    el("td", {}, choiceVerdict(step, i, "walk")),
     el("td", { class: "ax-dim ax-next", text: others.map(({ token, p }) => `${names.get(token)} ${probability(p)}`).join("  ") }),
   );
 }

@@ -4,6 +4,7 @@
 import { precise, testText } from "../../page/record/acceptance.js";
 import { el, namesById, setText, visible } from "../../page/core/dom.js";
 import { offerExport, onScreen, registerExport } from "../../page/export/exports.js";
+import { shares } from "../../page/plot/shares.js";
 import { isGreedy, recordedDistribution, recordedSettings, resample } from "./sampling.js";
 import { say, sentences } from "../../page/core/words.js";
 
@@ -43,15 +44,16 @@ export function whatIfText({ choices }, i, made, changes) {
 }
 
 // The rows of the table: the most probable tokens, the chosen and the recorded one, and all others together (token null):
-// {token, text, recorded, p, residual, cut, chosen, was, drafted}.
+// {token, text, recorded, p, q (of the first child tried; null if none was), residual, cut, chosen, was, drafted}.
 export function whatIfRows({ tree, choices }, i, made, header) {
   const choice = choices[i];
   const recorded = recordedDistribution(choice, header).items;
   const drafted = new Set(tree.tokens.filter((_, node) => tree.parents[node] === choice.node));
-  const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, residual: made.residual[k]?.p ?? null, chosen: item.token === made.token, was: item.token === choice.token, drafted: drafted.has(item.token) }));
+  const drafts = choice.rejection?.trials[0]?.logits_q ?? [];
+  const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, q: drafts[k] ?? null, residual: made.residual[k]?.p ?? null, chosen: item.token === made.token, was: item.token === choice.token, drafted: drafted.has(item.token) }));
   const rows = all.filter((row, k) => k < SHOWN || row.chosen || row.was);
   const rest = (name) => Math.max(0, rows.reduce((left, row) => left - row[name], 1));
-  return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), residual: made.residual.length ? rest("residual") : null, cut: null, chosen: false, was: false, drafted: false }];
+  return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), q: drafts.length ? rest("q") : null, residual: made.residual.length ? rest("residual") : null, cut: null, chosen: false, was: false, drafted: false }];
 }
 
 export function mount({ part, subscribe }) {
@@ -140,18 +142,18 @@ export function mount({ part, subscribe }) {
 }
 
 function drawTable(part, rows, { exact, residual }) {
-  const top = Math.max(...rows.flatMap(({ p, recorded }) => [p, recorded]));
+  const top = Math.max(...rows.flatMap(({ p, q, recorded }) => [p, q ?? 0, recorded]));
   part("whatif-residual-head").hidden = !residual.length;
+  part("whatif-q-head").hidden = rows[0].q === null;
   const named = rows.filter(({ token }) => token !== null);
   const names = namesById(named.map(({ token }) => token), named.map(({ text }) => text));
   part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, exact, names)));
-  const head = ["token", "text", "recorded", "p", "residual", "excluded_by", "chosen"];
-  registerExport("whatif", { place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, residual: left, cut, chosen }) => [token, text, recorded, p, left, cut, String(chosen)])] });
+  const head = ["token", "text", "recorded", "p", "q", "residual", "excluded_by", "chosen"];
+  registerExport("whatif", { place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, q, residual: left, cut, chosen }) => [token, text, recorded, p, q, left, cut, String(chosen)])] });
 }
 
-function rowOf({ token, recorded, p, residual, cut, chosen, was, drafted }, top, exact, names) {
-  const bar = el("i");
-  bar.style.width = `${(100 * p) / top}%`;
+function rowOf({ token, recorded, p, q, residual, cut, chosen, was, drafted }, top, exact, names) {
+  const bars = shares({ p, q }, top);
   const mark = el("b");
   mark.style.left = `${(100 * recorded) / top}%`;
   const status = [chosen && "chosen", was && !chosen && "was", drafted && "drafted", cut && `cut.${cut}`].filter(Boolean);
@@ -160,9 +162,10 @@ function rowOf({ token, recorded, p, residual, cut, chosen, was, drafted }, top,
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
     el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) })),
-    el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bar, mark)),
+    el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark)),
     el("td", { class: "ax-num", text: bound + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),
+    q === null ? null : el("td", { class: "ax-num", text: precise(q) }),
     residual === null ? null : el("td", { class: "ax-num", text: precise(residual) }),
     el("td", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") }),
   );

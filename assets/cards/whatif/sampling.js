@@ -1,30 +1,11 @@
-// Sampling of a recorded choice with other settings, as in aded/sampling: random numbers, the distribution, the draw, and rejection
-// sampling. Draws nothing.
+// Sampling of a recorded choice with other settings, as in aded/sampling: the distribution, the draw, and rejection sampling.
+// Draws nothing.
+
+import { keyOf, uniform } from "../../page/record/random.js";
 
 const TEMPERATURES = [0.5, 1, 1.5, 2]; // as in aded/core/trace.py
 const MAX_GREEDY = 1e-5; // temperatures up to this one mean greedy decoding
-const GOLDEN_GAMMA = 0x9e3779b97f4a7c15n;
 const ACCEPT_STREAM = 0x6163636570740000n; // XORed into the seed for the random numbers of acceptance tests
-
-const wrap = (value) => BigInt.asUintN(64, value);
-
-// SplitMix64 of a 64-bit integer.
-function splitmix64(value) {
-  let z = wrap(value + GOLDEN_GAMMA);
-  z = wrap((z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n);
-  z = wrap((z ^ (z >> 27n)) * 0x94d049bb133111ebn);
-  return z ^ (z >> 31n);
-}
-
-// 64-bit key of a seed and an absolute position, both BigInt.
-export function keyOf(seed, position) {
-  return splitmix64(wrap(splitmix64(seed) + position));
-}
-
-// Uniform random number in (0, 1) of a token and a key.
-export function uniform(key, token) {
-  return (Number(splitmix64(wrap(key + BigInt(token) * GOLDEN_GAMMA)) >> 11n) + 0.5) * 2 ** -53;
-}
 
 // The settings that a run was recorded with: {temperature, top_k, top_p, min_p}.
 export function recordedSettings({ settings: { temperature = 0, top_k = 0, top_p = 1, min_p = 0 } }) {

@@ -8,17 +8,21 @@ const UNREACHABLE = { kind: "error", messages: [["notice.unreachable", {}]], fra
 const NO_SERVER = [502, 503, 504]; // status codes of proxies whose server does not answer
 const KIND = /^data: \{"msg": ?"(\w+)"/;
 
-// Routes the requests of Gradio's client through a connection, and lets the server know that the page is open.
+// Routes the requests of Gradio's client through a connection, and lets the server know that the page is open. A page in a frame without an
+// origin may call nothing of the server.
 export function keepConnected() {
   const address = `connection/${window.__gradio_session_hash__}`;
-  const connection = createConnection(window.fetch.bind(window));
+  const connected = window.origin !== "null";
+  const connection = createConnection(window.fetch.bind(window), TIMES, connected);
   window.fetch = connection.fetch;
+  if (!connected) return;
   connection.stay(address);
   window.addEventListener("pagehide", () => navigator.sendBeacon(address));
 }
 
-// `plain`: the browser's fetch. Events: "notice" while the server cannot be reached, "cut" when a stream is lost.
-export function createConnection(plain, { retry, patience, silence } = TIMES) {
+// `plain`: the browser's fetch; `connected`: whether calls are sent at all. Events: "notice" while the server cannot be reached, "cut" when a
+// stream is lost.
+export function createConnection(plain, { retry, patience, silence } = TIMES, connected = true) {
   let reachable = true;
   let open = null; // the stream that Gradio's client reads
   let count = 0; // of streams and unanswered calls
@@ -108,7 +112,7 @@ export function createConnection(plain, { retry, patience, silence } = TIMES) {
 
   // A call; one that does not reach the server changes nothing on the page, and another message says so.
   async function call(address, options) {
-    const answer = await plain(address, options).catch(() => null);
+    const answer = connected ? await plain(address, options).catch(() => null) : null;
     const failed = !answer || (NO_SERVER.includes(answer.status) && !answer.headers.get("content-type")?.includes("json"));
     if (!failed) return answer;
     reached(false);

@@ -1,11 +1,10 @@
 // Plotly, loaded after the first race is on screen, and the layout of line charts.
 
-import { cssToken, el } from "../core/dom.js";
+import { cssToken, el, plotText } from "../core/dom.js";
 import { on } from "../core/events.js";
 import { loadScript, pageFiles, textOf } from "../core/files.js";
 import { say } from "../core/words.js";
 
-export const HOVER = "%{x:.4~g} · %{y:.4~g}<extra></extra>"; // what the pointer shows at a point of a line chart
 export const PLOT_CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
 
 let library = null;
@@ -39,6 +38,13 @@ async function painted() {
 // A box that Plotly has drawn into, or null.
 export function plotted(box) {
   return box.data ? box : null;
+}
+
+// What the pointer shows at a point of a line chart: the name of the line, and both values with the titles of their axes, which say the unit.
+export function hoverOf(name, { x, y }) {
+  const literal = (text) => plotText(text).replaceAll("%", "&#37;");
+  const value = (axis, { title, ticksuffix = "" }) => `${literal(title)}: %{${axis}:.4~g}${ticksuffix}`;
+  return `<b>${literal(name)}</b><br>${value("x", x)}<br>${value("y", y)}<extra></extra>`;
 }
 
 export function hoverLabel(font = "--ax-sans") {

@@ -46,6 +46,16 @@ export function partKey([who, { dash, colour }]) {
   return namedLine(dash, `var(${colour})`, el("span", { "data-say": `matrix.${who}` }));
 }
 
+// The part of a line up to `limit`, and dashed the part beyond it: {x, y, dash, beyond}; parts without points are left out.
+export function splitAt(limit, x, y) {
+  const cut = x.findLastIndex((value) => value <= limit);
+  const parts = [
+    { x: x.slice(0, cut + 1), y: y.slice(0, cut + 1), dash: "solid", beyond: false },
+    { x: x.slice(Math.max(0, cut)), y: y.slice(Math.max(0, cut)), dash: "6px,5px", beyond: true },
+  ];
+  return parts.filter((one) => one.x.length > (one.beyond && cut >= 0 ? 1 : 0));
+}
+
 // A smooth edge from parent to child, horizontal at both ends.
 export function curve([x0, y0], [x1, y1], x, y) {
   const points = y0 === y1 ? 1 : 14;

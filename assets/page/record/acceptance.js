@@ -1,16 +1,21 @@
 // How the tokens of a step were accepted, as text: by rejection sampling, by typical acceptance, by one draw per node, or greedily.
 // Draws nothing.
 
-import { fixed, visible } from "../core/dom.js";
-import { undraftedKind } from "./record.js";
-import { say } from "../core/words.js";
+import { visible } from "../core/dom.js";
+import { uniformAt } from "./random.js";
+import { possible, undraftedKind } from "./record.js";
+import { say, sentences } from "../core/words.js";
 
-const LISTED = 3; // most probable tokens in a sentence
+const LISTED = 6; // tokens of a residual distribution
+const RIVALS = 2; // tokens that a draw is compared with
 const TESTED = 5; // most probable children of a node that typical acceptance tested
 
-// Three decimals; fewer digits in scientific notation for smaller numbers.
+// Four significant digits; small numbers in scientific notation.
 export function precise(value) {
-  return value > 0 && value < 0.0005 ? value.toExponential(1) : fixed(value, 3);
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
+  if (!Number.isFinite(value)) return "∞";
+  return value < 0.0005 ? value.toExponential(3) : value.toPrecision(4);
 }
 
 // "rejection", "typical", "draw" or "greedy"; "unrecorded" for a test of every child that a record of an older version lacks.
@@ -29,9 +34,9 @@ export function testsOf({ tree }, { rejection, typical }) {
   return tests.sort((a, b) => b.accepted - a.accepted || b.p - a.p).slice(0, TESTED);
 }
 
-// Two numbers and how they compare: "0.431 ≤ 0.520"; with more decimals if three do not tell them apart.
+// Two numbers and how they compare: "0.4312 ≤ 0.5200"; with more digits if four do not tell them apart.
 function comparison(value, below, limit) {
-  const text = precise(value) === precise(limit) ? (number) => fixed(number, 6) : precise;
+  const text = precise(value) === precise(limit) ? (number) => number.toPrecision(8) : precise;
   return `${text(value)} ${below ? "≤" : ">"} ${text(limit)}`;
 }
 
@@ -45,25 +50,82 @@ export function testText({ tree }, choice, node) {
   return say(`why.rejection.${trial.accepted ? "accepted" : "rejected"}`, { comparison: comparison(trial.uniform, trial.accepted, trial.ratio), p: precise(trial.p), q: precise(trial.q) });
 }
 
-// The draw of the correction or bonus token from the residual distribution, in one sentence; empty if the step has none.
-export function residualText({ tree, choices }) {
-  const choice = choices.find(({ rejection }) => rejection && rejection.residual_probability !== null);
-  if (!choice) return "";
-  const { tokens, texts, residual, residual_probability: p, trials } = choice.rejection;
-  const order = tokens.map((_, k) => k).sort((a, b) => residual[b] - residual[a]).slice(0, LISTED);
-  const top = order.map((k) => `${visible(texts[k])} ${precise(residual[k])}`).join(", ");
-  return say(`walk.residual.${undraftedKind(tree, choice.node)}`, { token: visible(choice.text), p: precise(p), top, count: trials.length });
+// −ln(u)/p, which the drawn token has smallest; null if the random number is unknown.
+function waiting(u, p) {
+  return u === null ? null : -Math.log(u) / p;
 }
 
-// Why rejection sampling is lossless, with the numbers of the last child tried; empty without one.
-export function losslessText({ tree, choices }) {
-  const trials = choices.flatMap(({ rejection }) => rejection?.trials ?? []);
+// The candidates of a draw from the target's distribution p, the drawn one first, then the most probable ones:
+// {token, text, node (null if it was not drafted), p, u, rate: −ln(u)/p, drawn}.
+export function candidatesOf(step, i, header) {
+  const { tree, choices } = step;
+  const choice = choices[i];
+  const known = new Map(possible(choice).map((one) => [one.token, one]));
+  tree.parents.forEach((parent, node) => {
+    if (parent === choice.node) known.set(tree.tokens[node], { token: tree.tokens[node], text: tree.texts[node], p: tree.probability[node], node });
+  });
+  const drawn = { node: null, ...known.get(choice.token), token: choice.token, text: choice.text, p: choice.probability, u: choice.draw, drawn: true };
+  const others = [...known.values()].filter(({ token, p }) => token !== choice.token && p > 0).sort((a, b) => b.p - a.p);
+  const rivals = others.slice(0, RIVALS).map((one) => ({ node: null, ...one, u: uniformAt(header, step, i, one.token), drawn: false }));
+  return [drawn, ...rivals].map((one) => ({ ...one, rate: waiting(one.u, one.p) }));
+}
+
+// The draw of the correction or bonus token from the residual distribution; null if the step has none.
+//   kind: see `undraftedKind`; choice; tried: number of rejected children; u: the random number of the draw, null if it is not recorded
+//   rows: {token, text, p, q, excess: max(0, p − q), residual, u, rate: −ln(u)/residual, drawn, rejected}; p and q are those of the last
+//   test; without a test q and excess are null, and the residual distribution is p
+//   others: p, q, excess and residual of all other tokens together
+export function residualDraw(step, header) {
+  const i = step.choices.findIndex(({ rejection }) => rejection && rejection.residual_probability !== null);
+  if (i < 0) return null;
+  const choice = step.choices[i];
+  const { tokens, texts, residual, residual_probability: chance, trials } = choice.rejection;
+  const test = trials[trials.length - 1] ?? null;
+  const all = tokens.map((token, k) => {
+    const drawn = token === choice.token;
+    const one = { p: test ? test.top_p[k] : residual[k], q: test ? test.top_q[k] : null, residual: drawn ? chance : residual[k], u: drawn ? choice.draw : uniformAt(header, step, i, token) };
+    return { token, text: texts[k], ...one, excess: test ? Math.max(0, one.p - one.q) : null, rate: waiting(one.u, one.residual), drawn, rejected: token === test?.token };
+  });
+  const order = [...all].sort((a, b) => b.residual - a.residual || b.p - a.p);
+  const rows = order.filter((row, k) => k < LISTED || row.drawn || row.rejected);
+  const rest = (name, whole) => (rows[0][name] === null ? null : Math.max(0, rows.reduce((left, row) => left - row[name], whole)));
+  const others = { p: rest("p", 1), q: rest("q", 1), excess: rest("excess", test?.rejection), residual: rest("residual", 1) };
+  return { kind: undraftedKind(step.tree, choice.node), choice, tried: trials.length, u: choice.draw, rows, others };
+}
+
+// That draw in one sentence; `draw`: of `residualDraw`.
+export function residualText({ kind, choice, tried, u, rows }) {
+  const { residual, rate } = rows.find(({ drawn }) => drawn);
+  const number = u === null ? say("walk.residual.unrecorded") : say("walk.residual.drawn", { u: precise(u), rate: precise(rate) });
+  return sentences(say(`walk.residual.${kind}`, { token: visible(choice.text), p: precise(residual), count: tried }), number);
+}
+
+// Why the output follows p, with the numbers of the step; empty if there is nothing to add up. For rejection sampling the sum of the drawn
+// token, or of the last child tried; for one draw per node the sum over the drafted children.
+export function losslessText(step, header) {
+  const kind = verificationKind(step, header);
+  return kind === "rejection" ? rejectionSum(step) : kind === "draw" && !header.method_settings.verification ? childrenSum(step) : "";
+}
+
+function rejectionSum({ tree, choices }) {
+  const choice = choices.findLast(({ rejection }) => rejection?.trials.length);
+  if (!choice) return "";
+  const { trials, tokens, residual_probability: drawn } = choice.rejection;
   const trial = trials[trials.length - 1];
-  if (!trial) return "";
-  const { p, q, ratio, rejection } = trial;
-  const residual = rejection > 0 ? Math.max(0, p - q) / rejection : 0;
-  const [share, rejected, part, sum] = [q * ratio, rejection, residual, p].map(precise);
-  return say("walk.lossless", { token: visible(tree.texts[trial.node]), share, rejected, part, sum });
+  const k = tokens.indexOf(choice.token);
+  const [p, q, text] = drawn === null ? [trial.p, trial.q, tree.texts[trial.node]] : [trial.top_p[k], trial.top_q[k], choice.text];
+  const [share, excess] = [Math.min(p, q), Math.max(0, p - q)];
+  const residual = trial.rejection > 0 ? excess / trial.rejection : 0;
+  const values = { share, excess, rejected: trial.rejection, part: residual, sum: share + trial.rejection * residual };
+  return say("walk.lossless", { token: visible(text), ...Object.fromEntries(Object.entries(values).map(([name, value]) => [name, precise(value)])) });
+}
+
+function childrenSum({ tree, choices }) {
+  const choice = choices.findLast(({ node }) => tree.parents.includes(node));
+  if (!choice) return "";
+  const drafted = tree.probability.filter((_, node) => tree.parents[node] === choice.node);
+  const sum = drafted.reduce((total, p) => total + (p ?? 0), 0);
+  return say("walk.lossless.draw", { token: visible(tree.texts[choice.node]), count: drafted.length, sum: precise(sum) });
 }
 
 // The random number of a choice.

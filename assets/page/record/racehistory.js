@@ -1,11 +1,17 @@
 // Races that were on screen before, and how a link names a race. This tab keeps the last ones for the browser's Back button; of live races,
-// the browser stores the last ones that have ended, and the server keeps those of all visitors for a while.
+// the browser stores the last ones, one that is running as far as it has come, and the server keeps those of all visitors for a while.
+
+import { stoppedLines } from "./record.js";
 
 const STORE = "aded-races"; // a cache of the browser
 const MAX_STORED = 6;
 const ID_LENGTH = 16; // of a live race
 const WAIT = 4000; // milliseconds to wait for the server
 const MAX_RACES = 4; // of this tab
+const PARTIAL = "x-aded-partial"; // header of a stored race that had not ended
+const KEPT_IN = "x-aded-kept"; // header of a race that the server keeps
+const BETWEEN = 2000; // milliseconds between two copies of a running race, and
+const PER_MEGABYTE = 2000; // as many more for each megabyte, since a copy is written as a whole
 
 // How a link names a race: a recorded one by title, a live race by id, an opened file by name.
 export function raceIdOf({ id, source, title }) {
@@ -37,11 +43,25 @@ export function createRaceHistory() {
 
 const addressOf = (id) => new URL(`races/${id}`, document.baseURI).href;
 
-// Keeps the JSON lines of a race in the browser; a page without such a store, as in a sandboxed frame, keeps none.
-export async function keepRace(id, lines) {
+// Returns a function that keeps a live race in the browser: now and then while it runs, and when it has ended. `keep` stores it.
+export function createKeeper(keep = keepRace, clock = () => performance.now()) {
+  let latest = { id: null, at: 0 };
+  let done = Promise.resolve();
+  let pending = 0;
+  return ({ id, running }, lines) => {
+    const due = id !== latest.id || clock() - latest.at > BETWEEN + (PER_MEGABYTE * lines.length) / 1e6;
+    if (running && (pending || !due)) return;
+    latest = { id, at: clock() };
+    pending += 1;
+    done = done.then(() => keep(id, lines, running)).then(() => (pending -= 1));
+  };
+}
+
+// Keeps the JSON lines of a race in the browser; a page without such a store, as in a sandboxed frame, keeps none. `partial`: it has not ended.
+async function keepRace(id, lines, partial) {
   try {
     const store = await window.caches.open(STORE);
-    await store.put(addressOf(id), new Response(lines));
+    await store.put(addressOf(id), new Response(lines, { headers: partial ? { [PARTIAL]: "1" } : {} }));
     const all = await store.keys();
     await Promise.all(all.slice(0, Math.max(0, all.length - MAX_STORED)).map((one) => store.delete(one)));
   } catch {
@@ -49,16 +69,33 @@ export async function keepRace(id, lines) {
   }
 }
 
-// The JSON lines of a race; null if neither the browser nor the server has it.
+// A live race: {lines, partial}, `partial` being the number of its steps if it is only a part, else null; null if neither the browser nor
+// the server has it.
 export async function findRace(id) {
   if (id.length < ID_LENGTH) return null;
-  return (await inBrowser(id)) ?? (await onServer(id));
+  const own = await inBrowser(id);
+  if (own && !own.partial) return { lines: own.lines, partial: null };
+  const lines = await onServer(id);
+  if (lines === null) return own && partOf(stoppedLines(own.lines));
+  return own && lines.includes('"finish_reason":"cancelled"') ? partOf(lines) : { lines, partial: null };
 }
+
+const partOf = (lines) => ({ lines, partial: lines.split('\n{"t":"step"').length - 1 });
 
 async function inBrowser(id) {
   try {
     const found = await window.caches.match(addressOf(id));
-    return found ? await found.text() : null;
+    return found ? { lines: await found.text(), partial: found.headers.has(PARTIAL) } : null;
+  } catch {
+    return null;
+  }
+}
+
+// Where the server keeps a race: "disk", "memory" or "none"; null if it does not answer.
+export async function placeOnServer(id) {
+  try {
+    const { status, headers } = await fetch(addressOf(id), { method: "HEAD", signal: AbortSignal.timeout(WAIT) });
+    return status === 204 ? "none" : status === 200 ? (headers.get(KEPT_IN) ?? "disk") : null;
   } catch {
     return null;
   }

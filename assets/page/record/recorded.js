@@ -10,11 +10,12 @@ const LIST = { say: "control.recorded" };
 export function createRecorded(show) {
   let wanted = null;
 
-  // Opens the race with this title, or the first one; a page that contains its only race opens none.
-  async function open(title = null) {
+  // Opens the race with this title, or the first one; a page that contains its only race opens none. `instead`: {shown}, what is on screen if there
+  // is no such race.
+  async function open(title = null, instead = null) {
     const races = pageFiles().races ?? [];
     const race = title === null ? races[0] : races.find((known) => known.title === title);
-    if (!race) return report("link.race", title);
+    if (!race) return report("link.race", title, instead ?? {});
     load(race.title);
     const text = await textOf(race.file).catch(() => null);
     if (wanted !== race.title) return;

@@ -12,11 +12,12 @@ export function isEmbedded({ pathname }, link) {
   return pathname.endsWith(`/${PATH}`) || link.hide === "page";
 }
 
-// Hides all but the panel; a link opens the whole page. `text` returns the link to the view on screen.
-export function createEmbedded(text) {
+// Hides all but the panel, and messages about the link (`note`); a link opens the whole page. `text` returns the link to the view on screen.
+export function createEmbedded(text, note) {
   const link = el("a", { class: "ax ax-embed-link", target: "_blank", rel: "noopener" });
   document.body.classList.add("ax-embed");
   document.body.append(link);
+  document.body.prepend(el("div", { class: "ax" }, note));
   const render = () => {
     setText(link, say("embed.whole"));
     link.href = text();

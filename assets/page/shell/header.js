@@ -7,8 +7,8 @@ import { el, presenting, reducedMotion, setText } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
 import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
-import { RACE, asksServer, completed, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
-import { findRace } from "../record/racehistory.js";
+import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
@@ -18,7 +18,9 @@ import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
 const SHOWN = 2500; // milliseconds for which "copied" is shown
-const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+
+const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -29,7 +31,7 @@ export function mountHeader(element, props, watch, trigger) {
   wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
   createChips(part, (pageFiles().races ?? []).map(({ title }) => title));
-  if (isEmbedded(window.location, address.link)) createEmbedded(address.text);
+  if (isEmbedded(window.location, address.link)) createEmbedded(address.text, note.box);
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
@@ -63,9 +65,10 @@ function createAddress(props, watch, trigger, note) {
   async function open() {
     const wanted = completed(here.link, here.first);
     const { run } = viewOf(wanted);
-    note.set(faultsOf(here.link, languages().map(({ code }) => code)));
+    note.set([...faultsOf(here.link, languages().map(({ code }) => code)), ...extraFaults(window.location, withServer())]);
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
-    emit("openView", { ...viewOf(wanted), text: kept, again: here.opened });
+    emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
+    if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }]]);
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
     if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
@@ -124,7 +127,7 @@ function createAddress(props, watch, trigger, note) {
     Object.assign(here, { view, settings }); // settings of the race on screen, not of the controls
     if (view.file && view.file === here.link.file) note.drop("link.file");
     if (!view.file) note.drop("link.copied.file");
-    if (!view.run) note.drop("link.copied.run");
+    if (!view.run) note.drop(...LIVE);
     if (here.waiting && here.running === null) leave();
     else later();
     here.first ??= view;
@@ -160,13 +163,20 @@ function createAddress(props, watch, trigger, note) {
   on("embedCode", (button) => createEmbedCode(button, text, withServer, note.showLink));
   on("running", (id) => {
     here.running = id;
-    note.drop("link.copied.run");
+    note.drop(...LIVE);
   });
   const warnings = () => [
     ...(here.view?.file ? [["link.copied.file", {}]] : []),
     ...(here.settings && !sameSettings(here.settings, answer().settings) ? [["link.copied.run", {}]] : []),
   ];
-  return { link: here.link, text, open, later, warnings };
+  // What becomes of the link of a live race.
+  async function lasting() {
+    const { run } = here.view ?? {};
+    if (!run || !withServer()) return [];
+    const place = here.running === run ? "running" : await placeOnServer(run);
+    return place === null || place === "disk" ? [] : [[`link.copied.${place}`, {}]];
+  }
+  return { link: here.link, text, open, later, warnings, lasting };
 }
 
 // Whether this page has a server: a static site and a saved page have no controls.
@@ -275,4 +285,5 @@ async function copy(status, address, note) {
     note.showLink(text);
   }
   setTimeout(() => setText(status, ""), SHOWN);
+  note.add(await address.lasting());
 }

@@ -8,9 +8,19 @@ export const RACE = ["race", "run", "file"];
 const VIEW = [...RACE, "method", "step", "node", "bigram", "tab"];
 const PAGE = ["theme", "lang", "hide"];
 
-// Name to value; parameters after # override those after ?.
-export function readLink({ search, hash }) {
-  return Object.fromEntries([...new URLSearchParams(search), ...new URLSearchParams(hash.replace(/^#/, ""))]);
+const afterHash = ({ hash }) => new URLSearchParams(hash.replace(/^#/, ""));
+
+// Name to value; parameters after # override those after ?, and of several with one name the last one counts.
+export function readLink(location) {
+  return Object.fromEntries([...new URLSearchParams(location.search), ...afterHash(location)]);
+}
+
+// Messages about parameters that are in a link more than once, and on a page without a server about its settings.
+export function extraFaults(location, server) {
+  const names = [...afterHash(location).keys()];
+  const twice = [...new Set(names.filter((name, i) => names.indexOf(name) < i))];
+  const unused = server ? [] : Object.keys(settingsOf(Object.fromEntries(afterHash(location))));
+  return [...twice.map((name) => ["link.twice", { value: cited(name) }]), ...(unused.length ? [["link.unused", { value: cited(unused.join(", ")) }]] : [])];
 }
 
 // The link as the part after #: the view first, then the page, then the settings; empty values are left out.
@@ -50,7 +60,7 @@ export function sameSettings(one, other) {
   return sorted(one) === sorted(other);
 }
 
-// Messages about parameters of the page and the view that are invalid; `languages` are language codes.
+// Messages about parameters of the page, and about the id of a live race, that are invalid; `languages` are language codes.
 export function faultsOf(link, languages) {
   const view = viewOf(link);
   const wrong = {
@@ -58,16 +68,21 @@ export function faultsOf(link, languages) {
     lang: link.lang && !languages.includes(link.lang),
     hide: link.hide && !["controls", "page"].includes(link.hide),
     run: link.run && !view.run,
-    "view.step": link.step && view.step === null,
-    "view.node": link.node && view.node === null,
-    "view.bigram": link.bigram && view.bigram === null,
-    "view.tab": link.tab && view.tab === null,
   };
-  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name.replace("view.", "")]) }]);
+  const more = { lang: { shown: { say: "language.name" } } };
+  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name]), ...more[name] }]);
 }
 
-// The view that a link names, with steps counted from 0; invalid numbers are null.
+const PLACES = ["step", "node", "bigram", "tab"]; // parts of a view that have a form
+
+// The view that a link names, with steps counted from 0; what has an invalid form is null, and `wrong` has its text.
 export function viewOf(link) {
+  const view = placesOf(link);
+  const wrong = PLACES.filter((name) => link[name] && view[name] === null).map((name) => [name, link[name]]);
+  return { ...view, wrong: Object.fromEntries(wrong) };
+}
+
+function placesOf(link) {
   return { race: link.race, run: /^(1|[0-9a-f]{16})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
 }
 

@@ -8,7 +8,8 @@ export function createLinkNote(part) {
   const link = el("input", { type: "text", readonly: true });
   const label = el("span");
   const field = el("label", { class: "ax-link-field", hidden: true }, label, link);
-  part("note-text").before(field);
+  const [box, text] = [part("note"), part("note-text")];
+  text.before(field);
 
   function set(messages) {
     note.messages = messages.filter((message, i) => messages.findIndex((other) => same(other, message)) === i);
@@ -16,14 +17,14 @@ export function createLinkNote(part) {
   }
 
   function draw() {
-    part("note-text").replaceChildren(...note.messages.map(([key, values]) => el("p", {}, ...withCode(say(key, values)))));
+    text.replaceChildren(...note.messages.map(([key, values]) => el("p", {}, ...withCode(say(key, values)))));
     setText(label, say("link.byhand"));
-    part("note").hidden = field.hidden && !note.messages.length;
+    box.hidden = field.hidden && !note.messages.length;
   }
 
   // Shows a link to be copied by hand, selected.
-  function showLink(text) {
-    link.value = text;
+  function showLink(address) {
+    link.value = address;
     field.hidden = false;
     draw();
     link.focus();
@@ -35,7 +36,7 @@ export function createLinkNote(part) {
     set([]);
   });
   onLanguage(draw);
-  return { set, showLink, add: (messages) => set([...note.messages, ...messages]), drop: (...names) => set(note.messages.filter(([key]) => !names.includes(key))) };
+  return { box, set, showLink, add: (messages) => set([...note.messages, ...messages]), drop: (...names) => set(note.messages.filter(([key]) => !names.includes(key))) };
 }
 
 function same(one, other) {

@@ -1,13 +1,15 @@
 // Which race is on screen: one of the server, of a file, of a link, a recorded one, or an earlier one of this tab.
 
 import { emit, on } from "../core/events.js";
-import { createRaceHistory, findRace, isRace, keepRace } from "../record/racehistory.js";
+import { pageFiles } from "../core/files.js";
+import { createKeeper, createRaceHistory, findRace, isRace } from "../record/racehistory.js";
 import { readLines, stoppedLines } from "../record/record.js";
 import { createRecorded } from "../record/recorded.js";
 
 export function createOpener(state, player, showTab) {
   const raceHistory = createRaceHistory();
   const recorded = createRecorded(open);
+  const keepLive = createKeeper();
   let lines = ""; // the race on screen
 
   function open(text) {
@@ -15,9 +17,8 @@ export function createOpener(state, player, showTab) {
     lines = text;
     player.open(readLines(state.race, lines));
     if (state.race.id !== null) raceHistory.keep(state.race, lines);
-    if (state.race.running === before) return;
-    emit("running", state.race.running ? state.race.id : null);
-    if (!state.race.running && state.race.source === "run") keepRace(state.race.id, lines);
+    if (state.race.source === "run" && (state.race.running || before)) keepLive(state.race, lines);
+    if (state.race.running !== before) emit("running", state.race.running ? state.race.id : null);
   }
 
   // Shows a race from a file.
@@ -34,10 +35,11 @@ export function createOpener(state, player, showTab) {
 
   // A live race that is no longer in this tab.
   async function reopen(view) {
-    const text = await findRace(view.run);
+    const found = await findRace(view.run);
     if (state.race.running) return;
-    if (text === null) return emit("linkErrors", [["link.gone", {}]]);
-    open(text);
+    if (found === null) return emit("linkErrors", [["link.gone", {}]]);
+    if (found.partial !== null) emit("linkErrors", [["link.partial", { count: found.partial }]]);
+    open(found.lines);
     player.show(view);
   }
 
@@ -48,11 +50,17 @@ export function createOpener(state, player, showTab) {
     const text = view.text ?? (other && raceHistory.find(view));
     recorded.cancel();
     if (text) open(text);
-    else if (other && view.race) recorded.open(view.race);
+    else if (other && view.race) recorded.open(view.race, { shown: shownInstead() });
     else if (other && view.again && view.run) reopen(view);
     showTab(view.tab ?? state.tab);
     if (state.race.id === null && !recorded.loading()) recorded.open();
     player.show(view);
+  }
+
+  // The title of the race on screen, or of the one that is opened at first.
+  function shownInstead() {
+    const title = state.race.id === null ? pageFiles().races?.[0]?.title : state.race.title;
+    return title ? { say: `title.${title}`, otherwise: title } : { say: "link.live" };
   }
 
   // `props.value`: the race of the server, or of a saved page; `watch` reports its changes.

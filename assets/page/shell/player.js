@@ -33,7 +33,7 @@ export function stepsShown(state, run) {
   return beyond < 0 ? done : Math.min(done, beyond);
 }
 
-// `missed` is called for what a link names and the race does not have: (method, step, node or bigram; its name).
+// `missed` is called, when the view is open, for what a link names and the race does not have: (method, step, node, bigram or tab; its name).
 export function createPlayer(state, changed, missed = () => {}) {
   let before = null;
   let wanted = null; // view to open when its race is there
@@ -134,18 +134,26 @@ export function createPlayer(state, changed, missed = () => {}) {
   const isThere = () => isRace(wanted, state.race) || (wanted.run && state.race.source === "run" && state.race !== wanted.previous);
 
   function openWanted() {
-    if (!wanted || !run() || state.race.running || !isThere()) return;
-    const { method: name, step, node, bigram } = wanted;
+    if (!wanted || !run() || state.race.running) return;
+    if (!isThere()) {
+      const wrong = Object.entries(wanted.wrong ?? {});
+      wanted.wrong = {};
+      for (const miss of wrong) missed(...miss);
+      return;
+    }
+    const { method: name, step, node, bigram, wrong = {} } = wanted;
     wanted = null;
+    const misses = Object.entries(wrong);
     const index = state.race.runs.findIndex((_, i) => runName(state.race.runs, i) === name);
-    if (name && index < 0) missed("method", name);
+    if (name && index < 0) misses.push(["method", name]);
     if (index >= 0 && index !== state.run) setRun(index);
     if (step !== null && run().steps[step]) seek(step);
-    else if (step !== null) missed("step", step + 1);
+    else if (step !== null) misses.push(["step", step + 1]);
     if (node !== null && run().steps[state.step] && hasNode(run().steps[state.step], node)) state.node = node;
-    else if (node !== null) missed("node", node);
+    else if (node !== null) misses.push(["node", node]);
     if (bigram !== null && run().steps[state.step]) selectBigram(bigram);
-    if (bigram && ![state.bigram, currentBigram(run().steps[state.step])].includes(bigram)) missed("bigram", bigram);
+    if (bigram && ![state.bigram, currentBigram(run().steps[state.step])].includes(bigram)) misses.push(["bigram", bigram]);
+    for (const miss of misses) missed(...miss);
     update();
   }
 

@@ -2,13 +2,13 @@
 
 import { createScheduler } from "../core/scheduler.js";
 import { createStore } from "../core/store.js";
-import { cited, isDark } from "../core/dom.js";
+import { cited, isDark, visible } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { localize } from "../core/words.js";
 import { keepMarkup, standalone } from "../export/standalone.js";
 import { plotly } from "../plot/charts.js";
 import { raceIdOf } from "../record/racehistory.js";
-import { emptyRace, runName, stoppedLines } from "../record/record.js";
+import { emptyRace, last, runName, stoppedLines } from "../record/record.js";
 import { createStepView } from "../record/stepview.js";
 import { createOpener } from "./opener.js";
 import { covered, createPlayer, createState } from "./player.js";
@@ -27,7 +27,7 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   const viewOf = createStepView();
   const store = createStore(state, createScheduler(isMoving, draw));
   const changed = () => store.set({});
-  const player = createPlayer(state, changed, (what, value) => emit("linkErrors", [[`link.view.${what}`, { value: cited(value) }]]));
+  const player = createPlayer(state, changed, (what, value) => emit("linkErrors", [[`link.view.${what}`, { value: cited(value), shown: shownInstead(state, what) }]]));
   const showTab = (tab) => TABS.includes(tab) && store.set({ tab });
   const opener = createOpener(state, player, showTab);
 
@@ -43,7 +43,7 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   mountStage(page);
   for (const mount of cards) mount({ ...page, trigger, kept, open: opener.show, savedPage });
   store.subscribe("frame", () => [covered(state), state.race, state.race.running], markView(part("view-root")));
-  store.subscribe("quiet", () => (isMoving() ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
+  store.subscribe("quiet", () => (state.playing ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
   store.subscribe("quiet", always, ({ race, run, step }) => emit("shown", { race, run, step }));
 
   new ResizeObserver(changed).observe(element);
@@ -77,6 +77,13 @@ function pointing(state, store, player) {
   return { pick, hover, peek };
 }
 
+// What is shown instead of a part of a link's view that does not exist.
+function shownInstead({ race, run: at, step, node, tab }, what) {
+  const run = race.runs[at];
+  const { tree, texts } = run.steps[step] ?? { tree: { texts: [] }, texts: [] };
+  return { method: run.label, step: step + 1, node: visible((node < 0 ? last(texts) : tree.texts[node]) ?? ""), tab: { say: `tab.${tab}` } }[what];
+}
+
 // Marks the view as running, as grown while it was on screen, and as covered, for the style sheet.
 function markView(root) {
   let grown = null; // the race that ran while it was on screen
@@ -87,7 +94,8 @@ function markView(root) {
   };
 }
 
-// The view on screen, for the address.
-function linkedView({ race, run, step, node, bigram, tab }) {
-  return { ...raceIdOf(race), method: runName(race.runs, run), step: step + 1, node, bigram, tab: tab === TABS[0] ? null : tab, settings: race.settings };
+// The view on screen, for the address; while it follows a race that runs, without a step.
+function linkedView({ race, run, step, node, bigram, tab, following }) {
+  const place = following ? { step: null, node: null, bigram: null } : { step: step + 1, node, bigram };
+  return { ...raceIdOf(race), method: runName(race.runs, run), ...place, tab: tab === TABS[0] ? null : tab, settings: race.settings };
 }

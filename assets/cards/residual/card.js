@@ -1,0 +1,50 @@
+// The draw of the correction or bonus token from the residual distribution, with all its numbers.
+
+import { precise, residualDraw, residualText } from "../../page/record/acceptance.js";
+import { el, namesById, setText } from "../../page/core/dom.js";
+import { say } from "../../page/core/words.js";
+import { offerExport, registerExport } from "../../page/export/exports.js";
+import { shares } from "../../page/plot/shares.js";
+
+const TESTED = ["p", "q", "excess", "residual", "u", "rate"]; // columns after a test
+const UNTESTED = ["p", "u", "rate"]; // the residual distribution is p
+
+export function mount({ part, subscribe }) {
+  offerExport("residual", { group: "step", title: "residual.title", at: part("residual"), table: true });
+  subscribe("quiet", ({ view }) => [view.recorded], ({ view }) => renderResidual(part, view.recorded, view.header));
+}
+
+export function renderResidual(part, step, header) {
+  const draw = residualDraw(step, header);
+  part("residual").hidden = !draw;
+  registerExport("residual", { place: () => draw && part("residual-rows"), table: () => residualTable(draw) });
+  if (!draw) return;
+  const tested = draw.tried > 0;
+  const columns = tested ? TESTED : UNTESTED;
+  const top = Math.max(...draw.rows.flatMap(({ p, q, residual }) => [p, q ?? 0, residual]));
+  setText(part("residual-title"), say(tested ? "residual.title" : "residual.title.bonus"));
+  setText(part("residual-sentence"), residualText(draw));
+  part("residual-keys").hidden = !tested;
+  part("residual-head").replaceChildren(...["token", "bars", ...columns, "what"].map((name) => el("th", { text: say(name === "rate" && !tested ? "residual.rate.p" : `residual.${name}`) })));
+  const names = namesById(draw.rows.map(({ token }) => token), draw.rows.map(({ text }) => text));
+  const others = { ...draw.others, token: null, u: null, rate: null };
+  part("residual-rows").replaceChildren(...[...draw.rows, others].map((row) => rowOf(row, columns, top, tested, draw.kind, names)));
+}
+
+function rowOf(row, columns, top, tested, kind, names) {
+  const { token, p, q, residual, drawn, rejected } = row;
+  const what = drawn ? el("span", { class: "ax-target-word", text: say(`chip.${kind}`) }) : rejected ? el("span", { class: "ax-chip ax-chip-rejected", text: say("chip.rejected") }) : null;
+  return el(
+    "tr",
+    { "data-chosen": drawn && "true" },
+    el("td", {}, token === null ? say("residual.others") : el("code", { text: names.get(token) })),
+    el("td", {}, shares(tested ? { p, q, residual } : { p }, top)),
+    ...columns.map((name) => el("td", { class: "ax-num", text: precise(row[name]) })),
+    el("td", {}, what),
+  );
+}
+
+function residualTable({ rows, others }) {
+  const all = [...rows, { ...others, token: null, text: null, u: null, rate: null }];
+  return [["token", "text", ...TESTED, "drawn"], ...all.map((row) => [row.token, row.text, ...TESTED.map((name) => row[name]), String(Boolean(row.drawn))])];
+}
