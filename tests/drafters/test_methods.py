@@ -59,7 +59,7 @@ def test_aded_starts_from_its_base_matrix_or_from_nothing(monkeypatch):
     from aded.ngram.trigram import TrigramMatrix
 
     target = tiny_target()
-    monkeypatch.setattr("aded.drafters.registry.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
+    monkeypatch.setattr("aded.drafters.artifacts.matrix_for", lambda model, path: TrigramMatrix.empty(VOCAB))
     based = {corpus: METHODS["aded"].make(target, {"corpus": corpus}, 0).settings()["base_matrix"] for corpus in ("full", "none")}
     assert based == {"full": True, "none": False}
     with pytest.raises(AdedError, match="corpus is 'half'; choose one of full, none"):
