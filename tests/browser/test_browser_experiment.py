@@ -110,7 +110,10 @@ def test_the_savings_of_the_kv_cache_are_computed_from_the_forward_passes_of_the
 @pytest.mark.parametrize(
     ("cost", "source"),
     [
-        (Cost([1, 8, 64], [16], [[0.02, 0.021, 0.05]], padded=False), "Line: measured on cpu, dashed where extrapolated. Dots: forward passes of the race."),
+        (
+            Cost([1, 8, 64], [16], [[0.02, 0.021, 0.05]], padded=False),
+            "Line: measured on cpu, dashed where extrapolated. Dots: forward passes of the race.",
+        ),
         (None, "Line: fitted to the race's forward passes (dots) on cpu, dashed where extrapolated."),
     ],
     ids=["measured", "fitted"],
