@@ -172,7 +172,8 @@ def connect_recorded(view: gr.HTML, header: gr.HTML, controls: Controls) -> None
         values, _ = controls.link_values(settings)
         return [encode(NOTHING), *values, filled_note(controls, title, values)]
 
-    view.select(fill, None, [notice, *filled, header], trigger_mode="always_last", **QUIET)
+    # With "always_last", Gradio would send the data of an earlier event again.
+    view.select(fill, None, [notice, *filled, header], trigger_mode="multiple", **QUIET)
 
 
 def filled_note(controls: Controls, title: object, values: Sequence[Any], **more: Any) -> str:
