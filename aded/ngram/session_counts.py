@@ -352,24 +352,15 @@ def _mixture_successors(lookup, context, length):
                     count = add(tokens, weights, count, np.int32(target_top[row, slot, 0]), share * target_top[row, slot, 1])
             if rest < MIN_REST:
                 return count
-    for level in range(TARGET_ROWS - 1, BIGRAM, -1):
-        row = _find_higher_row(higher_index, keys, n_orders, level)
+    for level in range(TARGET_ROWS - 1, -1, -1):
+        row = _find_base_row(index, higher_index, context, length, keys, n_orders, level)
         if row >= 0:
-            share = rest * _trust_of(trust, level, _kind_of_base_row(row, higher_entries))
+            row_entries = entries if level <= BIGRAM else higher_entries
+            share = rest * _trust_of(trust, level, _kind_of_base_row(row, row_entries))
             rest -= share
             start, end, _ = unpack_row(row)
             for i in range(start, end):
-                count = add(tokens, weights, count, np.int32(higher_entries[i, 0]), share * higher_entries[i, 1])
-            if rest < MIN_REST:
-                return count
-    for level in range(BIGRAM, -1, -1):
-        row = _find_base_row(index, context, length, level)
-        if row >= 0:
-            share = rest * _trust_of(trust, level, _kind_of_base_row(row, entries))
-            rest -= share
-            start, end, _ = unpack_row(row)
-            for i in range(start, end):
-                count = add(tokens, weights, count, np.int32(entries[i, 0]), share * entries[i, 1])
+                count = add(tokens, weights, count, np.int32(row_entries[i, 0]), share * row_entries[i, 1])
             if rest < MIN_REST:
                 return count
     return count
@@ -415,17 +406,14 @@ def _context_keys(orders, text, length, keys):
 
 
 @njit(cache=True)
-def _find_base_row(index, text, length, level):
+def _find_base_row(index, higher_index, text, length, keys, n_orders, level):
+    """The row of a level of base counts, -1 for none; the context length of higher orders is one of the orders with ``keys``."""
+    if level > BIGRAM:
+        order = HIGHER_ORDERS[level - HIGHER]
+        return find_row(higher_index, keys[order]) if order < n_orders else -1
     if length <= level:
         return -1
     return find_row(index, context_key(text[length - 2] if level == BIGRAM else -1, text[length - 1]))
-
-
-@njit(cache=True)
-def _find_higher_row(index, keys, n_orders, level):
-    """The row of a level of higher order, whose context length is one of the orders with ``keys``; -1 for none."""
-    order = HIGHER_ORDERS[level - HIGHER]
-    return find_row(index, keys[order]) if order < n_orders else -1
 
 
 @njit(cache=True)
@@ -437,15 +425,12 @@ def _find_levels(lookup, text, length):
     index, entries = lookup.base.row_index, lookup.base.entries
     higher_index, higher_entries = lookup.base.higher_index, lookup.base.higher_entries
     rows[:] = -1
-    for level in (UNIGRAM, BIGRAM):
-        rows[level] = row = _find_base_row(index, text, length, level)
-        if row >= 0:
-            level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, entries))
     n_orders = _context_keys(session.orders, text, length, keys)
-    for level in range(HIGHER, TARGET_ROWS):
-        rows[level] = row = _find_higher_row(higher_index, keys, n_orders, level)
+    for level in range(TARGET_ROWS):
+        rows[level] = row = _find_base_row(index, higher_index, text, length, keys, n_orders, level)
         if row >= 0:
-            level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, higher_entries))
+            row_entries = entries if level <= BIGRAM else higher_entries
+            level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, row_entries))
     for i in range(n_orders):
         row = _find(row_keys, keys[i])
         if row >= 0 and target_top[row, 0, 1] > 0:
