@@ -329,7 +329,7 @@ def _mixture_successors(lookup, context, length):
     higher_index, higher_entries = lookup.base.higher_index, lookup.base.higher_entries
     row_keys, row_tokens, row_weights, occurrences = session.keys, session.successors, session.weights, session.counts
     target_top, trust = session.target_top, session.trust
-    tokens, weights, keys = lookup.tokens, lookup.probabilities, lookup.keys
+    tokens, weights, keys, base_rows = lookup.tokens, lookup.probabilities, lookup.keys, lookup.rows
     rest, count, n_orders = 1.0, 0, _context_keys(session.orders, context, length, keys)
     for i in range(n_orders - 1, -1, -1):
         row = _find(row_keys, keys[i])
@@ -352,8 +352,9 @@ def _mixture_successors(lookup, context, length):
                     count = add(tokens, weights, count, np.int32(target_top[row, slot, 0]), share * target_top[row, slot, 1])
             if rest < MIN_REST:
                 return count
+    _find_base_rows(index, higher_index, context, length, keys, n_orders, base_rows)
     for level in range(TARGET_ROWS - 1, -1, -1):
-        row = _find_base_row(index, higher_index, context, length, keys, n_orders, level)
+        row = base_rows[level]
         if row >= 0:
             row_entries = entries if level <= BIGRAM else higher_entries
             share = rest * _trust_of(trust, level, _kind_of_base_row(row, row_entries))
@@ -406,14 +407,22 @@ def _context_keys(orders, text, length, keys):
 
 
 @njit(cache=True)
-def _find_base_row(index, higher_index, text, length, keys, n_orders, level):
-    """The row of a level of base counts, -1 for none; the context length of higher orders is one of the orders with ``keys``."""
-    if level > BIGRAM:
-        order = HIGHER_ORDERS[level - HIGHER]
-        return find_row(higher_index, keys[order]) if order < n_orders else -1
-    if length <= level:
-        return -1
-    return find_row(index, context_key(text[length - 2] if level == BIGRAM else -1, text[length - 1]))
+def _find_base_rows(index, higher_index, text, length, keys, n_orders, rows):
+    """Write the row of each level of base counts, -1 for none.
+
+    ``keys`` are those of the orders, among which the context lengths of higher order are. A context of higher order has a row
+    only if the shorter ones have: most look-ups end at the first.
+    """
+    rows[:TARGET_ROWS] = -1
+    if length >= 1:
+        rows[UNIGRAM] = find_row(index, context_key(-1, text[length - 1]))
+    if length >= 2:
+        rows[BIGRAM] = find_row(index, context_key(text[length - 2], text[length - 1]))
+    for i, order in enumerate(HIGHER_ORDERS):
+        if order < n_orders:
+            rows[HIGHER + i] = row = find_row(higher_index, keys[order])
+            if row < 0:
+                break
 
 
 @njit(cache=True)
@@ -426,8 +435,9 @@ def _find_levels(lookup, text, length):
     higher_index, higher_entries = lookup.base.higher_index, lookup.base.higher_entries
     rows[:] = -1
     n_orders = _context_keys(session.orders, text, length, keys)
+    _find_base_rows(index, higher_index, text, length, keys, n_orders, rows)
     for level in range(TARGET_ROWS):
-        rows[level] = row = _find_base_row(index, higher_index, text, length, keys, n_orders, level)
+        row = rows[level]
         if row >= 0:
             row_entries = entries if level <= BIGRAM else higher_entries
             level_trust[level] = _trust_of(trust, level, _kind_of_base_row(row, row_entries))
