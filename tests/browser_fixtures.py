@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browsing import CHROMIUM, FLAGS, SPARE, running_app, sync_api, watched_page
+from app_process import running_app
+from browsing import CHROMIUM, FLAGS, SPARE, sync_api, watched_page
 from serving_fakes import GatedEngine, Live, fake_service, serving
 from waiting import until
 

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from waiting import HANG, until
+from waiting import HANG
 
 from aded.core import trace
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 sync_api.expect.set_options(timeout=1000 * HANG)
-ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = [
     "<img src=x onerror=window.PWN=1>",
     "${1+1}",
@@ -37,43 +27,6 @@ HOSTILE = [
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 """None: Playwright's own."""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the server answers."""
-
-    def answers() -> bool:
-        assert server.poll() is None, "the app ended"
-        try:
-            with urllib.request.urlopen(url, timeout=HANG):
-                return True
-        except OSError:
-            time.sleep(0.1)
-            return False
-
-    until(answers)
-
-
-@contextmanager
-def running_app(*options: str, end: signal.Signals = signal.SIGINT) -> Iterator[tuple[str, int]]:
-    """The app in a separate process, once it answers: its address, which ends with a slash, and its process id."""
-    port = free_port()
-    command = [sys.executable, "app.py", "--port", str(port), "--no-browser", *options]
-    quiet = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
-    server = subprocess.Popen(command, cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}/"
-    try:
-        wait_for(url, server)
-        yield url, server.pid
-    finally:
-        server.send_signal(end)
-        server.wait(HANG)
 
 
 COUNTING = """(() => {

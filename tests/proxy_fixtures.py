@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 import uvicorn
-from browsing import free_port
+from app_process import free_port
 from serving_fakes import fake_service, serving
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -19,7 +19,8 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from browsing import CHARTED, CHROMIUM, FLAGS, ROOT, free_port, open_controls, part, sync_api, wait_for
+from app_process import ROOT, free_port, wait_for
+from browsing import CHARTED, CHROMIUM, FLAGS, open_controls, part, sync_api
 
 FOLDER = ROOT / "docs" / "img"
 QUALITY = 82

@@ -10,7 +10,8 @@ from contextlib import aclosing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from browsing import free_port, sync_api
+from app_process import free_port
+from browsing import sync_api
 from ui_fakes import FakeDecoder, fake_race, make_trace
 from waiting import HANG, until
 
@@ -53,7 +54,7 @@ class FakeEngine(Engine):
     def drafter(self, model: Any, run: RunSpec, seed: int, known: Any = None) -> Any:
         return FakeDrafter(known)
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> Any:
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> Any:
         self.asked.append((run.method, dict(run.options)))
         self.drafters.append(drafter)
         return FakeDecoder(make_trace(run.method))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import free_port, wait_for
+from app_process import free_port, wait_for
 from waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -49,11 +49,11 @@ class Engine:
             drafter.load_state_dict(known.state_dict())
         return drafter
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> Any:
-        """A decoder for a run; ``drafter`` is one that keeps what it learns."""
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> Any:
+        """A decoder for a run; ``drafter`` is one that keeps what it learns, ``record`` whether steps are recorded in full."""
         from aded.decoding.decoder import Decoder
 
-        decoder = Decoder(model, drafter or run.method, settings, options=None if drafter else run.options)
+        decoder = Decoder(model, drafter or run.method, settings, None if drafter else run.options, record=record)
         method = METHODS[run.method]
         decoder.method = dataclasses.replace(method, label=run.label or method.label)
         return decoder

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +17,6 @@ import torch
 from aded.core.errors import AdedError, as_text, first_line
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
-    TEMPERATURES,
     Agreement,
     Budget,
     Choice,
@@ -37,11 +37,12 @@ from aded.core.trace import (
     rounded,
 )
 from aded.core.tree import DraftTree
+from aded.decoding.target_scores import ChoiceScores, score
 from aded.drafters.base import Drafter, Inspectable, Outcome
 from aded.engine.cost_model import StepCost
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
-from aded.ngram.representative import agreement
+from aded.ngram.representative import TargetDistribution, agreement
 from aded.sampling import rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, verdicts
@@ -50,13 +51,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 Row = Mapping[int, float]
 """Probability by successor."""
-TOP_SHOWN = 6
-"""How many of the target's most probable tokens are recorded at each node of the accepted path."""
 TOP_COMPARED = 8
 """How many of the most probable tokens of each distribution are recorded at each node of rejection sampling."""
-MIN_LOGITS, MAX_LOGITS = 24, 64
-"""How many of the target's most probable tokens have their logits recorded at each node of the accepted path: as many as top-k
-keeps, within these limits."""
 LOGITS_DIGITS = 5
 
 
@@ -81,6 +77,7 @@ class Snapshot:
     note: str | None
     simulations: list[SimulationRecord]
     rows: dict[tuple[int, ...], Row]
+    target: Callable[[], TargetDistribution]
     agreement: list[Agreement]
 
 
@@ -109,7 +106,8 @@ class Recorder:
         explanation = self._inspectable.explain(outcome.context.copy(), budget)
         note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
-        return Snapshot(nodes, note, simulations, self._rows(outcome), self._agreement(outcome, logits))
+        target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
+        return Snapshot(nodes, note, simulations, self._rows(outcome), target, self._agreement(outcome, target))
 
     def step(
         self,
@@ -160,7 +158,7 @@ class Recorder:
             rows=self._row_changes(snapshot.rows, outcome) if snapshot else [],
             simulations=snapshot.simulations if snapshot else [],
             agreement=snapshot.agreement if snapshot else [],
-            agreement_after=self._agreement(outcome, logits) if snapshot else [],
+            agreement_after=self._agreement(outcome, snapshot.target) if snapshot else [],
             size=self._read("matrix_size", self._inspectable.matrix_size(), _size) if snapshot else None,
             note=snapshot.note if snapshot else None,
         )
@@ -184,78 +182,54 @@ class Recorder:
         rows = self._inspectable.matrix_rows(outcome.copy())
         return self._read("matrix_rows", rows, lambda made: {row.key: _as_dict(row) for row in made})
 
-    def _agreement(self, outcome: Outcome, logits: torch.Tensor) -> list[Agreement]:
-        """Current agreement of the LLM representatives with the target at the root."""
+    def _agreement(self, outcome: Outcome, target: Callable[[], TargetDistribution]) -> list[Agreement]:
+        """Current agreement of the LLM representatives with the target at the root, before sampling settings."""
         predictions = self._inspectable.predictions(outcome.context.copy())
-        return self._read("predictions", predictions, lambda made: _agreement(made, logits[0]))
+        return self._read("predictions", predictions, lambda made: _agreement(made, target()) if made else [])
 
     def _score_nodes(self, outcome: Outcome, verification: Verification, logits: torch.Tensor) -> NodeRecord:
-        """The record of every node.
-
-        The softmax is over the full vocabulary, after all sampling settings (at temperature 0: after the penalties).
-        """
-        tree, chosen, record = outcome.tree, verification.chosen(outcome.tree), NodeRecord.empty(len(outcome.tree))
-        prefix = outcome.context.tokens.tolist()
+        """The record of every node; see `aded.decoding.target_scores.score`."""
+        tree, record = outcome.tree, NodeRecord.empty(len(outcome.tree))
+        path, chosen = verification.path[: len(outcome.emitted)], outcome.emitted.tolist()
         children: dict[int, list[int]] = {}
-        for node in range(1, len(tree)):
-            children.setdefault(int(tree.parents[node]), []).append(node)
-        on_path = {node: i for i, node in enumerate(verification.path[: len(outcome.emitted)])}
-        for parent in sorted(children.keys() | on_path.keys()):
-            ids = prefix + tree.tokens[tree.path_to(parent)[1:]].tolist()
-            distribution = self.rule.probabilities(logits[parent], ids)
-            row = distribution.cpu()
-            for node in children.get(parent, []):
-                p = float(row[tree.tokens[node]])
-                if math.isfinite(p):
-                    record.probability[node], record.rank[node] = rounded(p), 1 + int((row > p).sum())
-            if parent in on_path:
-                i = on_path[parent]
-                drafted = tree.child(parent, chosen[i]) is not None
-                choice = self._choice(parent, chosen[i], verification.draws[i], drafted, row)
-                rejects = tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling
-                tried = tree.tokens[children.get(parent, [])].tolist() if rejects else []
-                recorded = self._logits(self.rule.unscaled(logits[parent], ids), [chosen[i], *tried])
-                choice = replace(choice, logits=recorded)
-                if rejects:
-                    rejection = self._rejection(outcome, logits, verification.path[: i + 1], chosen[i], recorded.tokens)
-                    choice = replace(choice, rejection=rejection)
-                if self.rule.typical is not None:
-                    choice = replace(choice, typical=self._typical(tree, distribution, children.get(parent, [])))
-                record.choices.append(choice)
+        for node, parent in enumerate(tree.parents[1:].tolist(), 1):
+            children.setdefault(parent, []).append(node)
+        rejects = tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling
+        tried = [tree.tokens[children.get(node, [])].tolist() if rejects else [] for node in path]
+        scores = score(self.rule, logits, tree, outcome.context.tokens, path, chosen, tried)
+        for node, (p, rank) in enumerate(zip(scores.probability, scores.rank), 1):
+            if math.isfinite(p):
+                record.probability[node], record.rank[node] = rounded(p), rank
+        for i, (node, found) in enumerate(zip(path, scores.choices)):
+            choice = self._choice(node, chosen[i], verification.draws[i], tree.child(node, chosen[i]) is not None, found)
+            if rejects:
+                rejection = self._rejection(outcome, logits, verification.path[: i + 1], chosen[i], found.logits.tokens)
+                choice = replace(choice, rejection=rejection)
+            if self.rule.typical is not None:
+                choice = replace(choice, typical=self._typical(tree, scores.distribution(node), children.get(node, [])))
+            record.choices.append(choice)
         return record
 
-    def _choice(self, node: int, token: int, draw: float | None, drafted: bool, row: torch.Tensor) -> Choice:
-        top = row.topk(min(TOP_SHOWN, len(row)))
+    def _choice(self, node: int, token: int, draw: float | None, drafted: bool, found: ChoiceScores) -> Choice:
+        logits = found.logits
         return Choice(
             node=node,
             token=token,
             text=self.texts(token),
-            probability=rounded(float(row[token])),
-            rank=1 + int((row > row[token]).sum()),
+            probability=rounded(found.probability),
+            rank=found.rank,
             drafted=drafted,
-            top_tokens=top.indices.tolist(),
-            top_texts=self.texts.all(top.indices.tolist()),
-            top_probabilities=[rounded(p) for p in top.values.tolist()],
+            top_tokens=found.top_tokens,
+            top_texts=self.texts.all(found.top_tokens),
+            top_probabilities=[rounded(p) for p in found.top_probabilities],
             draw=draw,
-        )
-
-    def _logits(self, scores: torch.Tensor, wanted: list[int]) -> LogitsRecord:
-        """The most probable tokens at a node and those of ``wanted``; ``scores``: from ``Rule.unscaled``, ``[vocab]``.
-
-        Of equally probable tokens the first one of ``wanted``, which the target chose, comes first.
-        """
-        settings, values = self.rule.settings, scores.double().log_softmax(-1).cpu()
-        count = min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), int(values.isfinite().sum()))
-        ranked = sorted(values.topk(count).indices.tolist(), key=lambda token: (-values[token], token != wanted[0], token))
-        tokens = ranked + sorted({token for token in wanted if values[token].isfinite()} - set(ranked))
-        others = values.index_fill(0, torch.tensor(tokens), -math.inf)
-        temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
-        return LogitsRecord(
-            tokens=tokens,
-            texts=self.texts.all(tokens),
-            values=[rounded(value, LOGITS_DIGITS) for value in values[tokens].tolist()],
-            ranked=count,
-            others=[rounded(float((others / t).exp().sum()), LOGITS_DIGITS) for t in temperatures],
+            logits=LogitsRecord(
+                tokens=logits.tokens,
+                texts=self.texts.all(logits.tokens),
+                values=[rounded(value, LOGITS_DIGITS) for value in logits.values],
+                ranked=logits.ranked,
+                others=[rounded(value, LOGITS_DIGITS) for value in logits.others],
+            ),
         )
 
     def _rejection(
@@ -343,14 +317,7 @@ def recorded_cost(cost: StepCost | None) -> Cost | None:
     return Cost(list(cost.sizes), list(cost.contexts), [[rounded(s) for s in row] for row in cost.seconds], cost.padded)
 
 
-def _agreement(predictions: Sequence[Prediction], logits: torch.Tensor) -> list[Agreement]:
-    """Agreement of the LLM representatives' predictions with the target's distribution after the root, before sampling settings.
-
-    logits: ``[vocabulary]``.
-    """
-    if not predictions:
-        return []
-    target = logits.float().softmax(-1).cpu().numpy()
+def _agreement(predictions: Sequence[Prediction], target: TargetDistribution) -> list[Agreement]:
     measured = [(made, *agreement(made.tokens, made.probabilities, target)) for made in predictions]
     return [
         Agreement(made.who, made.unseen, rounded(distance), *map(rounded, shared))

@@ -15,7 +15,7 @@ import numpy as np
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.data.records import Record
-from aded.ngram.representative import MAX_CONTEXT, TOP_KS, agreement, most_probable, predictions
+from aded.ngram.representative import MAX_CONTEXT, TOP_KS, TargetDistribution, agreement, most_probable, predictions
 from aded.ngram.session_counts import OBSERVED_TOP_K, SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 
@@ -101,14 +101,15 @@ def _compare_one(
     text = np.concatenate([record.prompt, record.output]).astype(np.int32)
     start = len(record.prompt)
     session_counts.learn(matrix, text[:start], 0)
-    for at, target in enumerate(distributions(model, text, start), start):
+    for at, distribution in enumerate(distributions(model, text, start), start):
+        target = TargetDistribution(distribution)
         newest = text[max(0, at - MAX_CONTEXT) : at]
         for made in predictions(matrix, session_counts, newest):
             measured = agreement(made.tokens, made.probabilities, target)
             for where in (ALL, _class_of(at - start, POSITIONS, "token"), *classes):
                 found.setdefault((made.who, where), Agreement()).add(made.unseen, *measured)
         session_counts.learn(matrix, text[max(0, at - MAX_CONTEXT) : at + 1], len(newest))
-        session_counts.observe_top_k(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(target))
+        session_counts.observe_top_k(newest, DraftTree.root_only(int(text[at - 1])), *_top_k(distribution))
 
 
 def _check_record(model: TargetModel, record: Record, number: int) -> None:

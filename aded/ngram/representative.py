@@ -8,7 +8,8 @@ bigram or, if that bigram has no row, the row of the last token; the session cou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -79,7 +80,19 @@ def _empty_matrix(vocab_size: int) -> TrigramMatrix:
     return TrigramMatrix.empty(vocab_size)
 
 
-def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray) -> tuple[float, tuple[float, ...]]:
+@dataclass(frozen=True, eq=False)
+class TargetDistribution:
+    """The target model's distribution, ``[vocab]``, with which all LLM representatives are compared."""
+
+    probabilities: np.ndarray
+
+    @cached_property
+    def best(self) -> np.ndarray:
+        """The most probable tokens, as many as the largest k of ``TOP_KS``."""
+        return most_probable(self.probabilities, min(max(TOP_KS), len(self.probabilities)))
+
+
+def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: TargetDistribution) -> tuple[float, tuple[float, ...]]:
     """Total variation distance from the target, and the top-k agreement for each k of ``TOP_KS``.
 
     The top-k agreement is the share of the target's k most probable tokens that are also among the first k successors.
@@ -87,13 +100,13 @@ def agreement(tokens: np.ndarray, probabilities: np.ndarray, target: np.ndarray)
     Args:
         tokens, probabilities: the successors, most probable first, ``[k]``. If the probabilities sum to less than 1, the
             rest is on no token.
-        target: the target model's distribution, ``[vocab]``.
+        target: the target's distribution.
     """
-    of_target = target[tokens].astype(np.float64)
+    best, of_target = target.best, target.probabilities[tokens].astype(np.float64)
     unassigned = max(0.0, 1.0 - float(probabilities.sum()))
     distance = (np.abs(of_target - probabilities).sum() + max(0.0, 1.0 - float(of_target.sum())) + unassigned) / 2
-    best = most_probable(target, min(max(TOP_KS), len(target)))
-    return float(distance), tuple(len(np.intersect1d(best[:k], tokens[:k])) / min(k, len(target)) for k in TOP_KS)
+    shared = tuple(len({*best[:k].tolist()} & {*tokens[:k].tolist()}) / min(k, len(target.probabilities)) for k in TOP_KS)
+    return float(distance), shared
 
 
 def most_probable(target: np.ndarray, count: int) -> np.ndarray:

@@ -86,11 +86,24 @@ class Rule:
             row: logits of a node, ``[vocab]``.
             prefix: all token ids up to and including the node.
         """
-        return _apply(self._warpers, self.unscaled(row, prefix), prefix)
+        return self.scaled(self.unscaled(row, prefix)[None])[0]
+
+    def scaled(self, scores: torch.Tensor) -> torch.Tensor:
+        """Scores after temperature, top-k, top-p and min-p; ``scores``: from ``unscaled_rows``, ``[n, vocab]``."""
+        no_ids = scores.new_empty((len(scores), 0), dtype=torch.long)  # none of these reads the prefix
+        for warper in self._warpers:
+            scores = warper(no_ids, scores)
+        return scores
 
     def unscaled(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
         """Scores after the repetition penalty and processors, before the temperature; arguments and result as in ``process``."""
         return _apply(self._processors, row.float(), prefix)
+
+    def unscaled_rows(self, rows: torch.Tensor, prefixes: Sequence[Sequence[int]]) -> torch.Tensor:
+        """``unscaled`` of several nodes, float32 ``[n, vocab]``; ``prefixes`` are read only if the rule ``needs_prefix``."""
+        if not self._processors:
+            return rows.float()
+        return torch.stack([self.unscaled(row, prefix) for row, prefix in zip(rows, prefixes)])
 
     def probabilities(self, row: torch.Tensor, prefix: Sequence[int]) -> torch.Tensor:
         """The target's next-token distribution, float64 ``[vocab]`` on the row's device; arguments as in ``process``."""

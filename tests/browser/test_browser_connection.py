@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from browsing import free_port, notice, part, sync_api, text_of, wait_for
+from app_process import free_port, wait_for
+from browsing import notice, part, sync_api, text_of
 from conftest import ROOT, TESTS
 from proxy_fixtures import BELOW, Faults, proxy
 from serving_fakes import GatedEngine, fake_service, serving

@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import HOSTILE, ROOT, drawn, open_race, part, saved, show_tab, sync_api, unfold, watched_page
+from app_process import ROOT
+from browsing import HOSTILE, drawn, open_race, part, saved, show_tab, sync_api, unfold, watched_page
 from ui_fakes import make_race
 
 from aded.core import trace

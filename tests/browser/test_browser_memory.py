@@ -8,7 +8,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import drawn, part, running_app, sync_api, tick, watched_page
+from app_process import running_app
+from browsing import drawn, part, sync_api, tick, watched_page
 from fakes import tiny_model
 from serving_fakes import Live
 

@@ -9,7 +9,7 @@ from fakes import VOCAB, OracleDrafter, alone, cost, near, tiny_target
 
 from aded.core.trace import TEMPERATURES
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.decoding.recorder import MAX_LOGITS, MIN_LOGITS
+from aded.decoding.target_scores import MAX_LOGITS, MIN_LOGITS
 from aded.draft_models.chain_runner import ChainRunner
 from aded.drafters.speculative import SpeculativeDrafter
 

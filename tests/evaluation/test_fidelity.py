@@ -63,7 +63,7 @@ def test_agreement_is_total_variation_and_overlap() -> None:
         count = int(rng.integers(0, 15))
         tokens = rng.permutation(40)[:count]
         probabilities = -np.sort(-rng.dirichlet(np.ones(count + 1))[:count])
-        distance, shared = representative.agreement(tokens, probabilities, target)
+        distance, shared = representative.agreement(tokens, probabilities, representative.TargetDistribution(target))
         drawn = dict(zip(tokens.tolist(), probabilities.tolist()))
         lacking = 1 - sum(drawn.values())  # on a token that the target never writes
         assert distance == pytest.approx((sum(abs(target[t] - drawn.get(t, 0.0)) for t in range(40)) + lacking) / 2)
@@ -78,7 +78,8 @@ def test_a_perfect_matrix_agrees_and_an_empty_one_does_not(target: TargetModel) 
     base = next(row for row in rows if (row["representative"], row["where"]) == ("base", "all"))
     assert (base["unseen"], base["total_variation"], base["top_12"]) == (1.0, 1.0, 0.0)
     target_at = list(representative_fidelity.distributions(target, np.concatenate([record.prompt, record.output]), 3))
-    distance, shared = representative.agreement(np.argsort(-target_at[0]), np.sort(target_at[0])[::-1], target_at[0])
+    found = representative.TargetDistribution(target_at[0])
+    distance, shared = representative.agreement(np.argsort(-target_at[0]), np.sort(target_at[0])[::-1], found)
     assert distance < 1e-5 and shared == (1.0, 1.0, 1.0)
 
 

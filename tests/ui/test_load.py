@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 import pytest
-from browsing import running_app
+from app_process import running_app
 
 pytestmark = [pytest.mark.long, pytest.mark.timing, pytest.mark.model]
 

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browsing import free_port, sync_api, wait_for
+from app_process import free_port, wait_for
+from browsing import sync_api
 from conftest import ROOT
 from waiting import HANG, http
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from browsing import free_port, wait_for
+from app_process import free_port, wait_for
 from conftest import ROOT
 from serving_fakes import fake_service, serving
 from waiting import HANG, http, until

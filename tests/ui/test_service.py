@@ -156,12 +156,12 @@ class PreparingEngine(FakeEngine):
     def compiling(self) -> bool:
         return self.busy.is_set()
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> Any:
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> Any:
         if run.method == "aded":
             self.busy.set()
             self.ready.wait(HANG)
             self.busy.clear()
-        return super().decoder(model, run, settings, drafter)
+        return super().decoder(model, run, settings, drafter, record=record)
 
 
 def test_a_race_says_what_is_prepared_and_compiled_and_a_waiting_one_too():

@@ -57,8 +57,8 @@ class CountedEngine(FakeEngine):
         self.made, self.shut = FORK.Value("i", 0, lock=False), FORK.Event()
         self.permits = None if steps is None else FORK.Semaphore(steps)
 
-    def decoder(self, *arguments: Any) -> Any:
-        decoder = super().decoder(*arguments)
+    def decoder(self, *arguments: Any, **options: Any) -> Any:
+        decoder = super().decoder(*arguments, **options)
         decoder.drafter = arguments[-1]
         return decoder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -16,7 +17,7 @@ from ui.form import Form
 from ui.models import ModelHolder
 from ui.numbers import FIELDS, LONGEST
 from ui.picker import MAX_METHODS
-from ui.run import capped, check_form
+from ui.run import UPDATE_SECONDS, capped, check_form
 from ui.serving.jobs import Control, Job
 from ui.serving.limits import Limits
 from ui.serving.service import Service
@@ -74,6 +75,7 @@ async def stream(
     progress: Callable[[Runs], Answer],
     result: Callable[[Runs], Answer],
     event: str | None = None,
+    record: bool = False,
 ) -> AsyncGenerator[Answer, None]:
     """The answers of a job, as they come: state ``waiting``, ``running``, and at the end how it ended.
 
@@ -81,6 +83,7 @@ async def stream(
         name: of the stream in which the answers are read; it contains the session.
         progress: content of an answer while the runs are in progress; ``result``: additional content at the end.
         event: id by which the call can be cancelled.
+        record: whether ``result`` needs steps that are recorded in full.
 
     Raises:
         AdedError: the job is refused or cannot run.
@@ -90,7 +93,14 @@ async def stream(
     holder = service.models.find(model)
     check_form(form, service.limits)
     work = partial(
-        decode, form=form, holder=holder, limits=service.limits, engine=service.engine, progress=progress, result=result
+        decode,
+        form=form,
+        holder=holder,
+        limits=service.limits,
+        engine=service.engine,
+        progress=progress,
+        result=result,
+        record=record,
     )
     session = service.sessions.get(session_of(name))
     job: Job[Answer] = service.submit(session, holder, work, on_shutdown=lambda last: shut_down(last, progress(())))
@@ -124,8 +134,10 @@ def decode(
     engine: Engine,
     progress: Callable[[Runs], Answer],
     result: Callable[[Runs], Answer],
+    record: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Answer | None]:
-    """The work of the job: one answer per step, and one at the end.
+    """The work of the job, one step per ``next``: an answer if one is due, else None, and one at the end.
 
     Raises:
         AdedError: a method cannot run on the model, or a setting is out of range.
@@ -136,12 +148,16 @@ def decode(
     model, (arguments, messages) = holder.model, capped(form.settings(), limits)
     notices = [say(key, **values) for key, values in messages]
     settings = engine.settings(arguments)
-    decoders = [engine.decoder(model, run, settings) for run in form.runs()]
+    decoders = [engine.decoder(model, run, settings, record=record) for run in form.runs()]
     yield answer("running", progress(()), notices=notices)
-    started = False
+    started, due = False, 0.0
     for step in engine.steps(decoders, form.prompt, control):
         started = started or step is not None
-        yield answer("running", progress([decoder.trace for decoder in decoders]), notices=notices) if step else None
+        if step is None or clock() < due:
+            yield None
+            continue
+        yield answer("running", progress([decoder.trace for decoder in decoders]), notices=notices)
+        due = clock() + UPDATE_SECONDS
     runs = [decoder.trace for decoder in decoders] if started else []
     yield answer(control.reason or "done", {**progress(runs), **result(runs)}, notices=notices)
 

@@ -127,7 +127,7 @@ def add_endpoints(service: Service) -> None:
             and `python -m aded replay` can read.
         """
         ask = partial(api.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
-        async with aclosing(_answers(service, request, model, ask, api.trace_progress, api.trace_result)) as answers:
+        async with aclosing(_answers(service, request, model, ask, api.trace_progress, api.trace_result, record=True)) as answers:
             async for answer in answers:
                 yield answer
 
@@ -176,10 +176,11 @@ async def _answers(
     ask: Callable[[], api.Form],
     progress: Callable[[api.Runs], api.Answer],
     result: Callable[[api.Runs], api.Answer],
+    record: bool = False,
 ) -> AsyncGenerator[dict[str, Any], None]:
     with _api_errors(service):
         name, event = str(request.session_hash), LocalContext.event_id.get(None)
-        async with aclosing(api.stream(service, name, model, ask(), progress, result, event)) as answers:
+        async with aclosing(api.stream(service, name, model, ask(), progress, result, event, record)) as answers:
             async for answer in answers:
                 yield answer
 

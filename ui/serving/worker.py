@@ -40,6 +40,7 @@ class Task:
     Attributes:
         settings: arguments of ``GenerationSettings``.
         learned: what each run's drafter learned before; None for a new one, or one that keeps nothing.
+        record: whether steps are recorded in full.
     """
 
     model: str
@@ -49,6 +50,7 @@ class Task:
     settings: Mapping[str, Any]
     runs: Sequence[RunSpec]
     learned: Sequence[StateDict | None]
+    record: bool = True
 
     @property
     def seconds(self) -> int:
@@ -154,18 +156,18 @@ def work(task: Task) -> Iterator[WorkerEvent]:
         yield None
         decoders = []
         for run, learned in zip(task.runs, task.learned):
-            decoders.append(_decoder(model, run, task.settings, learned))
+            decoders.append(_decoder(model, run, task, learned))
             yield None
         yield from _run(model, decoders, task, until)
     except AdedError as error:
         yield RaceRefused(str(error))
 
 
-def _decoder(model: Any, run: RunSpec, settings: Mapping[str, Any], learned: StateDict | None) -> Any:
-    drafter = ENGINE.drafter(model, run, settings["seed"]) if run.options.get("keep") else None
+def _decoder(model: Any, run: RunSpec, task: Task, learned: StateDict | None) -> Any:
+    drafter = ENGINE.drafter(model, run, task.settings["seed"]) if run.options.get("keep") else None
     if drafter is not None and learned is not None:
         drafter.load_state_dict(learned)
-    return ENGINE.decoder(model, run, ENGINE.settings(settings), drafter)
+    return ENGINE.decoder(model, run, ENGINE.settings(task.settings), drafter, record=task.record)
 
 
 def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Iterator[WorkerEvent]:

@@ -51,8 +51,10 @@ class RemoteDecoder:
 
     prefill_progress: tuple[int, int] | None = None
 
-    def __init__(self, model: Any, run: RunSpec, settings: Mapping[str, Any], drafter: RemoteDrafter | None) -> None:
-        self.model, self.run, self.settings, self.drafter = model, run, settings, drafter
+    def __init__(
+        self, model: Any, run: RunSpec, settings: Mapping[str, Any], drafter: RemoteDrafter | None, record: bool
+    ) -> None:
+        self.model, self.run, self.settings, self.drafter, self.record = model, run, settings, drafter, record
         self.closed = self.returned = False
         self._started: Trace | None = None
         self._steps: list[Step] = []
@@ -114,8 +116,8 @@ class ZeroEngine(Engine):
     def drafter(self, model: Any, run: RunSpec, seed: int, known: RemoteDrafter | None = None) -> RemoteDrafter:
         return RemoteDrafter(known.learned if known else None)
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None) -> RemoteDecoder:
-        return RemoteDecoder(model, run, settings, drafter)
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> RemoteDecoder:
+        return RemoteDecoder(model, run, settings, drafter, record)
 
     def compiling(self) -> bool:
         """Workers compile."""
@@ -150,7 +152,7 @@ class ZeroEngine(Engine):
 
     def _task(self, decoders: Sequence[RemoteDecoder], prompt: str) -> Task:
         first, runs = decoders[0], [decoder.run for decoder in decoders]
-        return Task(first.model.spec, *self._placement, prompt, first.settings, runs, [d.learned for d in decoders])
+        return Task(first.model.spec, *self._placement, prompt, first.settings, runs, [d.learned for d in decoders], first.record)
 
     def _handle(self, event: WorkerEvent, decoders: Sequence[RemoteDecoder], control: Control, seconds: int) -> RaceStep:
         if isinstance(event, RaceRefused):
