@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 HOST, PORT = "127.0.0.1", 7860
 MAX_LIMIT = 1_000_000
+SWITCH_SECONDS = 0.0005
+"""Python's switch interval. The thread that decodes gives up the interpreter with each operation of torch; with Python's own 5 ms,
+each time that the event loop is busy would cost more than a step on a GPU."""
 PATH = r"(/(?!\.{1,2}(/|$))[\w.~-]+)*/?"
 """Path of the page behind a proxy, without . and .. as names."""
 NUMBERS = {
@@ -211,6 +214,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
     from ui.serving.limits import Limits
     from ui.serving.service import Service
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     numbers = limits_of(options)
     limits = Limits(
         queue_size=numbers["queue_size"],

@@ -159,11 +159,12 @@ def write(figures: dict[str, Any]) -> None:
     import torch
 
     import aded
+    from aded.evaluation.bench import results
 
     result = {
         "command": "python -m pytest -m gpu tests/ui/test_gpu_app.py",
         "machine": f"{torch.cuda.get_device_name()}, {os.cpu_count()} cores; clients on the same machine",
-        "versions": {"aded": aded.__version__, "torch": torch.__version__, "commit": os.environ.get("ADED_COMMIT", "")},
+        "versions": {"aded": aded.__version__, "torch": torch.__version__, "commit": results.commit()},
         **figures,
     }
     print(json.dumps(result, indent=1))
