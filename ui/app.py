@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 HOST, PORT = "127.0.0.1", 7860
 MAX_LIMIT = 1_000_000
 SWITCH_SECONDS = 0.0005
-"""Python's switch interval. The thread that decodes gives up the interpreter with each operation of torch; with Python's own 5 ms,
-each time that the event loop is busy would cost more than a step on a GPU."""
+"""Python's switch interval. The thread that decodes releases the interpreter in each operation of torch; with the default, 5 ms,
+a busy event loop would keep it for longer than a step takes on a GPU."""
 PATH = r"(/(?!\.{1,2}(/|$))[\w.~-]+)*/?"
 """Path of the page behind a proxy, without . and .. as names."""
 NUMBERS = {

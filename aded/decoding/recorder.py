@@ -87,7 +87,7 @@ class Recorder:
     def __init__(self, model: TargetModel, drafter: Drafter, rule: Rule) -> None:
         self._inspectable = drafter if isinstance(drafter, Inspectable) else Inspectable()
         self.rule = rule
-        self.texts = TokenTexts(model.tokenizer)
+        self.texts: TokenTexts = model.shared_by_decodes("token texts", lambda: TokenTexts(model.tokenizer))
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of token ids."""

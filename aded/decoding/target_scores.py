@@ -94,41 +94,36 @@ def score(
         chosen: the token that the target chose at each of them.
         tried: other tokens at each of them whose log-probabilities are wanted.
     """
-    parents, children = tree.parents[1:], tree.tokens[1:]
+    parents = tree.parents[1:]
     at = np.unique(np.concatenate([parents, path])).astype(np.int64)
+    wanted = [[token, *more] for token, more in zip(chosen, tried)]
+    rows = np.searchsorted(at, [*parents.tolist(), *path])  # of each child, then of each choice
+    nodes, in_rows, tokens, asked = _indices(logits, at, rows, [*tree.tokens[1:].tolist(), *chosen], _padded(wanted))
     prefixes = [
         [*prefix.tolist(), *tree.tokens[tree.path_to(int(node))[1:]].tolist()] if rule.needs_prefix else [] for node in at
     ]
-    unscaled = rule.unscaled_rows(logits[_on(logits, at)], prefixes)
+    unscaled = rule.unscaled_rows(logits[nodes], prefixes)
     distributions = torch.softmax(rule.scaled(unscaled).double(), dim=-1)
-    on_path = _on(logits, np.searchsorted(at, path))
-    rows, tokens = torch.cat([_on(logits, np.searchsorted(at, parents)), on_path]), _on(logits, [*children.tolist(), *chosen])
-    probability = distributions[rows, tokens]
-    top = distributions[on_path].topk(min(TOP_SHOWN, distributions.shape[1]))
-    wanted = [[token, *more] for token, more in zip(chosen, tried)]
-    parts = [probability, _count_above(distributions, rows, probability), top.indices, top.values]
-    read = _read([*parts, *_log_probabilities(rule, unscaled[on_path], wanted)])
-    n, probabilities, ranks = len(parents), read[0], [1 + int(count) for count in read[1]]
+    probability, on_path = distributions[in_rows, tokens], in_rows[len(parents) :]
+    top, *more = _log_probabilities(rule, unscaled[on_path], asked.view(len(path), -1))
+    shown = distributions[on_path].gather(1, top[:, :TOP_SHOWN])
+    n, read = len(parents), _read([probability, _count_above(distributions, in_rows, probability), shown, top, *more])
+    probabilities, ranks = read[0], [1 + int(count) for count in read[1]]
     choices = [
-        ChoiceScores(
-            probabilities[n + i], ranks[n + i], _ints(read[2][i]), read[3][i], _ranked(wanted[i], *(r[i] for r in read[4:]))
-        )
-        for i in range(len(path))
+        ChoiceScores(p, rank, _ints(top_tokens[:TOP_SHOWN]), top_shown, _ranked(want, top_tokens, *logs))
+        for p, rank, want, top_shown, top_tokens, *logs in zip(probabilities[n:], ranks[n:], wanted, *read[2:])
     ]
     return TargetScores(probabilities[:n], ranks[:n], choices, distributions, at)
 
 
-def _log_probabilities(rule: Rule, unscaled: torch.Tensor, wanted: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """Most probable tokens and their log-probabilities, those of ``wanted``, and the sums over all others; one row per node."""
+def _log_probabilities(rule: Rule, unscaled: torch.Tensor, asked: torch.Tensor) -> list[torch.Tensor]:
+    """The most probable tokens, their log-probabilities, those of ``asked``, and the sums over all others; one row per node."""
     settings, values = rule.settings, unscaled.double().log_softmax(-1)
-    count = min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), values.shape[1])
-    top = values.topk(count)
-    width = max(map(len, wanted))
-    asked = _on(values, [[*tokens, *[tokens[0]] * (width - len(tokens))] for tokens in wanted])
-    others = values.scatter(1, torch.cat([top.indices, asked], 1), -math.inf)
+    top = unscaled.topk(min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), values.shape[1])).indices
+    others = values.scatter(1, torch.cat([top, asked], 1), -math.inf)
     temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
     sums = torch.stack([(others / t).exp().sum(-1) for t in temperatures], 1)
-    return [top.indices, top.values, values.gather(1, asked), sums]
+    return [top, values.gather(1, top), values.gather(1, asked), sums]
 
 
 def _ranked(
@@ -156,8 +151,16 @@ def _read(parts: Sequence[torch.Tensor]) -> list[list]:
     return [piece.reshape(part.shape).tolist() for piece, part in zip(pieces, parts)]
 
 
-def _on(like: torch.Tensor, indices: Sequence | np.ndarray) -> torch.Tensor:
-    return torch.as_tensor(indices, dtype=torch.int64, device=like.device)
+def _indices(like: torch.Tensor, *parts: Sequence[int] | np.ndarray) -> tuple[torch.Tensor, ...]:
+    """Lists of indices on the device of ``like``, in one transfer."""
+    arrays = [np.asarray(part, dtype=np.int64) for part in parts]
+    return torch.from_numpy(np.concatenate(arrays)).to(like.device).split([len(array) for array in arrays])
+
+
+def _padded(wanted: Sequence[Sequence[int]]) -> np.ndarray:
+    """All lists one after another, each filled up to the length of the longest with its first token."""
+    width = max(map(len, wanted))
+    return np.array([[*tokens, *[tokens[0]] * (width - len(tokens))] for tokens in wanted]).ravel()
 
 
 def _ints(values: Sequence[float]) -> list[int]:

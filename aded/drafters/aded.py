@@ -22,7 +22,7 @@ from aded.drafters.coupled import CoupledDrafter
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram import tree_search
 from aded.ngram.coupling import learned_exponent
-from aded.ngram.representative import predictions, session_share, session_size
+from aded.ngram.representative import predictions, rows, session_size
 from aded.ngram.session_counts import OBSERVED_TOP_K, SessionCounts, within
 from aded.ngram.trigram import TrigramMatrix
 
@@ -118,7 +118,7 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         if self._learns_top_k and outcome.top_tokens is not None:
             tokens, parents = outcome.tree.tokens, outcome.tree.parents
             bigrams |= {(int(tokens[parents[node]]), int(tokens[node])): None for node in range(1, len(tokens))}
-        return [self._row(bigram) for bigram in list(bigrams)[:MAX_ROWS]]
+        return self._rows(list(bigrams)[:MAX_ROWS])
 
     def matrix_size(self) -> MatrixSize:
         base_bytes = sum(array.nbytes for array in self._base.arrays)
@@ -185,11 +185,8 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
             raise AdedError(f"token ids must be from 0 to {self.vocab_size - 1}; tokenize with this model's tokenizer")
         return np.ascontiguousarray(tokens, dtype=np.int32)
 
-    def _row(self, bigram: tuple[int, int]) -> MatrixRow:
-        context = np.array(bigram, dtype=np.int32)
-        tokens, probabilities = self._session.successors(self._base, context, self.options.successors)
-        session = session_share(self._base, self._session, context, tokens, probabilities)
-        return MatrixRow(bigram, tuple(tokens.tolist()), tuple(probabilities.tolist()), tuple(session.tolist()))
+    def _rows(self, bigrams: list[tuple[int, int]]) -> list[MatrixRow]:
+        return rows(self._base, self._session, np.array(bigrams, dtype=np.int32).reshape(-1, 2), self.options.successors)
 
     def _warm_up(self) -> None:
         """Run the JIT compiler now, so that no timed step does."""
@@ -198,7 +195,7 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         self._read([0, 0, 0])
         self.propose(context, 2)
         self.explain(context, 2)
-        self._row((0, 0))
+        self._rows([(0, 0)])
         learned_exponent(self._base.arrays, self._session.arrays, self._coupling, text, 1)
         self.predictions(context)
         if self._learns_top_k:

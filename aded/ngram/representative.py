@@ -13,8 +13,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from aded.core.inspection import Prediction
-from aded.ngram.session_counts import SessionCounts
+from aded.core.inspection import MatrixRow, Prediction
+from aded.core.jit import njit
+from aded.ngram.session_counts import SessionCounts, copy_base_row, new_lookup, successors
 from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, TrigramMatrix
 
 TOP_KS = (1, 4, 12)
@@ -37,33 +38,49 @@ def predictions(matrix: TrigramMatrix, session: SessionCounts, text: np.ndarray)
     yield Prediction("session", tokens, probabilities, unseen and unlearned)
 
 
-def session_share(
-    matrix: TrigramMatrix, session: SessionCounts, context: np.ndarray, tokens: np.ndarray, given: np.ndarray
-) -> np.ndarray:
-    """The share of the session's probabilities after ``context`` that was learned; the rest comes from the base counts.
+def rows(matrix: TrigramMatrix, session: SessionCounts, bigrams: np.ndarray, keep: int) -> list[MatrixRow]:
+    """The successors of bigrams that a tree search uses, and the share of each probability that was learned.
 
-    Mixture rule: the probability that the session counts give without base counts, as these only receive the weight that the
-    rows of the session leave. Published rule: the amount added to the copy of the row of the base counts.
+    The learned share: by the mixture rule, the probability that the session counts give without base counts, as these only
+    receive the weight that the rows of the session leave; by the published rule, the amount added to the copy of the row of the
+    base counts.
 
     Args:
         matrix: the base counts.
         session: the session counts.
-        context: token ids, int32 ``[length]``, ``length >= 2`` for the published rule, else ``>= 1``.
-        tokens: the session's successors, int32 ``[k]``.
-        given: their probabilities, float64 ``[k]``.
-
-    Returns:
-        Float64 ``[k]``, from 0 to ``given``.
+        bigrams: int32 ``[n, 2]``.
+        keep: maximum number of successors of a row.
     """
-    if session.arrays.published:
-        base = _by_token(*matrix.row(int(context[-2]), int(context[-1])))
-        return np.clip(given - np.array([base.get(token, 0.0) for token in tokens.tolist()]), 0.0, given)
-    alone = _by_token(*session.successors(_empty_matrix(matrix.vocab_size), context, 4 * SUCCESSORS_LIMIT))
-    return np.minimum(np.array([alone.get(token, 0.0) for token in tokens.tolist()]), given)
+    empty = _empty_matrix(matrix.vocab_size)
+    found = _rows(matrix.arrays, empty.arrays, session.arrays, bigrams, keep)
+    return [
+        MatrixRow(tuple(bigram), tuple(tokens[:count]), tuple(probabilities[:count]), tuple(learned[:count]))
+        for bigram, count, tokens, probabilities, learned in zip(bigrams.tolist(), *(array.tolist() for array in found))
+    ]
 
 
-def _by_token(tokens: np.ndarray, probabilities: np.ndarray) -> dict[int, float]:
-    return dict(zip(tokens.tolist(), probabilities.tolist()))
+@njit(cache=True)
+def _rows(base, empty, session, bigrams, keep):
+    """Number of successors, int64 ``[n]``, their tokens, probabilities and learned shares, ``[n, keep]``."""
+    lookup, other = new_lookup(base, session), new_lookup(empty, session)
+    counts, tokens = np.zeros(len(bigrams), np.int64), np.zeros((len(bigrams), keep), np.int32)
+    probabilities, learned = np.zeros((len(bigrams), keep)), np.zeros((len(bigrams), keep))
+    for row in range(len(bigrams)):
+        bigram = bigrams[row]
+        count = counts[row] = successors(lookup, bigram, 2, keep)
+        if session.published:
+            compared = copy_base_row(base, bigram[0], bigram[1], other.tokens, other.probabilities)
+        else:
+            compared = successors(other, bigram, 2, 4 * SUCCESSORS_LIMIT)
+        for i in range(count):
+            tokens[row, i], probabilities[row, i] = lookup.tokens[i], lookup.probabilities[i]
+            share = 0.0
+            for j in range(compared):
+                if other.tokens[j] == tokens[row, i]:
+                    share = other.probabilities[j]
+            share = probabilities[row, i] - share if session.published else share
+            learned[row, i] = min(max(share, 0.0), probabilities[row, i])
+    return counts, tokens, probabilities, learned
 
 
 def session_size(session: SessionCounts) -> tuple[int, int]:

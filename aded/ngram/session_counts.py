@@ -527,7 +527,7 @@ def _published_successors(lookup, context, length):
         return 0
     row = _find(row_keys, extend_key(extend_key(np.int64(0), context[length - 1]), context[length - 2]))
     if row < 0:
-        return _copy_base_row(base, context[length - 2], context[length - 1], tokens, probabilities)
+        return copy_base_row(base, context[length - 2], context[length - 1], tokens, probabilities)
     count = 0
     for slot in range(row_weights.shape[1]):
         if row_weights[row, slot] > 0:
@@ -547,7 +547,7 @@ def _learn_published(base, session, text, at, now):
     row = _find(row_keys, key)
     if row < 0:
         row = _insert_row(session, key)
-        _copy_base_row(base, text[at - 2], text[at - 1], tokens[row], weights[row])
+        copy_base_row(base, text[at - 2], text[at - 1], tokens[row], weights[row])
     slot = _increment(tokens[row], weights[row], text[at], INCREMENT)
     weights[row, slot] = min(weights[row, slot], MAX_WEIGHT)
     occurrences[row] += 1
@@ -555,7 +555,7 @@ def _learn_published(base, session, text, at, now):
 
 
 @njit(cache=True, inline="always")
-def _copy_base_row(base, first, second, tokens, weights):
+def copy_base_row(base, first, second, tokens, weights):
     """Copy the successors of a bigram in the base counts, and their probabilities, as many as fit; returns their number."""
     index, entries = base.row_index, base.entries
     row = find_row(index, context_key(first, second))

@@ -9,7 +9,7 @@ from aded.core.tree import DraftTree
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
-from aded.ngram.representative import session_share, session_size
+from aded.ngram.representative import rows, session_size
 from aded.ngram.session_counts import INCREMENT, MAX_WEIGHT, SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 
@@ -27,9 +27,10 @@ def learned_probabilities(
     matrix: TrigramMatrix, session: SessionCounts, bigram: tuple[int, int]
 ) -> dict[int, tuple[float, float]]:
     """Maps each token to its probability and the learned share of it."""
-    context = np.array(bigram, dtype=np.int32)
-    tokens, given = session.successors(matrix, context, 12)
-    return dict(zip(tokens.tolist(), zip(given.tolist(), session_share(matrix, session, context, tokens, given).tolist())))
+    (row,) = rows(matrix, session, np.array([bigram], dtype=np.int32), 12)
+    tokens, given = session.successors(matrix, np.array(bigram, dtype=np.int32), 12)
+    assert (row.key, row.tokens, row.probabilities) == (bigram, tuple(tokens.tolist()), tuple(given.tolist()))
+    return dict(zip(row.tokens, zip(row.probabilities, row.learned)))
 
 
 def session_of(matrix: TrigramMatrix, text: list[int], **settings: bool) -> SessionCounts:
