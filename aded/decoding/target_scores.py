@@ -122,7 +122,9 @@ def _log_probabilities(rule: Rule, unscaled: torch.Tensor, asked: torch.Tensor) 
     top = unscaled.topk(min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), values.shape[1])).indices
     others = values.scatter(1, torch.cat([top, asked], 1), -math.inf)
     temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
-    sums = torch.stack([(others / t).exp().sum(-1) for t in temperatures], 1)
+    at_once = len(temperatures) if values.is_cuda else 1  # a kernel for all, or as much as fits a CPU's cache
+    parts = others.new_tensor(temperatures).split(at_once)
+    sums = torch.cat([(others[:, None] / part[:, None]).exp_().sum(-1) for part in parts], 1)
     return [top, values.gather(1, top), values.gather(1, asked), sums]
 
 
@@ -146,8 +148,8 @@ def _count_above(distributions: torch.Tensor, rows: torch.Tensor, values: torch.
 
 def _read(parts: Sequence[torch.Tensor]) -> list[list]:
     """Tensors on a device as lists of floats, in one transfer; token ids and counts are exact in float64."""
-    flat = torch.cat([part.double().reshape(-1) for part in parts]).cpu()
-    pieces = flat.split([part.numel() for part in parts])
+    flat = torch.cat([part.double().flatten() for part in parts]).cpu().numpy()
+    pieces = np.split(flat, np.cumsum([part.numel() for part in parts])[:-1])
     return [piece.reshape(part.shape).tolist() for piece, part in zip(pieces, parts)]
 
 
