@@ -53,6 +53,7 @@ function learnedRow({ token, weight, learned }, top, names) {
   const segments = [["ax-share-learned", learned], ["ax-share-base", weight - learned]].map(([name, value]) => {
     const segment = el("i", { class: name });
     segment.style.width = `${(100 * value) / top}%`;
+    segment.title = small(value);
     return segment;
   });
   const track = el("td", { class: "ax-track-cell" }, el("div", { class: "ax-split-track", "aria-hidden": "true" }, ...segments));

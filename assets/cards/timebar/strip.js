@@ -7,6 +7,7 @@ import { say } from "../../page/core/words.js";
 export function createStrip(root, onSeek) {
   let bars = [];
   let shape = "";
+  let shown = null; // the state that is rendered
   const at = (event) => {
     const { left } = root.getBoundingClientRect();
     const { right } = bars[bars.length - 1].getBoundingClientRect(); // with few steps the bars do not fill the box
@@ -23,7 +24,15 @@ export function createStrip(root, onSeek) {
     if (bars.length && root.hasPointerCapture(event.pointerId)) onSeek(at(event));
   });
 
+  // The text of a bar is written when the pointer reaches it.
+  root.addEventListener("pointerover", (event) => {
+    const index = bars.indexOf(event.target.closest("i"));
+    const steps = shown?.race.runs[shown.run]?.steps ?? [];
+    if (index >= 0 && index < steps.length) bars[index].title = unpredicted(shown, index) ? "" : barText(index, steps);
+  });
+
   function render(state) {
+    shown = state;
     const run = state.race.runs[state.run];
     const steps = run ? run.steps : [];
     const key = `${state.race.id}/${state.run}`;
@@ -74,6 +83,10 @@ export function createStrip(root, onSeek) {
 function value(state, step, steps) {
   const gained = covered(state) ? say("predict.covered", { count: step.tree.tokens.length - 1 }) : gain(step);
   return say("strip.value", { step: state.step + 1, steps, gain: gained });
+}
+
+function barText(index, steps) {
+  return say("strip.value", { step: index + 1, steps: steps.length, gain: gain(steps[index]) });
 }
 
 export function gain(step) {

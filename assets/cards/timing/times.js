@@ -49,7 +49,10 @@ function createRow(run) {
 }
 
 function renderRow({ bar, value, shares }, cost, most) {
-  for (const [i, part] of PARTS.entries()) bar.children[i].style.width = most ? `${(100 * cost[part]) / most}%` : "0";
+  for (const [i, part] of PARTS.entries()) {
+    bar.children[i].style.width = most ? `${(100 * cost[part]) / most}%` : "0";
+    bar.children[i].title = `${say(`part.${part}`)} ${milliseconds(cost[part])}`;
+  }
   setText(value, cost.total ? milliseconds(cost.total) : "–");
   setText(shares, sharesText(cost));
 }
