@@ -142,6 +142,10 @@ def _shares(step: Step) -> Iterator[float]:
             yield from (*trial.top_p, *trial.top_q, *trial.logits_q)
         yield from (choice.rejection.residual_probability or 0.0, *choice.rejection.residual) if choice.rejection else ()
         yield from (trial.p for trial in choice.typical.trials) if choice.typical else ()
+    if step.block:
+        yield from (step.block.weight, step.block.left, step.block.residual_probability)
+        yield from (*step.block.p, *step.block.q, *step.block.residual)
+        yield from (number for test in step.block.tests for number in (test.p, test.q, test.weight, test.passes, test.uniform))
     for row in step.rows:
         yield from (*row.before, *row.after, *row.learned)
     for near in (*step.agreement, *step.agreement_after):

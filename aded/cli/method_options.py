@@ -52,7 +52,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "delta": ("scale of the entropy-dependent threshold (default: 0.3)", NUMBER),
     "draft": ("a draft model trained with `train draft`", FILE),
     "draft_model": ("a draft model with the same tokenizer; may be repeated", {"action": "append", "metavar": "SPEC"}),
-    "verification": ("rejection (default) or coupled (same text as plain for a seed)", {}),
+    "verification": (
+        "rejection (default), block (speculative only) or coupled (same text as plain for a seed)",
+        {},
+    ),
     "branching": ("children per node at each depth (default: automatic)", {"metavar": "K,K,..."}),
     "replacement": ("sample children independently, with replacement", {"action": "store_true", "default": None}),
 }

@@ -24,7 +24,7 @@ VERSION = 4
 READABLE = (1, 2, 3, 4)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
 versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Choice.logits``, ``Step.agreement_after`` and
-``Trace.repeat_seconds``; some of version 4 lack the last three."""
+``Trace.repeat_seconds``; some of version 4 lack the last three, or ``Step.block``."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
@@ -111,6 +111,38 @@ class RejectionRecord:
     texts: List[str]
     residual: List[float]  # of ``tokens`` in the distribution that the correction or bonus token was drawn from
     residual_probability: float | None  # that of the drawn token; None, and ``residual`` empty, if a child was accepted
+
+
+@dataclass(frozen=True)
+class BlockTest:
+    """The test of the prefix of a chain that ends with a drafted token x (see ``aded.sampling.block_verifier``)."""
+
+    node: int
+    p: float  # the target's probability of x
+    q: float  # its draft probability
+    weight: float  # of the prefix: min(1, weight of the prefix before · p / q)
+    passes: float  # probability that the prefix passes
+    uniform: float  # random number u
+    passed: bool  # whether u <= passes; the longest prefix that passed is accepted
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """Block verification of a chain, and the draw of the correction or bonus token.
+
+    The distributions after the accepted prefix are cut to a few tokens. After the whole chain ``q`` is empty, and the bonus token
+    is drawn from p. Else the correction token is drawn from the residual distribution max(0, weight · p - q), normalized.
+    """
+
+    tests: List[BlockTest]  # of every prefix, the shortest first
+    weight: float  # of the accepted prefix, 1 if it is empty
+    left: float  # sum of max(0, weight · p - q), 1 after the whole chain
+    tokens: List[int]  # the drawn token, the one drafted there, and the most probable ones of p, q and the residual distribution
+    texts: List[str]
+    p: List[float]
+    q: List[float]
+    residual: List[float]
+    residual_probability: float  # that of the drawn token
 
 
 @dataclass(frozen=True)
@@ -254,6 +286,7 @@ class Step:
     agreement_after: List[Agreement] = field(default_factory=list)  # of the same context, after the step was learned from
     size: Size | None = None  # None for a method without a matrix
     note: str | None = None
+    block: Annotated[BlockRecord, AfterValidator(_check_block)] | None = None  # None for other verifications
 
     @property
     def accepted(self) -> int:
@@ -569,6 +602,13 @@ def _check_rejection(record: RejectionRecord) -> RejectionRecord:
         lists.append(record.residual)
     if any(len(numbers) != len(record.tokens) for numbers in lists):
         raise ValueError("tokens and probabilities have different lengths")
+    return record
+
+
+def _check_block(record: BlockRecord) -> BlockRecord:
+    lists: list[list[Any]] = [record.texts, record.p, record.residual, record.q or record.p]
+    if any(len(numbers) != len(record.tokens) for numbers in lists) or not record.tests:
+        raise ValueError("tokens and probabilities have different lengths, or there is no test")
     return record
 
 

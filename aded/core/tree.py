@@ -31,16 +31,19 @@ class DraftDistributions:
             have probability 0.
         rows: row of ``distributions`` that each node was drawn from, int32 ``[n]``, -1 for the root.
         replacement: whether siblings were drawn with replacement.
+        block: whether the draft, a chain, is verified as a block (`aded.sampling.block_verifier`), not token by token.
     """
 
     distributions: Any
     rows: np.ndarray
     replacement: bool = True
+    block: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", _int32(self.rows, "rows of the distributions"))
-        if not isinstance(self.replacement, bool):
-            raise DraftError(f"replacement is of type {type(self.replacement).__name__}, not true or false")
+        for name in ("replacement", "block"):
+            if not isinstance(getattr(self, name), bool):
+                raise DraftError(f"{name} is of type {type(getattr(self, name)).__name__}, not true or false")
 
     def check(self, parents: np.ndarray, vocab_size: int) -> None:
         """Check that nodes with these parents can have been drawn from the distributions.
@@ -50,8 +53,10 @@ class DraftDistributions:
             vocab_size: of the target.
 
         Raises:
-            DraftError: a row is missing or out of range, or children of different nodes share a row.
+            DraftError: a row is missing or out of range, children of different nodes share a row, or a block is not a chain.
         """
+        if self.block and (parents != np.arange(-1, len(parents) - 1)).any():
+            raise DraftError("block verification is for a chain, in which each node is the child of the one before it")
         if not str(getattr(self.distributions, "dtype", None)) == "torch.float64":
             raise DraftError("its distributions are no float64 tensor")
         rows = self.rows[1:].astype(np.int64)

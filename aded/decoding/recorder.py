@@ -18,6 +18,8 @@ from aded.core.errors import AdedError, as_text, first_line
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
     Agreement,
+    BlockRecord,
+    BlockTest,
     Budget,
     Choice,
     Cost,
@@ -43,7 +45,7 @@ from aded.engine.cost_model import StepCost
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
 from aded.ngram.representative import TargetDistribution, agreement
-from aded.sampling import rejection_sampler, typical_acceptance
+from aded.sampling import block_verifier, rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, verdicts
 
@@ -63,6 +65,7 @@ class NodeRecord:
     probability: list[float | None]
     rank: list[int | None]
     choices: list[Choice] = field(default_factory=list)
+    block: BlockRecord | None = None
 
     @classmethod
     def empty(cls, n: int) -> NodeRecord:
@@ -161,6 +164,7 @@ class Recorder:
             agreement_after=self._agreement(outcome, snapshot.target) if snapshot else [],
             size=self._read("matrix_size", self._inspectable.matrix_size(), _size) if snapshot else None,
             note=snapshot.note if snapshot else None,
+            block=nodes.block,
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -195,6 +199,7 @@ class Recorder:
         for node, parent in enumerate(tree.parents[1:].tolist(), 1):
             children.setdefault(parent, []).append(node)
         rejects = tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling
+        as_block = tree.sampled_from is not None and tree.sampled_from.block
         tried = [tree.tokens[children.get(node, [])].tolist() if rejects else [] for node in path]
         scores = score(self.rule, logits, tree, outcome.context.tokens, path, chosen, tried)
         for node, (p, rank) in enumerate(zip(scores.probability, scores.rank), 1):
@@ -202,12 +207,14 @@ class Recorder:
                 record.probability[node], record.rank[node] = rounded(p), rank
         for i, (node, found) in enumerate(zip(path, scores.choices)):
             choice = self._choice(node, chosen[i], verification.draws[i], tree.child(node, chosen[i]) is not None, found)
-            if rejects:
+            if rejects and not as_block:
                 rejection = self._rejection(outcome, logits, verification.path[: i + 1], chosen[i], found.logits.tokens)
                 choice = replace(choice, rejection=rejection)
             if self.rule.typical is not None:
                 choice = replace(choice, typical=self._typical(tree, scores.distribution(node), children.get(node, [])))
             record.choices.append(choice)
+        if rejects and as_block:
+            record = replace(record, block=self._block(outcome, logits, verification.next_token))
         return record
 
     def _choice(self, node: int, token: int, draw: float | None, drafted: bool, found: ChoiceScores) -> Choice:
@@ -282,6 +289,32 @@ class Recorder:
             top_p=[rounded(value) for value in p[shown].tolist()],
             top_q=[rounded(value) for value in q[shown].tolist()],
             logits_q=[rounded(value, LOGITS_DIGITS) for value in q[with_logits].tolist()],
+        )
+
+    def _block(self, outcome: Outcome, logits: torch.Tensor, chosen: int) -> BlockRecord:
+        """How block verification tested the prefixes of a chain and drew the token ``chosen`` after the accepted one."""
+        tree = outcome.tree
+        tests = block_verifier.test_prefixes(tree, logits, outcome.context.tokens, self.rule)
+        drafted, n = tree.tokens[1:].tolist(), tests.accepted
+        p, left, residual = tests.p[n].cpu(), float(tests.left().sum()), tests.residual().cpu()
+        q = tests.q[n].cpu() if n < len(drafted) else None
+        rows = [row for row in (p, q, residual) if row is not None]
+        top = {token for row in rows for token in row.topk(min(TOP_COMPARED, len(row))).indices.tolist()}
+        tokens = sorted(top | {chosen, *drafted[n : n + 1]}, key=lambda token: (-p[token], token))
+        tested = zip(drafted, tests.p, tests.q, tests.weights[1:], tests.passes, tests.uniforms)
+        return BlockRecord(
+            tests=[
+                BlockTest(node, float(p_row[x]), float(q_row[x]), weight, passes, u, u <= passes)
+                for node, (x, p_row, q_row, weight, passes, u) in enumerate(tested, 1)
+            ],
+            weight=tests.weights[n],
+            left=left,
+            tokens=tokens,
+            texts=self.texts.all(tokens),
+            p=[rounded(value) for value in p[tokens].tolist()],
+            q=[] if q is None else [rounded(value) for value in q[tokens].tolist()],
+            residual=[rounded(value) for value in residual[tokens].tolist()],
+            residual_probability=float(residual[chosen]),
         )
 
     def _typical(self, tree: DraftTree, distribution: torch.Tensor, children: list[int]) -> TypicalRecord:

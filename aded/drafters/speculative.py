@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aded.engine.target_view import TargetView
 
-VerificationKind = Literal["rejection", "coupled"]
+VerificationKind = Literal["rejection", "block", "coupled"]
 NO_GAIN = "at its acceptance rate so far, drafting is slower than plain decoding: plain step"
 
 
@@ -33,9 +33,10 @@ class SpeculativeDrafter(Drafter, Inspectable):
         runner: the draft model.
         target, level: cost of a forward pass of the target, and of one drafted token, see ``aded.drafters.draft_length_policy``.
         verification: *rejection*, as in the papers: rejection sampling with the draft model's distributions, which uses random
-            numbers independent of the target's. *coupled* (Daliri, Musco and Suresh 2024, arXiv 2408.07978): the draft is sampled
-            with the random numbers that the target will use and verified with one draw per node; the text is the same as that of
-            plain decoding with the same seed.
+            numbers independent of the target's. *block* (Sun et al., arXiv 2403.10444): the same drafts, but prefixes of the
+            chain are tested instead of tokens, which accepts at least as many on average. *coupled* (Daliri, Musco and Suresh
+            2024, arXiv 2408.07978): the draft is sampled with the random numbers that the target will use and verified with one
+            draw per node; the text is the same as that of plain decoding with the same seed.
         draft_length: number of tokens of every draft; 0: the throughput-optimal length.
 
     Raises:
@@ -81,8 +82,11 @@ class SpeculativeDrafter(Drafter, Inspectable):
         if chain.distributions is not None and self.verification == "coupled":
             return DraftTree(tokens, parents)
         prior = {"prior": np.concatenate([[np.nan], chain.probabilities])}
-        drawn = None if chain.distributions is None else DraftDistributions(chain.distributions, parents.astype(np.int32))
+        drawn = None if chain.distributions is None else self._drawn_from(chain.distributions, parents)
         return DraftTree(tokens, parents, prior, sampled_from=drawn)
+
+    def _drawn_from(self, distributions: torch.Tensor, parents: np.ndarray) -> DraftDistributions:
+        return DraftDistributions(distributions, parents.astype(np.int32), block=self.verification == "block")
 
     def observe(self, outcome: Outcome) -> None:
         self._policy.observe(outcome.tree, outcome.path, len(outcome.emitted))
@@ -130,10 +134,10 @@ def check_length(draft_length: int) -> None:
     check_numbers({"draft_length": (0, LENGTHS[-1])}, {"draft_length": draft_length})
 
 
-def check_verification(verification: str) -> None:
-    """Check the kind of verification.
+def check_verification(verification: str, kinds: Sequence[str] = get_args(VerificationKind)) -> None:
+    """Check the kind of verification; ``kinds``: those that the method has.
 
     Raises:
         AdedError: an unknown kind.
     """
-    check_choice("verification", verification, get_args(VerificationKind))
+    check_choice("verification", verification, kinds)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from aded.drafters.base import Drafter
     from aded.engine.target_model import TargetModel
 
+TREE_VERIFICATIONS = ("rejection", "coupled")
+"""Kinds of verification of a sampled tree; block verification is for chains."""
+
 
 def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.medusa import MedusaDrafter
@@ -65,7 +68,7 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
 
     drafts, rest = _drafts(model, options)
     verification = rest.pop("verification", "rejection")
-    check_verification(verification)
+    check_verification(verification, TREE_VERIFICATIONS)
     branching = _numbers(rest.pop("branching", ""))
     runners = [TreeRunner(draft, model.vocab_size) for draft in drafts]
 
@@ -110,7 +113,7 @@ def check_specinfer(options: Mapping[str, Any]) -> None:
     from aded.drafters.speculative import check_verification
 
     _draft_models(options)
-    check_verification(options.get("verification", "rejection"))
+    check_verification(options.get("verification", "rejection"), TREE_VERIFICATIONS)
     check_branching(_numbers(options.get("branching", "")))
 
 

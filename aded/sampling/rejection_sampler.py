@@ -167,20 +167,12 @@ class _NodeVerifier:
         """Arguments of ``accept_children`` for the last node of the path, with only its rows of q, and those on the host."""
         drawn, inputs = self.tree.sampled_from, self._inputs(path[-1:])
         assert drawn is not None
-        p = self._target_distribution(self.logits[path[-1]], self.prefix + self.tree.tokens[path[1:]].tolist())
+        p = target_distribution(self.rule, self.logits[path[-1]], self.prefix + self.tree.tokens[path[1:]].tolist())
         used, rows = np.unique(inputs.rows, return_inverse=True)
         inputs = inputs._replace(rows=rows.reshape(inputs.rows.shape))
         q = drawn.distributions[used.tolist()]
         q = torch.nn.functional.pad(q, (0, len(p) - q.shape[1])).to(p.device)
         return (p[None], q, *(torch.from_numpy(array).to(p.device) for array in inputs)), inputs
-
-    def _target_distribution(self, row: torch.Tensor, prefix: list[int]) -> torch.Tensor:
-        """The target's distribution at a node, float64 ``[vocab]``, by the same function as in a graph if it needs no prefix."""
-        if self.rule.needs_prefix:
-            return self.rule.probabilities(row, prefix)
-        settings = self.rule.settings
-        values = sampler.parameters(settings).to(row.device)
-        return sampler.distribution(row[None], sampler.operations(settings), values)[0]
 
     @property
     def _replacement(self) -> bool:
@@ -216,6 +208,19 @@ class _NodeVerifier:
         if rank < len(self._children[node]):
             return self._children[node][rank], int(inputs.tokens[index, rank]), float(inputs.uniforms[index, rank])
         return None, token, uniform(int(inputs.keys[index]), token)
+
+
+def target_distribution(rule: Rule, row: torch.Tensor, prefix: list[int]) -> torch.Tensor:
+    """The target's distribution at a node, float64 ``[vocab]``, by the same function as in a graph if it needs no prefix.
+
+    Args:
+        row: logits of the node, ``[vocab]``.
+        prefix: all token ids up to and including the node.
+    """
+    if rule.needs_prefix:
+        return rule.probabilities(row, prefix)
+    values = sampler.parameters(rule.settings).to(row.device)
+    return sampler.distribution(row[None], sampler.operations(rule.settings), values)[0]
 
 
 def accept_children(

@@ -3,8 +3,8 @@
 At each accepted *node* one token is drawn from the target's distribution, and the walk descends if a child holds this token. The
 text therefore follows the target's distribution for any draft. (A separate draw for each drafted candidate would favour
 drafted tokens.) The draw at a position depends only on the seed and the position, so speculative and plain decoding with the same
-seed emit the same tokens. A sampled draft with draft distributions is verified in ``aded.sampling.rejection_sampler``: this is
-also lossless, but equal to plain decoding only in distribution, not token by token.
+seed emit the same tokens. A sampled draft with draft distributions is verified in ``aded.sampling.rejection_sampler`` or
+``aded.sampling.block_verifier``: this is also lossless, but equal to plain decoding only in distribution, not token by token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from aded.core.tree import DraftTree
-from aded.sampling import rejection_sampler, typical_acceptance
+from aded.sampling import block_verifier, rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, walk
 
@@ -43,6 +43,8 @@ def verify(
     if not rule.settings.greedy and (tree.sampled_from is not None or rule.typical is not None):
         if rule.typical:
             return typical_acceptance.verify(tree, logits, prefix, rule)
+        if tree.drafted and tree.sampled_from is not None and tree.sampled_from.block:
+            return block_verifier.verify(tree, logits, prefix, rule)
         return rejection_sampler.verify(tree, logits, prefix, rule, graphs)
     if rule.settings.greedy and not rule.changes_logits:
         best = logits.argmax(dim=-1).tolist()  # one transfer for the whole tree

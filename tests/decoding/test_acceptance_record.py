@@ -126,6 +126,53 @@ def check_choice(choice, tree, models, ids, settings):
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.8}, {"temperature": 1.1, "top_k": 12}], ids=str)
+def test_recorded_numbers_of_block_verification_give_every_verdict_and_every_token(target, drafts, sampling):
+    drafter = SpeculativeDrafter(ChainRunner(drafts[0], VOCAB), cost(1.0), lambda greedy: 0.1, "block", 4)
+    lengths = set()
+    for seed in range(4):
+        settings = GenerationSettings(max_new_tokens=40, budget=24, seed=seed, **sampling)
+        ids = list(PROMPT)
+        for step in Decoder(target, drafter, settings).run(PROMPT).steps:
+            assert all(choice.rejection is None for choice in step.choices)
+            assert (step.block is not None) == (len(step.tree.tokens) > 1)
+            if step.block is not None:
+                lengths.add(check_block(step, target.model, drafts[0].model, ids, settings))
+            ids += step.emitted
+    assert lengths >= {0, 1, 4}
+
+
+def check_block(step, model, draft, ids, settings):
+    """Block verification of a chain, with the models' stock logits; returns the number of accepted tokens."""
+    chain, record, weight, weights, passed = step.tree.tokens[1:], step.block, 1.0, [1.0], 0
+    p = [stock(model, ids + chain[:i], settings) for i in range(len(chain) + 1)]
+    q = [stock(draft, ids + chain[:i], settings) for i in range(len(chain))]
+    for i, (x, test) in enumerate(zip(chain, record.tests, strict=True)):
+        weight = min(1.0, weight * p[i][x] / q[i][x])
+        left = np.maximum(weight * p[i + 1] - q[i + 1], 0).sum() if i + 1 < len(chain) else None
+        passes = weight if left is None else left / (left + 1 - weight)
+        u = uniform(key_of(settings.seed ^ ACCEPT_STREAM, len(ids) + i), 0)
+        assert (test.node, test.uniform, test.passed) == (i + 1, u, u <= test.passes)
+        assert (test.p, test.q) == near_to((p[i][x], q[i][x]))
+        assert (test.weight, test.passes) == pytest.approx((weight, passes), rel=1e-3)
+        passed = i + 1 if test.passed else passed
+        weights.append(weight)
+    whole = passed == len(chain)
+    left = p[passed] if whole else np.maximum(weights[passed] * p[passed] - q[passed], 0)
+    residual = left / left.sum()
+    with np.errstate(divide="ignore"):
+        numbers = exponentials(torch.tensor([signed(key_of(settings.seed, len(ids) + passed))]), VOCAB)[0].numpy()
+        token = int((numbers / residual).argmin())
+    assert record.weight == pytest.approx(weights[passed], rel=1e-3)
+    assert record.left == pytest.approx(left.sum(), abs=1e-4)
+    assert record.p == near_to(p[passed][record.tokens])
+    assert record.q == ([] if whole else near_to(q[passed][record.tokens]))
+    assert record.residual == pytest.approx(residual[record.tokens], abs=1e-4)
+    assert record.residual_probability == pytest.approx(residual[token], abs=1e-4)
+    assert step.emitted == [*chain[:passed], token][: len(step.emitted)]
+    return passed
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.8}, {"temperature": 1.1, "top_k": 12}], ids=str)
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_recorded_numbers_give_every_verdict_and_every_token(target, drafts, verified, name, sampling):
     count, make = DRAFTERS[name]

@@ -1,7 +1,7 @@
 """Methods with sampled drafts, end to end: the output follows the target's distribution, token by token and jointly.
 
 Every table of counts is compared with exact probabilities by a chi-square test with a false-alarm probability of 10^-6. A run
-of this file makes 40 such tests that should pass.
+of this file makes 50 such tests that should pass.
 """
 
 import numpy as np
@@ -72,8 +72,8 @@ def specinfer(drafts, replacement, branching):
     return SpecInferDrafter(runners, cost(1.0), lambda greedy: 0.05, replacement=replacement, branching=branching)
 
 
-def speculative(drafts):
-    return SpeculativeDrafter(ChainRunner(drafts[0], VOCAB), cost(1.0), lambda greedy: 0.05, draft_length=2)
+def speculative(drafts, verification="rejection", length=2):
+    return SpeculativeDrafter(ChainRunner(drafts[0], VOCAB), cost(1.0), lambda greedy: 0.05, verification, length)
 
 
 DRAWN = [
@@ -88,11 +88,12 @@ DRAWN = [
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_a_sampled_chain_follows_the_target_s_distribution(drafts, fixed):
+@pytest.mark.parametrize("verification", ["rejection", "block"])
+def test_a_sampled_chain_follows_the_target_s_distribution(drafts, verification, fixed):
     target = table_target(TARGET)
     if fixed:
         target.use_fixed_shapes()
-    assert least_p_value(written(target, speculative(drafts[1]), 0, 150), 0) > FALSE_ALARM
+    assert least_p_value(written(target, speculative(drafts[1], verification), 0, 150), 0) > FALSE_ALARM
 
 
 @pytest.mark.parametrize(("count", "replacement", "branching", "root", "texts"), DRAWN)
@@ -140,3 +141,14 @@ def test_an_injected_error_is_detected(target, drafts, mistake, case, monkeypatc
     count, replacement, branching, root, texts = DRAWN[case]
     drafter = specinfer(drafts[count], replacement, branching)
     assert least_p_value(written(target, drafter, root, texts), root) < FALSE_ALARM
+
+
+def test_block_verification_accepts_more_of_the_same_drafts(target, drafts):
+    accepted = {}
+    for verification in ("rejection", "block"):
+        drafter, lengths = speculative(drafts[1], verification, 4), []
+        for seed in range(60):
+            settings = GenerationSettings(max_new_tokens=24, budget=8, temperature=1.0, seed=seed)
+            lengths += [len(step.emitted) for step in Decoder(target, drafter, settings, record=False).run([0]).steps[:-1]]
+        accepted[verification] = np.mean(lengths)
+    assert accepted["block"] > accepted["rejection"]

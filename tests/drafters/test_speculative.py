@@ -242,7 +242,7 @@ def widened(model, size):
 
 
 @pytest.mark.parametrize("sizes", [(VOCAB, VOCAB + 7), (VOCAB + 7, VOCAB)])
-@pytest.mark.parametrize("verification", ["rejection", "coupled"])
+@pytest.mark.parametrize("verification", ["rejection", "block", "coupled"])
 def test_vocabularies_may_be_padded_differently(sizes, verification):
     target, draft = (TargetModel(widened(tiny_model("llama"), size), WordTokenizer()) for size in sizes)
     made = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), cost(1.0), lambda greedy: 0.1, verification, 3)
@@ -287,7 +287,7 @@ def test_trained_checkpoints_do_not_keep_their_target_alive(method, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"verification": "guess"}, "choose one of rejection, coupled"), ({"length": LENGTHS[-1] + 1}, "from 0 to 16")],
+    [({"verification": "guess"}, "choose one of rejection, block, coupled"), ({"length": LENGTHS[-1] + 1}, "from 0 to 16")],
 )
 def test_unknown_options_are_refused(draft, options, message):
     with pytest.raises(AdedError, match=message):

@@ -68,7 +68,7 @@ def test_a_run_ends_at_the_position_whose_logits_are_not_finite(fixed, drafts, s
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("verification", ["rejection", "coupled"])
+@pytest.mark.parametrize("verification", ["rejection", "block", "coupled"])
 def test_a_sampled_draft_does_not_hide_non_finite_logits(fixed, verification):
     target = made(fixed)
     draft = near(target)

@@ -188,3 +188,46 @@ test("only a tree search has a prior P; other methods have a draft probability q
   assert.equal(priorTerm({ method_settings: { search: "mcts" } }), "prior");
   assert.equal(priorTerm({ method_settings: { draft_models: ["x"] } }), "draft-probability");
 });
+
+// A chain of three: the first prefix fails, the second passes, the whole chain fails.
+const CHAIN = {
+  ...STEP,
+  tree: { ...TREE, tokens: [9, 0, 1, 2], parents: [-1, 0, 1, 2], texts: ["·", " a", " b", " c"], verdict: ["root", "accepted", "accepted", "rejected"], reason: ["root", "target chose it", "target chose it", "target chose an undrafted token"] },
+  path: [0, 1, 2],
+  emitted: [0, 1, 0],
+  choices: [choice(0, 0, {}), choice(1, 1, {}), choice(2, 0, { drafted: false })],
+  block: {
+    tests: [
+      { node: 1, p: 0.2, q: 0.5, weight: 0.4, passes: 0.25, uniform: 0.6, passed: false },
+      { node: 2, p: 0.9, q: 0.6, weight: 0.6, passes: 0.5, uniform: 0.3, passed: true },
+      { node: 3, p: 0.1, q: 0.5, weight: 0.12, passes: 0.12, uniform: 0.7, passed: false },
+    ],
+    weight: 0.6,
+    left: 0.3,
+    tokens: [0, 2],
+    texts: [" a", " c"],
+    p: [0.9, 0.1],
+    q: [0.24, 0.5],
+    residual: [1, 0],
+    residual_probability: 1,
+  },
+};
+
+test("block verification shows a test per prefix, a token accepted with a longer prefix, and the weighted residual distribution", () => {
+  const own = header({ method_settings: { verification: "block" } });
+  assert.equal(verificationKind(CHAIN, own), "block");
+  const { rows, heads } = drawn(CHAIN, own);
+  assert.deepEqual(heads.slice(1), ["after", "drafted child", "p and q", "target p", "draft q", "weight w", "u and P(pass)", "verdict"]);
+  assert.deepEqual(rows.map(({ cells }) => [cells[0], cells[1], cells[2], cells.at(-1)]), [
+    ["1", "·", "␣a", "accepted with a longer prefix ✓"],
+    ["2", "␣a", "␣b", "accepted ✓"],
+    ["3", "␣b", "␣c", "rejected ×"],
+    ["4", "␣b", "␣a", "correction token ◆"],
+  ]);
+  for (const { cells } of rows) assert.equal(cells.length, heads.length);
+  assert.match(testText(CHAIN, CHAIN.choices[0], 1), /did not pass, u = 0.6000 > 0.2500, but a longer one did/);
+  assert.match(testText(CHAIN, CHAIN.choices[2], 3), /neither the prefix.*0.7000 > 0.1200/);
+  const draw = residualDraw(CHAIN, own);
+  assert.equal(draw.weight, 0.6);
+  assert.deepEqual(draw.rows.map(({ token, p, excess, residual, drawn, rejected }) => [token, precise(p), precise(excess), residual, drawn, rejected]), [[0, "0.5400", "0.3000", 1, true, false], [2, "0.06000", "0", 0, false, true]]);
+});

@@ -1,6 +1,6 @@
 // The verification walk: every node at which the target chose a token, or every child that was tried.
 
-import { candidatesOf, drawText, precise, testsOf, verificationKind } from "../../page/record/acceptance.js";
+import { candidatesOf, drawText, precise, prefixTests, testsOf, verificationKind } from "../../page/record/acceptance.js";
 import { el, probability, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
@@ -9,10 +9,12 @@ import { shares } from "../../page/plot/shares.js";
 
 const HEADS = {
   rejection: ["after", "tried", "bars", "p", "draft-probability", "ratio", "random", "verdict"],
+  block: ["after", "tried", "bars", "p", "draft-probability", "weight", "passes", "verdict"],
   typical: ["after", "tried", "entropy", "threshold", "verdict"],
   draw: ["after", "candidate", "bar", "p", "u", "least", "verdict"],
 };
 const OTHERWISE = ["after", "choice", "p", "in", "next"];
+const COMPARED = ["rejection", "block"]; // kinds that compare p with q
 const ROWS = { rejection: testRows, typical: testRows, draw: drawRows };
 
 export function mount({ part, subscribe, pick }) {
@@ -29,13 +31,13 @@ export function renderWalk(part, step, header) {
   const kind = verificationKind(step, header);
   const names = namesOfStep(step);
   setText(part("walk-intro"), say(`walk.intro.${kind}`));
-  part("walk-keys").hidden = kind !== "rejection";
+  part("walk-keys").hidden = !COMPARED.includes(kind);
   part("walk-head").replaceChildren(...headCells(HEADS[kind] ?? OTHERWISE));
-  body.replaceChildren(...step.choices.flatMap((choice, i) => ROWS[kind]?.(step, i, kind, names, header) ?? walkRow(step, choice, i, names)));
+  body.replaceChildren(...(kind === "block" ? prefixRows(step, names) : step.choices.flatMap((choice, i) => ROWS[kind]?.(step, i, kind, names, header) ?? walkRow(step, choice, i, names))));
   const heads = [...part("walk-head").children].map((head) => head.textContent);
   for (const row of body.children) for (const [i, value] of [...row.children].entries()) if (i && value.textContent) value.setAttribute("data-head", heads[i]);
-  const tested = ROWS[kind] === testRows;
-  registerExport("walk", { place: () => body, table: () => (tested ? testsTable(step) : walkTable(step)) });
+  const table = kind === "block" ? prefixTable : ROWS[kind] === testRows ? testsTable : walkTable;
+  registerExport("walk", { place: () => body, table: () => table(step) });
 }
 
 function headCells(names) {
@@ -54,13 +56,23 @@ function testRows(step, i, kind, names) {
   return placed(step, i, rows, names);
 }
 
-// The correction or bonus token after the tests.
-function drawnRow(tree, { node, token, probability: p, draw, rejection }, kind, top, names) {
+// Block verification: the test of every prefix, and the token that was drawn after the accepted one.
+function prefixRows(step, names) {
+  const { tree, block, choices, path } = step;
+  const top = Math.max(...block.tests.flatMap(({ p, q }) => [p, q]));
+  const rows = prefixTests(step).map((test) => [tree.parents[test.node], testRow(tree, test, "block", top, names)]);
+  const ended = tree.reason.includes("cut at the end");
+  if (!ended) rows.splice(path.length, 0, [path[path.length - 1], drawnRow(tree, choices[choices.length - 1], "block", top, names, block.residual_probability, block.q.length > 0)]);
+  for (const [i, [parent, row]] of rows.entries()) row.prepend(el("td", { class: "ax-dim", text: String(i + 1) }), el("td", {}, el("code", { text: names.get(tree.tokens[parent]) })));
+  return rows.map(([, row]) => row);
+}
+
+// The correction or bonus token after the tests; `residual`: its probability in the distribution that it was drawn from.
+function drawnRow(tree, { node, token, probability: p, draw, rejection }, kind, top, names, residual = rejection?.residual_probability, tested = rejection?.trials.length > 0) {
   const number = (value) => el("td", { class: "ax-num", text: value });
-  const residual = rejection?.residual_probability;
-  const known = rejection?.trials.length
-    ? { bars: shares({ residual }, top), p: say("walk.residual", { p: precise(residual) }), random: precise(draw) }
-    : { bars: shares({ p }, top), p: precise(residual), random: precise(draw), threshold: precise(p) };
+  const known = tested
+    ? { bars: shares({ residual }, top), p: say("walk.residual", { p: precise(residual) }), random: precise(draw), passes: precise(draw) }
+    : { bars: shares({ p }, top), p: precise(residual), random: precise(draw), passes: precise(draw), threshold: precise(p) };
   const cells = HEADS[kind].slice(2, -1).map((name) => (name === "bars" ? el("td", {}, known.bars) : number(known[name] ?? "")));
   return el("tr", { "data-node": node }, el("td", {}, el("code", { text: names.get(token) })), ...cells, el("td", {}, targetWord(`chip.${undraftedKind(tree, node)}`)));
 }
@@ -72,13 +84,13 @@ function placed({ tree, choices }, i, rows, names) {
   return rows;
 }
 
-function testRow(tree, { node, accepted, typical, p, q, numbers }, kind, top, names) {
-  const verdict = accepted ? "drafted" : typical ? "shorter" : "rejected";
+function testRow(tree, { node, accepted, typical, passed, p, q, numbers }, kind, top, names) {
+  const verdict = accepted ? (passed === false ? "longer" : "drafted") : typical ? "shorter" : "rejected";
   return el(
     "tr",
     { "data-node": node },
     el("td", {}, el("code", { text: names.get(tree.tokens[node]) })),
-    kind === "rejection" ? el("td", {}, shares({ p, q }, top)) : null,
+    COMPARED.includes(kind) ? el("td", {}, shares({ p, q }, top)) : null,
     ...numbers.map((text) => el("td", { class: "ax-num", text })),
     el("td", {}, chip(accepted, `walk.${verdict}`)),
   );
@@ -144,6 +156,12 @@ export function walkTable({ tree, choices }) {
     return [i + 1, node, tree.texts[node], token, text, probability, rank, draw, String(Boolean(drafted)), ...top, ...none];
   });
   return [head, ...rows];
+}
+
+// The prefixes that block verification tested.
+export function prefixTable({ tree, block, path }) {
+  const rows = block.tests.map(({ node, p, q, weight, uniform, passes, passed }) => [node, tree.tokens[node], tree.texts[node], p, q, weight, uniform, passes, String(passed), String(path.includes(node))]);
+  return [["node", "token", "text", "p", "q", "weight", "uniform", "passes", "passed", "accepted"], ...rows];
 }
 
 // The children that a verification tested, with the numbers of rejection sampling or typical acceptance.

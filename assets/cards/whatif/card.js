@@ -24,7 +24,8 @@ export function choiceOf({ tree, choices }, node) {
 }
 
 // Why the choice cannot be computed again, as a key; null if it can.
-export function obstacle(choice, header) {
+export function obstacle(choice, header, block = null) {
+  if (block) return "block";
   if (!choice?.logits) return "absent";
   if (choice.typical) return "typical";
   return Number.isSafeInteger(header.seed) ? null : "seed";
@@ -69,7 +70,7 @@ export function mount({ part, subscribe }) {
 
   function draw(live) {
     const { step, header, at } = state;
-    const problem = obstacle(step.choices[at], header);
+    const problem = obstacle(step.choices[at], header, step.block);
     setText(part("whatif-intro"), say(`whatif.intro.${problem ?? "ready"}`));
     part("whatif-body").hidden = problem !== null;
     if (problem) return;

@@ -1,4 +1,4 @@
-// How the tokens of a step were accepted, as text: by rejection sampling, by typical acceptance, by one draw per node, or greedily.
+// How the tokens of a step were accepted, as text: by rejection sampling, by block verification, by typical acceptance, by one draw per node, or greedily.
 // Draws nothing.
 
 import { visible } from "../core/dom.js";
@@ -18,13 +18,20 @@ export function precise(value) {
   return value < 0.0005 ? value.toExponential(3) : value.toPrecision(4);
 }
 
-// "rejection", "typical", "draw" or "greedy"; "unrecorded" for a test of every child that a record of an older version lacks.
-export function verificationKind({ tree, choices }, { lossless, method_settings: settings }) {
+// "block", "rejection", "typical", "draw" or "greedy"; "unrecorded" for a test of every child that a record of an older version lacks.
+export function verificationKind({ tree, choices, block }, { lossless, method_settings: settings }) {
+  if (block) return "block";
   if (choices.some(({ rejection }) => rejection)) return "rejection";
   if (choices.some(({ typical }) => typical)) return "typical";
   const drawn = choices.some(({ draw }) => draw !== null);
   const tested = !lossless || (drawn && settings.verification === "rejection");
   return tested && tree.tokens.length > 1 ? "unrecorded" : drawn ? "draw" : "greedy";
+}
+
+// The tests of the prefixes of a chain, a row per drafted token: {node, p, q, numbers, accepted, passed}; `accepted`: whether the token is
+// part of the text, perhaps because a longer prefix passed.
+export function prefixTests({ block, path }) {
+  return block.tests.map((one) => ({ ...one, accepted: path.includes(one.node), numbers: [precise(one.p), precise(one.q), precise(one.weight), comparison(one.uniform, one.passed, one.passes)] }));
 }
 
 // The tests at a choice, a row per child: {node, accepted, p, q, numbers}; `numbers` are texts, in the order of the columns.
@@ -41,13 +48,20 @@ function comparison(value, below, limit) {
 }
 
 // Why a child of an accepted node was accepted or rejected; empty if the children were not tested one by one.
-export function testText({ tree }, choice, node) {
+export function testText({ tree, block, path }, choice, node) {
+  if (block && node > 0 && tree.reason[node] !== "cut at the end") return prefixText(block, path, node);
   const record = choice?.rejection || choice?.typical;
   if (!record || tree.reason[node] === "cut at the end") return "";
   const trial = record.trials.find((one) => one.node === node);
   if (!trial) return say("why.untried");
   if (choice.typical) return say(`why.typical.${trial.typical ? tree.verdict[node] : "below"}`, { comparison: comparison(trial.p, !trial.typical, choice.typical.threshold) });
   return say(`why.rejection.${trial.accepted ? "accepted" : "rejected"}`, { comparison: comparison(trial.uniform, trial.accepted, trial.ratio), p: precise(trial.p), q: precise(trial.q) });
+}
+
+function prefixText({ tests }, path, node) {
+  const test = tests.find((one) => one.node === node);
+  const kind = !path.includes(node) ? "rejected" : test.passed ? "accepted" : "longer";
+  return say(`why.block.${kind}`, { comparison: comparison(test.uniform, test.passed, test.passes), weight: precise(test.weight) });
 }
 
 // −ln(u)/p, which the drawn token has smallest; null if the random number is unknown.
@@ -71,26 +85,45 @@ export function candidatesOf(step, i, header) {
 }
 
 // The draw of the correction or bonus token from the residual distribution; null if the step has none.
-//   kind: see `undraftedKind`; choice; tried: number of rejected children; u: the random number of the draw, null if it is not recorded
+//   kind: see `undraftedKind`; choice; tried: number of rejected children; u: the random number of the draw, null if it is not recorded;
+//   weight: factor of p, 1 unless a chain was verified as a block
 //   rows: {token, text, p, q, excess: max(0, p − q), residual, u, rate: −ln(u)/residual, drawn, rejected}; p and q are those of the last
 //   test; without a test q and excess are null, and the residual distribution is p
 //   others: p, q, excess and residual of all other tokens together
 export function residualDraw(step, header) {
+  if (step.block) return blockDraw(step, header);
   const i = step.choices.findIndex(({ rejection }) => rejection && rejection.residual_probability !== null);
   if (i < 0) return null;
   const choice = step.choices[i];
-  const { tokens, texts, residual, residual_probability: chance, trials } = choice.rejection;
+  const { trials } = choice.rejection;
   const test = trials[trials.length - 1] ?? null;
+  const compared = { p: test?.top_p ?? choice.rejection.residual, q: test?.top_q ?? null, rejected: test?.token, whole: 1, left: test?.rejection };
+  return { ...drawAmong(step, i, header, choice.rejection, compared), tried: trials.length, weight: 1 };
+}
+
+// The draw after block verification: of the correction token, p is multiplied by the weight of the accepted prefix.
+function blockDraw(step, header) {
+  const { block, tree, choices } = step;
+  const i = choices.length - 1;
+  const accepted = step.path.length - 1;
+  if (tree.reason.includes("cut at the end")) return null;
+  const corrects = block.q.length > 0;
+  const compared = { p: block.p.map((p) => block.weight * p), q: corrects ? block.q : null, rejected: tree.tokens[accepted + 1], whole: block.weight, left: block.left };
+  return { ...drawAmong(step, i, header, block, compared), tried: corrects ? 1 : 0, weight: block.weight };
+}
+
+function drawAmong(step, i, header, { tokens, texts, residual, residual_probability: chance }, { p, q, rejected, whole, left }) {
+  const choice = step.choices[i];
   const all = tokens.map((token, k) => {
     const drawn = token === choice.token;
-    const one = { p: test ? test.top_p[k] : residual[k], q: test ? test.top_q[k] : null, residual: drawn ? chance : residual[k], u: drawn ? choice.draw : uniformAt(header, step, i, token) };
-    return { token, text: texts[k], ...one, excess: test ? Math.max(0, one.p - one.q) : null, rate: waiting(one.u, one.residual), drawn, rejected: token === test?.token };
+    const one = { p: p[k], q: q ? q[k] : null, residual: drawn ? chance : residual[k], u: drawn ? choice.draw : uniformAt(header, step, i, token) };
+    return { token, text: texts[k], ...one, excess: q ? Math.max(0, one.p - one.q) : null, rate: waiting(one.u, one.residual), drawn, rejected: token === rejected };
   });
   const order = [...all].sort((a, b) => b.residual - a.residual || b.p - a.p);
   const rows = order.filter((row, k) => k < LISTED || row.drawn || row.rejected);
-  const rest = (name, whole) => (rows[0][name] === null ? null : Math.max(0, rows.reduce((left, row) => left - row[name], whole)));
-  const others = { p: rest("p", 1), q: rest("q", 1), excess: rest("excess", test?.rejection), residual: rest("residual", 1) };
-  return { kind: undraftedKind(step.tree, choice.node), choice, tried: trials.length, u: choice.draw, rows, others };
+  const rest = (name, sum) => (rows[0][name] === null ? null : Math.max(0, rows.reduce((kept, row) => kept - row[name], sum)));
+  const others = { p: rest("p", whole), q: rest("q", 1), excess: rest("excess", left), residual: rest("residual", 1) };
+  return { kind: undraftedKind(step.tree, choice.node), choice, u: choice.draw, rows, others };
 }
 
 // That draw in one sentence; `draw`: of `residualDraw`.

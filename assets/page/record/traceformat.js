@@ -68,8 +68,8 @@ function isPlain(value, depth = 0) {
   return (Array.isArray(value) || Object.keys(value).length <= format.fields) && Object.values(value).every((part) => isPlain(part, depth + 1));
 }
 
-function isConsistent({ tree, path, choices, emitted, texts, origins }) {
-  const trials = choices.flatMap(({ rejection, typical }) => [...(rejection?.trials ?? []), ...(typical?.trials ?? [])]);
+function isConsistent({ tree, path, choices, emitted, texts, origins, block }) {
+  const trials = [...choices.flatMap(({ rejection, typical }) => [...(rejection?.trials ?? []), ...(typical?.trials ?? [])]), ...(block?.tests ?? [])];
   const exists = (node) => node >= 0 && node < tree.tokens.length;
   return path.every(exists) && trials.every(({ node }) => node > 0 && exists(node)) && sameLength(emitted, [texts, origins]);
 }
@@ -85,11 +85,12 @@ function isDrawable(step) {
 }
 
 // All probabilities of a step, and shares of them, as lists.
-function sharesOf({ tree, choices, rows, agreement, agreement_after }) {
+function sharesOf({ tree, choices, rows, agreement, agreement_after, block }) {
   const tried = ({ p, q, uniform, ratio, rejection, top_p: tops, top_q: drafts }) => [[p, q, uniform, ratio, rejection], tops, drafts];
   const ofRejection = ({ trials, residual, residual_probability: p }) => [...trials.flatMap(tried), residual, [p]];
   const ofChoice = ({ probability, top_probabilities: tops, rejection, typical }) => [[probability], tops, ...(rejection ? ofRejection(rejection) : []), (typical?.trials ?? []).map(({ p }) => p)];
-  return [tree.probability, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
+  const ofBlock = block ? [[block.weight, block.left, block.residual_probability], block.p, block.q, block.residual, ...block.tests.map(({ p, q, weight, passes, uniform }) => [p, q, weight, passes, uniform])] : [];
+  return [tree.probability, ...ofBlock, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
 }
 
 // The race as JSON lines, as `ui.wire.to_lines` makes them.

@@ -1,0 +1,132 @@
+"""Block verification of chains: the tokens follow the target's distribution, and numbers computed by hand."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from aded.core.errors import AdedError
+from aded.core.tree import DraftDistributions, DraftTree
+from aded.sampling import block_verifier
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import SamplingSettings
+from aded.sampling.verify import verify
+
+FALSE_ALARM = 1e-6
+TARGET = np.array([[0.65, 0.30, 0.05], [0.05, 0.65, 0.30], [0.8, 0.1, 0.1]])
+"""Probability of each token after each; likewise of the draft."""
+DRAFT = np.array([[0.25, 0.40, 0.35], [0.50, 0.45, 0.05], [0.30, 0.40, 0.30]])
+LENGTH = 3
+TEXTS = 6000
+
+
+def chain_of(tokens):
+    """A chain after token 0 with these drafted tokens."""
+    parents = np.arange(-1, len(tokens)).astype(np.int32)
+    q = torch.tensor(DRAFT[[0, *tokens[:-1]]])
+    return DraftTree(np.array([0, *tokens]), parents, sampled_from=DraftDistributions(q, parents, block=True))
+
+
+def verified(tokens, seed):
+    settings = SamplingSettings(temperature=1.0, seed=seed)
+    logits = torch.tensor(np.log(TARGET[[0, *tokens]]), dtype=torch.float32)
+    return verify(chain_of(tokens), logits, [0], Rule(settings))
+
+
+def drawn(rng, rows, token):
+    return int(rng.choice(3, p=rows[token]))
+
+
+def texts():
+    """Texts of ``LENGTH`` tokens: those of one verification, filled up with draws from the target; and the accepted tokens."""
+    rng, found, accepted = np.random.default_rng(0), np.zeros((3,) * LENGTH), 0
+    for seed in range(TEXTS):
+        chain = [drawn(rng, DRAFT, 0)]
+        chain += [drawn(rng, DRAFT, chain[-1])]
+        verdict = verified(chain, seed)
+        text = verdict.chosen(chain_of(chain))
+        accepted += len(verdict.path) - 1
+        while len(text) < LENGTH:
+            text.append(drawn(rng, TARGET, text[-1]))
+        found[tuple(text[:LENGTH])] += 1
+    return found, accepted / TEXTS
+
+
+def p_value(found):
+    expected = TARGET[0][:, None, None] * TARGET[:, :, None] * TARGET[None, :, :]
+    return stats.chisquare(found.ravel(), TEXTS * expected.ravel()).pvalue
+
+
+def what_is_left_without_the_weight(monkeypatch):
+    def left(tests):
+        n = tests.accepted
+        return tests.p[n] if n == len(tests.q) else (tests.p[n] - tests.q[n]).clamp_min(0)
+
+    monkeypatch.setattr(block_verifier.BlockTests, "left", left)
+
+
+def prefixes_tested_by_their_weights(monkeypatch):
+    monkeypatch.setattr(block_verifier, "_ratio", lambda left, total: 1.0 + left - total)
+
+
+def target_and_draft_swapped(monkeypatch):
+    found = block_verifier.test_prefixes
+
+    def swapped(tree, logits, prefix, rule):
+        q = tree.sampled_from.distributions
+        p = torch.softmax(logits[: len(q)].double(), -1)
+        other = DraftTree(tree.tokens, tree.parents, sampled_from=DraftDistributions(p, tree.sampled_from.rows, block=True))
+        return found(other, torch.cat([q.log().float(), logits[len(q) :]]), prefix, rule)
+
+    monkeypatch.setattr(block_verifier, "test_prefixes", swapped)
+
+
+def test_texts_follow_the_target_s_distribution():
+    assert p_value(texts()[0]) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("mistake", [what_is_left_without_the_weight, prefixes_tested_by_their_weights, target_and_draft_swapped])
+def test_an_error_is_detected(mistake, monkeypatch):
+    mistake(monkeypatch)
+    assert p_value(texts()[0]) < FALSE_ALARM
+
+
+def test_as_many_tokens_are_accepted_as_theory_says():
+    """The expected number of accepted tokens is the sum over all prefixes of min over the weights' recursion (Theorem 2)."""
+    expected = 0.0
+    for first in range(3):
+        weight = min(1.0, TARGET[0, first] / DRAFT[0, first])
+        expected += DRAFT[0, first] * weight
+        for second in range(3):
+            longer = min(1.0, weight * TARGET[first, second] / DRAFT[first, second])
+            expected += DRAFT[0, first] * DRAFT[first, second] * longer
+    accepted = texts()[1]
+    token_by_token = sum(
+        min(TARGET[0, a], DRAFT[0, a]) * (1 + sum(min(TARGET[a, b], DRAFT[a, b]) for b in range(3))) for a in range(3)
+    )
+    assert accepted == pytest.approx(expected, abs=0.04)
+    assert expected > token_by_token + 0.02
+
+
+def test_the_tests_of_a_chain_have_the_numbers_of_the_paper():
+    rule = Rule(SamplingSettings(temperature=1.0, seed=3))
+    tokens = [2, 1]
+    tests = block_verifier.test_prefixes(chain_of(tokens), torch.tensor(np.log(TARGET[[0, *tokens]])).float(), [0], rule)
+    first = 0.05 / 0.35
+    second = min(1.0, first * 0.1 / 0.4)
+    left = np.maximum(first * TARGET[2] - DRAFT[2], 0).sum()
+    assert tests.weights == pytest.approx([1.0, first, second])
+    assert tests.passes == pytest.approx([left / (left + 1 - first), second])
+
+
+def test_equal_models_accept_the_whole_chain(monkeypatch):
+    monkeypatch.setattr("test_block.DRAFT", TARGET)
+    for seed in range(50):
+        assert len(verified([0, 1, 1, 2], seed).path) == 5
+
+
+def test_a_tree_is_refused():
+    drawn_from = DraftDistributions(torch.tensor(DRAFT[[0, 0]]), np.array([-1, 0, 0]), block=True)
+    tree = DraftTree(np.array([0, 1, 2]), np.array([-1, 0, 0]), sampled_from=drawn_from)
+    with pytest.raises(AdedError, match="block verification is for a chain"):
+        tree.check(0, 8, 3, True)
