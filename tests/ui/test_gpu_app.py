@@ -19,7 +19,7 @@ import pytest
 from app_process import running_app
 from waiting import HANG
 
-pytestmark = [pytest.mark.gpu, pytest.mark.model]
+pytestmark = [pytest.mark.gpu, pytest.mark.timing, pytest.mark.model]
 OUT = os.environ.get("ADED_GPU_APP_OUT")
 PROMPTS = (
     "Explain in a few sentences why the sky is blue.",
