@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-TIMED = {"test_load.py", "test_restart.py", "test_server.py", "test_drafters_aded.py"}
+TIMED = {"test_load.py", "test_gpu_app.py", "test_restart.py", "test_server.py", "test_drafters_aded.py"}
 """Files whose tests marked ``timing`` measure time."""
 EXEMPT = {"waiting.py", "test_suite.py", "audit.py", "screenshots.py"}
 
