@@ -208,6 +208,7 @@ def local_backend(specs: Sequence[str], device: str, dtype: str) -> tuple[Models
 def serve(options: argparse.Namespace, port: int) -> None:
     """Build the page and serve it until interrupted."""
     os.environ.pop("GRADIO_SERVER_NAME", None)  # already applied; Gradio cannot check IPv6 addresses
+    from aded.drafters import compile_ahead
     from ui import zerogpu
     from ui.serving import server
     from ui.serving.kept import KeptRaces
@@ -215,6 +216,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
     from ui.serving.service import Service
 
     sys.setswitchinterval(SWITCH_SECONDS)
+    compile_ahead.start()
     numbers = limits_of(options)
     limits = Limits(
         queue_size=numbers["queue_size"],

@@ -264,7 +264,7 @@ def _add_datastore(commands: Any) -> None:
 
 
 def _add_fetch(commands: Any) -> None:
-    parser = commands.add_parser("fetch", help="download a model's files in advance")
+    parser = commands.add_parser("fetch", help="download and convert a model, and compile the search, in advance")
     parser.add_argument(
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id or a .gguf file"
     )
@@ -391,10 +391,13 @@ def _replay(options: argparse.Namespace) -> None:
 
 def _fetch(options: argparse.Namespace) -> None:
     from aded.cli import terminal
+    from aded.drafters import compile_ahead
     from aded.engine import weights
 
-    with terminal.Progress() as progress:
+    with terminal.Progress() as progress, compile_ahead.meanwhile() as compiles:
         folder = weights.resolve(options.model, progress)
+        if compiles:
+            progress("compiling the search")
     print(f"{options.model}: {folder}")
 
 

@@ -30,9 +30,14 @@ def model_files(*specs: str) -> list[str]:
 
 def load_model(options: argparse.Namespace, progress: Any) -> Any:
     """Load the model selected by the options. With tensor parallelism, only the first process keeps its output."""
+    from aded.drafters import compile_ahead
     from aded.engine import distributed
     from aded.engine.target_model import TargetModel
 
     if options.tp and not distributed.is_leader():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    return TargetModel.load(options.model, options.device, options.dtype, progress, options.device_map, options.tp)
+    with compile_ahead.meanwhile() as compiles:
+        model = TargetModel.load(options.model, options.device, options.dtype, progress, options.device_map, options.tp)
+        if compiles:
+            progress("compiling the search")
+    return model

@@ -1,0 +1,59 @@
+"""The search is compiled in another process, once, and a failure of that process costs nothing but time."""
+
+import subprocess
+import sys
+
+import pytest
+
+from aded.core.code_folder import code_folder
+from aded.core.errors import AdedError
+from aded.drafters import compile_ahead
+
+
+class Process:
+    def __init__(self, command, **options):
+        self.command, self.options, self.killed, self.waited = command, options, False, False
+
+    def kill(self):
+        self.killed = True
+
+    def wait(self):
+        self.waited = True
+
+
+@pytest.fixture
+def started(monkeypatch, tmp_path):
+    """The processes that are started, with an empty folder of compiled code."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    processes = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: processes.append(Process(*a, **k)) or processes[-1])
+    return processes
+
+
+def test_it_is_compiled_until_it_is_complete(started):
+    with compile_ahead.meanwhile() as compiles:
+        assert compiles
+        assert not started[0].waited
+    assert started[0].waited
+    assert started[0].command == [sys.executable, "-m", "aded.drafters.compile_ahead"]
+    (code_folder() / compile_ahead.DONE).touch()
+    with compile_ahead.meanwhile() as compiles:
+        assert not compiles
+    assert len(started) == 1
+
+
+def test_an_error_meanwhile_ends_the_process(started):
+    with pytest.raises(AdedError), compile_ahead.meanwhile():
+        raise AdedError("no such model")
+    assert started[0].killed
+    assert started[0].waited
+
+
+def test_without_a_folder_or_a_process_nothing_is_compiled_ahead(started, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert compile_ahead.start() is None
+    monkeypatch.setattr(compile_ahead, "code_folder", lambda: None)
+    assert compile_ahead.start() is None
