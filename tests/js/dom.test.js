@@ -34,6 +34,13 @@ test("two tokens never have the same name", () => {
   assert.deepEqual(names.slice(0, 3), ["<0xF0>", "<0x9F>", "a #2"]);
 });
 
+test("tokens whose characters look alike have their ids", () => {
+  const named = (...texts) => [...namesById(texts.map((_, i) => i), texts).values()];
+  assert.deepEqual(named("сора", "copa", "x"), ["сора #0", "copa #1", "x"]);
+  assert.deepEqual(named("–", "-", "—"), ["– #0", "- #1", "—"]);
+  assert.deepEqual(named("ﬁ", "fi"), ["ﬁ #0", "fi #1"]);
+});
+
 test("one token has one name, however often it is there", () => {
   assert.deepEqual([...namesById([7, 8, 7], ["the", "The", "the"], 10)], [[7, "the"], [8, "The"]]);
 });

@@ -141,6 +141,19 @@ const NAMES = [
   ({ text, token, limit }) => `${visible(text, limit)} #${token}`,
 ];
 
+// Characters that look like others in most fonts, and those that they look like: Cyrillic and Greek letters, dashes, quotation marks.
+const LIKE = [
+  ["аеорсухіјѕԁԛԝАВЕЅІЈКМНОРСТУХЗ", "aeopcyxijsdqwABESIJKMHOPCTYX3"],
+  ["οανρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "oavpABEZHIKMNOPTYX"],
+  ["‐‑‒–−‘’ʼ“”", `-----'''""`],
+];
+const LOOKS = new Map(LIKE.flatMap(([from, to]) => Array.from(from, (character, i) => [character, to[i]])));
+
+// Texts that look the same have the same look.
+function lookOf(text) {
+  return Array.from(text.normalize("NFKC"), (character) => LOOKS.get(character) ?? character).join("");
+}
+
 // Names of tokens that are shown together, by key: different tokens never look the same. An entry has {key, token (its id), text, limit}.
 export function distinctNames(entries) {
   const lengths = new Array(entries.length).fill(0);
@@ -149,7 +162,7 @@ export function distinctNames(entries) {
   do {
     const looks = new Map();
     entries.forEach((entry, i) => {
-      const look = nameOf(entry, i).normalize("NFC");
+      const look = lookOf(nameOf(entry, i));
       looks.set(look, [...(looks.get(look) ?? []), i]);
     });
     const alike = [...looks.values()].filter((places) => new Set(places.map((i) => entries[i].token)).size > 1).flat();
