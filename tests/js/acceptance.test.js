@@ -155,8 +155,8 @@ test("the walk of rejection sampling has a row per child tried and one for the d
     [2, "", "␣c", "correction token ◆"],
   ]);
   for (const { cells } of rows) assert.equal(cells.length, heads.length);
-  assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["25%", "100%"]);
-  assert.deepEqual(rows.at(-1).cells.slice(3, 8), ["", "1.000 (residual)", "", "", "0.4000"]);
+  assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["20%", "80%"]);
+  assert.deepEqual(rows.at(-1).cells.slice(3, 8), ["", "", "residual", "1.000", "0.4000"]);
 });
 
 test("the walk of typical acceptance is called lossy; that of a greedy run names the arg max", () => {

@@ -50,7 +50,8 @@ function headCells(names) {
 function testRows(step, i, kind, names) {
   const { tree } = step;
   const choice = step.choices[i];
-  const top = Math.max(...step.choices.flatMap(({ rejection }) => rejection?.trials ?? []).flatMap(({ p, q }) => [p, q]));
+  const numbers = step.choices.flatMap(({ rejection }) => (rejection ? [...rejection.trials.flatMap(({ p, q }) => [p, q]), rejection.residual_probability ?? 0] : []));
+  const top = Math.max(...numbers);
   const rows = testsOf(step, choice).map((test) => testRow(tree, test, kind, top, names));
   if (!tree.parents.some((parent, node) => parent === choice.node && step.path.includes(node))) rows.push(drawnRow(tree, choice, kind, top, names));
   return placed(step, i, rows, names);
@@ -59,7 +60,7 @@ function testRows(step, i, kind, names) {
 // Block verification: the test of every prefix, and the token that was drawn after the accepted one.
 function prefixRows(step, names) {
   const { tree, block, choices, path } = step;
-  const top = Math.max(...block.tests.flatMap(({ p, q }) => [p, q]));
+  const top = Math.max(block.residual_probability, ...block.tests.flatMap(({ p, q }) => [p, q]));
   const rows = prefixTests(step).map((test) => [tree.parents[test.node], testRow(tree, test, "block", top, names)]);
   const ended = tree.reason.includes("cut at the end");
   if (!ended) rows.splice(path.length, 0, [path[path.length - 1], drawnRow(tree, choices[choices.length - 1], "block", top, names, block.residual_probability, block.q.length > 0)]);
@@ -71,7 +72,7 @@ function prefixRows(step, names) {
 function drawnRow(tree, { node, token, probability: p, draw, rejection }, kind, top, names, residual = rejection?.residual_probability, tested = rejection?.trials.length > 0) {
   const number = (value) => el("td", { class: "ax-num", text: value });
   const known = tested
-    ? { bars: shares({ residual }, top), p: say("walk.residual", { p: precise(residual) }), random: precise(draw), passes: precise(draw) }
+    ? { bars: shares({ residual }, top), "draft-probability": say("walk.residual"), ratio: precise(residual), weight: precise(residual), random: precise(draw), passes: precise(draw) }
     : { bars: shares({ p }, top), p: precise(residual), random: precise(draw), passes: precise(draw), threshold: precise(p) };
   const cells = HEADS[kind].slice(2, -1).map((name) => (name === "bars" ? el("td", {}, known.bars) : number(known[name] ?? "")));
   return el("tr", { "data-node": node }, el("td", {}, el("code", { text: names.get(token) })), ...cells, el("td", {}, targetWord(`chip.${undraftedKind(tree, node)}`)));
