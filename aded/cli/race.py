@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -43,7 +43,7 @@ class RaceSpec(BaseModel):
     Attributes:
         title: name of its file, without the extension.
         prompt: the prompt.
-        methods: names of methods in the registry.
+        methods: names of methods in the registry; ``METHOD:OPTION=VALUE`` sets an option of one run.
         settings: changed fields of ``GenerationSettings``.
         options: options of the methods, by name; an option of several methods is given to each of them.
     """
@@ -59,19 +59,29 @@ class RaceSpec(BaseModel):
 _LIST: TypeAdapter[list[RaceSpec]] = TypeAdapter(Annotated[list[RaceSpec], Field(min_length=1)])
 
 
+class RunSpec(NamedTuple):
+    """A run of a race: a method, its options, and its label if it is not the method's own."""
+
+    method: str
+    options: Options
+    label: str | None
+
+
 @dataclass(frozen=True)
 class PreparedRace:
-    """A race after all checks that need no model: its trace file, prompt, settings, and methods with their options."""
+    """A race after all checks that need no model: its trace file, prompt, settings and runs."""
 
     file: Path
     prompt: str
     settings: GenerationSettings
-    methods: Sequence[tuple[str, Options]]
+    runs: Sequence[RunSpec]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command, besides those of a decode."""
-    parser.add_argument("--methods", default=METHODS, metavar="A,B", help=f"the methods (default: {METHODS})")
+    parser.add_argument(
+        "--methods", default=METHODS, metavar="A,B", help=f"the methods (default: {METHODS}); METHOD:OPTION=VALUE as in `bench`"
+    )
     parser.add_argument("--repeats", type=int, default=0, metavar="N", help="decode N more times, for the range of the speed-up")
     parser.add_argument(
         "--list", metavar="FILE", help="record all races of a JSON list of {title, prompt, methods, settings, options}"
@@ -93,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
         raise AdedError(f"--repeats is {options.repeats}; give 0 or more")
     races = _listed(options) if options.list else [_single(options)]
     inputs = [options.list, *generation_options.inputs(options, method_options.values(options))]
-    inputs += [file for race in races for _, given in race.methods for file in method_options.files(given)]
+    inputs += [file for race in races for run in race.runs for file in method_options.files(run.options)]
     for race in races:
         check_distinct("--out", str(race.file), inputs)
     with terminal.Progress() as progress:
@@ -102,7 +112,7 @@ def run(options: argparse.Namespace) -> None:
             model.encode(race.prompt, race.settings.raw)  # check that all prompts fit before the first race
         for race in races:
             progress(f"recording {race.file.name}", None)
-            made = record(model, race.prompt, race.methods, race.settings, options.repeats)
+            made = record(model, race.prompt, race.runs, race.settings, options.repeats)
             race.file.parent.mkdir(parents=True, exist_ok=True)
             trace.save(made, race.file)
     for race in races:
@@ -116,7 +126,7 @@ def _single(options: argparse.Namespace) -> PreparedRace:
     methods = [name.strip() for name in options.methods.split(",")]
     check_used(map(flag, given), methods, flag)
     settings = generation_options.settings(options)
-    return PreparedRace(Path(options.out), prompt, settings, [(name, _options(name, given)) for name in methods])
+    return PreparedRace(Path(options.out), prompt, settings, [_run(spec, given) for spec in methods])
 
 
 def _listed(options: argparse.Namespace) -> list[PreparedRace]:
@@ -143,8 +153,8 @@ def _prepared(file: Path, spec: RaceSpec, settings: GenerationSettings, given: O
     if unknown := sorted(spec.settings.keys() - {*known}):
         raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(known)}")
     check_used(spec.options, spec.methods, str)
-    methods = [(name, _options(name, {**given, **spec.options})) for name in spec.methods]
-    return PreparedRace(file, spec.prompt, replace(settings, **spec.settings), methods)
+    runs = [_run(method, {**given, **spec.options}) for method in spec.methods]
+    return PreparedRace(file, spec.prompt, replace(settings, **spec.settings), runs)
 
 
 def specs_of(path: str) -> list[RaceSpec]:
@@ -176,36 +186,38 @@ def check_used(given: Iterable[str], methods: Iterable[str], form: Callable[[str
     """
     from aded.drafters.registry import find_method
 
-    known = {form(option) for name in methods for option in find_method(name).options}
+    known = {form(option) for name in methods for option in find_method(name.split(":")[0]).options}
     for option in given:
         if option not in known:
             raise AdedError(f"{option} is not a setting of these methods; leave it out, or add a method that has it")
 
 
-def _options(name: str, given: Options) -> Options:
-    """Those of the given options that a method has, checked."""
-    from aded.drafters.registry import find_method
+def _run(spec: str, given: Options) -> RunSpec:
+    """A run of ``METHOD:OPTION=VALUE`` with its own options and those of the given ones that the method has, checked."""
+    from aded.evaluation.bench.systems import label_of, method_of
 
-    method = find_method(name)
-    own = {option: value for option, value in given.items() if option in method.options}
-    method.check(own)
-    return own
+    method, own = method_of(spec)
+    options = {**{option: value for option, value in given.items() if option in method.options}, **own}
+    method.check(options)
+    return RunSpec(method.name, options, label_of(method, own) if own else None)
 
 
 def record(
     model: TargetModel,
     prompt: str,
-    methods: Sequence[tuple[str, Options]],
+    runs: Sequence[RunSpec],
     settings: GenerationSettings,
     repeats: int = 0,
 ) -> Race:
-    """Decode a prompt with every method and record all steps; decode it again ``repeats`` times for the times only."""
+    """Decode a prompt in every run and record all steps; decode it again ``repeats`` times for the times only."""
     from aded.core.trace import Race
     from aded.decoding.decoder import Decoder
     from aded.decoding.lockstep import race
 
     def decode(recorded: bool) -> list[Decoder]:
-        decoders = [Decoder(model, name, settings, given, record=recorded) for name, given in methods]
+        decoders = [Decoder(model, run.method, settings, run.options, record=recorded) for run in runs]
+        for decoder, run in zip(decoders, runs):
+            decoder.method = replace(decoder.method, label=run.label or decoder.method.label)
         for _ in race(decoders, prompt):
             pass
         return decoders

@@ -274,6 +274,7 @@ BAD_RACES = {
     "methods nested": {"methods": [["plain"]]},
     "no methods": {"methods": []},
     "unknown method": {"methods": ["magic"]},
+    "unknown option of a run": {"methods": ["aded:bogus=1"]},
     "settings null": {"settings": None},
     "settings list": {"settings": [1]},
     "unknown setting": {"settings": {"bogus": 1}},
@@ -337,6 +338,18 @@ def test_options_that_a_list_of_races_would_ignore_are_refused(no_model, capsys,
 def test_options_of_no_method_of_a_race_are_refused(no_model, capsys, tmp_path, more):
     assert run("race", "--prompt", "a", "--methods", "plain", *more, "--out", str(tmp_path / "t.json")) == 2
     assert f"error: {more[0]} is not a setting of these methods" in capsys.readouterr().err
+
+
+def test_two_runs_of_a_method_with_different_options_have_their_options_in_the_label(tiny, capsys, tmp_path):
+    out = str(tmp_path / "t.json")
+    assert (
+        run("race", "--prompt", "a b", "--methods", "plain,aded:depth=2,aded:depth=3", "--max-new-tokens", "3", "--out", out) == 0
+    )
+    runs = trace.load(out).lanes
+    assert [one.header.label for one in runs] == ["Plain decoding", "ADED (depth 2)", "ADED (depth 3)"]
+    assert [one.header.method_settings.get("depth") for one in runs] == [None, 2, 3]
+    assert run("race", "--prompt", "a", "--methods", "plain,aded:bogus=2", "--out", out) == 2
+    assert "bogus" in capsys.readouterr().err
 
 
 def test_races_of_a_list_are_recorded_with_their_settings(tiny, capsys, tmp_path):

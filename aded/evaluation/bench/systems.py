@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,12 +70,17 @@ def method_system(spec: str, target: Any, seed: int = 0) -> System:
         method.make(target, options, 0)  # check the options against the target before a long run
     except AdedError as error:
         raise AdedError(_in_bench_syntax(str(error), method)) from None
-    label = f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
+    label = label_of(method, options)
 
     def make() -> Drafter:
         return method.make(target, options, seed)
 
     return System(spec, label, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
+
+
+def label_of(method: Method, options: Mapping[str, Any]) -> str:
+    """The label of a method with options: ``Label (option value, option value)``."""
+    return f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
 
 
 def method_of(spec: str) -> tuple[Method, dict[str, Any]]:
