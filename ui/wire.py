@@ -6,12 +6,12 @@ Kinds of lines, in order: one ``race``, then any number of ``step``, ``run`` and
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from aded.core.trace import Race, Step, Trace, TraceError, to_json
 from ui.layout import layout
@@ -33,8 +33,7 @@ MAX_PROBABILITY = 1 + 1e-3
 
 def line(kind: str, **fields: Any) -> str:
     """One event as a JSON line that contains no markup."""
-    text = json.dumps({"t": kind, **fields}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c") + "\n"
+    return orjson.dumps({"t": kind, **fields}, option=orjson.OPT_SERIALIZE_NUMPY).decode().replace("<", "\\u003c") + "\n"
 
 
 def race_line(
@@ -74,7 +73,7 @@ def _series_colour(method: str, methods: Sequence[str], index: int) -> tuple[str
 
 def step_line(run: int, step: Step) -> str:
     """One step as recorded, with its layout."""
-    return line("step", run=run, step=to_json(step), layout=dataclasses.asdict(layout(step)))
+    return line("step", run=run, step=step, layout=layout(step))
 
 
 def run_line(run: int, trace: Trace, kept: bool = False) -> str:
