@@ -294,25 +294,27 @@ class Recorder:
     def _block(self, outcome: Outcome, logits: torch.Tensor, chosen: int) -> BlockRecord:
         """How block verification tested the prefixes of a chain and drew the token ``chosen`` after the accepted one."""
         tree = outcome.tree
-        tests = block_verifier.test_prefixes(tree, logits, outcome.context.tokens, self.rule)
-        drafted, n = tree.tokens[1:].tolist(), tests.accepted
-        p, left, residual = tests.p[n].cpu(), float(tests.left().sum()), tests.residual().cpu()
-        q = tests.q[n].cpu() if n < len(drafted) else None
-        rows = [row for row in (p, q, residual) if row is not None]
+        p, q = block_verifier.distributions(tree, logits, outcome.context.tokens, self.rule)
+        tests = block_verifier.tests_of(tree, logits, outcome.context.tokens, self.rule)
+        inputs = block_verifier.inputs_of(tree, len(outcome.context.tokens), self.rule.settings.seed)
+        drafted, n = tree.tokens[1:].tolist(), int(tests.accepted)
+        weights, last, residual = tests.weights.tolist(), p[n].cpu(), tests.residual.cpu()
+        draft = q[n].cpu() if n < len(drafted) else None
+        rows = [row for row in (last, draft, residual) if row is not None]
         top = {token for row in rows for token in row.topk(min(TOP_COMPARED, len(row))).indices.tolist()}
-        tokens = sorted(top | {chosen, *drafted[n : n + 1]}, key=lambda token: (-p[token], token))
-        tested = zip(drafted, tests.p, tests.q, tests.weights[1:], tests.passes, tests.uniforms)
+        tokens = sorted(top | {chosen, *drafted[n : n + 1]}, key=lambda token: (-last[token], token))
+        tested = zip(drafted, p, q, weights[1:], tests.passes.tolist(), inputs.uniforms.tolist())
         return BlockRecord(
             tests=[
                 BlockTest(node, float(p_row[x]), float(q_row[x]), weight, passes, u, u <= passes)
                 for node, (x, p_row, q_row, weight, passes, u) in enumerate(tested, 1)
             ],
-            weight=tests.weights[n],
-            left=left,
+            weight=weights[n],
+            left=float(tests.left[n].sum()),
             tokens=tokens,
             texts=self.texts.all(tokens),
-            p=[rounded(value) for value in p[tokens].tolist()],
-            q=[] if q is None else [rounded(value) for value in q[tokens].tolist()],
+            p=[rounded(value) for value in last[tokens].tolist()],
+            q=[] if draft is None else [rounded(value) for value in draft[tokens].tolist()],
             residual=[rounded(value) for value in residual[tokens].tolist()],
             residual_probability=float(residual[chosen]),
         )

@@ -15,11 +15,11 @@ from aded.engine.kv_cache import KVCache
 from aded.engine.layers.tree_attention import sdpa_without_cudnn
 from aded.engine.outputs import DrafterNeeds, TreeOutput
 from aded.engine.step_graph import FixedStep, StepKind, features_of, read_verdict, sampling_keys
-from aded.sampling import rejection_sampler, sampler
+from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification, first_non_finite
-from aded.sampling.verify import verify
+from aded.sampling.verify import prepare, verify
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -132,8 +132,7 @@ class TargetSession:
         """Capture the step for a tree if it is new; call it outside of timed sections."""
         if self.target.pool is not None:
             self._step(tree, self._kind(rule, needs, tree))
-            if rule.rejection_fits_graph(tree):
-                rejection_sampler.prepare(tree, self.target.vocab_size, self.target.dtype, rule, self.target.pool.verdicts)
+            prepare(tree, self.target.vocab_size, self.target.dtype, rule, self.target.pool.verdicts)
 
     def run(self, tree: DraftTree, needs: DrafterNeeds = DrafterNeeds()) -> TreeOutput:  # noqa: B008
         """Like ``forward_tree``, with a captured step if possible; the tensors are valid until the next forward pass."""

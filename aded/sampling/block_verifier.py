@@ -19,81 +19,194 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.lru import recent
 from aded.core.tree import DraftTree
-from aded.sampling.logits_pipeline import Rule, finite_choice, sample
-from aded.sampling.rejection_sampler import ACCEPT_STREAM, target_distribution
-from aded.sampling.rng import key_of, uniform
+from aded.sampling import sampler
+from aded.sampling.logits_pipeline import Rule, finite_choice
+from aded.sampling.rejection_sampler import ACCEPT_STREAM, MAX_GRAPHS, Graphs, target_distribution
+from aded.sampling.rng import exponentials, key_of, signed, uniform
+from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import Verification
 
 
 class BlockTests(NamedTuple):
-    """The tests of all prefixes of a chain of ``n`` drafted tokens.
+    """The tests of all prefixes of a chain of ``n`` drafted tokens, and the draw after each of them.
 
     Attributes:
-        p: the target's distribution after the root and each drafted token, float64 ``[n + 1, vocab]``.
-        q: the distribution that each token was drawn from, float64 ``[n, vocab]``.
-        weights: ``w_0`` to ``w_n``.
-        passes: probability that the prefix ending with each token passes, ``[n]``.
-        uniforms: random number of each test, which passes if it is at most that probability, ``[n]``.
-        accepted: number of tokens of the longest prefix that passed.
+        accepted: number of tokens of the longest prefix that passed, int64 ``[]``.
+        token: the correction or bonus token, int64 ``[]``.
+        weights: ``w_0`` to ``w_n``, float64 ``[n + 1]``.
+        passes: probability that the prefix ending with each token passes, float64 ``[n]``.
+        left: what the target has left after each prefix, not normalized; after the whole chain all of p. Float64
+            ``[n + 1, vocab]``.
+        residual: the distribution that the correction or bonus token is drawn from, float64 ``[vocab]``.
     """
 
-    p: torch.Tensor
-    q: torch.Tensor
-    weights: list[float]
-    passes: list[float]
-    uniforms: list[float]
-    accepted: int
-
-    def left(self) -> torch.Tensor:
-        """What the target has left after the accepted prefix, not normalized; after the whole chain all of p; ``[vocab]``."""
-        p = self.p[self.accepted]
-        if self.accepted == len(self.q):
-            return p
-        return (self.weights[self.accepted] * p - self.q[self.accepted]).clamp_min(0)
-
-    def residual(self) -> torch.Tensor:
-        """The distribution of the correction or bonus token, float64 ``[vocab]``."""
-        left = self.left()
-        total = left.sum()
-        return left / total if float(total) > 0 else self.p[self.accepted]  # nothing is left only by rounding
+    accepted: torch.Tensor
+    token: torch.Tensor
+    weights: torch.Tensor
+    passes: torch.Tensor
+    left: torch.Tensor
+    residual: torch.Tensor
 
 
-def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
+class ChainInputs(NamedTuple):
+    """What ``test_prefixes`` takes from the host: tokens, random numbers of the tests, keys of the draws, number of tokens."""
+
+    tokens: np.ndarray
+    uniforms: np.ndarray
+    keys: np.ndarray
+    drafted: np.ndarray
+
+
+def verify(
+    tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule, graphs: Graphs | None = None
+) -> Verification:
     """Verify a chain with draft distributions. Arguments and result as in `aded.sampling.verify.verify`."""
-    tests, position = test_prefixes(tree, logits, prefix, rule), len(prefix)
-    key = key_of(rule.settings.seed, position + tests.accepted)
-    residual = tests.residual()
-    token = sample(residual, key)
-    draws: list[float | None] = [*tests.uniforms[: tests.accepted], uniform(key, token)]
-    return Verification(list(range(tests.accepted + 1)), finite_choice(token, residual), draws)
+    inputs, settings = inputs_of(tree, len(prefix), rule.settings.seed), rule.settings
+    if graphs is not None and not rule.needs_prefix:
+        drawn = tree.sampled_from
+        assert drawn is not None
+        accepted, token = graph_for(graphs, logits, drawn.distributions, len(tree), settings).run(
+            logits, drawn.distributions, inputs, settings
+        )
+    else:
+        tests = tests_of(tree, logits, prefix, rule)
+        accepted, token = int(tests.accepted), finite_choice(int(tests.token), tests.residual)
+    draws: list[float | None] = inputs.uniforms[:accepted].tolist()
+    return Verification(list(range(accepted + 1)), token, [*draws, uniform(int(inputs.keys[accepted]), token)])
+
+
+def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: Graphs) -> None:
+    """Capture the graph that ``verify`` will use for a chain, for logits ``[n, vocab_size]`` of ``dtype``."""
+    assert tree.sampled_from is not None
+    q = tree.sampled_from.distributions
+    graph_for(graphs, q.new_empty(0, vocab_size, dtype=dtype), q, len(tree), rule.settings)
+
+
+def inputs_of(tree: DraftTree, position: int, seed: int) -> ChainInputs:
+    """The inputs of a chain whose first token is at ``position``."""
+    n = len(tree) - 1
+    return ChainInputs(
+        tree.tokens[1:].astype(np.int64),
+        np.array([uniform(key_of(seed ^ ACCEPT_STREAM, position + i), 0) for i in range(n)]),
+        np.array([signed(key_of(seed, position + i)) for i in range(n + 1)]),
+        np.array(n),
+    )
 
 
 @torch.inference_mode()
-def test_prefixes(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> BlockTests:
-    """Test every prefix of a chain; arguments as in ``verify``."""
-    drawn, ids, n = tree.sampled_from, [int(token) for token in prefix], len(tree) - 1
+def tests_of(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> BlockTests:
+    """The tests by which ``verify`` accepted a prefix; arguments as there."""
+    p, q = distributions(tree, logits, prefix, rule)
+    inputs = inputs_of(tree, len(prefix), rule.settings.seed)
+    return test_prefixes(p, q, *(torch.from_numpy(array).to(p.device) for array in inputs))
+
+
+@torch.inference_mode()
+def distributions(
+    tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The target's distribution after the root and each drafted token, and those that the tokens were drawn from.
+
+    Float64 ``[n + 1, vocab]`` and ``[n, vocab]``; arguments as in ``verify``.
+    """
+    drawn, ids, chain = tree.sampled_from, [int(token) for token in prefix], tree.tokens[1:].tolist()
     assert drawn is not None
     assert drawn.block, "the drafter asks for block verification"
-    chain = tree.tokens[1:].tolist()
-    p = torch.stack([target_distribution(rule, logits[i], ids + chain[:i]) for i in range(n + 1)])
+    p = torch.stack([target_distribution(rule, logits[i], ids + chain[:i]) for i in range(len(chain) + 1)])
     q = drawn.distributions[drawn.rows[1:].tolist()]
-    q = torch.nn.functional.pad(q, (0, p.shape[1] - q.shape[1])).to(p.device)
-    tokens = torch.tensor(chain, dtype=torch.int64, device=p.device)[:, None]
-    ratios = (p[:-1].gather(1, tokens) / q.gather(1, tokens))[:, 0]
+    return p, torch.nn.functional.pad(q, (0, p.shape[1] - q.shape[1])).to(p.device)
+
+
+def test_prefixes(
+    p: torch.Tensor, q: torch.Tensor, tokens: torch.Tensor, uniforms: torch.Tensor, keys: torch.Tensor, count: torch.Tensor
+) -> BlockTests:
+    """Test every prefix of a chain, without synchronization with the host.
+
+    Args:
+        p: the target's distribution after the root and each drafted token, float64 ``[n + 1, vocab]``.
+        q: the distribution that each token was drawn from, float64 ``[n, vocab]``.
+        tokens: the drafted tokens, int64 ``[n]``; those from ``count`` on are padding.
+        uniforms: uniform random number of each test, float64 ``[n]``.
+        keys: random number key of the draw after each prefix, int64 ``[n + 1]`` (see `aded.sampling.rng`).
+        count: number of drafted tokens, int64 ``[]``.
+    """
+    n, index = len(tokens), torch.arange(len(p), device=p.device)
+    ratios = (p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None]))[:, 0]
     weights = [ratios.new_ones(())]
-    for ratio in ratios:
-        weights.append((weights[-1] * ratio).clamp_max(1.0))
-    all_weights = torch.stack(weights)
-    left = (all_weights[1:-1, None] * p[1:-1] - q[1:]).clamp_min(0).sum(-1)  # after every prefix but the whole chain
-    numbers = torch.cat([all_weights, left]).tolist()
-    values, sums = numbers[: n + 1], numbers[n + 1 :]
-    passes = [_ratio(total, total + 1 - weight) for total, weight in zip(sums, values[1:-1])] + values[-1:] * (n > 0)
-    uniforms = [uniform(key_of(rule.settings.seed ^ ACCEPT_STREAM, len(ids) + i), 0) for i in range(n)]
-    accepted = max((i + 1 for i in range(n) if uniforms[i] <= passes[i]), default=0)
-    return BlockTests(p, q, values, passes, uniforms, accepted)
+    for i in range(n):
+        weights.append((weights[-1] * ratios[i]).clamp_max(1.0))
+    weight = torch.stack(weights)
+    left = (weight[:, None] * p - torch.nn.functional.pad(q, (0, 0, 0, 1))).clamp_min(0)
+    left = torch.where((index < count)[:, None], left, p)
+    total = left.sum(-1)
+    passes = torch.where(index < count, _ratio(total, total + 1 - weight), weight)[1:]
+    passed = (uniforms <= passes) & (index[1:] <= count)
+    accepted = torch.where(passed, index[1:], 0).max() if n else index.new_zeros(())
+    rest = left.index_select(0, accepted[None])[0]
+    residual = torch.where(total.gather(0, accepted[None]) > 0, rest / rest.sum(), p.index_select(0, accepted[None])[0])
+    token = (exponentials(keys.gather(0, accepted[None]), p.shape[1])[0] / residual).argmin()
+    return BlockTests(accepted, token, weight, passes, left, residual)
 
 
-def _ratio(left: float, total: float) -> float:
+def _ratio(left: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
     """Where p and q are equal and the weight is 1, nothing is left and the next prefix passes, whatever this test says."""
-    return left / total if total > 0 else 1.0
+    return torch.where(total > 0, left / total, 1.0)
+
+
+class BlockGraph:
+    """``test_prefixes`` on the logits of a chain as a CUDA graph of fixed size; on the CPU as a plain call.
+
+    Args:
+        logits, q: examples of the device, dtypes and vocabulary sizes.
+        nodes: maximum number of nodes, the root included.
+        kind: sampling operations of the target; their parameters are inputs.
+    """
+
+    def __init__(self, logits: torch.Tensor, q: torch.Tensor, nodes: int, kind: sampler.SamplingOperations) -> None:
+        self._kind, device, vocab = kind, logits.device, logits.shape[1]
+        self._sizes = [nodes - 1, nodes - 1, nodes, 1, sampler.PARAMETERS]
+        self._logits = torch.zeros(nodes, vocab, dtype=logits.dtype, device=device)
+        self._q = torch.full((nodes - 1, vocab), 1.0, dtype=q.dtype, device=device)  # of padding; beyond the draft vocabulary 0
+        self._q[:, q.shape[1] :] = 0
+        self._inputs = torch.zeros(sum(self._sizes), dtype=torch.int64, device=device)
+        self._results = torch.zeros(2, dtype=torch.int64, device=device)
+        self._host_inputs, self._host_results = host_buffer(self._inputs), host_buffer(self._results)
+        *chain, self._host_parameters = self._split(self._host_inputs)
+        self._host_parameters.fill_(1.0)
+        self._host = ChainInputs(*(tensor.numpy() for tensor in chain))
+        self._replay = Replay(self._body, device)
+
+    def run(self, logits: torch.Tensor, q: torch.Tensor, inputs: ChainInputs, settings: SamplingSettings) -> tuple[int, int]:
+        """The number of accepted tokens, and the token after them."""
+        n = int(inputs.drafted)
+        self._host_parameters.copy_(sampler.parameters(settings))
+        self._logits[: n + 1].copy_(logits)
+        self._q[:n, : q.shape[1]].copy_(q[:n])
+        self._host.tokens[:n], self._host.uniforms[:n], self._host.keys[: n + 1] = inputs.tokens, inputs.uniforms, inputs.keys
+        self._host.drafted[0] = n
+        self._replay()
+        accepted, token = self._host_results.tolist()
+        return accepted, token
+
+    def _split(self, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Views of one int64 buffer: the fields of ``ChainInputs``, then the sampling parameters."""
+        tokens, uniforms, keys, count, values = buffer.split(self._sizes)
+        return tokens, uniforms.view(torch.float64), keys, count, values.view(torch.float64)
+
+    def _body(self) -> None:
+        self._inputs.copy_(self._host_inputs, non_blocking=True)
+        tokens, uniforms, keys, count, values = self._split(self._inputs)
+        p = sampler.distribution(self._logits, self._kind, values)
+        tests = test_prefixes(p, self._q, tokens, uniforms, keys, count[0])
+        self._results.copy_(torch.stack([tests.accepted, tests.token]))
+        self._host_results.copy_(self._results, non_blocking=True)
+
+
+def graph_for(graphs: Graphs, logits: torch.Tensor, q: torch.Tensor, nodes: int, settings: SamplingSettings) -> BlockGraph:
+    """The cached graph for this size. Seeds and sampling parameters are inputs, so runs with other values share it."""
+    size, kind = node_bucket(nodes), sampler.operations(settings)
+    key = ("block", logits.dtype, *logits.shape[1:], *q.shape[1:], size, kind)
+    return recent(graphs, key, lambda: BlockGraph(logits, q, size, kind), MAX_GRAPHS)

@@ -73,8 +73,7 @@ class Rule:
 
     def rejection_fits_graph(self, tree: DraftTree) -> bool:
         """Whether the tree is verified by rejection sampling that a CUDA graph can run, because it needs only the logits."""
-        drawn = tree.sampled_from
-        return self.uses_rejection_sampling and not self.needs_prefix and drawn is not None and not drawn.block
+        return self.uses_rejection_sampling and not self.needs_prefix and tree.sampled_from is not None
 
     def verdict_fits_step(self, tree: DraftTree) -> bool:
         """Whether the captured step can sample one token per node, which is then enough for verification."""

@@ -21,6 +21,14 @@ from aded.sampling.logits_pipeline import Rule
 from aded.sampling.tree_walk import Verification, walk
 
 
+def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: dict[tuple[Any, ...], Any]) -> None:
+    """Capture the graph that ``verify`` will use for a tree, if it uses one; logits are ``[n, vocab_size]`` of ``dtype``."""
+    if rule.rejection_fits_graph(tree):
+        assert tree.sampled_from is not None
+        sampling = block_verifier if tree.drafted and tree.sampled_from.block else rejection_sampler
+        sampling.prepare(tree, vocab_size, dtype, rule, graphs)
+
+
 def verify(
     tree: DraftTree,
     logits: torch.Tensor,
@@ -44,7 +52,7 @@ def verify(
         if rule.typical:
             return typical_acceptance.verify(tree, logits, prefix, rule)
         if tree.drafted and tree.sampled_from is not None and tree.sampled_from.block:
-            return block_verifier.verify(tree, logits, prefix, rule)
+            return block_verifier.verify(tree, logits, prefix, rule, graphs)
         return rejection_sampler.verify(tree, logits, prefix, rule, graphs)
     if rule.settings.greedy and not rule.changes_logits:
         best = logits.argmax(dim=-1).tolist()  # one transfer for the whole tree

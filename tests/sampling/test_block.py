@@ -9,6 +9,7 @@ from aded.core.errors import AdedError
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.sampling import block_verifier
 from aded.sampling.logits_pipeline import Rule
+from aded.sampling.rng import exponentials
 from aded.sampling.settings import SamplingSettings
 from aded.sampling.verify import verify
 
@@ -58,11 +59,12 @@ def p_value(found):
 
 
 def what_is_left_without_the_weight(monkeypatch):
-    def left(tests):
-        n = tests.accepted
-        return tests.p[n] if n == len(tests.q) else (tests.p[n] - tests.q[n]).clamp_min(0)
+    """The weights of all prefixes are 1 when the residual distribution is made."""
+    change(monkeypatch, lambda p, q, tests: residual_of(p, q, tests, 1.0))
 
-    monkeypatch.setattr(block_verifier.BlockTests, "left", left)
+
+def the_residual_of_the_prefix_before(monkeypatch):
+    change(monkeypatch, lambda p, q, tests: p[max(int(tests.accepted) - 1, 0)])
 
 
 def prefixes_tested_by_their_weights(monkeypatch):
@@ -71,21 +73,40 @@ def prefixes_tested_by_their_weights(monkeypatch):
 
 def target_and_draft_swapped(monkeypatch):
     found = block_verifier.test_prefixes
+    monkeypatch.setattr(block_verifier, "test_prefixes", lambda p, q, *more: found(torch.cat([q, p[-1:]]), p[:-1], *more))
 
-    def swapped(tree, logits, prefix, rule):
-        q = tree.sampled_from.distributions
-        p = torch.softmax(logits[: len(q)].double(), -1)
-        other = DraftTree(tree.tokens, tree.parents, sampled_from=DraftDistributions(p, tree.sampled_from.rows, block=True))
-        return found(other, torch.cat([q.log().float(), logits[len(q) :]]), prefix, rule)
 
-    monkeypatch.setattr(block_verifier, "test_prefixes", swapped)
+def residual_of(p, q, tests, weight):
+    n = int(tests.accepted)
+    left = p[n] if n == len(q) else (weight * p[n] - q[n]).clamp_min(0)
+    return left / left.sum()
+
+
+def change(monkeypatch, residual):
+    """Draw the last token from another distribution."""
+    found = block_verifier.test_prefixes
+
+    def changed(p, q, tokens, uniforms, keys, count):
+        tests = found(p, q, tokens, uniforms, keys, count)
+        drawn = (exponentials(keys[tests.accepted][None], 3)[0] / residual(p, q, tests)).argmin()
+        return tests._replace(token=drawn)
+
+    monkeypatch.setattr(block_verifier, "test_prefixes", changed)
 
 
 def test_texts_follow_the_target_s_distribution():
     assert p_value(texts()[0]) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("mistake", [what_is_left_without_the_weight, prefixes_tested_by_their_weights, target_and_draft_swapped])
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        what_is_left_without_the_weight,
+        the_residual_of_the_prefix_before,
+        prefixes_tested_by_their_weights,
+        target_and_draft_swapped,
+    ],
+)
 def test_an_error_is_detected(mistake, monkeypatch):
     mistake(monkeypatch)
     assert p_value(texts()[0]) < FALSE_ALARM
@@ -111,12 +132,13 @@ def test_as_many_tokens_are_accepted_as_theory_says():
 def test_the_tests_of_a_chain_have_the_numbers_of_the_paper():
     rule = Rule(SamplingSettings(temperature=1.0, seed=3))
     tokens = [2, 1]
-    tests = block_verifier.test_prefixes(chain_of(tokens), torch.tensor(np.log(TARGET[[0, *tokens]])).float(), [0], rule)
+    logits = torch.tensor(np.log(TARGET[[0, *tokens]])).float()
+    tests = block_verifier.tests_of(chain_of(tokens), logits, [0], rule)
     first = 0.05 / 0.35
     second = min(1.0, first * 0.1 / 0.4)
     left = np.maximum(first * TARGET[2] - DRAFT[2], 0).sum()
-    assert tests.weights == pytest.approx([1.0, first, second])
-    assert tests.passes == pytest.approx([left / (left + 1 - first), second])
+    assert tests.weights.tolist() == pytest.approx([1.0, first, second])
+    assert tests.passes.tolist() == pytest.approx([left / (left + 1 - first), second])
 
 
 def test_equal_models_accept_the_whole_chain(monkeypatch):
@@ -130,3 +152,16 @@ def test_a_tree_is_refused():
     tree = DraftTree(np.array([0, 1, 2]), np.array([-1, 0, 0]), sampled_from=drawn_from)
     with pytest.raises(AdedError, match="block verification is for a chain"):
         tree.check(0, 8, 3, True)
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 7])
+def test_a_graph_of_fixed_size_gives_the_same_result(length):
+    rng, graphs = np.random.default_rng(length), {}
+    for seed in range(40):
+        chain = [drawn(rng, DRAFT, 0)]
+        while len(chain) < length:
+            chain.append(drawn(rng, DRAFT, chain[-1]))
+        rule = Rule(SamplingSettings(temperature=0.9, top_p=0.95, seed=seed))
+        logits = torch.tensor(np.log(TARGET[[0, *chain]]), dtype=torch.float32)
+        assert verify(chain_of(chain), logits, [0], rule, graphs) == verify(chain_of(chain), logits, [0], rule)
+    assert len(graphs) == 1
