@@ -18,6 +18,7 @@ import numpy as np
 from aded.core.tree import DraftTree
 from aded.data.records import Record
 from aded.drafters.base import Context, Drafter, Outcome
+from aded.evaluation.positions import PositionCounts
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Tally:
     draft_seconds: list[float] = field(default_factory=list)
     update_seconds: list[float] = field(default_factory=list)
     tree_nodes: list[int] = field(default_factory=list)
+    positions: PositionCounts = field(default_factory=PositionCounts)
 
     @property
     def tokens_per_step(self) -> float:
@@ -63,6 +65,7 @@ class Tally:
         self.draft_seconds += other.draft_seconds
         self.update_seconds += other.update_seconds
         self.tree_nodes += other.tree_nodes
+        self.positions.add_counts(other.positions.reached, other.positions.accepted)
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ def replay_one(drafter: Drafter, record: Record, budget: int) -> Tally:
         tally.accepted += min(len(path) - 1, len(emitted))
         tally.drafted += tree.drafted
         tally.tree_nodes.append(len(tree))
+        tally.positions.add(tree.parents.tolist(), path[: len(emitted)].tolist())
         tally.steps += 1
         position += len(emitted)
     return tally

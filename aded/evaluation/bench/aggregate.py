@@ -10,10 +10,13 @@ import numpy as np
 from aded.evaluation.bench.cells import Cell, Key
 from aded.evaluation.bench.output_diff import Difference
 from aded.evaluation.bench.systems import System
+from aded.evaluation.positions import PositionCounts
 
 PLAIN = "plain"
 ALL = "all"
 RESAMPLES = 2000
+POSITIONS = 8
+"""Draft positions of which the acceptance rate is reported."""
 Row = dict[str, Any]
 
 
@@ -65,6 +68,10 @@ def row_of(cells: Sequence[Cell], plain: Sequence[Cell]) -> Row:
     row["tokens_per_step"] = row["tokens"] / steps if steps else None
     row |= intervals(cells, plain)
     row["accepted_per_step"] = sum(cell.accepted for cell in cells) / steps if steps else None
+    positions = PositionCounts()
+    for cell in cells:
+        positions.add_counts(cell.reached_at, cell.accepted_at)
+    row["acceptance_by_position"] = positions.rates(POSITIONS)
     for name in ("draft_ms", "verify_ms", "commit_ms", "update_ms", "step_ms"):
         row[name] = _median([value for cell in cells for value in getattr(cell, name)])
     row["host_ms"] = _median([value for cell in cells for value in host_ms(cell)])

@@ -30,6 +30,7 @@ class Cell:
         step_ms: duration of whole steps.
         budget_nodes: maximum nodes of the draft tree, with the root.
         tree_nodes: nodes of the draft tree, with the root.
+        reached_at, accepted_at: see `aded.evaluation.positions.PositionCounts`; empty for peers and in older files.
         memory_mb: peak GPU memory during the run; on a CPU, the process's memory after it.
     """
 
@@ -50,6 +51,8 @@ class Cell:
     step_ms: list[float] = field(default_factory=list)
     budget_nodes: list[int] = field(default_factory=list)
     tree_nodes: list[int] = field(default_factory=list)
+    reached_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
     memory_mb: float | None = None
 
     @property

@@ -165,6 +165,8 @@ def replay_figures(drafter: Drafter, task: Task, budget: int) -> Figures:
         "update_ms": [round(1e3 * s, 4) for s in tally.update_seconds],
         "budget_nodes": [budget] * tally.steps,
         "tree_nodes": tally.tree_nodes,
+        "reached_at": tally.positions.reached,
+        "accepted_at": tally.positions.accepted,
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aded.core.errors import AdedError
 from aded.drafters.base import Drafter
 from aded.drafters.registry import Method, find_method
+from aded.evaluation.positions import PositionCounts
 
 if TYPE_CHECKING:
     from aded.core.trace import Step
@@ -118,6 +119,9 @@ def decode(target: TargetModel, drafter: Drafter, task: Task, settings: Generati
 def _figures(steps: Sequence[Step]) -> Figures:
     phases = ("draft", "verify", "commit", "update")
     body: Figures = {f"{phase}_ms": [_ms(getattr(step.seconds, phase)) for step in steps] for phase in phases}
+    positions = PositionCounts()
+    for step in steps:
+        positions.add(step.tree.parents, step.path[: len(step.emitted)])
     return body | {
         "tokens": sum(len(step.emitted) for step in steps),
         "steps": len(steps),
@@ -126,6 +130,8 @@ def _figures(steps: Sequence[Step]) -> Figures:
         "step_ms": [_ms(step.seconds.total) for step in steps],
         "budget_nodes": [step.budget.nodes for step in steps],
         "tree_nodes": [len(step.tree.tokens) for step in steps],
+        "reached_at": positions.reached,
+        "accepted_at": positions.accepted,
     }
 
 

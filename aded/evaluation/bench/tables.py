@@ -28,6 +28,8 @@ def markdown(results: Results) -> str:
     total = [row for row in results["rows"] if row["category"] == ALL]
     columns = LIVE if results["kind"] == "live" else RECORDED
     blocks = [_headline(results), table(columns, total), *_notes(results, total)]
+    if positions := _by_position(total):
+        blocks.append(positions)
     categories = list(dict.fromkeys(row["category"] for row in results["rows"] if row["category"] != ALL))
     if len(categories) > 1:
         blocks.append(_by_category(results["rows"], categories, results["kind"] == "live"))
@@ -240,6 +242,21 @@ def _by_category(rows: Sequence[Row], categories: Sequence[str], live: bool) -> 
     columns: list[Column] = [("method", lambda row: row["label"]), *((name, show(name)) for name in categories)]
     title = "By category: speed-up, tokens per step" if live else "By category: tokens per step"
     return f"{title}\n\n{table(columns, [row for row in rows if row['category'] == ALL])}"
+
+
+def _by_position(rows: Sequence[Row]) -> str:
+    """Acceptance rates by draft position; empty for results without them."""
+    known = [row for row in rows if any(rate is not None for rate in row.get("acceptance_by_position") or [])]
+    if not known:
+        return ""
+
+    def show(position: int) -> Callable[[Row], str]:
+        return lambda row: number(row["acceptance_by_position"][position])
+
+    count = len(known[0]["acceptance_by_position"])
+    columns: list[Column] = [("method", lambda row: row["label"]), *((str(i + 1), show(i)) for i in range(count))]
+    title = "By draft position: acceptance rate, of the steps in which verification reached a token drafted there"
+    return f"{title}\n\n{table(columns, known)}"
 
 
 def _shape(results: Results) -> str:
