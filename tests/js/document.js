@@ -13,6 +13,10 @@ class Element {
   prepend(...nodes) {
     this.children.unshift(...nodes);
   }
+  after() {}
+  addEventListener(kind, listener) {
+    this.listeners = { ...this.listeners, [kind]: listener };
+  }
   replaceChildren(...nodes) {
     this.children = [];
     this.append(...nodes);
@@ -28,7 +32,7 @@ class Element {
   }
 }
 
-globalThis.document = { createElement: (tag) => new Element(tag), createElementNS: (_, tag) => new Element(tag) };
+globalThis.document = { addEventListener() {}, createElement: (tag) => new Element(tag), createElementNS: (_, tag) => new Element(tag) };
 
 // The parts of a card by name, created when they are asked for.
 export function parts() {

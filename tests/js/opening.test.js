@@ -4,10 +4,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { read } from "../../assets/page/shell/openfile.js";
+import { emit } from "../../assets/page/core/events.js";
+import { createOpening, read } from "../../assets/page/shell/openfile.js";
 import { emptyRace, readLines, toFile } from "../../assets/page/record/record.js";
 import { setFormat } from "../../assets/page/record/traceformat.js";
 import { formatOfPython } from "./pythonformat.js";
+import { parts } from "./document.js";
 import { tables } from "./words.js";
 
 setFormat(formatOfPython());
@@ -158,4 +160,21 @@ test("a long chain in a tree is laid out in time, and what is deeply nested is r
   const { runs } = readLines(emptyRace(), (await opened(race)).lines);
   assert.equal(runs[0].layouts[0].nodes.length + runs[0].layouts[0].hidden, count);
   assert.deepEqual((await opened("[".repeat(1e6) + "]".repeat(1e6))).kinds[0], "file.foreign");
+});
+
+test("a file that is opened during a race is refused until another race is shown, also if the page is told of this race late", async () => {
+  const state = { race: { id: "live", running: true } };
+  const part = parts();
+  const made = [];
+  part("open").after = (input) => made.push(input);
+  part("race-head").after = (error) => made.push(error);
+  createOpening(part, state, () => assert.fail("no race is opened"));
+  const [input, error] = made;
+  input.files = [new File(["{}"], "race.json")];
+  await input.listeners.change();
+  assert.match(error.textContent, /A race is running/);
+  emit("shown", { race: state.race });
+  assert.match(error.textContent, /A race is running/);
+  emit("shown", { race: { id: "other" } });
+  assert.equal(error.textContent, "");
 });

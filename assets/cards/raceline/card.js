@@ -13,7 +13,7 @@ export function mount({ part, state, subscribe, open, savedPage }) {
     const pen = event.target.closest("[data-edit]");
     if (pen) emit("edit", pen.dataset.edit);
   });
-  createOpening(part, () => state.race.running, open);
+  createOpening(part, state, open);
   emit("embedCode", part("embed-code"));
   createSave(part, () => ({ race: state.race, standalone: savedPage }));
   subscribe("frame", ({ race }) => [race], ({ race }) => {

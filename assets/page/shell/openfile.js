@@ -7,12 +7,12 @@ import { onLanguage, say, sentences } from "../core/words.js";
 
 const MEBIBYTES = 16; // maximum size of a file
 
-// `isRunning`: whether a race is running, during which none is opened; `show` gets the JSON lines of the opened race.
-export function createOpening(part, isRunning, show) {
+// While `state.race` is running, no race is opened; `show` gets the JSON lines of the opened race.
+export function createOpening(part, state, show) {
   const input = el("input", { type: "file", accept: ".json,application/json", "data-part": "open-file", hidden: true });
   const error = el("div", { class: "ax-notice ax-open-error", "data-part": "open-error", "data-kind": "error", role: "alert", hidden: true });
   let messages = [];
-  let shown = null; // id of the race on screen
+  let shown = null; // id of the race on screen to which the messages belong
 
   function draw() {
     error.replaceChildren(...withCode(sentences(...messages.map(([key, values]) => say(key, values)))));
@@ -25,7 +25,8 @@ export function createOpening(part, isRunning, show) {
   }
 
   async function open(file) {
-    if (isRunning()) report([["file.running", {}]]);
+    shown = state.race.id; // the event of a race that has just started may be still to come, and must not clear the message
+    if (state.race.running) report([["file.running", {}]]);
     else report(await read(file, show));
   }
 
