@@ -330,7 +330,7 @@ def _mixture_successors(lookup, context, length):
     row_keys, row_tokens, row_weights, occurrences = session.keys, session.successors, session.weights, session.counts
     target_top, trust = session.target_top, session.trust
     tokens, weights, keys, base_rows = lookup.tokens, lookup.probabilities, lookup.keys, lookup.rows
-    rest, count, n_orders = 1.0, 0, _context_keys(session.orders, context, length, keys)
+    rest, count, seen, n_orders = 1.0, 0, np.uint64(0), _context_keys(session.orders, context, length, keys)
     for i in range(n_orders - 1, -1, -1):
         row = _find(row_keys, keys[i])
         if row < 0:
@@ -341,7 +341,7 @@ def _mixture_successors(lookup, context, length):
             share /= _sum_row(row_weights, row)
             for slot in range(row_weights.shape[1]):
                 if row_weights[row, slot] > 0:
-                    count = add(tokens, weights, count, row_tokens[row, slot], share * row_weights[row, slot])
+                    count, seen = _add(tokens, weights, count, seen, row_tokens[row, slot], share * row_weights[row, slot])
             if rest < MIN_REST:
                 return count
         if target_top[row, 0, 1] > 0:
@@ -349,7 +349,8 @@ def _mixture_successors(lookup, context, length):
             rest -= share
             for slot in range(target_top.shape[1]):
                 if target_top[row, slot, 1] > 0:
-                    count = add(tokens, weights, count, np.int32(target_top[row, slot, 0]), share * target_top[row, slot, 1])
+                    token, probability = np.int32(target_top[row, slot, 0]), target_top[row, slot, 1]
+                    count, seen = _add(tokens, weights, count, seen, token, share * probability)
             if rest < MIN_REST:
                 return count
     _find_base_rows(index, higher_index, context, length, keys, n_orders, base_rows)
@@ -361,7 +362,7 @@ def _mixture_successors(lookup, context, length):
             rest -= share
             start, end, _ = unpack_row(row)
             for i in range(start, end):
-                count = add(tokens, weights, count, np.int32(row_entries[i, 0]), share * row_entries[i, 1])
+                count, seen = _add(tokens, weights, count, seen, np.int32(row_entries[i, 0]), share * row_entries[i, 1])
             if rest < MIN_REST:
                 return count
     return count
@@ -390,6 +391,17 @@ def add(tokens, weights, count, token, weight):
     tokens[count] = token
     weights[count] = weight
     return count + 1
+
+
+@njit(cache=True, inline="always")
+def _add(tokens, weights, count, seen, token, weight):
+    """As ``add``; ``seen`` has a bit for the last six bits of each token, so that most new tokens are not searched for."""
+    bit = np.uint64(1) << np.uint64(token & 63)
+    if seen & bit:
+        return add(tokens, weights, count, token, weight), seen
+    tokens[count] = token
+    weights[count] = weight
+    return count + 1, seen | bit
 
 
 @njit(cache=True)
