@@ -144,7 +144,11 @@ def _shares(step: Step) -> Iterator[float]:
     if step.block:
         yield from (step.block.weight, step.block.left, step.block.residual_probability)
         yield from (*step.block.p, *step.block.q, *step.block.residual)
-        yield from (number for test in step.block.tests for number in (test.p, test.q, test.weight, test.passes, test.uniform))
+        yield from (
+            number
+            for test in step.block.tests
+            for number in (test.p, test.q, test.weight, test.left or 0.0, test.passes, test.uniform)
+        )
     for row in step.rows:
         yield from (*row.before, *row.after, *row.learned)
     for near in (*step.agreement, *step.agreement_after):

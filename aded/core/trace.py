@@ -120,8 +120,9 @@ class BlockTest:
     node: int
     p: float  # the target's probability of x
     q: float  # its draft probability
-    weight: float  # of the prefix: min(1, weight of the prefix before · p / q)
-    passes: float  # probability that the prefix passes
+    weight: float  # w of the prefix: min(1, weight of the prefix before · p / q)
+    left: float | None  # S: sum of max(0, w · p - q) over the next token; None for the whole chain
+    passes: float  # probability that the prefix passes: S / (S + 1 - w), for the whole chain w
     uniform: float  # random number u
     passed: bool  # whether u <= passes; the longest prefix that passed is accepted
 
@@ -635,7 +636,8 @@ def _check_step(step: Step) -> Step:
     trials = [
         trial for choice in step.choices for record in (choice.rejection, choice.typical) if record for trial in record.trials
     ]
-    if any(not 0 < trial.node < len(step.tree.tokens) for trial in trials):
+    nodes = [trial.node for trial in [*trials, *(step.block.tests if step.block else [])]]
+    if any(not 0 < node < len(step.tree.tokens) for node in nodes):
         raise ValueError("a tried child is outside the tree")
     if not len(step.emitted) == len(step.texts) == len(step.origins):
         raise ValueError("emitted tokens, texts and origins have different lengths")

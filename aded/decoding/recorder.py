@@ -135,6 +135,8 @@ class Recorder:
         n, full = len(tree), snapshot is not None
         nodes = snapshot.nodes if snapshot else NodeRecord.empty(n)
         node_verdicts, reasons = verdicts(tree, verification.path, kept)
+        if nodes.block is not None:  # every prefix was tested
+            node_verdicts = ["rejected" if verdict == "unreached" else verdict for verdict in node_verdicts]
         record = TreeRecord(
             tokens=tree.tokens.tolist(),
             parents=tree.parents.tolist(),
@@ -303,11 +305,12 @@ class Recorder:
         rows = [row for row in (last, draft, residual) if row is not None]
         top = {token for row in rows for token in row.topk(min(TOP_COMPARED, len(row))).indices.tolist()}
         tokens = sorted(top | {chosen, *drafted[n : n + 1]}, key=lambda token: (-last[token], token))
-        tested = zip(drafted, p, q, weights[1:], tests.passes.tolist(), inputs.uniforms.tolist())
+        sums = [*tests.left[1:-1].sum(-1).tolist(), None]
+        tested = zip(drafted, p, q, weights[1:], sums, tests.passes.tolist(), inputs.uniforms.tolist())
         return BlockRecord(
             tests=[
-                BlockTest(node, float(p_row[x]), float(q_row[x]), weight, passes, u, u <= passes)
-                for node, (x, p_row, q_row, weight, passes, u) in enumerate(tested, 1)
+                BlockTest(node, float(p_row[x]), float(q_row[x]), weight, total, passes, u, u <= passes)
+                for node, (x, p_row, q_row, weight, total, passes, u) in enumerate(tested, 1)
             ],
             weight=weights[n],
             left=float(tests.left[n].sum()),

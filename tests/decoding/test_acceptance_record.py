@@ -154,6 +154,7 @@ def check_block(step, model, draft, ids, settings):
         assert (test.node, test.uniform, test.passed) == (i + 1, u, u <= test.passes)
         assert (test.p, test.q) == near_to((p[i][x], q[i][x]))
         assert (test.weight, test.passes) == pytest.approx((weight, passes), rel=1e-3)
+        assert test.left == (None if left is None else pytest.approx(left, abs=1e-4))
         passed = i + 1 if test.passed else passed
         weights.append(weight)
     whole = passed == len(chain)

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { drawText, losslessText, precise, residualDraw, residualText, testText, testsOf, verificationKind } from "../../assets/page/record/acceptance.js";
+import { targetFacts } from "../../assets/cards/node/card.js";
 import { renderResidual } from "../../assets/cards/residual/card.js";
 import { renderWalk, testsTable } from "../../assets/cards/walk/card.js";
 import { keyOf, uniform } from "../../assets/page/record/random.js";
@@ -61,7 +62,7 @@ test("the kind of verification follows the record, and a record of an older vers
 
 test("every test has p, q, min(1, p/q) and how u compares", () => {
   const rows = testsOf(STEP, STEP.choices[0]);
-  assert.deepEqual(rows.map(({ numbers }) => numbers), [["0.2000", "0.8000", "0.2500", "0.9000 > 0.2500"], ["0.6000", "0.1000", "1.000", "0.7000 ≤ 1.000"]]);
+  assert.deepEqual(rows.map(({ numbers }) => numbers), [["0.2000", "0.8000", "0.2500", "0.9000 > 0.2500"], ["p′ = 0.6000", "0.1000", "1.000", "0.7000 ≤ 1.000"]]);
   assert.deepEqual(rows.map(({ accepted }) => accepted), [false, true]);
   const close = { ...STEP.choices[0], rejection: { trials: [{ ...trial(1, 0.25, 0.3, 0.83331, 0.6), accepted: true }] } };
   assert.equal(testsOf(STEP, close)[0].numbers[3], "0.83331000 ≤ 0.83333333");
@@ -113,7 +114,7 @@ test("the residual distribution is drawn as bars and numbers, with the token tha
 
 test("why the output follows p: the parts of a token's probability add up, or the drafted children do", () => {
   assert.match(losslessText(STEP, header()), /^For x = “␣c”.* = 0\.1000\nP\(reject\).* = 0\.6000\nresidual\(x\) = 0\.6000 \/ 0\.6000 = 1\.000\nP\(x\) = 0\.1000 \+ 0\.6000 · 1\.000\n.*= 0\.7000 = p\(x\)$/s);
-  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }, header()), /^For x = “␣b”.*= 0\.6000 = p\(x\)$/s);
+  assert.match(losslessText({ ...STEP, choices: STEP.choices.slice(0, 1) }, header()), /^For x = “␣b”, with p′.*= 0\.6000 = p′\(x\)$/s);
   assert.equal(losslessText(TYPICAL, header({ lossless: false })), "");
   assert.equal(losslessText({ ...without(STEP), choices: without(STEP).choices.slice(0, 1) }, header({ method_settings: {} })), "P(accept after “·”) = Σ p of its 3 drafted children = 1.000");
 });
@@ -156,7 +157,7 @@ test("the walk of rejection sampling has a row per child tried and one for the d
   ]);
   for (const { cells } of rows) assert.equal(cells.length, heads.length);
   assert.deepEqual(part("walk").children[0].find("i").map(({ style }) => style.width), ["20%", "80%"]);
-  assert.deepEqual(rows.at(-1).cells.slice(3, 8), ["", "", "residual", "1.000", "0.4000"]);
+  assert.deepEqual(rows.at(-1).cells.slice(3, 8), ["", "1.000", "(residual)", "", "0.4000"]);
 });
 
 test("the walk of typical acceptance is called lossy; that of a greedy run names the arg max", () => {
@@ -198,9 +199,9 @@ const CHAIN = {
   choices: [choice(0, 0, {}), choice(1, 1, {}), choice(2, 0, { drafted: false })],
   block: {
     tests: [
-      { node: 1, p: 0.2, q: 0.5, weight: 0.4, passes: 0.25, uniform: 0.6, passed: false },
-      { node: 2, p: 0.9, q: 0.6, weight: 0.6, passes: 0.5, uniform: 0.3, passed: true },
-      { node: 3, p: 0.1, q: 0.5, weight: 0.12, passes: 0.12, uniform: 0.7, passed: false },
+      { node: 1, p: 0.2, q: 0.5, weight: 0.4, left: 0.2, passes: 0.25, uniform: 0.6, passed: false },
+      { node: 2, p: 0.9, q: 0.6, weight: 0.6, left: 0.4, passes: 0.5, uniform: 0.3, passed: true },
+      { node: 3, p: 0.1, q: 0.5, weight: 0.12, left: null, passes: 0.12, uniform: 0.7, passed: false },
     ],
     weight: 0.6,
     left: 0.3,
@@ -217,7 +218,7 @@ test("block verification shows a test per prefix, a token accepted with a longer
   const own = header({ method_settings: { verification: "block" } });
   assert.equal(verificationKind(CHAIN, own), "block");
   const { rows, heads } = drawn(CHAIN, own);
-  assert.deepEqual(heads.slice(1), ["after", "drafted child", "p and q", "target p", "draft q", "weight w", "u and P(pass)", "verdict"]);
+  assert.deepEqual(heads.slice(1), ["after", "drafted child", "p and q", "target p", "draft q", "weight w", "S", "u and P(pass)", "verdict"]);
   assert.deepEqual(rows.map(({ cells }) => [cells[0], cells[1], cells[2], cells.at(-1)]), [
     ["1", "·", "␣a", "accepted with a longer prefix ✓"],
     ["2", "␣a", "␣b", "accepted ✓"],
@@ -230,4 +231,12 @@ test("block verification shows a test per prefix, a token accepted with a longer
   const draw = residualDraw(CHAIN, own);
   assert.equal(draw.weight, 0.6);
   assert.deepEqual(draw.rows.map(({ token, p, excess, residual, drawn, rejected }) => [token, precise(p), precise(excess), residual, drawn, rejected]), [[0, "0.5400", "0.3000", 1, true, false], [2, "0.06000", "0", 0, false, true]]);
+});
+
+test("the target's token says how it was drawn, or why it was added", () => {
+  assert.match(targetFacts(STEP, header()).why, /correction token “␣c” was drawn from the residual distribution/);
+  assert.match(targetFacts(CHAIN, header({ method_settings: { verification: "block" } })).why, /correction token “␣a”/);
+  const greedy = { ...without(STEP), choices: without(STEP).choices.map((one) => ({ ...one, draw: null })) };
+  assert.equal(targetFacts(greedy, header()).verdict, "correction");
+  assert.doesNotMatch(targetFacts(greedy, header()).why, /residual/);
 });

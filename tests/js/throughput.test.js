@@ -86,3 +86,13 @@ test("a line is dashed beyond what was measured: deeper drafts than those of the
   assert.deepEqual(splitAt(9, x, y).map(({ x: at, beyond }) => [at, beyond]), [[x, false]]);
   assert.deepEqual(splitAt(-1, x, y).map(({ x: at, beyond }) => [at, beyond]), [[x, true]]);
 });
+
+test("the draft of a draft model takes time in proportion to its depth, that of other methods does not", () => {
+  const steps = [chain(4, 1), chain(4, 2)];
+  const own = measured({ steps, header: { method_settings: { draft_model: "small" } } });
+  near(own.overhead, 5);
+  near(own.perDepth, 0.25);
+  const [, first, second] = throughputTable({ alpha: 0.5, nodesPerDepth: 1, overhead: 5, perDepth: 0.25 }, () => 10);
+  near(second.seconds - first.seconds, 0.25);
+  near(measured({ steps, header: { method_settings: {} } }).perDepth, 0);
+});

@@ -80,3 +80,12 @@ test("a difference of a method that draws as plain decoding does is explained by
   assert.match(of(half("plain", { temperature: 0.8 }), half("aded", sampled)).detail, /In bfloat16/);
   assert.match(of(half("plain", { temperature: 0.8 }), half("speculative", sampled)).detail, /their distribution is the same/);
 });
+
+test("runs that were slower than plain decoding in every repeat are named, once enough tokens are written", () => {
+  const tokens = Array.from({ length: 30 }, (_, i) => i + 1);
+  const timed = (method, seconds, repeats = []) => ({ ...run(method, seconds, { tokens }), repeats });
+  assert.match(of(timed("plain", 1), timed("aded", 2)).detail, /ADED was slower than plain decoding\./);
+  assert.match(of(timed("plain", 1, [1, 1]), timed("aded", 2, [1.5, 2]), timed("lookup", 2, [2, 2])).detail, /ADED and lookup were slower/);
+  assert.doesNotMatch(of(timed("plain", 1, [1, 1]), timed("aded", 2, [0.9, 2])).detail, /slower/);
+  assert.doesNotMatch(of(run("plain", 1), run("aded", 2)).detail, /slower/);
+});

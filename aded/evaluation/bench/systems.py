@@ -80,8 +80,8 @@ def method_system(spec: str, target: Any, seed: int = 0) -> System:
 
 
 def label_of(method: Method, options: Mapping[str, Any]) -> str:
-    """The label of a method with options: ``Label (option value, option value)``."""
-    return f"{method.label} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else method.label
+    """The label of a method with options: ``Label, option value, option value``."""
+    return ", ".join([method.label, *(f"{name.replace('_', ' ')} {value}" for name, value in options.items())])
 
 
 def method_of(spec: str) -> tuple[Method, dict[str, Any]]:

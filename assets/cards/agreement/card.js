@@ -8,6 +8,7 @@ import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
 import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.js";
 
 const WINDOW = 8; // steps per moving average
+const PART_NAMES = { base: "base counts", overlay: "session counts", session: "both" }; // in exported tables
 
 export function mount({ part, changed, subscribe }) {
   offerExport("agreement", { group: "matrix", title: "save.agreement", at: part("agreement-card"), picture: true, table: true });
@@ -42,7 +43,7 @@ export function partsText({ agreement }) {
 }
 
 function agreementTable(steps) {
-  const rows = steps.flatMap((step) => step.agreement.map((found) => [step.index + 1, found.who, ...MEASURES.map((measure) => found[measure]), String(found.unseen)]));
+  const rows = steps.flatMap((step) => step.agreement.map((found) => [step.index + 1, PART_NAMES[found.who], ...MEASURES.map((measure) => found[measure]), String(found.unseen)]));
   return [["step", "part", ...MEASURES, "unseen"], ...rows];
 }
 

@@ -1,6 +1,6 @@
 // Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
-import { residualText, testText } from "../../page/record/acceptance.js";
+import { precise, residualDraw, residualText, testText } from "../../page/record/acceptance.js";
 import { el, exact, fixed, number, onKey, probability, small, visible } from "../../page/core/dom.js";
 import { historyFigure } from "./history.js";
 import { column, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
@@ -34,7 +34,7 @@ export function mount({ part, subscribe }) {
 
 // `recorded`: the step, without verdicts while they are hidden; `moment`: the moment of the search that is shown, null after its end.
 function renderNode(root, step, node, header, recorded, moment) {
-  const facts = node === TARGET ? targetFacts(step) : nodeFacts(step, node, header);
+  const facts = node === TARGET ? targetFacts(step, header) : nodeFacts(step, node, header);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
@@ -61,13 +61,14 @@ function nodeFacts(step, node, header) {
   return { rows, verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
 }
 
-function targetFacts(step) {
+export function targetFacts(step, header) {
   const choice = step.choices[step.choices.length - 1];
   const { token } = targetToken(step);
   const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
   const kind = targetTokenKind(step);
-  return { rows, verdict: kind, token, why: residualText(step) || say(`why.${kind}`, { after }) };
+  const draw = residualDraw(step, header);
+  return { rows, verdict: kind, token, why: draw ? residualText(draw) : say(`why.${kind}`, { after }) };
 }
 
 function why(step, node) {
@@ -91,7 +92,7 @@ function puct(tree, node, settings) {
   const lines = [
     el("p", {}, "U = (c₁+ln((", ...parentVisits(), "+c₂+1)/c₂))·P·√", ...parentVisits(), "/(1+N)"),
     el("p", {}, `c₁ = ${f.c1}, c₂ = ${f.c2}, `, ...parentVisits(), ` = ${fixed(f.parent, 0)}`),
-    el("p", { text: `U = (${f.c1}+${fixed(f.log, 4)}) · ${exact(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
+    el("p", { text: `U = (${f.c1}+${fixed(f.log, 4)}) · ${precise(f.p)} · √${fixed(f.parent, 0)}/${fixed(1 + f.n, 0)}` }),
     el("p", { class: "ax-sum", text: `PUCT = Q + U = ${exact(f.q)} + ${exact(f.explore)} = ${exact(f.score)}` }),
   ];
   return el("div", { class: "ax-formula", title: say("formula.parent") }, ...lines);

@@ -39,7 +39,7 @@ function rowOf(row, columns, top, tested, kind, names) {
     "tr",
     { "data-chosen": drawn && "true" },
     el("td", {}, token === null ? say("residual.others") : el("code", { text: names.get(token) })),
-    el("td", {}, shares(tested ? { p, q, residual } : { p }, top)),
+    el("td", {}, token === null ? null : shares(tested ? { p, q, residual } : { p }, top)),
     ...columns.map((name) => el("td", { class: "ax-num", text: precise(row[name]) })),
     el("td", {}, what),
   );

@@ -29,7 +29,7 @@ function renderSizes(part, Plotly, steps, index) {
 
 function sizesTable(sizes) {
   const names = ["overlay_rows", "overlay_bytes", "base_rows", "base_bytes"];
-  return [["step", ...names], ...sizes.map((size, i) => [i + 1, ...names.map((name) => size?.[name])])];
+  return [["step", ...names.map((name) => name.replace("overlay", "session"))], ...sizes.map((size, i) => [i + 1, ...names.map((name) => size?.[name])])];
 }
 
 export function sizesSentence({ base_rows, base_bytes, overlay_rows, overlay_bytes }) {

@@ -17,17 +17,27 @@ export function depthOf({ parents }) {
 
 // Statistics of a run's drafts; null if it drafted nothing.
 //   alpha: acceptance rate over the draft positions that the walk reached; nodesPerDepth: mean number of nodes per depth
-//   overhead: mean seconds per step besides the forward pass; points: {depth, steps, tokens}, mean tokens per step by draft depth
+//   overhead: mean seconds per step besides the forward pass, of a draft model without its own; perDepth: seconds of a draft model per
+//   depth, 0 for other methods, whose draft takes as long for any depth; points: {depth, steps, tokens}, mean tokens per step by draft depth
 export function measured(run) {
   const drafted = run.steps.filter((step) => step.tree.tokens.length > 1);
   if (!drafted.length) return null;
   const depths = drafted.map((step) => depthOf(step.tree));
+  const draft = sum(drafted.map(({ seconds }) => seconds.draft));
+  const others = sum(drafted.map(({ seconds }) => seconds.commit + seconds.update));
+  const byDepth = hasDraftModel(run);
   return {
     alpha: acceptanceRate(drafted),
     nodesPerDepth: sum(drafted.map((step) => step.tree.tokens.length - 1)) / sum(depths),
-    overhead: sum(drafted.map(({ seconds }) => seconds.draft + seconds.commit + seconds.update)) / drafted.length,
+    overhead: (others + (byDepth ? 0 : draft)) / drafted.length,
+    perDepth: byDepth ? draft / sum(depths) : 0,
     points: meansBy(drafted, depths),
   };
+}
+
+function hasDraftModel({ header }) {
+  const settings = header?.method_settings ?? {};
+  return "draft_model" in settings || "draft_models" in settings;
 }
 
 function meansBy(steps, depths) {
@@ -86,11 +96,11 @@ export function measuredDepth({ points }, table, nodes) {
 }
 
 // One row per depth: expected tokens, nodes and seconds of a step, and the speed-up over plain decoding.
-export function throughputTable({ alpha, nodesPerDepth, overhead }, cost) {
+export function throughputTable({ alpha, nodesPerDepth, overhead, perDepth = 0 }, cost) {
   return Array.from({ length: MAX_DEPTH + 1 }, (_, depth) => {
     const nodes = 1 + nodesPerDepth * depth;
     const tokens = expectedTokens(alpha, depth);
-    const seconds = cost(nodes) + (depth ? overhead : 0);
+    const seconds = cost(nodes) + (depth ? overhead : 0) + perDepth * depth;
     return { depth, tokens, nodes, seconds, ratio: (tokens * cost(1)) / seconds };
   });
 }

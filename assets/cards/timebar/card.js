@@ -5,7 +5,7 @@ import { emit } from "../../page/core/events.js";
 import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { listenToShortcuts } from "../../page/learn/shortcuts.js";
-import { PARTS, runName } from "../../page/record/record.js";
+import { PARTS, duration, partName, runName } from "../../page/record/record.js";
 import { SPEEDS, covered } from "../../page/shell/player.js";
 import { createPresenter } from "../../page/shell/present.js";
 import { createStrip, gain } from "./strip.js";
@@ -62,7 +62,8 @@ function render(part, state) {
   part("speed").value = String(state.speed);
   setText(part("where"), step ? say("step.where", { step: state.step + 1, steps: run.steps.length }) : say("step.none"));
   setText(part("gain"), step && !covered(state) ? gain(step) : "");
-  setText(part("clock"), say("time.clock", { seconds: state.time.toFixed(2) }));
+  const whole = state.time >= duration(state.race) && step !== run.steps[run.steps.length - 1];
+  setText(part("clock"), say(whole ? "time.whole" : "time.clock", { seconds: state.time.toFixed(2) }));
 }
 
 function renderButton(button, plays, idle, disabled) {
@@ -72,7 +73,7 @@ function renderButton(button, plays, idle, disabled) {
 }
 
 export function stepsTable({ runs }) {
-  const head = ["method", "step", "position", "drafted", "accepted", "written", ...PARTS.map((p) => `${p}_seconds`), "text"];
+  const head = ["method", "step", "position", "drafted", "accepted", "written", ...PARTS.map((part) => `${partName(part)}_seconds`), "text"];
   const rows = runs.flatMap((run, i) =>
     run.steps.map((step) => {
       const counts = [step.index + 1, step.position, step.tree.tokens.length - 1, step.path.length - 1, step.emitted.length];

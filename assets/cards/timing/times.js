@@ -3,7 +3,7 @@
 import { el, milliseconds, setText } from "../../page/core/dom.js";
 import { paintRun } from "../../page/plot/lines.js";
 import { registerExport } from "../../page/export/exports.js";
-import { PARTS, runStats, runName, stepsDone } from "../../page/record/record.js";
+import { PARTS, partName, runStats, runName, stepsDone } from "../../page/record/record.js";
 import { say } from "../../page/core/words.js";
 
 export function createStepTimes(root) {
@@ -26,7 +26,7 @@ export function createStepTimes(root) {
 
 function timesTable(runs, costs) {
   const names = [...PARTS, "total"];
-  return [["method", ...names.map((name) => `${name}_seconds_per_token`)], ...costs.map((cost, i) => [runName(runs, i), ...names.map((name) => cost[name])])];
+  return [["method", ...names.map((name) => `${partName(name)}_seconds_per_token`)], ...costs.map((cost, i) => [runName(runs, i), ...names.map((name) => cost[name])])];
 }
 
 // Seconds per token, by part, from the statistics of a run.

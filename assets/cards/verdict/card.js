@@ -1,7 +1,7 @@
 // The verdict: what happened in a race, in one sentence: tokens and forward passes of every run; and whether the texts are the same.
 
 import { setText } from "../../page/core/dom.js";
-import { last, plainRun } from "../../page/record/record.js";
+import { last, plainRun, speedSpread } from "../../page/record/record.js";
 import { say, sentences } from "../../page/core/words.js";
 
 export function mount({ part, subscribe }) {
@@ -12,6 +12,8 @@ export function mount({ part, subscribe }) {
   });
 }
 
+const FEW = 24; // tokens from which a speed is judged
+
 export function verdict(race) {
   const { runs, running } = race;
   const started = runs.filter((run) => run.steps.length);
@@ -19,7 +21,16 @@ export function verdict(race) {
   const midway = running || runs.some((run) => !run.finish_reason || run.finish_reason === "cancelled");
   const sentence = say(running ? "verdict.sofar" : midway ? "verdict.midway" : "verdict.sentence", { clauses: passesText(started) });
   const texts = runs.length > 1 ? say("verdict.sentence", { clauses: textsText(race, midway) }) : "";
-  return { sentence, detail: sentences(capital(texts), ...notes(race)) };
+  return { sentence, detail: sentences(capital(texts), midway ? "" : slowerText(race), ...notes(race)) };
+}
+
+// The runs that were slower than plain decoding in every repeat, or in this record if it has no repeats.
+export function slowerText(race) {
+  const base = plainRun(race);
+  if (!base || tokensOf(base) < FEW) return "";
+  const ratioOf = (run) => speedSpread(run, base)?.[2] ?? (last(base.ends, 0) * tokensOf(run)) / (last(run.ends, 0) * tokensOf(base));
+  const slower = race.runs.filter((run) => run !== base && tokensOf(run) >= FEW && ratioOf(run) < 1);
+  return slower.length ? say("verdict.slower", { names: slower.map((run) => run.label).join(say("verdict.and")), count: slower.length }) : "";
 }
 
 function capital(text) {

@@ -9,7 +9,7 @@ import { shares } from "../../page/plot/shares.js";
 
 const HEADS = {
   rejection: ["after", "tried", "bars", "p", "draft-probability", "ratio", "random", "verdict"],
-  block: ["after", "tried", "bars", "p", "draft-probability", "weight", "passes", "verdict"],
+  block: ["after", "tried", "bars", "p", "draft-probability", "weight", "left", "passes", "verdict"],
   typical: ["after", "tried", "entropy", "threshold", "verdict"],
   draw: ["after", "candidate", "bar", "p", "u", "least", "verdict"],
 };
@@ -72,7 +72,7 @@ function prefixRows(step, names) {
 function drawnRow(tree, { node, token, probability: p, draw, rejection }, kind, top, names, residual = rejection?.residual_probability, tested = rejection?.trials.length > 0) {
   const number = (value) => el("td", { class: "ax-num", text: value });
   const known = tested
-    ? { bars: shares({ residual }, top), "draft-probability": say("walk.residual"), ratio: precise(residual), weight: precise(residual), random: precise(draw), passes: precise(draw) }
+    ? { bars: shares({ residual }, top), p: precise(residual), "draft-probability": say("walk.residual"), random: precise(draw), passes: precise(draw) }
     : { bars: shares({ p }, top), p: precise(residual), random: precise(draw), passes: precise(draw), threshold: precise(p) };
   const cells = HEADS[kind].slice(2, -1).map((name) => (name === "bars" ? el("td", {}, known.bars) : number(known[name] ?? "")));
   return el("tr", { "data-node": node }, el("td", {}, el("code", { text: names.get(token) })), ...cells, el("td", {}, targetWord(`chip.${undraftedKind(tree, node)}`)));
@@ -161,8 +161,8 @@ export function walkTable({ tree, choices }) {
 
 // The prefixes that block verification tested.
 export function prefixTable({ tree, block, path }) {
-  const rows = block.tests.map(({ node, p, q, weight, uniform, passes, passed }) => [node, tree.tokens[node], tree.texts[node], p, q, weight, uniform, passes, String(passed), String(path.includes(node))]);
-  return [["node", "token", "text", "p", "q", "weight", "uniform", "passes", "passed", "accepted"], ...rows];
+  const rows = block.tests.map(({ node, p, q, weight, left, uniform, passes, passed }) => [node, tree.tokens[node], tree.texts[node], p, q, weight, left, uniform, passes, String(passed), String(path.includes(node))]);
+  return [["node", "token", "text", "p", "q", "weight", "left", "uniform", "passes", "passed", "accepted"], ...rows];
 }
 
 // The children that a verification tested, with the numbers of rejection sampling or typical acceptance.

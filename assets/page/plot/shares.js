@@ -12,6 +12,6 @@ export function shares(of, top) {
     return made;
   };
   const known = ["p", "q", "residual"].filter((name) => (of[name] ?? null) !== null).map((name) => bar(name, of[name]));
-  if (of.p > of.q) known.splice(2, 0, bar("excess", of.p - of.q, of.q));
+  if ((of.q ?? null) !== null && of.p > of.q) known.splice(2, 0, bar("excess", of.p - of.q, of.q));
   return el("div", { class: "ax-share-bars", "aria-hidden": "true" }, ...known);
 }

@@ -31,12 +31,12 @@ export function verificationKind({ tree, choices, block }, { lossless, method_se
 // The tests of the prefixes of a chain, a row per drafted token: {node, p, q, numbers, accepted, passed}; `accepted`: whether the token is
 // part of the text, perhaps because a longer prefix passed.
 export function prefixTests({ block, path }) {
-  return block.tests.map((one) => ({ ...one, accepted: path.includes(one.node), numbers: [precise(one.p), precise(one.q), precise(one.weight), comparison(one.uniform, one.passed, one.passes)] }));
+  return block.tests.map((one) => ({ ...one, accepted: path.includes(one.node), numbers: [one.p, one.q, one.weight, one.left].map(precise).concat(comparison(one.uniform, one.passed, one.passes)) }));
 }
 
 // The tests at a choice, a row per child: {node, accepted, p, q, numbers}; `numbers` are texts, in the order of the columns.
 export function testsOf({ tree }, { rejection, typical }) {
-  if (rejection) return rejection.trials.map((trial) => ({ ...trial, numbers: [...[trial.p, trial.q, trial.ratio].map(precise), comparison(trial.uniform, trial.accepted, trial.ratio)] }));
+  if (rejection) return rejection.trials.map((trial, k) => ({ ...trial, numbers: [k ? `p′ = ${precise(trial.p)}` : precise(trial.p), ...[trial.q, trial.ratio].map(precise), comparison(trial.uniform, trial.accepted, trial.ratio)] }));
   const tests = typical.trials.map((trial) => ({ ...trial, accepted: tree.verdict[trial.node] === "accepted", numbers: [precise(typical.entropy), comparison(trial.p, !trial.typical, typical.threshold)] }));
   return tests.sort((a, b) => b.accepted - a.accepted || b.p - a.p).slice(0, TESTED);
 }
@@ -129,7 +129,7 @@ function drawAmong(step, i, header, { tokens, texts, residual, residual_probabil
 // That draw in one sentence; `draw`: of `residualDraw`.
 export function residualText({ kind, choice, tried, u, rows }) {
   const { residual, rate } = rows.find(({ drawn }) => drawn);
-  const number = u === null ? say("walk.residual.unrecorded") : say("walk.residual.drawn", { u: precise(u), rate: precise(rate) });
+  const number = u === null ? say("walk.residual.unrecorded") : say(tried ? "walk.residual.drawn" : "walk.residual.drawn.p", { u: precise(u), rate: precise(rate) });
   return sentences(say(`walk.residual.${kind}`, { token: visible(choice.text), p: precise(residual), count: tried }), number);
 }
 
@@ -150,7 +150,7 @@ function rejectionSum({ tree, choices }) {
   const [share, excess] = [Math.min(p, q), Math.max(0, p - q)];
   const residual = trial.rejection > 0 ? excess / trial.rejection : 0;
   const values = { share, excess, rejected: trial.rejection, part: residual, sum: share + trial.rejection * residual };
-  return say("walk.lossless", { token: visible(text), ...Object.fromEntries(Object.entries(values).map(([name, value]) => [name, precise(value)])) });
+  return say(trials.length > 1 ? "walk.lossless.left" : "walk.lossless", { token: visible(text), ...Object.fromEntries(Object.entries(values).map(([name, value]) => [name, precise(value)])) });
 }
 
 function childrenSum({ tree, choices }) {

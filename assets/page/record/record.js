@@ -155,6 +155,11 @@ export function stepsDone(run, time) {
 // The parts of a step's time, in order.
 export const PARTS = ["draft", "verify", "commit", "update"];
 
+// The name of a part in exported tables.
+export function partName(part) {
+  return part === "commit" ? "compaction" : part;
+}
+
 // Statistics of a run after its first `done` steps; parts in seconds.
 export function runStats(run, done) {
   const sum = { draft: 0, verify: 0, commit: 0, update: 0 };

@@ -124,6 +124,12 @@ export function createPlayer(state, changed, missed = () => {}) {
     update();
   }
 
+  // The step of a link: figures stay those of the whole race if it is over.
+  function goTo(step) {
+    if (state.predictions || state.time < duration(state.race)) seek(step);
+    else selectStep(step);
+  }
+
   // Opens the view of a link: {race, run, file, method, step, node, bigram}; parts that do not exist are reported and left as they are.
   function show(view) {
     wanted = { ...view, previous: state.race };
@@ -147,7 +153,7 @@ export function createPlayer(state, changed, missed = () => {}) {
     const index = state.race.runs.findIndex((_, i) => runName(state.race.runs, i) === name);
     if (name && index < 0) misses.push(["method", name]);
     if (index >= 0 && index !== state.run) setRun(index);
-    if (step !== null && run().steps[step]) seek(step);
+    if (step !== null && run().steps[step]) goTo(step);
     else if (step !== null) misses.push(["step", step + 1]);
     if (node !== null && run().steps[state.step] && hasNode(run().steps[state.step], node)) state.node = node;
     else if (node !== null) misses.push(["node", node]);
