@@ -346,7 +346,7 @@ def test_two_runs_of_a_method_with_different_options_have_their_options_in_the_l
         run("race", "--prompt", "a b", "--methods", "plain,aded:depth=2,aded:depth=3", "--max-new-tokens", "3", "--out", out) == 0
     )
     runs = trace.load(out).lanes
-    assert [one.header.label for one in runs] == ["Plain decoding", "ADED, depth 2", "ADED, depth 3"]
+    assert [one.header.label for one in runs] == ["Plain decoding", "ADED (depth 2)", "ADED (depth 3)"]
     assert [one.header.method_settings.get("depth") for one in runs] == [None, 2, 3]
     assert run("race", "--prompt", "a", "--methods", "plain,aded:bogus=2", "--out", out) == 2
     assert "bogus" in capsys.readouterr().err

@@ -80,8 +80,9 @@ def method_system(spec: str, target: Any, seed: int = 0) -> System:
 
 
 def label_of(method: Method, options: Mapping[str, Any]) -> str:
-    """The label of a method with options: ``Label, option value, option value``."""
-    return ", ".join([method.label, *(f"{name.replace('_', ' ')} {value}" for name, value in options.items())])
+    """The label of a method with options: ``Label (option value, option value)``, but ``block verification``."""
+    texts = [f"{value} {name}" if name == "verification" else f"{name} {value}" for name, value in options.items()]
+    return f"{method.label} ({', '.join(texts)})" if texts else method.label
 
 
 def method_of(spec: str) -> tuple[Method, dict[str, Any]]:

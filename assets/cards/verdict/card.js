@@ -13,6 +13,7 @@ export function mount({ part, subscribe }) {
 }
 
 const FEW = 24; // tokens from which a speed is judged
+const SLOWER = 0.95; // speed-up below which a run is called slower
 
 export function verdict(race) {
   const { runs, running } = race;
@@ -24,12 +25,12 @@ export function verdict(race) {
   return { sentence, detail: sentences(capital(texts), midway ? "" : slowerText(race), ...notes(race)) };
 }
 
-// The runs that were slower than plain decoding in every repeat, or in this record if it has no repeats.
+// The runs that were clearly slower than plain decoding in every repeat, or in this record if it has no repeats.
 export function slowerText(race) {
   const base = plainRun(race);
   if (!base || tokensOf(base) < FEW) return "";
   const ratioOf = (run) => speedSpread(run, base)?.[2] ?? (last(base.ends, 0) * tokensOf(run)) / (last(run.ends, 0) * tokensOf(base));
-  const slower = race.runs.filter((run) => run !== base && tokensOf(run) >= FEW && ratioOf(run) < 1);
+  const slower = race.runs.filter((run) => run !== base && tokensOf(run) >= FEW && ratioOf(run) < SLOWER);
   return slower.length ? say("verdict.slower", { names: slower.map((run) => run.label).join(say("verdict.and")), count: slower.length }) : "";
 }
 
