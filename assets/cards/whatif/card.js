@@ -11,6 +11,7 @@ import { say, sentences } from "../../page/core/words.js";
 const SHOWN = 10; // most probable tokens in the table
 const MAX_TEMPERATURE = 2;
 const LEAST_MISSED = 0.0005; // probability of other tokens that is worth a sentence
+const ROUNDING = 1e-9; // probabilities below this are 0 but for rounding
 const SLIDERS = { temperature: "temperature", top_k: "top-k", top_p: "top-p" }; // setting: its part
 
 // The choice that a node belongs to: its own, or that at its nearest ancestor on the accepted path; the last one for the bonus or
@@ -53,7 +54,10 @@ export function whatIfRows({ tree, choices }, i, made, header) {
   const drafts = choice.rejection?.trials[0]?.logits_q ?? [];
   const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, q: drafts[k] ?? null, residual: made.residual[k]?.p ?? null, chosen: item.token === made.token, was: item.token === choice.token, drafted: drafted.has(item.token) }));
   const rows = all.filter((row, k) => k < SHOWN || row.chosen || row.was);
-  const rest = (name) => Math.max(0, rows.reduce((left, row) => left - row[name], 1));
+  const rest = (name) => {
+    const sum = rows.reduce((left, row) => left - row[name], 1);
+    return sum < ROUNDING ? 0 : sum;
+  };
   return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), q: drafts.length ? rest("q") : null, residual: made.residual.length ? rest("residual") : null, cut: null, chosen: false, was: false, drafted: false }];
 }
 
@@ -142,32 +146,42 @@ export function mount({ part, subscribe }) {
   }
 }
 
+// Whether the residual probabilities are known, not only lower bounds.
+function isExact(residual) {
+  return residual.every(({ p, most }) => most - p <= 0.001 * most);
+}
+
+// The sign of a lower bound, or of the upper bound of all other tokens together; none for a number that is known.
+function boundSign(known, token, value) {
+  return known || value === 0 || value > 0.99995 ? "" : token === null ? "≤ " : "≥ ";
+}
+
 function drawTable(part, rows, { exact, residual }) {
   const top = Math.max(...rows.flatMap(({ p, q, recorded }) => [p, q ?? 0, recorded]));
   part("whatif-residual-head").hidden = !residual.length;
   part("whatif-q-head").hidden = rows[0].q === null;
   const named = rows.filter(({ token }) => token !== null);
   const names = namesById(named.map(({ token }) => token), named.map(({ text }) => text));
-  part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, exact, names)));
+  part("whatif-rows").replaceChildren(...rows.map((row) => rowOf(row, top, { p: exact, residual: isExact(residual) }, names)));
   const head = ["token", "text", "recorded", "p", "q", "residual", "excluded_by", "chosen"];
   registerExport("whatif", { place: () => (onScreen(part("whatif-rows")) ? part("whatif-rows") : null), table: () => [head, ...rows.map(({ token, text, recorded, p, q, residual: left, cut, chosen }) => [token, text, recorded, p, q, left, cut, String(chosen)])] });
 }
 
-function rowOf({ token, recorded, p, q, residual, cut, chosen, was, drafted }, top, exact, names) {
+// `known`: whether p and the residual probabilities are known.
+function rowOf({ token, recorded, p, q, residual, cut, chosen, was, drafted }, top, known, names) {
   const bars = shares({ p, q }, top);
   const mark = el("b");
   mark.style.left = `${(100 * recorded) / top}%`;
   const status = [chosen && "chosen", was && !chosen && "was", drafted && "drafted", cut && `cut.${cut}`].filter(Boolean);
-  const bound = exact || cut ? "" : token === null ? "≤ " : "≥ ";
   return el(
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
     el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) })),
     el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark)),
-    el("td", { class: "ax-num", text: bound + precise(p) }),
+    el("td", { class: "ax-num", text: boundSign(known.p || cut, token, p) + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),
     q === null ? null : el("td", { class: "ax-num", text: precise(q) }),
-    residual === null ? null : el("td", { class: "ax-num", text: precise(residual) }),
+    residual === null ? null : el("td", { class: "ax-num", text: boundSign(known.residual, token, residual) + precise(residual) }),
     el("td", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") }),
   );
 }
