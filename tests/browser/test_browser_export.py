@@ -239,9 +239,10 @@ def test_saved_tables_have_the_values_of_the_trace(hostile: sync_api.Page, tmp_p
     written = "".join(row["text"] for row in read["steps"] if row["method"] == "plain")
     assert written == "".join(TOKENS)
     assert len(read["nodes"]) > 1
-    recorded = [(step.index + 1, found.who, found.total_variation) for step in aded.steps for found in step.agreement]
+    parts = {"base": "base counts", "overlay": "session counts", "session": "both"}
+    recorded = [(step.index + 1, parts[found.who], found.total_variation) for step in aded.steps for found in step.agreement]
     assert [(int(row["step"]), row["part"], float(row["total_variation"])) for row in read["agreement"]] == recorded
-    assert [int(row["overlay_rows"]) for row in read["sizes"]] == [step.size.overlay_rows for step in aded.steps if step.size]
+    assert [int(row["session_rows"]) for row in read["sizes"]] == [step.size.overlay_rows for step in aded.steps if step.size]
 
 
 def test_verdicts_are_not_saved_before_they_are_predicted(page: sync_api.Page, tmp_path: Path):
