@@ -233,6 +233,16 @@ def test_while_presenting_the_tree_has_the_whole_width_and_large_type_and_arrows
         sync_api.expect(part(page, "present")).to_have_text("Present")
 
 
+def test_while_presenting_space_plays_and_pauses(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.wait_for_function(CHARTED)
+        part(page, "present").click()
+        for playing in ("true", "false"):
+            page.keyboard.press("Space")
+            sync_api.expect(part(page, "play")).to_have_attribute("data-on", playing)
+            sync_api.expect(part(page, "present")).to_have_text("End presenting")
+
+
 FONTS = """all => all.filter(e => e.textContent && !'✓×'.includes(e.textContent)).map(e =>
     parseFloat(getComputedStyle(e).fontSize) * (e.closest(".ax-plot").currentCSSZoom ?? 1))"""
 
