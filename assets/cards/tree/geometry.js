@@ -214,8 +214,10 @@ export function numbersBeside(nodes, names, grid, most, ends) {
   return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
 }
 
-// The small numbers of a node: visit count and prior; number of folded nodes below it.
-export function numbersOf({ visits, prior, folded }) {
-  const parts = [visits === null ? null : `N ${Math.round(visits)}`, prior === null ? null : `P ${prior.toFixed(2)}`, folded ? `+${folded}` : null];
+const PRIOR_SIGNS = { prior: "P", "draft-probability": "q" };
+
+// The small numbers of a node: visit count, and prior P or draft probability q; number of folded nodes below it.
+export function numbersOf({ visits, prior, priorTerm = "prior", folded }) {
+  const parts = [visits === null ? null : `N ${Math.round(visits)}`, prior === null ? null : `${PRIOR_SIGNS[priorTerm]} ${prior.toFixed(2)}`, folded ? `+${folded}` : null];
   return parts.filter((value) => value !== null).join(" · ");
 }

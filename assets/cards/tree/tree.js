@@ -40,10 +40,10 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   }
 
   function paint() {
-    const { Plotly, step, layout } = shown;
+    const { Plotly } = shown;
     const scale = scaleOf(root);
     const box = { width: scale * root.clientWidth, height: scale * root.clientHeight };
-    const grid = geometry(box, treeNodes(step, layout), zoom, presenting() ? LOOKS.presented : LOOKS.page);
+    const grid = geometry(box, drawnNodes(shown), zoom, presenting() ? LOOKS.presented : LOOKS.page);
     shown.grid = grid;
     nodes = grid.nodes;
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
@@ -88,7 +88,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   // The saved picture is the fitted tree with the ring, whatever part is on screen.
   registerDrawing(plot, async () => {
     const box = { width: Math.max(root.clientWidth, 900), height: root.clientHeight };
-    const grid = geometry(box, treeNodes(shown.step, shown.layout), null);
+    const grid = geometry(box, drawnNodes(shown), null);
     const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
     return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
   });
@@ -127,6 +127,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   });
   return { draw, select };
 }
+
+const drawnNodes = ({ step, layout, prior }) => treeNodes(step, layout).map((node) => ({ ...node, priorTerm: prior }));
 
 // By how much the page is enlarged while it is presented; the plot is not, since Plotly would look for the pointer in the wrong place.
 const scaleOf = (root) => root.currentCSSZoom ?? 1;
