@@ -198,7 +198,7 @@ def press_node(page: sync_api.Page, index: int) -> None:
     drawn(page)
 
 
-def test_while_presenting_the_tree_has_the_whole_width_and_large_type_and_arrows_turn_the_pages(
+def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_the_pages(
     browser: sync_api.Browser, address: str
 ):
     with watched_page(browser, address, unfolded=False) as page:
@@ -210,7 +210,8 @@ def test_while_presenting_the_tree_has_the_whole_width_and_large_type_and_arrows
         assert tree
         assert tree["width"] > 0.9 * 1280
         sizes = page.locator(".ax-plot .textpoint text, .ax-plot .textpoint tspan").evaluate_all(FONTS)
-        assert min(sizes) >= 18
+        assert min(sizes) >= 12
+        assert part(page, "tree").evaluate("e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth")
         assert page.locator(".ax-run-head").evaluate_all(CUT_HEADS) == []
         card = part(page, "node-card")
         sync_api.expect(card).to_be_hidden()
@@ -231,6 +232,16 @@ def test_while_presenting_the_tree_has_the_whole_width_and_large_type_and_arrows
         sync_api.expect(part(page, "where")).to_have_text(where)
         page.keyboard.press("Escape")
         sync_api.expect(part(page, "present")).to_have_text("Present")
+
+
+def test_while_presenting_space_plays_and_pauses(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.wait_for_function(CHARTED)
+        part(page, "present").click()
+        for playing in ("true", "false"):
+            page.keyboard.press("Space")
+            sync_api.expect(part(page, "play")).to_have_attribute("data-on", playing)
+            sync_api.expect(part(page, "present")).to_have_text("End presenting")
 
 
 FONTS = """all => all.filter(e => e.textContent && !'✓×'.includes(e.textContent)).map(e =>

@@ -86,8 +86,11 @@ def path_race() -> trace.Race:
 def test_a_long_path_has_no_overlapping_labels_and_fit_shows_the_whole_tree(page: sync_api.Page, tmp_path: Path):
     open_race(page, path_race(), tmp_path)
     labels = page.locator(".ax-plot .textpoint text").all_text_contents()
-    assert {"<0xF0>", "<0x9F>", "␣", "⟨U+00A0⟩"} <= set(labels)
+    assert {"<0xF0>", "<0x9F>", "␣", "⟨U+00A0⟩"} <= {label.split()[0] for label in labels if label}
+    sync_api.expect(part(page, "visits-key")).to_have_text("size and small number: visits N")
     assert "N " in "".join(labels)
+    part(page, "tree-fit").click()
+    sync_api.expect(part(page, "visits-key")).to_have_text("size: visits N")
     for width, height in ((1280, 720), (1440, 900), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         drawn(page)
@@ -155,7 +158,7 @@ def test_wide_tokens_do_not_overlap(page: sync_api.Page, tmp_path: Path, width: 
 @pytest.mark.parametrize(("width", "race"), [(1440, "A maths teacher"), (390, "Where drafting is slower")])
 @pytest.mark.slow
 def test_scores_colour_the_nodes_and_touch_no_label_during_a_search(page: sync_api.Page, width: int, race: str):
-    page.set_viewport_size({"width": width, "height": 900})
+    page.set_viewport_size({"width": width, "height": 1400})
     page.evaluate("link => { location.hash = link; }", f"race={quote(race)}&method=aded&step=9")
     sync_api.expect(part(page, "race-title")).to_have_text(race)
     sync_api.expect(part(page, "where")).to_contain_text("step 9 of")

@@ -14,14 +14,13 @@ export function mount({ part, set, subscribe, peek, pick }) {
   offerExport("tree", { group: "step", title: "tree.label", at: part("tree"), picture: true });
   const box = part("tree");
   const zoomButtons = { fit: part("tree-fit"), in: part("tree-in"), out: part("tree-out") };
-  const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick });
+  const tree = createTree(box, part("tree-legend"), zoomButtons, { onHover: peek, onPick: pick, onPaint: (step, grid) => setText(part("visits-key"), visitsKey(step, grid)) });
   const search = createSearch(part, (moment) => {
     set({ moment });
     emit("action", "search");
   });
   subscribe("quiet", ({ view, moment }) => [view.recorded, moment, search.isPlaying()], ({ view: { recorded, header }, moment }) => {
     search.render(recorded, header, moment);
-    setText(part("visits-key"), visitsKey(recorded, moment));
     part("tree-card").dataset.searching = String(moment !== null);
   });
   subscribe("quiet", ({ view, chartError }) => [view.recorded, chartError], (state) => setText(part("hidden"), hiddenText(state)));
@@ -41,9 +40,11 @@ function hiddenText({ view: { run, recorded, at }, chartError }) {
   return hidden ? say("step.hidden", { count: hidden, total: recorded.tree.tokens.length }) : "";
 }
 
-function visitsKey(step, moment) {
-  if (moment !== null) return say("tree.visits.puct");
-  return column(step.tree, "visits").some((visits) => visits !== null) ? say("tree.visits") : "";
+// What the sizes and the numbers in the picture mean, without numbers for which its rows are too low.
+function visitsKey({ tree, scores }, { numbers, scored }) {
+  if (column(tree, "visits").every((visits) => visits === null)) return "";
+  const visits = say(numbers ? "tree.visits" : "tree.visits.size");
+  return scores && scored ? say("tree.visits.puct", { visits }) : visits;
 }
 
 // What the colour of the nodes means, and the highest value of the step.

@@ -1,33 +1,32 @@
 // Pixel positions of the nodes of a draft tree, fitted to its box or zoomed: depth from left to right or, in a narrow box, as an
 // indented list.
 
-import { distinctNames, lettersOf } from "../../page/core/dom.js";
+import { lettersOf } from "../../page/core/dom.js";
 import { TARGET } from "../../page/record/record.js";
+import { COLUMN, LETTER, LETTERS, LEVELS, columnWidths, levelsOf, namesOf, numbersOf, spaceOf, tightest, total, treeOf } from "./columnwidths.js";
 
 export const NARROW = 560; // boxes up to this width get the indented list
 const ROW = { most: 50, list: 27 }; // height of a row in pixels
-const COLUMN = { least: 24, most: 210, indent: 20 };
-const READABLE = 15; // height of a row from which its label can be read without zooming
+const READABLE = { least: 12, lowest: 4 }; // height of a row from which its label can be read without zooming; lowest row of a tree that opens fitted
 const LISTED = 20; // the same in the list, where a score is between two rows
-const MARGIN = { left: 22, top: 36, bottom: 22 };
-const BENEATH = 8; // pixels between the first row, whose marks are the largest, and the labels of the second
+const MARGIN = { left: 22, top: 28, bottom: 18 };
+const BENEATH = 8; // pixels between the first row, whose marks are the largest, and the second
 const LIST = { top: 16, bottom: 14 }; // pixels above and below the list
 const LEFT = 22; // pixels before the root of the list, so that no score of its children is cut off
-const LETTER = { token: 7.3, number: 6, mark: 20 }; // widths in pixels of a character of a token, of a number, and of the space before a label
-const LETTERS = { least: 4, most: 14, path: 22 }; // characters of a label's token; on the accepted path
-const LEVELS = { most: 3, height: 14, first: 5 }; // levels of the labels of the path where they are wider than a column: their number, the height of one, and how much higher the first one is then, above the marks
-const FULL = 17; // height of a row from which texts have their full size
-const SMALLEST_MARK = 0.25; // as a share of its full size, in a row that is much lower
+const FULL = { text: 13.5, mark: 17 }; // height of a row from which texts and marks have their full size
+const SMALLEST = { text: 0.62, mark: 0.25, number: 8 }; // texts and marks in lower rows, as a share of their full size; pixels of the smallest numbers
+const ABOVE = 27; // height of a row from which labels are above the edges; in lower rows they are beside the marks
 const BELOW = 34; // height of a row from which the numbers are below the label
 const LEAST = { accepted: 16, rejected: 13 }; // minimum size in pixels of marks that contain a sign
 const TEXT = { token: 7.3, number: 6, score: 6.1, below: 5.9 }; // most pixels of a character at full size: token, number beside it, score, number below it
 const HALF = { token: 7.5, score: 6, below: 7 }; // half the height in pixels of such a text
+const ROUNDING = 0.01; // of a character
 const APART = 2; // pixels between a text and a score
 const MOST = 8; // largest zoom
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
-// `type` enlarges texts, marks and spaces; `lowest`: smallest font size in low rows, as a share of the full one.
-export const LOOKS = { page: { type: 1, lowest: 0.62 }, presented: { type: 1.8, lowest: 1 } };
+// `type` enlarges texts, marks and spaces as far as the tree still fits.
+export const LOOKS = { page: { type: 1 }, presented: { type: 1.8 } };
 
 const onPath = ({ id, verdict, onTrail }) => id === 0 || id === TARGET || verdict === "accepted" || Boolean(onTrail);
 
@@ -45,80 +44,78 @@ function listed(nodes) {
   return nodes.map((node) => ({ ...node, y: rows.get(node.id) }));
 }
 
-// The picture of a tree for a box {width, height} of pixels; `zoom` 1 fits all of it into the box, null makes its rows high enough to read
-// the labels. Lengths of the result are in units of `type` pixels.
+// The picture of a tree for a box {width, height} of pixels; `zoom` 1 fits all of it into the box, null does so too, but makes the rows of a
+// list and those of a very large tree high enough to read the labels. Lengths of the result are in units of `type` pixels.
 //   nodes: with their final rows; place: of a node; width, height: of the picture; type: pixels of a unit
 //   size: font size as a share of the full one; marks: size of the marks, likewise; scale, most: the zoom of the picture, and the largest one
+//   readable: the zoom from which the labels can be read
 //   numbers: where the small numbers are: "below", "beside" or null; list: whether it is an indented list
-//   letters: characters of a node's label; raised: by how much it is higher than others; scored: whether its rows are high enough for scores
-export function geometry(box, nodes, zoom, looks = LOOKS.page) {
-  const { type } = looks;
-  const inner = { width: box.width / type, height: box.height / type };
-  return { ...(inner.width <= NARROW ? indented(inner, listed(nodes), zoom, looks) : columns(inner, nodes, zoom, looks)), type };
+//   letters: characters of a node's label; above: whether it is above the edge, not beside the mark; raised: by how much it is higher than
+//   others; scored: whether its rows are high enough for scores
+export function geometry(box, nodes, zoom, { type } = LOOKS.page) {
+  const list = box.width / type <= NARROW;
+  const tree = list ? null : treeOf(nodes);
+  const unit = list ? type : Math.max(1, Math.min(type, largestType(box, tree, zoom ?? 1)));
+  const inner = { width: box.width / unit, height: box.height / unit };
+  return { ...(list ? indented(inner, listed(nodes), zoom, unit) : columns(inner, tree, zoom, unit)), type: unit };
 }
 
-// Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, marks}.
-function rowHeights(fit, zoom, least, lowest) {
+// Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, marks, legible}; `lowest`:
+// from which height on the zoom null fits all rows.
+function rowHeights(fit, zoom, { least, lowest }, type) {
   const readable = Math.max(1, least / fit);
-  const scale = zoom ?? readable;
+  const scale = zoom ?? (fit < lowest ? readable : 1);
   const high = fit * scale;
-  const share = Math.min(1, high / FULL);
-  return { high, scale, readable, most: Math.max(MOST, NEARER * readable), size: Math.max(lowest, share), marks: Math.max(SMALLEST_MARK, share) };
+  const size = Math.max(SMALLEST.text, Math.min(1, high / FULL.text));
+  const marks = Math.max(SMALLEST.mark, Math.min(1, high / FULL.mark));
+  const legible = high >= 12 * size && 10 * size * type >= SMALLEST.number;
+  return { high, scale, readable, most: Math.max(MOST, NEARER * readable), size, marks, legible };
 }
 
-function columns(box, nodes, zoom, { lowest }) {
-  const depth = Math.max(1, ...nodes.map(({ x }) => x));
-  const rows = Math.max(1, ...nodes.map(({ y }) => y));
-  const whole = namesOf(nodes, (node) => (onPath(node) ? LETTERS.path : LETTERS.most));
-  const right = Math.max(80, ...nodes.filter(({ x }) => x === depth).map((node) => labelWidth(node, whole)));
-  const fitting = Math.max(1, Math.min(COLUMN.most, (box.width - MARGIN.left - right) / depth));
-  const levels = levelsOf(nodes.filter((node) => node.y === 0 && onPath(node) && node.x < depth), whole, zoom === 1 ? fitting : Math.max(COLUMN.least, fitting));
+// Pixels of a unit with which the rows and the tokens have their full size.
+function largestType(box, tree, zoom) {
+  const { needs, right } = tightest(tree);
+  return Math.min((zoom * box.height) / (MARGIN.top + BENEATH + MARGIN.bottom + FULL.text * tree.rows), (zoom * box.width) / (MARGIN.left + total(needs) + right));
+}
+
+function columns(box, tree, zoom, type) {
+  const { nodes, depth, rows } = tree;
+  const heightsOf = (top) => rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE, type);
+  const { widths, right, shrunk } = columnWidths(box.width - MARGIN.left, tree, heightsOf(MARGIN.top));
+  const starts = [...widths.keys(), depth].map((x) => MARGIN.left + total(widths.slice(0, x)));
+  const width = Math.max(starts[depth] + right, 200);
+  const levels = levelsOf(tree, starts, shrunk * heightsOf(MARGIN.top).size);
   const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * LEVELS.height : 0);
-  const { high, readable, ...heights } = rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE * Math.max(1, lowest * 1.2), lowest);
-  const wide = zoom === 1 ? fitting : Math.max(COLUMN.least, fitting) * Math.max(1, heights.scale / readable);
-  const letters = Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor((wide - 24) / LETTER.token)));
-  const onPathLetters = Math.max(LETTERS.least, Math.min(LETTERS.path, Math.floor((levels * wide - 10) / LETTER.token)));
-  const inFirstRow = (node) => node.y === 0 && onPath(node);
-  const place = ({ x, y }) => [MARGIN.left + x * wide, top + (y ? BENEATH : 0) + y * high];
+  const { high, legible, ...heights } = heightsOf(top);
+  const size = shrunk * heights.size;
+  const space = (node) => spaceOf(node, tree, starts, levels) ?? width - starts[node.x] - LETTER.end;
   return {
-    ...heights, nodes, place, wide, list: false, onPath,
-    letters: (node) => (!inFirstRow(node) ? letters : node.x === depth ? LETTERS.path : onPathLetters),
-    raised: (node) => (inFirstRow(node) && levels > 1 ? LEVELS.first + (node.x % levels) * LEVELS.height : 0),
-    width: Math.max(MARGIN.left + right + wide * depth, 200),
+    ...heights, size, nodes, list: false, onPath, width,
+    place: ({ x, y }) => [starts[x], top + (y ? BENEATH : 0) + y * high],
+    letters: (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * size) + ROUNDING))),
+    above: ({ y }) => !y || high >= ABOVE,
+    raised: ({ x, y }) => (y === 0 && levels > 1 ? LEVELS.first + (x % levels) * LEVELS.height : 0),
     height: top + BENEATH + MARGIN.bottom + high * rows,
-    numbers: high >= BELOW ? "below" : high >= READABLE ? "beside" : null,
-    scored: high > READABLE - 1,
+    numbers: high >= BELOW ? "below" : legible ? "beside" : null,
+    scored: legible,
   };
 }
 
-// The number of levels that the labels of the path need in columns of this width.
-function levelsOf(path, names, wide) {
-  const widths = path.map(({ id }) => lettersOf(names.get(id)) * LETTER.token + 8);
-  return Math.min(LEVELS.most, Math.max(1, Math.ceil(Math.max(0, ...widths) / wide)));
-}
-
-function indented(box, nodes, zoom, { lowest }) {
+function indented(box, nodes, zoom, type) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / depth);
-  const { high, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, LISTED, lowest);
+  const { high, legible, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, { least: LISTED, lowest: LISTED }, type);
   const place = ({ x, y }) => [LEFT + x * indent, LIST.top + y * high];
   return {
-    ...heights, nodes, place, wide: box.width, list: true, onPath,
-    letters: () => LETTERS.path,
+    ...heights, nodes, place, list: true, onPath,
+    letters: () => LETTERS.most,
+    above: () => false,
     raised: () => 0,
     width: box.width,
     height: LIST.top + LIST.bottom + high * (nodes.length - 1),
-    numbers: high >= READABLE ? "beside" : null,
+    numbers: legible ? "beside" : null,
     scored: high > LISTED - 1,
   };
-}
-
-// `letters`: most characters of a node's name.
-const namesOf = (nodes, letters) => distinctNames(nodes.map((node) => ({ key: node.id, token: node.token, text: node.text, limit: letters(node) })));
-
-// Pixels from a node in the last column to the end of its label and its numbers.
-function labelWidth(node, names) {
-  return LETTER.mark + LETTER.token * lettersOf(names.get(node.id)) + LETTER.number * numbersOf(node).length + 6;
 }
 
 // The label of every node, by id, cut to the space that it has; different tokens never get the same label. Where two labels would overlap, as
@@ -130,7 +127,7 @@ export function labelsOf(nodes, grid, most) {
   for (const node of [...nodes].sort((a, b) => rank(b) - rank(a) || a.id - b.id)) {
     const [left, y] = labelPlace(node, grid, most);
     const box = { left, y, end: left + TEXT.token * grid.size * lettersOf(names.get(node.id)) };
-    if (drawn.some((other) => Math.abs(other.y - y) < 12 * grid.size && other.left < box.end && box.left < other.end)) names.set(node.id, "");
+    if (drawn.some((other) => Math.abs(other.y - y) < 11 * grid.size && other.left < box.end && box.left < other.end)) names.set(node.id, "");
     else drawn.push(box);
   }
   return names;
@@ -141,11 +138,11 @@ export function diameter(node, most, marks) {
   return Math.max(3, full * marks);
 }
 
-// Where a label begins: above the edge in the columns, on several levels where the labels of the path are wider than a column; beside the
-// mark in a list.
+// Where a label begins: beside the mark or, in high rows and in the first one, above the edge, there on several levels where the labels are
+// wider than a column.
 export function labelPlace(node, grid, most) {
   const [x, y] = grid.place(node);
-  if (grid.list) return [x + 0.5 * diameter(node, most, grid.marks) + 5, y];
+  if (!grid.above(node)) return [x + 0.5 * diameter(node, most, grid.marks) + 5, y];
   return [x + 0.45 * diameter(node, most, grid.marks) + 3, y - 11 * grid.size - grid.raised(node)];
 }
 
@@ -154,10 +151,11 @@ export function numbersPlace(node, grid, most) {
   return [labelPlace(node, grid, most)[0], grid.place(node)[1] + 11];
 }
 
-// Where a score ends: below the end of the edge from the parent.
-export function scorePlace(node, { place, marks }, most) {
+// Where a score ends: below the end of the edge from the parent or, in low rows, on it.
+export function scorePlace(node, { place, marks, list, above }, most) {
   const [x, y] = place(node);
-  return [x - diameter(node, most, marks) / 2 - 1, y + 8];
+  const end = x - diameter(node, most, marks) / 2;
+  return list || above(node) ? [end - 1, y + 8] : [end - 3, y];
 }
 
 // The nodes whose scores do not touch a token, and where numbers must end so that they touch no score:
@@ -169,7 +167,7 @@ export function placeScores(nodes, names, grid, most) {
   const shown = nodes.filter((node) => {
     if (node.score === null) return false;
     const [right, y] = scorePlace(node, grid, most);
-    const left = right - TEXT.score * node.score.length - APART;
+    const left = scoreStart(node, grid, most);
     const near = texts.filter((text) => text.left < right && Math.abs(text.y - y) < text.half + HALF.score);
     if (near.some((text) => text.end > left)) return false;
     for (const { kind, id } of near) ends[kind].set(id, Math.min(left, ends[kind].get(id) ?? Infinity));
@@ -177,6 +175,22 @@ export function placeScores(nodes, names, grid, most) {
   });
   return { shown, ends };
 }
+
+const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.size * node.score.length - APART;
+
+// Where the edges of low rows begin and end, by id, so that they cross no text: `starts` behind the label of the parent, for the child in its
+// row, and `stops` before a score.
+export function edgeEnds(nodes, names, beside, scored, grid, most) {
+  const crossed = (node) => !grid.list && !grid.above(node);
+  const ending = (node) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), beside?.get(node.id) ?? "") * grid.size + APART;
+  return {
+    starts: new Map(nodes.filter((node) => crossed(node) && names.get(node.id)).map((node) => [node.id, ending(node)])),
+    stops: new Map(scored.filter(crossed).map((node) => [node.id, scoreStart(node, grid, most)])),
+  };
+}
+
+// Pixels of a label with its numbers at full size.
+const labelLength = (name, numbers) => TEXT.token * (lettersOf(name) + (numbers ? 1 : 0)) + TEXT.number * numbers.length;
 
 // The texts of a node that a score may meet: its label, of which the token ends at `end`, and its numbers below, which can be left out.
 function textsOf(node, names, grid, most) {
@@ -188,10 +202,10 @@ function textsOf(node, names, grid, most) {
   return [label, { id, kind: "below", left: start, y: low, half: HALF.below, end: start }];
 }
 
-// Returns a function: where the mark of the next node in the row of a node begins.
+// Returns a function: where the mark of the next node in the row of a node begins, or the picture ends.
 function marksOf(nodes, grid, most) {
   const marks = new Map(grid.list ? [] : nodes.map((node) => [`${node.x}/${node.y}`, grid.place(node)[0] - 0.5 * diameter(node, most, grid.marks) - APART]));
-  return ({ x, y }) => marks.get(`${x + 1}/${y}`) ?? Infinity;
+  return ({ x, y }) => marks.get(`${x + 1}/${y}`) ?? grid.width;
 }
 
 // The small numbers below each edge, by id: all that fit before the next node of the row and before the next score.
@@ -209,13 +223,7 @@ const shorter = (node) => [numbersOf(node), numbersOf({ ...node, prior: null }),
 export function numbersBeside(nodes, names, grid, most, ends) {
   const { size } = grid;
   const marks = marksOf(nodes, grid, most);
-  const ending = (node, text) => labelPlace(node, grid, most)[0] + (TEXT.token * (lettersOf(names.get(node.id)) + 1) + TEXT.number * text.length) * size;
+  const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text) * size;
   const end = (node) => Math.min(marks(node), ends.beside.get(node.id) ?? Infinity);
   return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
-}
-
-// The small numbers of a node: visit count and prior; number of folded nodes below it.
-export function numbersOf({ visits, prior, folded }) {
-  const parts = [visits === null ? null : `N ${Math.round(visits)}`, prior === null ? null : `P ${prior.toFixed(2)}`, folded ? `+${folded}` : null];
-  return parts.filter((value) => value !== null).join(" · ");
 }

@@ -75,8 +75,9 @@ function renderRow(part, phases, { step, header, moment }, playing) {
   const words = searchText(step, moment, header.method_settings);
   slider.setAttribute("aria-valuetext", words);
   setText(part("search-text"), words);
-  setText(part("search-count"), say("search.count", { count: step.simulations.length }));
-  const { phase } = moment === null ? { phase: -1 } : phaseAt(moment);
+  const count = step.simulations.length;
+  const { k, phase } = moment === null ? { phase: -1 } : phaseAt(moment);
+  setText(part("search-count"), moment === null ? say("search.count", { count }) : say("search.at", { k, count }));
   phases.forEach((item, i) => {
     toggleClass(item, "ax-phase-now", i === phase);
     item.setAttribute("aria-current", i === phase ? "step" : "false");

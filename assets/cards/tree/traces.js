@@ -5,7 +5,7 @@ import { hoverLabel } from "../../page/plot/charts.js";
 import { curve } from "../../page/plot/lines.js";
 import { say } from "../../page/core/words.js";
 import { TARGET } from "../../page/record/record.js";
-import { diameter, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
+import { diameter, edgeEnds, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
 
 const WIDTHS = {
@@ -65,14 +65,15 @@ export function traces(nodes, { grid, colours, prior }) {
   const byId = new Map(nodes.map((n) => [n.id, n]));
   const most = mostVisits(nodes);
   const below = nodes.filter((n) => n.id);
-  const edges = ["opened", "unverified", "searched", "unreached", "rejected", "accepted", "trail", "bonus", "correction", "plain"].flatMap((kind) =>
-    WIDTHS[kind].map((width, bucket) => edgeTrace(below, byId, grid, kind, style[kind], width, bucket, most)),
-  );
-  const fill = filler(style, colours);
-  const kinds = Object.keys(style);
   const names = labelsOf(nodes, grid, most);
   const scores = placeScores(nodes, names, grid, most);
   const beside = grid.numbers === "beside" ? numbersBeside(nodes, names, grid, most, scores.ends) : null;
+  const ends = edgeEnds(nodes, names, beside, scores.shown, grid, most);
+  const edges = ["opened", "unverified", "searched", "unreached", "rejected", "accepted", "trail", "bonus", "correction", "plain"].flatMap((kind) =>
+    WIDTHS[kind].map((width, bucket) => edgeTrace(below, byId, grid, ends, kind, style[kind], width, bucket, most)),
+  );
+  const fill = filler(style, colours);
+  const kinds = Object.keys(style);
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
   const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends)] : [];
@@ -88,13 +89,15 @@ function bucketOf(node, maxVisits) {
   return share > 0.25 ? 2 : share > 0.08 ? 1 : 0;
 }
 
-function edgeTrace(nodes, byId, { place, list, type }, kind, style, width, bucket, most) {
+function edgeTrace(nodes, byId, { place, list, type }, { starts, stops }, kind, style, width, bucket, most) {
   const x = [];
   const y = [];
   for (const node of nodes) {
     const drawn = node.onTrail ? "trail" : node.verdict;
     if (drawn !== kind || bucketOf(node, most) !== bucket) continue;
-    (list ? elbow : curve)(place(byId.get(node.parent)), place(node), x, y);
+    const [from, to] = [place(byId.get(node.parent)), place(node)];
+    if (from[1] === to[1]) from[0] = Math.min(to[0], starts.get(node.parent) ?? from[0]);
+    (list ? elbow : curve)(from, [stops.get(node.id) ?? to[0], to[1]], x, y);
   }
   return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity: style.pale || 1, line: { color: style.colour, width: width * type, dash: style.dash } };
 }
@@ -187,7 +190,7 @@ function signTrace(nodes, { place, marks, type }, style, fill) {
 
 // The scores that the selection compares.
 function scoreTrace(nodes, grid, most) {
-  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.type, color: cssToken("--ax-aded") });
+  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.size * grid.type, color: cssToken("--ax-aded") });
 }
 
 export function ringTrace(node, { place, marks, type }, most) {

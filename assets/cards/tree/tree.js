@@ -7,7 +7,8 @@ import { outlined, plotDrawing, registerDrawing } from "../../page/export/svgexp
 import { PLOT_CONFIG, plotted } from "../../page/plot/charts.js";
 import { TARGET } from "../../page/record/record.js";
 import { treeNodes } from "../../page/record/stepview.js";
-import { LOOKS, diameter, geometry, numbersOf } from "./geometry.js";
+import { numbersOf } from "./columnwidths.js";
+import { LOOKS, diameter, geometry } from "./geometry.js";
 import { isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js";
 
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
@@ -16,7 +17,7 @@ const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
 const DRAG = 4; // pixels that the pointer moves before a press is a drag
 
 // `zoomButtons`: {fit, in, out}.
-export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
+export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint }) {
   const plot = el("div", { class: "ax-plot", "aria-hidden": "true" });
   const ring = el("i", { class: "ax-ring", hidden: true });
   const items = el("div", { class: "ax-sr" });
@@ -25,7 +26,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   let wired = false;
   let shown = null; // {Plotly, step, layout, colours, grid} of the picture on screen
   let selected = 0;
-  let zoom = null; // 1: the whole tree is in its box; null: its rows are as high as needed to read the labels
+  let zoom = null; // 1: the whole tree is in its box; null: as it opens (geometry.js)
 
   function draw(Plotly, step, layout, colours, prior) {
     const other = shown?.step.tree !== step.tree && shown?.layout !== layout;
@@ -40,15 +41,16 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   }
 
   function paint() {
-    const { Plotly, step, layout } = shown;
+    const { Plotly } = shown;
     const scale = scaleOf(root);
     const box = { width: scale * root.clientWidth, height: scale * root.clientHeight };
-    const grid = geometry(box, treeNodes(step, layout), zoom, presenting() ? LOOKS.presented : LOOKS.page);
+    const grid = geometry(box, drawnNodes(shown), zoom, presenting() ? LOOKS.presented : LOOKS.page);
     shown.grid = grid;
     nodes = grid.nodes;
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
     for (const [name, off] of [["out", grid.scale <= 1], ["in", grid.scale >= grid.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
     moveRing();
+    onPaint(shown.step, grid);
   }
 
   // Enlarges the tree around a point of its box, by default the middle.
@@ -88,7 +90,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   // The saved picture is the fitted tree with the ring, whatever part is on screen.
   registerDrawing(plot, async () => {
     const box = { width: Math.max(root.clientWidth, 900), height: root.clientHeight };
-    const grid = geometry(box, treeNodes(shown.step, shown.layout), null);
+    const { readable } = geometry(box, drawnNodes(shown), 1);
+    const grid = geometry(box, drawnNodes(shown), readable);
     const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
     return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
   });
@@ -127,6 +130,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick }) {
   });
   return { draw, select };
 }
+
+const drawnNodes = ({ step, layout, prior }) => treeNodes(step, layout).map((node) => ({ ...node, priorTerm: prior }));
 
 // By how much the page is enlarged while it is presented; the plot is not, since Plotly would look for the pointer in the wrong place.
 const scaleOf = (root) => root.currentCSSZoom ?? 1;

@@ -5,6 +5,8 @@ import { emit } from "../core/events.js";
 import { TABS } from "./tabs.js";
 import { onLanguage, say } from "../core/words.js";
 
+const PLAY = "[data-part='play']"; // has the focus after the start, so that Space plays
+
 // `button` switches it; `first`: whether the page starts with it; `changed` is called after each change.
 export function createPresent(button, first, changed) {
   function set(now) {
@@ -15,7 +17,10 @@ export function createPresent(button, first, changed) {
     emit("present", now);
     changed();
   }
-  button.addEventListener("click", () => set(!presenting()));
+  button.addEventListener("click", () => {
+    set(!presenting());
+    if (presenting()) document.querySelector(PLAY)?.focus({ preventScroll: true });
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && presenting() && !event.defaultPrevented) set(false);
   });

@@ -1,0 +1,88 @@
+// Positions and labels of a draft tree in its box.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { numbersOf } from "../../assets/cards/tree/columnwidths.js";
+import { LOOKS, edgeEnds, geometry, labelPlace, labelsOf, numbersBeside, placeScores } from "../../assets/cards/tree/geometry.js";
+
+const WORDS = [" probability", ",", " the", " order", "<|im_end|>", " from", " representation"];
+const BOX = { width: 882, height: 294 };
+const MOST = 9;
+
+// A node in a column and a row, with its parent in the row of `from`.
+const node = (id, x, y, text = WORDS[id % WORDS.length]) => ({ id, x, y, token: 1000 + id, text: `${text}${id}`, parent: id - 1, verdict: id ? "unreached" : "root", visits: 1 + (id % MOST), prior: 0.1, folded: 0, score: null });
+
+// The accepted path, `rows` rows of two nodes, and a chain of `chain` nodes in the last one.
+function treeOfRows(rows, chain = 2) {
+  const path = [0, 1, 2, 3].map((x) => ({ ...node(x, x, 0), verdict: x ? "accepted" : "root" }));
+  const others = Array.from({ length: rows }, (_, row) => Array.from({ length: row === rows - 1 ? chain : 2 }, (_, k) => [1 + (row % 3) + k, row + 1])).flat();
+  return [...path, ...others.map(([x, y], i) => node(4 + i, x, y))];
+}
+
+const drawn = (nodes, box = BOX, zoom = null, looks = LOOKS.page) => {
+  const grid = geometry(box, nodes, zoom, looks);
+  return { grid, names: labelsOf(nodes, grid, MOST) };
+};
+
+test("a tree opens as large as it fits into its box, also with large type", () => {
+  for (const rows of [1, 5, 17, 40]) {
+    for (const [box, looks] of [[BOX, LOOKS.page], [{ width: 1020, height: 390 }, LOOKS.page], [{ width: 1204, height: 292 }, LOOKS.presented]]) {
+      const { grid } = drawn(treeOfRows(rows), box, null, looks);
+      assert.ok(grid.width * grid.type <= box.width + 0.01 && grid.height * grid.type <= box.height + 0.01, `${rows} rows`);
+      assert.equal(grid.scale, 1);
+    }
+  }
+  assert.equal(geometry({ width: 1204, height: 292 }, treeOfRows(3), null, LOOKS.presented).type, LOOKS.presented.type);
+  assert.ok(geometry(BOX, treeOfRows(400), null).scale > 1);
+});
+
+test("twenty rows have labels and numbers, and those of lower rows no numbers", () => {
+  const { grid, names } = drawn(treeOfRows(17));
+  assert.equal(grid.numbers, "beside");
+  assert.ok([...names.values()].every((name) => name && !name.includes("…")));
+  assert.equal(drawn(treeOfRows(40)).grid.numbers, null);
+});
+
+test("the tokens of a long chain are whole, at the cost of numbers", () => {
+  const nodes = treeOfRows(8, 7);
+  const { grid, names } = drawn(nodes);
+  assert.ok([...names.values()].every((name) => name && !name.includes("…")));
+  const numbers = numbersBeside(nodes, names, grid, MOST, placeScores(nodes, names, grid, MOST).ends);
+  assert.ok(nodes.some(({ id }) => !numbers.get(id)) && nodes.some(({ id }) => numbers.get(id)));
+});
+
+test("no label is over a node of its row or another one, or outside of the picture", () => {
+  for (const [rows, chain] of [[17, 2], [8, 11], [3, 25], [10, 4]]) {
+    const nodes = treeOfRows(rows, chain);
+    const { grid, names } = drawn(nodes);
+    for (const one of nodes.filter(({ id }) => names.get(id))) {
+      const [left, y] = labelPlace(one, grid, MOST);
+      const end = left + 7.3 * grid.size * names.get(one.id).length;
+      assert.ok(end <= grid.width + 0.1, `${rows} rows, ${one.id}`);
+      const covered = nodes.filter((other) => {
+        const [x, row] = grid.place(other);
+        return x > left && x < end && Math.abs(row - y) < 6 * grid.size;
+      });
+      assert.deepEqual(covered, []);
+    }
+  }
+});
+
+test("in low rows an edge begins behind the label of the parent and ends before the score", () => {
+  const nodes = treeOfRows(12).map((one) => ({ ...one, score: "0.25" }));
+  const { grid, names } = drawn(nodes);
+  const { shown } = placeScores(nodes, names, grid, MOST);
+  const { starts, stops } = edgeEnds(nodes, names, null, shown, grid, MOST);
+  const low = nodes.filter(({ y }) => y);
+  assert.ok(low.every((one) => starts.get(one.id) > labelPlace(one, grid, MOST)[0]));
+  assert.ok(shown.filter(({ y }) => y).every((one) => stops.get(one.id) < grid.place(one)[0]));
+  assert.ok(nodes.filter(({ y }) => !y).every(({ id }) => !starts.has(id) && !stops.has(id)));
+});
+
+test("the numbers of a node call the prior P and a draft probability q", () => {
+  const one = { visits: null, prior: 0.36, folded: 0 };
+  assert.equal(numbersOf({ ...one, visits: 4, priorTerm: "prior" }), "N 4 · P 0.36");
+  assert.equal(numbersOf({ ...one, priorTerm: "draft-probability" }), "q 0.36");
+  assert.equal(numbersOf({ ...one, prior: null, visits: 1, folded: 3 }), "N 1 · +3");
+});
