@@ -1,7 +1,7 @@
-"""Compiles ADED's search in a process of its own, while a model is downloaded, converted or loaded.
+"""Compiles ADED's search in a separate process, while a model is downloaded, converted or loaded.
 
 Numba compiles the search when it is first used on a machine, which takes as long as converting the default model. The compiled
-code is kept in a folder of its own, and later processes read it from there.
+code is kept in a separate folder, and later processes read it from there.
 """
 
 from __future__ import annotations
