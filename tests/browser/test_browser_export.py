@@ -168,6 +168,12 @@ def save_pictures(page: sync_api.Page, names: set[str], tmp_path: Path) -> None:
         assert size == [2 * int(drawing.attrib[side]) for side in ("width", "height")]
 
 
+def test_the_marks_of_bonus_and_correction_tokens_differ_in_the_saved_tree(page: sync_api.Page, tmp_path: Path):
+    drawing = drawing_of(saved(page, "tree.svg", tmp_path))
+    turned = [group for group in drawing.iter(f"{SVG}g") if group.get("transform", "").startswith("rotate(45 ")]
+    assert [len(group.findall(f"{SVG}rect")) for group in turned] == [1]
+
+
 DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "strip": ".ax-strip", "runs": ".ax-text"}
 """Saved pictures of elements that are no charts on the page, and the selectors of these elements."""
 
