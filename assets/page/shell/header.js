@@ -65,7 +65,7 @@ function createAddress(props, watch, trigger, note) {
   async function open() {
     const wanted = completed(here.link, here.first);
     const { run } = viewOf(wanted);
-    note.set([...faultsOf(here.link, languages().map(({ code }) => code)), ...extraFaults(window.location, withServer())]);
+    note.set([...faultsOf(here.link, languages().map(({ code }) => code), withServer()), ...extraFaults(window.location, withServer())]);
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
     emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
     if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }]]);
