@@ -287,3 +287,29 @@ def test_a_race_from_a_file_fills_the_controls(browser: sync_api.Browser, addres
         check_controls(page)
         page.wait_for_function("location.hash.includes('file=')")
         assert "prompt=" not in page.url
+
+
+def test_a_menu_closes_when_something_else_is_pressed(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        opened = page.locator(".ax-menu[open]")
+        for menu, other in (("save-menu", "[data-tab='verify']"), ("save-menu", "[data-part='more'] > summary"), ("more", ".ax-look")):
+            part(page, menu).evaluate("e => { e.open = true; }")
+            page.locator(other).first.click()
+            sync_api.expect(page.locator(f".ax-menu[data-part='{menu}'][open]")).to_have_count(0)
+        page.set_viewport_size({"width": 390, "height": 844})
+        part(page, "more").locator("summary").click()
+        page.locator("[data-edit='prompt']").click()
+        sync_api.expect(page.locator("#ax-prompt")).to_be_visible()
+        sync_api.expect(opened).to_have_count(0)
+        page.evaluate("scrollTo(0, 0)")
+        part(page, "more").locator("summary").click()
+        assert page.locator(".ax-menu-list:visible").evaluate(COVERED) == [], "labels of the controls are below the menu"
+
+
+COVERED = """list => {
+    const { left, right, top, bottom } = list.getBoundingClientRect(), found = [];
+    for (let y = top + 4; y < bottom - 4; y += 8) for (let x = left + 4; x < right - 4; x += 12)
+        if (!list.contains(document.elementFromPoint(x, y))) found.push([x, y]);
+    return found;
+}"""
+"""Points of a menu at which something else is on top."""

@@ -35,6 +35,7 @@ export function mountHeader(element, props, watch, trigger) {
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
+  for (const name of ["pointerdown", "focusin"]) document.addEventListener(name, closeOthers, true);
   for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
   part("copy").addEventListener("click", () => copy(part("copied"), address, note));
   createLearning(element);
@@ -245,6 +246,11 @@ function closeMenu(menu) {
     menu.open = false;
     menu.querySelector("summary").focus({ preventScroll: true });
   });
+}
+
+// A menu closes when something outside it is pressed or gets the focus.
+function closeOthers({ target }) {
+  for (const menu of document.querySelectorAll(".ax-menu[open]")) if (!menu.contains(target)) menu.open = false;
 }
 
 function wireTheme(button, { link, later }) {
