@@ -17,7 +17,7 @@ import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
-const SHOWN = 2500; // milliseconds for which "copied" is shown
+const SHOWN = 4000; // milliseconds for which the page says what was copied
 const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
 const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
@@ -26,6 +26,7 @@ export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const note = createLinkNote(part);
+  const sayCopied = createCopied(part("copied"));
   const address = createAddress(props, watch, trigger, note);
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), trigger);
@@ -37,7 +38,8 @@ export function mountHeader(element, props, watch, trigger) {
   closeMenu(part("more"));
   for (const name of ["pointerdown", "focusin"]) document.addEventListener(name, closeOthers, true);
   for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
-  part("copy").addEventListener("click", () => copy(part("copied"), address, note));
+  part("copy").addEventListener("click", () => copy(sayCopied, address, note));
+  on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
   createLearning(element);
   localize(element);
   address.open();
@@ -161,7 +163,6 @@ function createAddress(props, watch, trigger, note) {
     if (here.waiting) note.set([["link.waits", {}]]);
     else open();
   });
-  on("embedCode", (button) => createEmbedCode(button, text, withServer, note.showLink));
   on("running", (id) => {
     here.running = id;
     note.drop(...LIVE);
@@ -281,15 +282,24 @@ function wireLanguage(select, trigger) {
   });
 }
 
-async function copy(status, address, note) {
+// Returns a function that says for a while what was copied.
+function createCopied(status) {
+  let timer = 0;
+  return (key) => {
+    clearTimeout(timer);
+    setText(status, say(key));
+    timer = setTimeout(() => setText(status, ""), SHOWN);
+  };
+}
+
+async function copy(sayCopied, address, note) {
   const text = address.text();
   note.add(address.warnings());
   try {
     await navigator.clipboard.writeText(text);
-    setText(status, say("link.copied"));
+    sayCopied("link.copied");
   } catch {
     note.showLink(text);
   }
-  setTimeout(() => setText(status, ""), SHOWN);
   note.add(await address.lasting());
 }
