@@ -71,6 +71,18 @@ def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser
             assert heads.evaluate_all(CUT_HEADS) == []
 
 
+def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        choose_race(page, "ADED sampled")
+        sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
+        cut = page.locator(".ax-line > :is(.ax-line-part, .ax-source)").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.className)"
+        )
+        assert cut == ["ax-line-part ax-line-methods"]
+        assert page.locator(".ax-source").inner_text().endswith("recorded on NVIDIA H200")
+
+
 CUT_HEADS = """all => all.flatMap(head => [...head.children, head].filter(e => {
     if (getComputedStyle(e).display === "none") return false;
     const [inner, outer] = [e, head.parentElement].map(one => one.getBoundingClientRect());
@@ -97,6 +109,14 @@ def check_tab(page: sync_api.Page, tab: str, width: int) -> None:
     assert page.locator(".ax-stage, .ax-stage *").evaluate_all(TALLER) == []
 
 
+BELOW_NOTICE = """() => {
+    const { left, right } = document.querySelector("#ax-notice .ax-notice").getBoundingClientRect();
+    const boxes = [...document.querySelectorAll(".ax-line > *")].map(e => [e, e.getBoundingClientRect()]);
+    return boxes.filter(([, box]) => box.width && box.left < right && box.right > left).map(([e]) => e.className);
+}"""
+"""Parts of the line about the race that are below the message."""
+
+
 def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
@@ -109,6 +129,7 @@ def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Bro
             sync_api.expect(notice(page)).to_have_text("starting the engine")
             drawn(page)
             assert part(page, "stage").bounding_box() == before
+            assert page.evaluate(BELOW_NOTICE) == []
         page.locator("#ax-notice [data-part='close']").click()
         sync_api.expect(page.locator("#ax-notice .ax-notice")).to_be_hidden()
 
