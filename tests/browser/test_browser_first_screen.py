@@ -313,7 +313,11 @@ def test_a_race_from_a_file_fills_the_controls(browser: sync_api.Browser, addres
 def test_a_menu_closes_when_something_else_is_pressed(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         opened = page.locator(".ax-menu[open]")
-        for menu, other in (("save-menu", "[data-tab='verify']"), ("save-menu", "[data-part='more'] > summary"), ("more", ".ax-look")):
+        for menu, other in (
+            ("save-menu", "[data-tab='verify']"),
+            ("save-menu", "[data-part='more'] > summary"),
+            ("more", ".ax-look"),
+        ):
             part(page, menu).evaluate("e => { e.open = true; }")
             page.locator(other).first.click()
             sync_api.expect(page.locator(f".ax-menu[data-part='{menu}'][open]")).to_have_count(0)
