@@ -152,9 +152,15 @@ def test_the_verdict_is_hidden_until_the_user_has_predicted_it(page: sync_api.Pa
     page.wait_for_function(ends, arg=index)
     choices = page.locator(".ax-choice")
     assert choices.count() >= 2
+    show_tab(page, "learn")
+    sync_api.expect(page.locator("#ax-panel-learn > .ax-hidden-note")).to_be_visible()
+    show_tab(page, "verify")
+    places = [choice.bounding_box() for choice in choices.all()]
     page.locator(f".ax-choice[data-node='{steps[index].path[1]}']").click()
     sync_api.expect(part(page, "prediction-answer")).to_contain_text("Correct: the target chose")
     sync_api.expect(part(page, "prediction-score")).to_have_text("1 of 1 prediction correct")
+    sync_api.expect(part(page, "prediction-question")).to_be_visible()
+    assert [choice.bounding_box() for choice in choices.all()] == places
     page.wait_for_function(ends, arg=index + 1)
     sync_api.expect(page.locator(".ax-walk")).to_be_visible()
     assert "accepted ✓" in page.locator(".ax-nodes .ax-chip").all_inner_texts()
