@@ -10,6 +10,7 @@ import { createLearning } from "../learn/articles.js";
 import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
+import { closeMenu, closeMenusOutside } from "./menus.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
 import { createPresent } from "./present.js";
@@ -36,7 +37,7 @@ export function mountHeader(element, props, watch, trigger) {
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
-  for (const name of ["pointerdown", "focusin"]) document.addEventListener(name, closeOthers, true);
+  closeMenusOutside();
   for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
   part("copy").addEventListener("click", () => copy(sayCopied, address, note));
   on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
@@ -234,24 +235,6 @@ function createEdges(root, back, more) {
   root.addEventListener("scroll", show, { passive: true });
   new ResizeObserver(show).observe(root);
   return show;
-}
-
-// A menu closes when something in it was pressed, and with Escape.
-function closeMenu(menu) {
-  menu.addEventListener("click", (event) => {
-    if (event.target.closest(".ax-menu-list button")) menu.open = false;
-  });
-  menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !menu.open) return;
-    event.preventDefault();
-    menu.open = false;
-    menu.querySelector("summary").focus({ preventScroll: true });
-  });
-}
-
-// A menu closes when something outside it is pressed or gets the focus.
-function closeOthers({ target }) {
-  for (const menu of document.querySelectorAll(".ax-menu[open]")) if (!menu.contains(target)) menu.open = false;
 }
 
 function wireTheme(button, { link, later }) {
