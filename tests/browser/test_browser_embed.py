@@ -37,7 +37,8 @@ def test_the_code_of_a_frame_is_copied_and_works_on_another_site(browser: sync_a
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         part(page, "save-menu").evaluate("e => { e.open = true; }")
         part(page, "embed-code").click()
-        sync_api.expect(part(page, "note-text")).to_contain_text("The code of the frame is copied")
+        sync_api.expect(part(page, "copied")).to_contain_text("The code of the frame is copied")
+        sync_api.expect(part(page, "note")).to_be_hidden()
         code = page.evaluate("navigator.clipboard.readText()")
         assert html.unescape(code).startswith("<iframe ")
 

@@ -168,6 +168,20 @@ def save_pictures(page: sync_api.Page, names: set[str], tmp_path: Path) -> None:
         assert size == [2 * int(drawing.attrib[side]) for side in ("width", "height")]
 
 
+def test_the_saved_mask_says_what_its_axes_and_colours_mean(page: sync_api.Page, tmp_path: Path):
+    show_tab(page, "pass")
+    drawn(page)
+    words = words_of(drawing_of(saved(page, "mask.svg", tmp_path)))
+    for word in ("Rows: query", "columns: key", "context", "accepted", "rejected", "not reached", "not attended to"):
+        assert word in words
+
+
+def test_the_marks_of_bonus_and_correction_tokens_differ_in_the_saved_tree(page: sync_api.Page, tmp_path: Path):
+    drawing = drawing_of(saved(page, "tree.svg", tmp_path))
+    turned = [group for group in drawing.iter(f"{SVG}g") if group.get("transform", "").startswith("rotate(45 ")]
+    assert [len(group.findall(f"{SVG}rect")) for group in turned] == [1]
+
+
 DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "strip": ".ax-strip", "runs": ".ax-text"}
 """Saved pictures of elements that are no charts on the page, and the selectors of these elements."""
 

@@ -71,6 +71,18 @@ def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser
             assert heads.evaluate_all(CUT_HEADS) == []
 
 
+def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        choose_race(page, "ADED sampled")
+        sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
+        cut = page.locator(".ax-line > :is(.ax-line-part, .ax-source)").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.className)"
+        )
+        assert cut == ["ax-line-part ax-line-methods"]
+        assert page.locator(".ax-source").inner_text().endswith("recorded on NVIDIA H200")
+
+
 CUT_HEADS = """all => all.flatMap(head => [...head.children, head].filter(e => {
     if (getComputedStyle(e).display === "none") return false;
     const [inner, outer] = [e, head.parentElement].map(one => one.getBoundingClientRect());
@@ -97,6 +109,14 @@ def check_tab(page: sync_api.Page, tab: str, width: int) -> None:
     assert page.locator(".ax-stage, .ax-stage *").evaluate_all(TALLER) == []
 
 
+BELOW_NOTICE = """() => {
+    const { left, right } = document.querySelector("#ax-notice .ax-notice").getBoundingClientRect();
+    const boxes = [...document.querySelectorAll(".ax-line > *")].map(e => [e, e.getBoundingClientRect()]);
+    return boxes.filter(([, box]) => box.width && box.left < right && box.right > left).map(([e]) => e.className);
+}"""
+"""Parts of the line about the race that are below the message."""
+
+
 def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
@@ -109,6 +129,7 @@ def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Bro
             sync_api.expect(notice(page)).to_have_text("starting the engine")
             drawn(page)
             assert part(page, "stage").bounding_box() == before
+            assert page.evaluate(BELOW_NOTICE) == []
         page.locator("#ax-notice [data-part='close']").click()
         sync_api.expect(page.locator("#ax-notice .ax-notice")).to_be_hidden()
 
@@ -298,3 +319,33 @@ def test_a_race_from_a_file_fills_the_controls(browser: sync_api.Browser, addres
         check_controls(page)
         page.wait_for_function("location.hash.includes('file=')")
         assert "prompt=" not in page.url
+
+
+def test_a_menu_closes_when_something_else_is_pressed(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, unfolded=False) as page:
+        opened = page.locator(".ax-menu[open]")
+        for menu, other in (
+            ("save-menu", "[data-tab='verify']"),
+            ("save-menu", "[data-part='more'] > summary"),
+            ("more", ".ax-look"),
+        ):
+            part(page, menu).evaluate("e => { e.open = true; }")
+            page.locator(other).first.click()
+            sync_api.expect(page.locator(f".ax-menu[data-part='{menu}'][open]")).to_have_count(0)
+        page.set_viewport_size({"width": 390, "height": 844})
+        part(page, "more").locator("summary").click()
+        page.locator("[data-edit='prompt']").click()
+        sync_api.expect(page.locator("#ax-prompt")).to_be_visible()
+        sync_api.expect(opened).to_have_count(0)
+        page.evaluate("scrollTo(0, 0)")
+        part(page, "more").locator("summary").click()
+        assert page.locator(".ax-menu-list:visible").evaluate(COVERED) == [], "labels of the controls are below the menu"
+
+
+COVERED = """list => {
+    const { left, right, top, bottom } = list.getBoundingClientRect(), found = [];
+    for (let y = top + 4; y < bottom - 4; y += 8) for (let x = left + 4; x < right - 4; x += 12)
+        if (!list.contains(document.elementFromPoint(x, y))) found.push([x, y]);
+    return found;
+}"""
+"""Points of a menu at which something else is on top."""

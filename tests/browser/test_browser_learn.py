@@ -69,7 +69,7 @@ def test_the_tour_changes_to_a_run_that_has_what_a_step_shows(page: sync_api.Pag
         part(page, "tour-next").click()
     sync_api.expect(page.locator(".ax-tour")).to_contain_text(re.compile(r"step \d+ of ADED is shown now"))
     sync_api.expect(page.locator(".ax-run-view[data-method='aded'] .ax-look")).to_have_attribute("aria-pressed", "true")
-    for place in ("tree-card", "prediction-toggle", "search-slot", "walk-card", "mask-card", "matrix-card"):
+    for place in ("tree-card", "prediction-toggle", "search-slot", "mask-card", "walk-card", "matrix-card"):
         while not part(page, place).evaluate("e => e.classList.contains('ax-toured')"):
             assert part(page, "tour-next").inner_text() != "Finish"
             part(page, "tour-next").click()
@@ -90,7 +90,14 @@ def test_the_tour_leaves_out_what_no_run_has(page: sync_api.Page, tmp_path: Path
     sync_api.expect(page.locator(".ax-tour")).to_be_hidden()
 
 
-BOX = "name => document.querySelector(name)?.getBoundingClientRect().toJSON()"
+BOX = """name => {
+    const element = document.querySelector(name), panel = element?.closest(".ax-panel");
+    if (!element) return null;
+    const { top, bottom } = element.getBoundingClientRect();
+    const end = Math.min(bottom, panel?.getBoundingClientRect().bottom ?? bottom);
+    return { top, bottom: end, height: end - top };
+}"""
+"""The part of an element that its panel shows."""
 
 
 def test_the_card_of_the_tour_never_covers_what_it_explains(browser: sync_api.Browser, address: str):
@@ -102,10 +109,9 @@ def test_the_card_of_the_tour_never_covers_what_it_explains(browser: sync_api.Br
             while True:
                 drawn(page)
                 card, place = (page.evaluate(BOX, name) for name in (".ax-tour", ".ax-toured"))
-                if place:  # a phone has no button for predictions
-                    assert min(card["bottom"], place["bottom"]) - max(card["top"], place["top"]) <= 0.2 * place["height"], stop(
-                        page
-                    )
+                assert place, stop(page)
+                covered = min(card["bottom"], place["bottom"]) - max(card["top"], place["top"])
+                assert covered <= 0.2 * place["height"], stop(page)
                 if page.locator(".ax-tour-next").inner_text() == "Finish":
                     break
                 page.locator(".ax-tour-next").click()
@@ -152,9 +158,15 @@ def test_the_verdict_is_hidden_until_the_user_has_predicted_it(page: sync_api.Pa
     page.wait_for_function(ends, arg=index)
     choices = page.locator(".ax-choice")
     assert choices.count() >= 2
+    show_tab(page, "learn")
+    sync_api.expect(page.locator("#ax-panel-learn > .ax-hidden-note")).to_be_visible()
+    show_tab(page, "verify")
+    places = [choice.bounding_box() for choice in choices.all()]
     page.locator(f".ax-choice[data-node='{steps[index].path[1]}']").click()
     sync_api.expect(part(page, "prediction-answer")).to_contain_text("Correct: the target chose")
     sync_api.expect(part(page, "prediction-score")).to_have_text("1 of 1 prediction correct")
+    sync_api.expect(part(page, "prediction-question")).to_be_visible()
+    assert [choice.bounding_box() for choice in choices.all()] == places
     page.wait_for_function(ends, arg=index + 1)
     sync_api.expect(page.locator(".ax-walk")).to_be_visible()
     assert "accepted ✓" in page.locator(".ax-nodes .ax-chip").all_inner_texts()

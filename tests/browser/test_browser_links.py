@@ -217,8 +217,10 @@ def test_the_link_is_copied(browser: sync_api.Browser, address: str):
     watched = watched_page(browser, address)
     watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
     with watched as page:
+        place = part(page, "copy").bounding_box()
         part(page, "copy").click()
         sync_api.expect(part(page, "copied")).to_have_text("Link copied.")
+        assert part(page, "copy").bounding_box() == place
         copied = page.evaluate("navigator.clipboard.readText()")
         assert "race=A+maths+teacher" in copied
         assert "step=" in copied

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import drawn, open_race, part, saved, show_tab, sync_api
+from browsing import choose_race, drawn, open_race, part, saved, show_tab, sync_api
 from ui_fakes import make_race, make_step, make_trace
 
 from aded.core import trace
@@ -206,9 +206,21 @@ def test_rejected_tokens_are_shown_struck_through_in_the_text_on_demand(page: sy
         assert len(found) == bool(children)
         visits = step.tree.columns["visits"]
         best = max(children, key=lambda node: (visits[node] or 0, -node), default=None)
-        assert best is None or found[0].startswith(step.tree.texts[best])
+        assert best is None or found[0].startswith(step.tree.texts[best].replace("\n", "⏎"))
     part(page, "rejected").click()
     assert struck.count() == now.count()
+
+
+def test_a_rejected_line_break_is_a_mark_and_breaks_no_line(page: sync_api.Page):
+    choose_race(page, "Where drafting is slower")
+    sync_api.expect(part(page, "race-title")).to_have_text("Where drafting is slower")
+    part(page, "rejected").click()
+    struck = page.locator("s").all_text_contents()
+    assert any("⏎" in text for text in struck)
+    assert not any("\n" in text for text in struck)
+    boxes = page.locator(".ax-text")
+    partial = "all => all.filter(e => (e.scrollHeight - e.clientHeight) % 25 || Math.round(e.scrollTop) % 25).length"
+    assert boxes.evaluate_all(partial) == 0, "no line is cut at the edges of the boxes"
 
 
 def test_a_row_of_the_mask_is_the_node_of_the_tree(page: sync_api.Page, tmp_path: Path):

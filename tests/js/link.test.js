@@ -77,6 +77,7 @@ test("invalid values are reported one by one, and no others", () => {
   assert.deepEqual(named.map(([key, { value }]) => [key, value]), Object.entries(wrong).map(([name, value]) => [`link.${name}`, value]));
   assert.deepEqual(faultsOf({ theme: "dark", lang: "zh", hide: "controls", run: "1", step: "3", node: "-1", bigram: "1 2" }, ["en", "zh"]), []);
   assert.equal(faultsOf({ run: "x".repeat(1000) }, [])[0][1].value.length, 60);
+  assert.deepEqual(faultsOf({ run: "deadbeef" }, [], false), [["link.run.alone", { value: "deadbeef" }]], "a page without a server has no button that starts a race");
 });
 
 test("a parameter that is there twice is reported, and without a server every setting", () => {

@@ -5,6 +5,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
 import { TOUR_STEPS, findStep, resumeIndex } from "../../assets/page/learn/toursteps.js";
+import { TABS } from "../../assets/page/shell/tabs.js";
 import { sources, tables } from "./words.js";
 
 const markup = [...sources(/\.html$/).values()].join("\n");
@@ -18,6 +19,12 @@ test("there are ten to twelve tour steps, each with texts and an element, and a 
     const place = /data-part='([\w-]+)'/.exec(at);
     assert.ok(markup.includes(place ? `data-part="${place[1]}"` : at.slice(1)), at);
   }
+});
+
+test("the tour follows the tabs: draft, forward pass, verify, learn", () => {
+  const tabs = TOUR_STEPS.flatMap(({ tab }) => tab ?? []);
+  assert.deepEqual([...new Set(tabs)], ["draft", "pass", "verify", "learn"]);
+  assert.deepEqual(tabs, tabs.toSorted((a, b) => TABS.indexOf(a) - TABS.indexOf(b)));
 });
 
 test("it continues at the stored tour step, or at the first", () => {

@@ -7,7 +7,9 @@ import { say } from "../../page/core/words.js";
 
 const CELL = 34; // maximum size of a cell in pixels
 const WIDEST = 480;
-const AROUND = 174; // pixels of the stage that are not for the mask
+const AROUND = 190; // pixels of the stage that are not for the mask
+const LEGEND = 44; // height of the legend below the mask
+const BESIDE = 240; // size up to which the legend is beside the mask
 const TEXT = 0.12; // share of the width for the context
 
 export function mount({ part, subscribe, hover, pick }) {
@@ -23,7 +25,7 @@ export function mount({ part, subscribe, hover, pick }) {
   canvas.addEventListener("click", (event) => order.length && pick(at(event)));
   subscribe("quiet", ({ view }) => [view.recorded], ({ view }) => (part("pass-none").hidden = view.recorded.tree.tokens.length > 1));
   subscribe("quiet", ({ view }) => [view.step], ({ view: { step } }) => {
-    registerExport("mask", { place: () => canvas, picture: () => [part("mask-text"), canvas], table: () => maskTable(step) });
+    registerExport("mask", { place: () => canvas, picture: () => [part("mask-text"), part("mask-axes"), canvas, part("mask-legend")], table: () => maskTable(step) });
   });
   const selected = ({ view, tab, hover: hovered, node, dark }) => (tab === "pass" ? [view.step, view.layout, hovered ?? node, dark, canvas.clientWidth] : null);
   subscribe("quiet", selected, ({ view, hover: hovered, node }) => {
@@ -33,7 +35,8 @@ export function mount({ part, subscribe, hover, pick }) {
 }
 
 function draw(canvas, caption, step, order, selected) {
-  canvas.style.maxWidth = `min(${Math.min(WIDEST, CELL * order.length)}px, var(--ax-stage) - ${AROUND}px)`;
+  const free = `var(--ax-stage) - ${AROUND}px`;
+  canvas.style.maxWidth = `min(${Math.min(WIDEST, CELL * order.length)}px, max(min(${BESIDE}px, ${free}), ${free} - ${LEGEND}px))`;
   const size = canvas.clientWidth;
   const dots = window.devicePixelRatio || 1;
   canvas.width = canvas.height = Math.round(size * dots);

@@ -57,7 +57,7 @@ export function mount({ part, player, subscribe }) {
     const focused = part("prediction").contains(document.activeElement);
     const answer = predictions.get(at);
     const question = branches(step).length ? say("predict.question", { token: visible(step.tree.texts[0]) }) : say("predict.nothing");
-    setText(part("prediction-question"), answer === undefined ? question : ""); // the answer takes its place
+    setText(part("prediction-question"), question);
     setText(part("prediction-answer"), answer === undefined ? "" : answerText(step, answer));
     part("prediction-next").hidden = isLast(run, step);
     drawChoices(step, answer, language());
@@ -73,8 +73,7 @@ function choice(step, node, answer, names) {
   const right = known && node === targetBranch(step);
   const kind = right ? "right" : known && node === answer ? "wrong" : "open";
   const text = node === TARGET ? say("predict.other") : names.get(step.tree.tokens[node]);
-  const mark = { right: " ✓", wrong: " ×", open: "" }[kind];
-  return el("button", { type: "button", class: "ax-choice", "data-node": node, "data-kind": kind, disabled: known }, el("code", { text: text + mark }));
+  return el("button", { type: "button", class: "ax-choice", "data-node": node, "data-kind": kind, disabled: known }, el("code", { text }));
 }
 
 function answerText(step, answer) {

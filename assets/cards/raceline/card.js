@@ -29,7 +29,8 @@ function renderLine(part, race) {
   setText(part("source"), race.source ? say(`source.${race.source}`) : "");
   setText(part("race-title"), sayOr(`title.${race.title}`, race.title));
   part("race-title").className = race.source === "recorded" ? "ax-sr" : ""; // its chip is marked
-  setText(part("machine"), engineText(header.device).replace(/^\w+ \((.*)\)$/, "$1"));
+  const machine = engineText(header.device).replace(/^\w+ ?[(（](.*)[)）]$/, "$1");
+  setText(part("machine"), race.source ? say(`source.${race.source}.machine`, { machine }) : machine);
   part("machine").title = [header.model, engineText(header.device), header.dtype].join(" · ");
 }
 

@@ -31,6 +31,7 @@ export function mount({ part, state, player, subscribe }) {
     const on = toggle.getAttribute("aria-pressed") !== "true";
     toggle.setAttribute("aria-pressed", String(on));
     root.dataset.rejected = String(on);
+    for (const { parts } of views) keepInView(parts.text, parts.text.querySelector(".ax-now"));
   });
 
   subscribe("frame", ({ race }) => [race], ({ race }) => {
@@ -168,7 +169,7 @@ function appendStep(view) {
 // Rejected draft tokens, struck through, before the correction token: shown in the step on screen, and in all steps on demand.
 function strike(run, node, i) {
   const { tree } = run.steps[i];
-  const text = rejectedPath(run.steps[i]).map((at) => tree.texts[at]).join("");
+  const text = rejectedPath(run.steps[i]).map((at) => tree.texts[at]).join("").replaceAll("\n", "⏎"); // a rejected draft ends no line
   if (text) node.lastElementChild.before(el("s", { class: BIDI.test(text) ? "ax-rejected-text ax-iso" : "ax-rejected-text", text, title: say("rejected.meaning") }));
 }
 
@@ -191,13 +192,12 @@ function renderSteps(view, state, done) {
     toggleClass(node, "ax-now", i === current && i < Math.max(done, index === state.run ? current + 1 : 0));
   });
   toggleClass(view.parts.text, "ax-playing", state.playing !== 0 || state.following);
-  const node = view.steps[Math.min(current, view.steps.length - 1)];
-  if (node) keepInView(view.parts.text, node);
+  keepInView(view.parts.text, view.steps[Math.min(current, view.steps.length - 1)]);
 }
 
 // Scrolls the text box of the run, never the page: the step begins on the second line, or on the only one.
 function keepInView(box, node) {
-  if (box.scrollHeight <= box.clientHeight + 1) return;
+  if (!node || box.scrollHeight <= box.clientHeight + 1) return;
   const line = parseFloat(getComputedStyle(box).lineHeight);
   const at = Math.floor(node.offsetTop / line);
   const first = Math.round(box.scrollTop / line);

@@ -1,6 +1,6 @@
 // The step on screen in one sentence, also for screen readers.
 
-import { milliseconds, setText, visible } from "../../page/core/dom.js";
+import { el, milliseconds, setText, visible } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { PARTS, targetToken, targetTokenKind } from "../../page/record/record.js";
@@ -13,17 +13,21 @@ export function mount({ part, state, subscribe }) {
     setText(part("step-title"), say("step.title", { name: run.label, step: recorded.index + 1 }));
     setText(part("step-sentence"), coveredSentence(recorded, covered));
     setText(part("step-note"), engineText(recorded.note || ""));
-    setText(part("step-facts"), `${secondsText(recorded.seconds)} · ${budgetText(recorded)}`);
-    part("step-facts").title = part("step-facts").textContent;
+    renderFacts(part("step-facts"), [...secondsTexts(recorded.seconds), budgetText(recorded)]);
   });
   subscribe("quiet", ({ view, playing }) => (playing === 0 ? [view.recorded, view.covered] : null), speak);
 }
 
+function renderFacts(box, texts) {
+  const title = texts.join(" · ");
+  if (box.title === title) return;
+  box.title = title;
+  box.replaceChildren(...texts.map((text) => el("span", { text })));
+}
+
 // The time of the step by its parts.
-function secondsText(seconds) {
-  return PARTS.filter((name) => seconds[name] > 0)
-    .map((name) => `${say(`part.${name}`)} ${milliseconds(seconds[name])}`)
-    .join(" · ");
+function secondsTexts(seconds) {
+  return PARTS.filter((name) => seconds[name] > 0).map((name) => `${say(`part.${name}`)} ${milliseconds(seconds[name])}`);
 }
 
 function budgetText({ budget, tree }) {

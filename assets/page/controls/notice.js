@@ -22,6 +22,7 @@ export function mountNotice(element, props, watch, withLocal = false) {
     meter.hidden = notice.kind !== "busy";
     toggleClass(meter, "ax-unknown", notice.fraction === null);
     meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
+    markLong(box, text);
   };
   const showLocal = (notice) => {
     local = notice;
@@ -44,6 +45,14 @@ export function mountNotice(element, props, watch, withLocal = false) {
   });
   localize(element, show);
   show();
+}
+
+// Marks a message that is longer than its line and stays (gradio.css); one of progress is cut, and its tooltip has all of it.
+function markLong(box, text) {
+  box.dataset.long = "false";
+  const long = text.scrollWidth > text.clientWidth;
+  text.title = long ? text.textContent : "";
+  box.dataset.long = String(long && box.dataset.kind !== "busy");
 }
 
 // A message of the server as text; engine messages inside it are translated.

@@ -90,12 +90,21 @@ function drawElement(element, sketch) {
   const style = getComputedStyle(element);
   const rects = [...element.getClientRects()].map((rect) => moved(rect, sketch.origin));
   if (style.visibility === "hidden" || style.clipPath !== "none" || !rects.length) return [];
-  const shapes = [...rects.flatMap((rect) => boxShapes(rect, style, sketch.define)), ...drawContent(element, rects[0], sketch)];
+  const boxes = style.transform === "none" ? rects.flatMap((rect) => boxShapes(rect, style, sketch.define)) : turnedBox(element, rects[0], style, sketch);
+  const shapes = [...boxes, ...drawContent(element, rects[0], sketch)];
   const clipped = style.overflowX === "hidden" && element !== sketch.root && element.scrollWidth > element.clientWidth + 1;
   const opacity = style.opacity === "1" ? null : style.opacity;
   if (!clipped && !opacity) return shapes;
   const clip = clipped ? sketch.define(svg("clipPath", {}, svg("rect", sized(rects[0])))) : null;
   return [svg("g", { opacity, "clip-path": clip }, ...shapes)];
+}
+
+// The box of a rotated element: drawn upright, then rotated about its centre. `rect` surrounds the rotated box.
+function turnedBox({ offsetWidth: width, offsetHeight: height }, rect, style, { define }) {
+  const [x, y] = [rect.x + rect.width / 2, rect.y + rect.height / 2];
+  const { a, b } = new DOMMatrix(style.transform);
+  const upright = boxShapes({ x: x - width / 2, y: y - height / 2, width, height }, style, define);
+  return [svg("g", { transform: `rotate(${short((180 * Math.atan2(b, a)) / Math.PI)} ${short(x)} ${short(y)})` }, ...upright)];
 }
 
 function drawContent(element, rect, sketch) {

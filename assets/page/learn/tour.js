@@ -4,10 +4,11 @@ import { emit, on } from "../core/events.js";
 import { el, onKey, reducedMotion, setText, toggleClass } from "../core/dom.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { TOUR_STEPS, findStep, resumeIndex } from "./toursteps.js";
-import { onLanguage, say } from "../core/words.js";
+import { onLanguage, say, sayOr } from "../core/words.js";
 
 const TOURING = "ax-touring";
 const RENDERED = 150; // milliseconds until a requested step is on screen
+const PHONE = "(max-width: 640px)"; // as in the style sheets
 
 export function createTour(opener) {
   const tour = { at: -1, done: new Set(), place: null, seen: null, moved: null };
@@ -37,7 +38,7 @@ export function createTour(opener) {
   }
 
   // The tour steps that the race on screen can illustrate: all of them before there is a race.
-  const open = () => [...TOUR_STEPS.keys()].filter((at) => !tour.seen || findStep(TOUR_STEPS[at], tour.seen));
+  const open = () => [...TOUR_STEPS.keys()].filter((at) => !(TOUR_STEPS[at].wide && onPhone()) && (!tour.seen || findStep(TOUR_STEPS[at], tour.seen)));
   const after = (at) => open().find((other) => other > at) ?? -1;
   const before = (at) => open().findLast((other) => other < at) ?? -1;
 
@@ -58,7 +59,8 @@ export function createTour(opener) {
     const found = document.querySelector(TOUR_STEPS[tour.at].at);
     const place = found?.offsetHeight ? found : null;
     frame(place);
-    if (place && !place.closest(".ax-dock")) place.scrollIntoView({ block: blockOf(place, view.card), behavior: reducedMotion() ? "auto" : "smooth" });
+    const scrolled = place?.closest("[data-part='stage']") ?? place; // with the tabs
+    if (place && !place.closest(".ax-dock")) scrolled.scrollIntoView({ block: blockOf(scrolled, view.card), behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
   function render() {
@@ -69,7 +71,7 @@ export function createTour(opener) {
     const last = after(tour.at) < 0;
     setText(view.count, say("tour.count", { at: steps.indexOf(tour.at) + 1, of: steps.length }));
     setText(view.title, say(`tour.${name}`));
-    setText(view.text, say(`tour.${name}.text`));
+    setText(view.text, (onPhone() && sayOr(`tour.${name}.phone`, null)) || say(`tour.${name}.text`));
     setText(view.farewell, last ? say(canRun() ? "tour.end.run" : "tour.end.alone") : "");
     setText(view.moved, tour.moved ? say("tour.moved", { step: tour.moved.step + 1, name: tour.seen.race.runs[tour.moved.run].label }) : "");
     setText(view.task, task ? `${waits ? "" : "✓ "}${say(`tour.${name}.task`)}` : "");
@@ -117,6 +119,10 @@ export function createTour(opener) {
 function blockOf(place, card) {
   if (card.getBoundingClientRect().top < window.innerHeight / 4) return "end";
   return place.getBoundingClientRect().height > window.innerHeight / 4 ? "start" : "center";
+}
+
+function onPhone() {
+  return window.matchMedia(PHONE).matches;
 }
 
 // Whether this page can run a race: saved pages have no such button, and it is hidden while the page is presented.

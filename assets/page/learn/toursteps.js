@@ -8,7 +8,8 @@ const rejected = (step) => step.tree.verdict.includes("rejected");
 const searched = (step, { header }) => canReplay(step, header.method_settings);
 const learned = (step) => step.rows.length > 0;
 
-// Name, element, the tab that shows it, what the user is asked to do (the name of an action event), and what a race step must contain.
+// Name, element, the tab that shows it, what the user is asked to do (the name of an action event), and what a race step must contain;
+// `wide`: not on a phone, where the element is hidden.
 export const TOUR_STEPS = [
   { name: "welcome", at: ".ax-race" },
   { name: "runs", at: "[data-part='runs']" },
@@ -17,10 +18,10 @@ export const TOUR_STEPS = [
   { name: "play", at: ".ax-time", task: "play" },
   { name: "tree", at: "[data-part='tree-card']", tab: "draft", needs: drafted },
   { name: "node", at: "[data-part='stage']", tab: "draft", task: "node", needs: rejected },
-  { name: "predict", at: "[data-part='prediction-toggle']", tab: "draft", task: "predict", needs: drafted },
+  { name: "predict", at: "[data-part='prediction-toggle']", tab: "draft", task: "predict", needs: drafted, wide: true },
   { name: "search", at: "[data-part='search-slot']", tab: "draft", task: "search", needs: searched },
-  { name: "walk", at: "[data-part='walk-card']", tab: "verify", needs: drafted },
   { name: "mask", at: "[data-part='mask-card']", tab: "pass", needs: drafted },
+  { name: "walk", at: "[data-part='walk-card']", tab: "verify", needs: drafted },
   { name: "matrix", at: "[data-part='matrix-card']", tab: "learn", needs: learned },
 ];
 

@@ -4,8 +4,6 @@ import { cited } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { pageFiles, textOf } from "../core/files.js";
 
-const LIST = { say: "control.recorded" };
-
 // `show` shows a race from its text.
 export function createRecorded(show) {
   let wanted = null;
@@ -30,7 +28,7 @@ export function createRecorded(show) {
   }
 
   function report(key, title, values = {}) {
-    if (pageFiles().races && title !== null) emit("linkErrors", [[key, { value: cited(title), list: LIST, ...values }]]);
+    if (pageFiles().races && title !== null) emit("linkErrors", [[key, { value: cited(title), ...values }]]);
   }
 
   return { open, cancel: () => wanted !== null && load(null), loading: () => wanted !== null };

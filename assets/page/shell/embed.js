@@ -26,10 +26,12 @@ export function createEmbedded(text, note) {
   on("view", () => setTimeout(render));
 }
 
-// The entry of the menu that copies the code of a frame; `address` returns the link to the view, `server` whether there is a server.
-export function createEmbedCode(button, address, server, show) {
+// The entry of the menu that copies the code of a frame; `address` returns the link to the view, `server` whether there is a server; `copied` is called when the
+// code was copied, `byHand` with the code if the browser does not allow that.
+export function createEmbedCode(button, address, server, { copied, byHand }) {
   button.addEventListener("click", async () => {
     const url = new URL(address());
+    button.closest("details").open = false;
     if (server()) {
       url.pathname = new URL(PATH, document.baseURI).pathname;
       const answer = await fetch(url.pathname, { method: "HEAD" }).catch(() => null);
@@ -42,9 +44,9 @@ export function createEmbedCode(button, address, server, show) {
     const code = el("iframe", { src: url.href, title: "ADED Explorer", width: SIZE.width, height: SIZE.height, loading: "lazy", style: "border: 0" }).outerHTML;
     try {
       await navigator.clipboard.writeText(code);
-      emit("linkErrors", [["embed.copied", {}]]);
+      copied();
     } catch {
-      show(code);
+      byHand(code);
     }
   });
 }

@@ -10,6 +10,7 @@ import { createLearning } from "../learn/articles.js";
 import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLinkNote } from "./linknote.js";
+import { closeMenu, closeMenusOutside } from "./menus.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
 import { createPresent } from "./present.js";
@@ -17,7 +18,7 @@ import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
-const SHOWN = 2500; // milliseconds for which "copied" is shown
+const SHOWN = 4000; // milliseconds for which the page says what was copied
 const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
 const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
@@ -26,6 +27,7 @@ export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
   const part = (name) => element.querySelector(`[data-part="${name}"]`);
   const note = createLinkNote(part);
+  const sayCopied = createCopied(part("copied"));
   const address = createAddress(props, watch, trigger, note);
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), trigger);
@@ -35,8 +37,10 @@ export function mountHeader(element, props, watch, trigger) {
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
   closeMenu(part("more"));
+  closeMenusOutside();
   for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
-  part("copy").addEventListener("click", () => copy(part("copied"), address, note));
+  part("copy").addEventListener("click", () => copy(sayCopied, address, note));
+  on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
   createLearning(element);
   localize(element);
   address.open();
@@ -65,7 +69,7 @@ function createAddress(props, watch, trigger, note) {
   async function open() {
     const wanted = completed(here.link, here.first);
     const { run } = viewOf(wanted);
-    note.set([...faultsOf(here.link, languages().map(({ code }) => code)), ...extraFaults(window.location, withServer())]);
+    note.set([...faultsOf(here.link, languages().map(({ code }) => code), withServer()), ...extraFaults(window.location, withServer())]);
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
     emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
     if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }]]);
@@ -160,7 +164,6 @@ function createAddress(props, watch, trigger, note) {
     if (here.waiting) note.set([["link.waits", {}]]);
     else open();
   });
-  on("embedCode", (button) => createEmbedCode(button, text, withServer, note.showLink));
   on("running", (id) => {
     here.running = id;
     note.drop(...LIVE);
@@ -234,19 +237,6 @@ function createEdges(root, back, more) {
   return show;
 }
 
-// A menu closes when something in it was pressed, and with Escape.
-function closeMenu(menu) {
-  menu.addEventListener("click", (event) => {
-    if (event.target.closest(".ax-menu-list button")) menu.open = false;
-  });
-  menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !menu.open) return;
-    event.preventDefault();
-    menu.open = false;
-    menu.querySelector("summary").focus({ preventScroll: true });
-  });
-}
-
 function wireTheme(button, { link, later }) {
   const theme = ["light", "dark"].find((name) => name === link.theme) || (new URLSearchParams(window.location.search).get("__theme") ? null : loadItem("theme"));
   if (theme) document.body.classList.toggle("dark", theme === "dark");
@@ -275,15 +265,24 @@ function wireLanguage(select, trigger) {
   });
 }
 
-async function copy(status, address, note) {
+// Returns a function that says for a while what was copied.
+function createCopied(status) {
+  let timer = 0;
+  return (key) => {
+    clearTimeout(timer);
+    setText(status, say(key));
+    timer = setTimeout(() => setText(status, ""), SHOWN);
+  };
+}
+
+async function copy(sayCopied, address, note) {
   const text = address.text();
   note.add(address.warnings());
   try {
     await navigator.clipboard.writeText(text);
-    setText(status, say("link.copied"));
+    sayCopied("link.copied");
   } catch {
     note.showLink(text);
   }
-  setTimeout(() => setText(status, ""), SHOWN);
   note.add(await address.lasting());
 }

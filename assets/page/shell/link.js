@@ -60,17 +60,18 @@ export function sameSettings(one, other) {
   return sorted(one) === sorted(other);
 }
 
-// Messages about parameters of the page, and about the id of a live race, that are invalid; `languages` are language codes.
-export function faultsOf(link, languages) {
+// Messages about parameters of the page, and about the id of a live race, that are invalid; `languages` are language codes, `server`: whether the
+// page can run races.
+export function faultsOf(link, languages, server = true) {
   const view = viewOf(link);
   const wrong = {
     theme: link.theme && !["light", "dark"].includes(link.theme),
     lang: link.lang && !languages.includes(link.lang),
     hide: link.hide && !["controls", "page"].includes(link.hide),
-    run: link.run && !view.run,
+    [server ? "run" : "run.alone"]: link.run && !view.run,
   };
   const more = { lang: { shown: { say: "language.name" } } };
-  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name]), ...more[name] }]);
+  return Object.keys(wrong).filter((name) => wrong[name]).map((name) => [`link.${name}`, { value: cited(link[name.split(".")[0]]), ...more[name] }]);
 }
 
 const PLACES = ["step", "node", "bigram", "tab"]; // parts of a view that have a form

@@ -1,0 +1,22 @@
+// Menus: when they close.
+
+// A menu closes when something in it was pressed, and with Escape.
+export function closeMenu(menu) {
+  menu.addEventListener("click", (event) => {
+    if (event.target.closest(".ax-menu-list button")) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.preventDefault();
+    menu.open = false;
+    menu.querySelector("summary").focus({ preventScroll: true });
+  });
+}
+
+// All menus close when something outside them is pressed or gets the focus.
+export function closeMenusOutside() {
+  const close = ({ target }) => {
+    for (const menu of document.querySelectorAll(".ax-menu[open]")) if (!menu.contains(target)) menu.open = false;
+  };
+  for (const name of ["pointerdown", "focusin"]) document.addEventListener(name, close, true);
+}
