@@ -162,7 +162,7 @@ def test_an_enlarged_page_can_be_used(browser: sync_api.Browser, address: str):
             part(page, "stage").evaluate("e => e.scrollIntoView()")
             dock, stage = part(page, "dock").bounding_box(), part(page, "stage").bounding_box()
             assert dock and stage
-            assert stage["y"] >= 0
+            assert stage["y"] > -1  # scroll positions are rounded to pixels
             assert stage["y"] + stage["height"] <= dock["y"] + 1
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
