@@ -219,9 +219,7 @@ def press_node(page: sync_api.Page, index: int) -> None:
     drawn(page)
 
 
-def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_the_pages(
-    browser: sync_api.Browser, address: str
-):
+def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_the_pages(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
         page.wait_for_function(CHARTED)
