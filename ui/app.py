@@ -216,7 +216,6 @@ def serve(options: argparse.Namespace, port: int) -> None:
     from ui.serving.service import Service
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    compile_ahead.start()
     numbers = limits_of(options)
     limits = Limits(
         queue_size=numbers["queue_size"],
@@ -232,7 +231,12 @@ def serve(options: argparse.Namespace, port: int) -> None:
     service = Service(models, limits, engine, races)
     open_browser = not options.no_browser and on_desktop()
     root = options.root_path.rstrip("/")
-    server.serve(service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root))
+    compiling = compile_ahead.start()
+    try:
+        server.serve(service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root))
+    finally:
+        if compiling is not None:
+            compiling.kill()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
