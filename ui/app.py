@@ -233,7 +233,9 @@ def serve(options: argparse.Namespace, port: int) -> None:
     root = options.root_path.rstrip("/")
     compiling = compile_ahead.start()
     try:
-        server.serve(service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root))
+        server.serve(
+            service, server.Address(host_of(options), port, frames_of(options), options.embed == "on", open_browser, root)
+        )
     finally:
         if compiling is not None:
             compiling.kill()
