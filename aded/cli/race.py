@@ -60,11 +60,11 @@ _LIST: TypeAdapter[list[RaceSpec]] = TypeAdapter(Annotated[list[RaceSpec], Field
 
 
 class RunSpec(NamedTuple):
-    """A run of a race: a method, its options, and its label if it is not the method's own."""
+    """A run of a race: a method, its options, and its label."""
 
     method: str
     options: Options
-    label: str | None
+    label: str
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _run(spec: str, given: Options) -> RunSpec:
     method, own = method_of(spec)
     options = {**{option: value for option, value in given.items() if option in method.options}, **own}
     method.check(options)
-    return RunSpec(method.name, options, label_of(method, own) if own else None)
+    return RunSpec(method.name, options, label_of(method, own))
 
 
 def record(
@@ -217,7 +217,7 @@ def record(
     def decode(recorded: bool) -> list[Decoder]:
         decoders = [Decoder(model, run.method, settings, run.options, record=recorded) for run in runs]
         for decoder, run in zip(decoders, runs):
-            decoder.method = replace(decoder.method, label=run.label or decoder.method.label)
+            decoder.method = replace(decoder.method, label=run.label)
         for _ in race(decoders, prompt):
             pass
         return decoders

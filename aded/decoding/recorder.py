@@ -297,8 +297,8 @@ class Recorder:
         """How block verification tested the prefixes of a chain and drew the token ``chosen`` after the accepted one."""
         tree = outcome.tree
         p, q = block_verifier.distributions(tree, logits, outcome.context.tokens, self.rule)
-        tests = block_verifier.tests_of(tree, logits, outcome.context.tokens, self.rule)
         inputs = block_verifier.inputs_of(tree, len(outcome.context.tokens), self.rule.settings.seed)
+        tests = block_verifier.tests_of(p, q, inputs)
         drafted, n = tree.tokens[1:].tolist(), int(tests.accepted)
         weights, last, residual = tests.weights.tolist(), p[n].cpu(), tests.residual.cpu()
         draft = q[n].cpu() if n < len(drafted) else None

@@ -27,10 +27,7 @@ class PositionCounts:
         """
         inner = set(parents)
         reached = sum(node in inner for node in path)
-        for counts, number in ((self.reached, reached), (self.accepted, len(path) - 1)):
-            counts.extend([0] * (number - len(counts)))
-            for position in range(number):
-                counts[position] += 1
+        self.add_counts([1] * reached, [1] * (len(path) - 1))
 
     def add_counts(self, reached: Sequence[int], accepted: Sequence[int]) -> None:
         """Add the counts of other steps."""

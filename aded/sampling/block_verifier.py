@@ -72,7 +72,7 @@ def verify(
             logits, drawn.distributions, inputs, settings
         )
     else:
-        tests = tests_of(tree, logits, prefix, rule)
+        tests = tests_of(*distributions(tree, logits, prefix, rule), inputs)
         accepted, token = int(tests.accepted), finite_choice(int(tests.token), tests.residual)
     draws: list[float | None] = inputs.uniforms[:accepted].tolist()
     return Verification(list(range(accepted + 1)), token, [*draws, uniform(int(inputs.keys[accepted]), token)])
@@ -97,10 +97,8 @@ def inputs_of(tree: DraftTree, position: int, seed: int) -> ChainInputs:
 
 
 @torch.inference_mode()
-def tests_of(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> BlockTests:
-    """The tests by which ``verify`` accepted a prefix; arguments as there."""
-    p, q = distributions(tree, logits, prefix, rule)
-    inputs = inputs_of(tree, len(prefix), rule.settings.seed)
+def tests_of(p: torch.Tensor, q: torch.Tensor, inputs: ChainInputs) -> BlockTests:
+    """The tests by which ``verify`` accepts a prefix; ``p``, ``q``: from ``distributions``, ``inputs``: from ``inputs_of``."""
     return test_prefixes(p, q, *(torch.from_numpy(array).to(p.device) for array in inputs))
 
 

@@ -10,7 +10,8 @@ seed emit the same tokens. A sampled draft with draft distributions is verified 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,9 +25,7 @@ from aded.sampling.tree_walk import Verification, walk
 def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: dict[tuple[Any, ...], Any]) -> None:
     """Capture the graph that ``verify`` will use for a tree, if it uses one; logits are ``[n, vocab_size]`` of ``dtype``."""
     if rule.rejection_fits_graph(tree):
-        assert tree.sampled_from is not None
-        sampling = block_verifier if tree.drafted and tree.sampled_from.block else rejection_sampler
-        sampling.prepare(tree, vocab_size, dtype, rule, graphs)
+        _verifier_of(tree).prepare(tree, vocab_size, dtype, rule, graphs)
 
 
 def verify(
@@ -51,9 +50,7 @@ def verify(
     if not rule.settings.greedy and (tree.sampled_from is not None or rule.typical is not None):
         if rule.typical:
             return typical_acceptance.verify(tree, logits, prefix, rule)
-        if tree.drafted and tree.sampled_from is not None and tree.sampled_from.block:
-            return block_verifier.verify(tree, logits, prefix, rule, graphs)
-        return rejection_sampler.verify(tree, logits, prefix, rule, graphs)
+        return cast(Verification, _verifier_of(tree).verify(tree, logits, prefix, rule, graphs))
     if rule.settings.greedy and not rule.changes_logits:
         best = logits.argmax(dim=-1).tolist()  # one transfer for the whole tree
         return walk(tree, lambda node, path: (best[node], None))
@@ -63,3 +60,9 @@ def verify(
         return rule.choose(logits[node], ids + [int(tree.tokens[i]) for i in path[1:]])
 
     return walk(tree, choose)
+
+
+def _verifier_of(tree: DraftTree) -> ModuleType:
+    """The module that verifies a sampled draft with draft distributions."""
+    assert tree.sampled_from is not None
+    return block_verifier if tree.drafted and tree.sampled_from.block else rejection_sampler

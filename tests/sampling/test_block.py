@@ -133,7 +133,8 @@ def test_the_tests_of_a_chain_have_the_numbers_of_the_paper():
     rule = Rule(SamplingSettings(temperature=1.0, seed=3))
     tokens = [2, 1]
     logits = torch.tensor(np.log(TARGET[[0, *tokens]])).float()
-    tests = block_verifier.tests_of(chain_of(tokens), logits, [0], rule)
+    p, q = block_verifier.distributions(chain_of(tokens), logits, [0], rule)
+    tests = block_verifier.tests_of(p, q, block_verifier.inputs_of(chain_of(tokens), 1, rule.settings.seed))
     first = 0.05 / 0.35
     second = min(1.0, first * 0.1 / 0.4)
     left = np.maximum(first * TARGET[2] - DRAFT[2], 0).sum()

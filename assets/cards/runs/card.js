@@ -6,12 +6,11 @@ import { offerExport, registerExport } from "../../page/export/exports.js";
 import { lossyMark } from "../../page/controls/picker.js";
 import { paintRun } from "../../page/plot/lines.js";
 import { covered, stepsShown } from "../../page/shell/player.js";
-import { PARTS, acceptanceRate, column, last, plainRun, runStats, speedSpread, stepsDone, targetTokenKind } from "../../page/record/record.js";
+import { FEW, PARTS, acceptanceRate, column, last, plainRun, runStats, speedSpread, stepsDone, targetTokenKind } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { say } from "../../page/core/words.js";
 
 const MAX_REJECTED = 4; // rejected tokens that are shown
-const FEW = 24; // tokens from which a speed-up is stated
 const FONTS = { label: "650 15px", speed: "700 23px", figures: "12.5px" }; // of the parts of a head (card.css)
 const SPACES = 42; // pixels of a head that are not for them
 

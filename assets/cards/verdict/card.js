@@ -1,7 +1,7 @@
 // The verdict: what happened in a race, in one sentence: tokens and forward passes of every run; and whether the texts are the same.
 
 import { setText } from "../../page/core/dom.js";
-import { last, plainRun, speedSpread } from "../../page/record/record.js";
+import { FEW, last, plainRun, speedSpread } from "../../page/record/record.js";
 import { say, sentences } from "../../page/core/words.js";
 
 export function mount({ part, subscribe }) {
@@ -12,7 +12,6 @@ export function mount({ part, subscribe }) {
   });
 }
 
-const FEW = 24; // tokens from which a speed is judged
 const SLOWER = 0.95; // speed-up below which a run is called slower
 
 export function verdict(race) {

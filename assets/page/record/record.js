@@ -177,6 +177,8 @@ export function acceptanceRate(steps) {
   return drafted.length ? accepted / Math.max(1, accepted + rejected) : null;
 }
 
+export const FEW = 24; // tokens from which a speed is judged
+
 // The smallest, the median and the largest speed-up over plain decoding in the repeats of a race; null without repeats.
 export function speedSpread(run, base) {
   const count = Math.min(run.repeats.length, base.repeats.length);
