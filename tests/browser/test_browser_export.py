@@ -172,7 +172,7 @@ def test_the_saved_mask_says_what_its_axes_and_colours_mean(page: sync_api.Page,
     show_tab(page, "pass")
     drawn(page)
     words = words_of(drawing_of(saved(page, "mask.svg", tmp_path)))
-    for word in ("Rows: query", "columns: key", "context", "accepted", "rejected", "not reached", "not attended to"):
+    for word in ("Rows: queries", "columns: keys", "context", "accepted", "rejected", "not reached", "not attended to"):
         assert word in words
 
 

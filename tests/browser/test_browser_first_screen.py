@@ -66,9 +66,23 @@ def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser
             for tab in TABS:
                 show_tab(page, tab)
                 drawn(page)
-                check_tab(page, tab, 0)
+                check_tab(page, tab, 1280 if race == "Speculative sampling" else 0)
+            if race == "Speculative sampling":
+                check_residual_view(page)
             heads = page.locator(".ax-run-head")
             assert heads.evaluate_all(CUT_HEADS) == []
+
+
+def check_residual_view(page: sync_api.Page) -> None:
+    """The tests of the draft and the draw of the last token take turns, each with all of its columns."""
+    show_tab(page, "verify")
+    for view, visible, hidden in (("residual", "residual", "walk-card"), ("walk", "walk-card", "residual")):
+        part(page, "verify-views").locator(f"[data-shows='{view}']").click()
+        drawn(page)
+        sync_api.expect(part(page, visible)).to_be_visible()
+        sync_api.expect(part(page, hidden)).to_be_hidden()
+        check_tab(page, "verify", 1280)
+        assert part(page, visible).locator(".ax-wide").evaluate("e => e.scrollWidth <= e.clientWidth + 1")
 
 
 def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
@@ -229,7 +243,7 @@ def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_t
         assert tree
         assert tree["width"] > 0.9 * 1280
         sizes = page.locator(".ax-plot .textpoint text, .ax-plot .textpoint tspan").evaluate_all(FONTS)
-        assert min(sizes) >= 12
+        assert min(sizes) >= 14
         assert part(page, "tree").evaluate("e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth")
         assert page.locator(".ax-run-head").evaluate_all(CUT_HEADS) == []
         card = part(page, "node-card")

@@ -102,7 +102,7 @@ test("the draw from the residual distribution has the numbers of every candidate
 test("the residual distribution is drawn as bars and numbers, with the token that was drawn", () => {
   const part = parts();
   renderResidual(part, STEP, header());
-  assert.deepEqual(part("residual-head").children.map((cell) => cell.textContent), ["token", "probabilities", "target p", "draft q", "max(0, p − q)", "residual", "random u", "−ln(u)/residual", "verdict"]);
+  assert.deepEqual(part("residual-head").children.map((cell) => cell.textContent), ["token", "probabilities", "target p", "draft q", "max(0, p − q)", "residual", "random u", "−ln(u) / residual", "verdict"]);
   const [first, , rejected, others] = part("residual-rows").children;
   assert.equal(first.attributes["data-chosen"], "true");
   assert.deepEqual(first.find("i").map(({ attributes, style }) => [attributes.class, style.width]), [["ax-share-p", "70%"], ["ax-share-q", "10%"], ["ax-share-excess", "60%"], ["ax-share-residual", "100%"]].map(([name, width]) => [name, width]));

@@ -1,15 +1,17 @@
 // Tree attention: the nodes that each node attends to in the forward pass that verifies the draft: the context and its ancestors.
 
-import { cssToken, setText, svg, visible } from "../../page/core/dom.js";
+import { cssToken, el, setText, svg, visible } from "../../page/core/dom.js";
 import { registerDrawing } from "../../page/export/svgexport.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
+import { namesOfStep } from "../../page/record/record.js";
 
 const CELL = 34; // maximum size of a cell in pixels
 const WIDEST = 480;
 const AROUND = 190; // pixels of the stage that are not for the mask
 const LEGEND = 44; // height of the legend below the mask
 const BESIDE = 240; // size up to which the legend is beside the mask
+const NAMED = 12; // height of a row in pixels from which it has the name of its node
 const TEXT = 0.12; // share of the width for the context
 
 export function mount({ part, subscribe, hover, pick }) {
@@ -31,6 +33,7 @@ export function mount({ part, subscribe, hover, pick }) {
   subscribe("quiet", selected, ({ view, hover: hovered, node }) => {
     order = view.layout.nodes;
     draw(canvas, part("mask-text"), view.step, order, hovered ?? node);
+    renderNames(part("mask-names"), canvas.clientHeight, view.step, order);
   });
 }
 
@@ -46,6 +49,14 @@ function draw(canvas, caption, step, order, selected) {
   registerDrawing(canvas, () => drawing(size, (sketch) => paint(sketch, size, step.tree, order, selected)));
   setText(caption, describe(step.tree, selected));
   caption.title = caption.textContent; // all of it, since long captions are cut off
+}
+
+// The token of each row's node beside the mask, if the rows are high enough.
+function renderNames(list, height, step, order) {
+  list.hidden = height / order.length < NAMED;
+  list.style.height = `${height}px`;
+  const names = namesOfStep(step);
+  list.replaceChildren(...(list.hidden ? [] : order.map((node) => el("li", { text: names.get(step.tree.tokens[node]) }))));
 }
 
 // The same picture as SVG: each filled rectangle of the canvas becomes a rectangle.

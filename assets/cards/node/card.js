@@ -23,7 +23,9 @@ export function mount({ part, subscribe }) {
     close();
   }, true);
   on("action", (what) => {
-    if (what === "node") card.dataset.open = "true";
+    if (what !== "node") return;
+    card.dataset.open = "true";
+    if (getComputedStyle(card).position === "fixed") part("tree").scrollIntoView({ block: "start" }); // what the sheet leaves of the window is for the tree
   });
   const shown = (state) => (state.peek ? markedNode(state) : nodeIn(state.view.searched, state.node));
   subscribe("quiet", (state) => [state.view.searched, state.view.step, shown(state), state.moment], (state) => {

@@ -12,12 +12,19 @@ const UNTESTED = ["p", "u", "rate"]; // the residual distribution is p
 
 export function mount({ part, subscribe }) {
   offerExport("residual", { group: "step", title: "residual.title", at: part("residual"), table: true });
+  const views = part("verify-views");
+  const show = (name) => {
+    views.parentElement.dataset.shows = name;
+    for (const button of views.children) button.setAttribute("aria-pressed", String(button.dataset.shows === name));
+  };
+  views.addEventListener("click", ({ target }) => target.dataset.shows && show(target.dataset.shows));
+  show("walk");
   subscribe("quiet", ({ view }) => [view.recorded], ({ view }) => renderResidual(part, view.recorded, view.header));
 }
 
 export function renderResidual(part, step, header) {
   const draw = residualDraw(step, header);
-  part("residual").hidden = !draw;
+  part("residual").hidden = part("verify-views").hidden = !draw;
   registerExport("residual", { place: () => draw && part("residual-rows"), table: () => residualTable(draw) });
   if (!draw) return;
   const tested = draw.tried > 0;
@@ -29,7 +36,8 @@ export function renderResidual(part, step, header) {
   part("residual-head").replaceChildren(...["token", "bars", ...columns, "what"].map((name) => el("th", { text: say(name === "rate" && !tested ? "residual.rate.p" : draw.weight !== 1 && WEIGHTED.includes(name) ? `residual.${name}.weighted` : `residual.${name}`) })));
   const names = namesById(draw.rows.map(({ token }) => token), draw.rows.map(({ text }) => text));
   const others = { ...draw.others, token: null, u: null, rate: null };
-  part("residual-rows").replaceChildren(...[...draw.rows, others].map((row) => rowOf(row, columns, top, tested, draw.kind, names)));
+  const rows = [...draw.rows, others].sort((a, b) => Boolean(b.drawn) - Boolean(a.drawn)); // the drawn token first
+  part("residual-rows").replaceChildren(...rows.map((row) => rowOf(row, columns, top, tested, draw.kind, names)));
 }
 
 function rowOf(row, columns, top, tested, kind, names) {

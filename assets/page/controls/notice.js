@@ -47,12 +47,12 @@ export function mountNotice(element, props, watch, withLocal = false) {
   show();
 }
 
-// Marks a message that is longer than its line and stays (gradio.css); one of progress is cut, and its tooltip has all of it.
+// Marks an error that is longer than its line (gradio.css); other messages are cut, so that nothing moves, and the tooltip has all of it.
 function markLong(box, text) {
   box.dataset.long = "false";
   const long = text.scrollWidth > text.clientWidth;
   text.title = long ? text.textContent : "";
-  box.dataset.long = String(long && box.dataset.kind !== "busy");
+  box.dataset.long = String(long && box.dataset.kind === "error");
 }
 
 // A message of the server as text; engine messages inside it are translated.
