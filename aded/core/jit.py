@@ -12,8 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 import numba
-from numba.core import config, event
+from llvmlite import ir
+from numba.core import cgutils, config, event, types
 from numba.core.caching import FunctionCache, NullCache
+from numba.extending import intrinsic, overload
 
 from aded.core.code_folder import code_folder
 
@@ -28,6 +30,33 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Any], Any]:
         return dispatcher
 
     return compiled
+
+
+def prefetch(array: Any, row: int) -> None:
+    """Start to load the first cache line of ``array[row]`` in compiled code, which goes on meanwhile; otherwise do nothing."""
+
+
+@intrinsic
+def _prefetch(context, array, row):
+    """Emit LLVM's prefetch instruction: for reading, to be kept in all levels of the data cache."""
+
+    def emit(context, builder, signature, arguments):
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, arguments[0])
+        zero, number = ir.Constant(arguments[1].type, 0), ir.IntType(32)
+        item = cgutils.get_item_pointer(context, builder, kind, view, [arguments[1]] + [zero] * (kind.ndim - 1))
+        address = builder.bitcast(item, cgutils.voidptr_t)
+        signature = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        instruction = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+        builder.call(instruction, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.none(array, row), emit
+
+
+@overload(prefetch)
+def _compiled_prefetch(array, row):
+    return lambda array, row: _prefetch(array, row)
 
 
 class Compilations(event.Listener):

