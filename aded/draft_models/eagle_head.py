@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -196,6 +197,24 @@ def write(path: Path, target: TargetModel, head: EagleHead, accuracy: Any, **mor
     parameters = {name: parameter for name, parameter in head.state_dict().items() if name != "tokens"}
     tensors = checkpoints.in_8_bits(parameters) | {"tokens": head.tokens.int(), "accuracy": torch.tensor(accuracy)}
     checkpoints.write(path, "eagle", target, tensors, geometry=asdict(head.geometry), **more)
+
+
+_LOADED: WeakKeyDictionary[Any, dict[str, LoadedHead]] = WeakKeyDictionary()
+
+
+def head_for(target: TargetModel, path: str | None = None) -> LoadedHead:
+    """The head at ``path``, or else the default one of the target; loaded once per target.
+
+    Raises:
+        AdedError: there is none, or the file is damaged or for another model.
+    """
+    file = path or checkpoints.find("eagle", target)
+    if file is None:
+        raise AdedError(checkpoints.missing("eagle", target) or "the EAGLE head was removed; give --head FILE")
+    loaded = _LOADED.setdefault(target, {})
+    if str(file) not in loaded:
+        loaded[str(file)] = load(file, target)
+    return loaded[str(file)]
 
 
 def load(path: str | Path, target: TargetModel) -> LoadedHead:
