@@ -355,7 +355,7 @@ METHODS: dict[str, Method] = {
             "eagle",
             "EAGLE",
             True,
-            "A one-layer head drafts from the target's hidden states, in a tree by its confidence (arXiv 2503.01840).",
+            "A one-layer head drafts a tree from the target's hidden states, deeper where it is confident (arXiv 2503.01840).",
             _trained("eagle"),
             ("head", "tree", "depth"),
             values=_trained("check_eagle"),
