@@ -8,7 +8,7 @@ and token ``i + 1``, and predicts token ``i + 2``. At a drafted position, the he
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
@@ -182,10 +182,12 @@ class LoadedHead:
         head: the head, in the target's dtype on its device.
         accuracy: how often the token of each rank was correct at each drafted position of held-out text, float64
             ``[positions, ranks]``.
+        networks: networks of the head that no decode uses (see ``aded.draft_models.eagle_network``).
     """
 
     head: EagleHead
     accuracy: Any
+    networks: list[Any] = field(default_factory=list)
 
 
 def write(path: Path, target: TargetModel, head: EagleHead, accuracy: Any, **more: Any) -> None:

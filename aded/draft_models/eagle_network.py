@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -203,17 +202,3 @@ class _Pass:
         attended = attended.view(g.heads, n, g.head_dim).transpose(0, 1).reshape(n, -1)
         self.states_out = head.finish(self._states, attended)
         self.logits = head.logits(self.states_out)
-
-
-_FREE: WeakKeyDictionary[EagleHead, list[EagleNetwork]] = WeakKeyDictionary()
-
-
-def take(head: EagleHead, embedding: Any) -> EagleNetwork:
-    """A network of the head that no decode uses, with what it has captured; give it back with ``release``."""
-    free = _FREE.setdefault(head, [])
-    return free.pop() if free else EagleNetwork(head, embedding)
-
-
-def release(network: EagleNetwork) -> None:
-    """Keep the network for another decode."""
-    _FREE.setdefault(network.head, []).append(network)

@@ -270,6 +270,11 @@ class Beam:
         """The tree of all expanded candidates."""
         return self._tree(self._expanded)
 
+    @property
+    def cumulative(self) -> np.ndarray:
+        """Cumulative draft probability of the root and all candidates, float64 ``[n]``."""
+        return self._cumulative
+
     def best(self, budget: int) -> DraftTree:
         """The tree of the most probable candidates; a parent is at least as probable as its child."""
         best = highest(self._cumulative, budget, 0.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
+import numpy as np
 import torch
 
 from aded.core.inspection import Explanation
 from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import best_shape
-from aded.draft_models import eagle_network, feature_tree
+from aded.draft_models import feature_tree
 from aded.draft_models.eagle_head import LoadedHead
 from aded.draft_models.eagle_network import EagleNetwork
 from aded.draft_models.feature_network import FeatureOutput
@@ -57,15 +58,19 @@ class EagleDrafter(Drafter, Inspectable):
     def __init__(self, loaded: LoadedHead, tree: TreeKind = "dynamic", depth: int = DEPTH) -> None:
         check_settings(tree, depth)
         self.tree, self.depth = tree, depth
-        self._head, self._accuracy = loaded.head, loaded.accuracy
+        self._head, self._accuracy, self._free = loaded.head, loaded.accuracy, loaded.networks
         self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
         self._network: EagleNetwork | None = None
         self._output: FeatureOutput | None = None  # at the root
+        self._cumulative = np.empty(0)  # of the candidates of the last beam search, see ``Beam``
         best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
 
     def bind(self, target: TargetView) -> None:
         self.close()
-        self._network = eagle_network.take(self._head, target.embedding)
+        try:
+            self._network = self._free.pop()
+        except IndexError:
+            self._network = EagleNetwork(self._head, target.embedding)
         self._vocab_size = target.vocab_size
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
@@ -80,13 +85,14 @@ class EagleDrafter(Drafter, Inspectable):
             self._bound.prepare(BEAM)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
+        self._cumulative = np.empty(0)
         if self._output is None or budget == 1 or self.notice:
             return DraftTree.root_only(context.root)
         if self.tree == "static":
             tree, finite = feature_tree.fill(self._bound, self._output, context.root, best_shape(self._accuracy, budget))
         else:
             beam = feature_tree.beam_search(self._bound, self._output, context.root, self._vocab_size, self.depth)
-            tree, finite = beam.best(budget), beam.finite
+            tree, finite, self._cumulative = beam.best(budget), beam.finite, beam.cumulative
         if not finite:
             self.notice = NOT_FINITE
             return DraftTree.root_only(context.root)
@@ -97,11 +103,20 @@ class EagleDrafter(Drafter, Inspectable):
 
     def close(self) -> None:
         if self._network is not None:
-            eagle_network.release(self._network)
+            self._free.append(self._network)
             self._network = self._output = None
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        return Explanation(note=NO_FEATURES if self._output is None and budget > 1 else None)
+        """How many candidates the beam search found, and which of them the second ranking removed."""
+        if self._output is None and budget > 1:
+            return Explanation(note=NO_FEATURES)
+        if len(self._cumulative) <= budget:
+            return Explanation()
+        left_out = float(np.partition(self._cumulative, -budget - 1)[-budget - 1])
+        return Explanation(
+            note=f"a beam search to depth {self.depth} found {len(self._cumulative) - 1} candidates; the {budget - 1} of highest "
+            f"cumulative probability are kept, and the best of the others has {left_out:.4f}"
+        )
 
     def settings(self) -> dict[str, object]:
         depth = {"depth": self.depth} if self.tree == "dynamic" else {}

@@ -201,7 +201,7 @@ class _Grid(NamedTuple):
 class _ChainAttention:
     """The attention of a chain of drafting steps at every position.
 
-    Step 0 attends to the text up to its position. Step k attends to the same keys and values, and to those of its own chain: of
+    Step 0 attends to the text up to its position. Step k attends to the same keys and values, and to those of its chain: of
     steps 1 to k at the same position of the grid.
 
     Args:
