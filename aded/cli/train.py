@@ -1,12 +1,13 @@
-"""The command ``train``: train Medusa heads or a draft model, from the start or the last checkpoint."""
+"""The command ``train``: train Medusa heads, an EAGLE head or a draft model, from the start or the last checkpoint."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,28 +21,105 @@ if TYPE_CHECKING:
     from aded.engine.weights import Progress
     from aded.train.loop import Schedule
 
-HEADS = {"rate": 1e-3, "title": "Medusa heads"}
-DRAFT = {"rate": 1e-3, "title": "Draft model"}
+RATE = 1e-3
+"""Default peak learning rate."""
 SELF_WRITTEN = 4_000_000
 """Default number of tokens that the model writes for ``--corpus self``."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of training.
+
+    Attributes:
+        title: what is trained, for the model card; ``part``: what its accuracy is listed by.
+        file: name of its file without suffix.
+        bounds: lowest and highest value of its numeric options.
+        ahead: number of tokens predicted after a position.
+        objective: makes its objective from the target, the options and the rows of the text.
+    """
+
+    title: str
+    part: str
+    file: str
+    bounds: Mapping[str, tuple[float, float]]
+    ahead: Callable[[argparse.Namespace], int]
+    objective: Callable[[Any, argparse.Namespace, Any], Any]
+
+
+def _medusa(target: Any, options: argparse.Namespace, rows: Any) -> Any:
+    from aded.train.feature_cache import TargetStates
+    from aded.train.medusa import HeadObjective
+
+    states = TargetStates(target, rows.training.ids.shape)
+    return HeadObjective(target, options.heads, options.blocks, options.decay, states)
+
+
+def _eagle(target: Any, options: argparse.Namespace, rows: Any) -> Any:
+    from aded.train.eagle import EagleObjective
+
+    sizes = (options.vocabulary, options.features, options.unroll, options.decay)
+    return EagleObjective(target, rows.training, *sizes, rows.training.ids.shape)
+
+
+def _draft(target: Any, options: argparse.Namespace, rows: Any) -> Any:
+    from aded.train.draft import DraftObjective
+    from aded.train.feature_cache import TargetStates
+
+    states = TargetStates(target, rows.training.ids.shape)
+    return DraftObjective(target, options.layers, options.text_weight, states)
+
+
+KINDS = {
+    "medusa": Kind(
+        "Medusa heads",
+        "head",
+        "heads",
+        {"heads": (1, 64), "blocks": (1, 64), "decay": (0, 1)},
+        lambda options: options.heads + 1,
+        _medusa,
+    ),
+    "eagle": Kind(
+        "EAGLE head",
+        "drafted token",
+        "eagle",
+        {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)},
+        lambda options: options.unroll + 1,
+        _eagle,
+    ),
+    "draft": Kind("Draft model", "", "draft", {"layers": (1, 64), "text_weight": (0, 100)}, lambda options: 1, _draft),
+}
+
+
 def add_options(actions: Any) -> None:
-    """Add the two kinds of training and their options."""
+    """Add the kinds of training and their options."""
     medusa = actions.add_parser("medusa", help="heads that predict later tokens from the target's hidden state")
     medusa.add_argument("--heads", type=int, default=4, metavar="N", help="number of heads, one per token ahead (default: 4)")
     medusa.add_argument("--blocks", type=int, default=2, metavar="N", help="residual blocks per head (default: 2)")
     medusa.add_argument("--decay", type=float, default=1.0, metavar="X", help="weight X^(k-1) for head k (default: 1)")
-    _add_common(medusa, HEADS["rate"])
+    _add_common(medusa)
+    eagle = actions.add_parser("eagle", help="an EAGLE-3 head: one layer that drafts from the target's hidden states")
+    eagle.add_argument(
+        "--features",
+        choices=("three", "last"),
+        default="three",
+        help="hidden states that it reads: of three layers (default), or the last one, as EAGLE-1",
+    )
+    eagle.add_argument(
+        "--vocabulary", type=int, default=6144, metavar="N", help="tokens it can draft, the most frequent ones (default: 6144)"
+    )
+    eagle.add_argument("--unroll", type=int, default=5, metavar="N", help="drafting steps per position in training (default: 5)")
+    eagle.add_argument("--decay", type=float, default=0.8, metavar="X", help="weight X^(k-1) for step k (default: 0.8)")
+    _add_common(eagle)
     draft = actions.add_parser("draft", help="a small model that shares the target's embeddings, distilled from it")
     draft.add_argument("--layers", type=int, default=2, metavar="N", help="layers of the draft model (default: 2)")
     draft.add_argument(
         "--text-weight", type=float, default=0.1, metavar="X", help="weight of the cross-entropy on the text (default: 0.1)"
     )
-    _add_common(draft, DRAFT["rate"])
+    _add_common(draft)
 
 
-def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
+def _add_common(parser: argparse.ArgumentParser) -> None:
     from aded.cli.model_options import add_model_options
 
     add_model_options(parser)
@@ -70,7 +148,7 @@ def _add_common(parser: argparse.ArgumentParser, rate: object) -> None:
         metavar="X",
         help="fraction of the positions to train on, sampled in each step (default: 0.25)",
     )
-    parser.add_argument("--learning-rate", type=float, default=rate, metavar="X", help=f"peak learning rate (default: {rate})")
+    parser.add_argument("--learning-rate", type=float, default=RATE, metavar="X", help=f"peak learning rate (default: {RATE})")
     parser.add_argument("--save-every", type=int, default=100, metavar="N", help="steps between checkpoints (default: 100)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.set_defaults(run=run)
@@ -107,13 +185,13 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
 
     _check(options)
     _check_fit(target, options)
-    ahead = options.heads + 1 if options.kind == "medusa" else 1
+    ahead = KINDS[options.kind].ahead(options)
     recorded = dataset.recorded(options.held_out, target, ahead) if options.held_out else None
     text = dataset.read(options.corpus, target, options.self_written, options.seed, progress)
     rows = dataset.pack(text, options.length, options.seed, options.share)
     dataset.check_learnable(rows, ahead, {*getattr(target.tokenizer, "all_special_ids", ()), *target.eos_ids})
     torch.manual_seed(options.seed)
-    objective = _objective(target, options, rows.training.ids.shape)
+    objective = KINDS[options.kind].objective(target, options, rows)
     before = objective.loss(objective.evaluate(rows.evaluation_batches()))
     with _created(folder):
         finished = loop.train(objective, rows, _schedule(options), folder, _identity(target, options, rows), progress)
@@ -127,20 +205,6 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     write_atomically(path.with_suffix(".md"), _model_card(target, options, rows, figures, finished, command).encode())
     loop.remove_checkpoint(folder)
     return path
-
-
-def _objective(target: Any, options: argparse.Namespace, shape: tuple[int, ...]) -> Any:
-    """The training objective, for training text of this shape (rows, length)."""
-    from aded.train.feature_cache import TargetStates
-
-    states = TargetStates(target, shape)
-    if options.kind == "medusa":
-        from aded.train.medusa import HeadObjective
-
-        return HeadObjective(target, options.heads, options.blocks, options.decay, states)
-    from aded.train.draft import DraftObjective
-
-    return DraftObjective(target, options.layers, options.text_weight, states)
 
 
 @contextmanager
@@ -183,7 +247,7 @@ def _check_fit(target: Any, options: argparse.Namespace) -> None:
         raise AdedError(f"--layers is {options.layers}; give at most {limit}, the number of layers of the model")
     if options.kind == "draft" and target.mode != "tree":
         raise AdedError(f"{target.label} cannot have a draft model of its layers: it does not support tree attention")
-    if options.kind == "medusa" and target.model.get_output_embeddings() is None:
+    if options.kind in ("medusa", "eagle") and target.model.get_output_embeddings() is None:
         raise AdedError(f"{target.label} has no vocabulary projection for the heads to share; use another model")
 
 
@@ -194,8 +258,7 @@ def _check(options: argparse.Namespace) -> None:
 
     bounds: dict[str, tuple[float, float]] = {"length": (8, 65536), "batch": (1, 65536), "tokens": (1, 10**12)}
     bounds |= {"self_written": (1, 10**12), "seed": (0, 2**63 - 1)}
-    bounds |= {"heads": (1, 64), "blocks": (1, 64), "decay": (0, 1)} if options.kind == "medusa" else {"layers": (1, 64)}
-    bounds |= {"text_weight": (0, 100)} if options.kind == "draft" else {}
+    bounds |= KINDS[options.kind].bounds
     bounds |= {"minutes": (1e-3, 10**6)} if options.minutes is not None else {}
     for name, (low, high) in bounds.items():
         if not low <= getattr(options, name) <= high:
@@ -204,13 +267,17 @@ def _check(options: argparse.Namespace) -> None:
         raise AdedError(f"--share is {options.share}; give a number above 0 and at most 1")
     if options.kind == "medusa" and options.length < options.heads + 2:
         raise AdedError(f"rows of {options.length} tokens are too short for {options.heads} heads; give a larger --length")
+    if options.kind == "eagle" and options.length < options.unroll + 2:
+        raise AdedError(f"rows of {options.length} tokens are too short for --unroll {options.unroll}; give a larger --length")
+    if options.kind == "eagle" and options.unroll > 1 and options.decay == 0:
+        raise AdedError("--decay 0 trains only the first step; give a larger value, or --unroll 1")
     if options.kind == "medusa" and options.heads > 1 and options.decay == 0:
         raise AdedError("--decay 0 trains only the first head; give a larger value, or --heads 1")
     _schedule(options)
     inputs = [*(source for source in options.corpus if source != SELF), options.held_out]
     check_readable(inputs)
     check_folder(options.out)
-    name = "heads" if options.kind == "medusa" else "draft"
+    name = KINDS[options.kind].file
     check_outputs(options.out, (f"{name}.safetensors", f"{name}.md", CHECKPOINT), inputs)
 
 
@@ -240,5 +307,8 @@ def _model_card(target: Any, options: argparse.Namespace, rows: Any, figures: di
         ("device", f"{target.device_name}, {str(target.dtype).removeprefix('torch.')}"),
         ("versions", f"aded {aded.__version__}, torch {torch.__version__}"),
     ]
-    title = HEADS["title"] if options.kind == "medusa" else DRAFT["title"]
-    return model_card(str(title), target.label, command, facts, figures, finished)
+    if options.kind == "eagle":
+        facts.insert(3, ("reads", "hidden states of three layers" if options.features == "three" else "the last hidden state"))
+        facts.insert(4, ("draft vocabulary", f"at most {options.vocabulary:,} tokens"))
+    kind = KINDS[options.kind]
+    return model_card(kind.title, kind.part, target.label, command, facts, figures, finished)

@@ -1,4 +1,4 @@
-"""Checkpoint files of Medusa heads and draft models: safetensors with a header that identifies the target model.
+"""Checkpoint files of Medusa heads, EAGLE heads and draft models: safetensors with a header that identifies the target model.
 
 A checkpoint fits every model with the same tokenizer (fingerprint) and hidden size. With a model that it was not trained for,
 decoding is still lossless, but the acceptance rate is lower.
@@ -23,8 +23,16 @@ from aded.core.trace import write_atomically
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
-Kind = Literal["medusa", "draft"]
+Kind = Literal["medusa", "eagle", "draft"]
 VERSION = "1"
+MISSING: dict[Kind, tuple[str, str]] = {
+    "medusa": ("there are no Medusa heads", "heads"),
+    "eagle": ("there is no EAGLE head", "head"),
+    "draft": ("there is no draft model", "draft"),
+}
+"""What is missing, and the option that names a file instead."""
+SCALE = ".scale"
+"""End of the name of the scales of a matrix in 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ def missing(kind: Kind, target: TargetModel) -> str | None:
     """
     if find(kind, target) is not None:
         return None
-    reason, option = ("there are no Medusa heads", "heads") if kind == "medusa" else ("there is no draft model", "draft")
+    reason, option = MISSING[kind]
     return f"{reason} for this model; make what is missing with {command(kind, target.spec)}, or give --{option} FILE"
 
 
@@ -125,3 +133,25 @@ def write(path: Path, kind: Kind, target: TargetModel, tensors: Mapping[str, tor
     header |= {"hidden_size": str(target.config.hidden_size)} | {name: json.dumps(value) for name, value in more.items()}
     body = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, tensor_file.with_sorted_header(save(body, header)))
+
+
+def in_8_bits(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors with every matrix as int8 and one float32 scale per row; the others in float32."""
+    stored = {}
+    for name, tensor in tensors.items():
+        values = tensor.detach().float()
+        if values.dim() == 2:
+            scale = values.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+            stored[name + SCALE] = scale
+            values = (values / scale[:, None]).round().to(torch.int8)
+        stored[name] = values
+    return stored
+
+
+def from_8_bits(stored: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors that ``in_8_bits`` stored, float32; others as they are."""
+    tensors = {name: tensor for name, tensor in stored.items() if not name.endswith(SCALE)}
+    for name, tensor in tensors.items():
+        if (scale := stored.get(name + SCALE)) is not None:
+            tensors[name] = tensor.float() * scale[:, None]
+    return tensors

@@ -150,7 +150,7 @@ class TreeRunner:
     @torch.inference_mode()
     def expand(self, context: np.ndarray, shape: Shape, sampler: Sampler) -> DraftTree:
         """Draft a tree of a shape after the committed tokens, int ``[length]``; the last one is the root."""
-        levels = _Levels(shape, int(context[-1]))
+        levels = Levels(shape, int(context[-1]))
         self._reserve(context, len(shape.parents))
         logits = self._catch_up(context, LOGITS).logits[-1:]
         for depth in range(1, levels.depth + 1):
@@ -167,7 +167,7 @@ class TreeRunner:
 
         Each level expands its ``BEAM`` most probable nodes (as in EAGLE-2, arXiv 2406.16858); all children are candidates.
         """
-        beam = _Beam(int(context[-1]), self._vocab_size)
+        beam = Beam(int(context[-1]), self._vocab_size)
         self._reserve(context, beam_nodes(depth))
         output, rows = self._catch_up(context, TOP_K), np.array([-1])
         for level in range(depth):
@@ -235,7 +235,7 @@ def _comb(depth: int) -> Shape:
     return Shape(*columns, np.ones(2 * depth + 1))
 
 
-class _Beam:
+class Beam:
     """The candidates of a beam search, and which of them are expanded.
 
     Attributes:
@@ -270,6 +270,11 @@ class _Beam:
         """The tree of all expanded candidates."""
         return self._tree(self._expanded)
 
+    @property
+    def cumulative(self) -> np.ndarray:
+        """Cumulative draft probability of the root and all candidates, float64 ``[n]``."""
+        return self._cumulative
+
     def best(self, budget: int) -> DraftTree:
         """The tree of the most probable candidates; a parent is at least as probable as its child."""
         best = highest(self._cumulative, budget, 0.0)
@@ -281,7 +286,7 @@ class _Beam:
         return DraftTree(self._tokens[chosen], parents, {"prior": self._prior[chosen]})
 
 
-class _Levels:
+class Levels:
     """A tree that is built level by level."""
 
     def __init__(self, shape: Shape, root: int) -> None:

@@ -249,7 +249,7 @@ def _trained(name: str) -> Any:
 
 FLAGS = {"backoff", "coupling", "feedback", "keep", "higher_orders", "most_recent", "pool_from_prompt", "replacement", "warm"}
 """Options that are true or false."""
-FILES = {"datastore", "draft", "heads", "matrix"}
+FILES = {"datastore", "draft", "head", "heads", "matrix"}
 """Options that name a file, or None for the default one."""
 CORPORA = ("full", "none")
 """The base counts of ADED: the base matrix, or none."""
@@ -350,6 +350,17 @@ METHODS: dict[str, Method] = {
             values=_trained("check_medusa"),
             missing=_trained("no_heads"),
             sources=("heads",),
+        ),
+        Method(
+            "eagle",
+            "EAGLE",
+            True,
+            "A one-layer head drafts a tree from the target's hidden states, deeper where it is confident (arXiv 2503.01840).",
+            _trained("eagle"),
+            ("head", "tree", "depth"),
+            values=_trained("check_eagle"),
+            missing=_trained("no_eagle"),
+            sources=("head",),
         ),
         Method(
             "speculative",

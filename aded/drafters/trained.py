@@ -50,6 +50,14 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
     return AdedMedusaDrafter(matrix, model.vocab_size, reader, AdedOptions(**rest), seed)
 
 
+def eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.draft_models.eagle_head import head_for
+    from aded.drafters.eagle import EagleDrafter
+
+    rest = dict(options)
+    return EagleDrafter(head_for(model, rest.pop("head", None)), **rest)
+
+
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.draft_models.chain_runner import ChainRunner, level_cost
     from aded.drafters.speculative import SpeculativeDrafter
@@ -98,6 +106,13 @@ def check_aded_medusa(options: Mapping[str, Any]) -> None:
     AdedOptions(**{name: value for name, value in options.items() if name not in ("heads", "matrix")})
 
 
+def check_eagle(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
+    from aded.drafters.eagle import check_settings
+
+    check_settings(**{name: value for name, value in options.items() if name != "head"})
+
+
 def check_speculative(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
     from aded.drafters.speculative import check_length, check_verification
@@ -132,6 +147,11 @@ def no_heads_check_base_counts(model: TargetModel) -> str | None:
 
     base_counts_for(model)
     return no_heads(model)
+
+
+def no_eagle(model: TargetModel) -> str | None:
+    """Why EAGLE cannot run on a target, or None."""
+    return checkpoints.missing("eagle", model)
 
 
 def no_draft(model: TargetModel) -> str | None:

@@ -14,12 +14,16 @@ from torch.nn import functional
 from aded.draft_models import checkpoints
 from aded.draft_models.draft_model import evenly_spaced_layers, pruned_model, unshared_parameters
 from aded.draft_models.medusa_heads import RANKS
-from aded.train.dataset import Batch
+from aded.train.dataset import IGNORE_INDEX, Batch
 from aded.train.feature_cache import TargetStates
-from aded.train.objective import backward_in_chunks, last_hidden, precision, ranks_of
+from aded.train.objective import acceptance_length, backward_in_chunks, last_hidden, precision, ranks_of
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
+
+
+CHAIN = 5
+"""Length of the chains whose acceptance is simulated."""
 
 
 class DraftObjective:
@@ -68,9 +72,9 @@ class DraftObjective:
         Returns:
             ``loss``: cross-entropy of the text; ``divergence``: ``KL(target || draft)``; ``accuracy`` ``[ranks]``: how often
             the target's most probable token has each rank in the draft model's distribution; ``overlap``: ``sum min(p, q)``,
-            the acceptance rate of speculative sampling at temperature 1.
+            the acceptance rate of speculative sampling at temperature 1; ``acceptance_length`` of chains of ``CHAIN`` tokens.
         """
-        sums, hits, count = torch.zeros(3), torch.zeros(RANKS), 0
+        sums, hits, count, matches = torch.zeros(3), torch.zeros(RANKS), 0, []
         for batch in batches:
             with precision(self.target):
                 target_states, states, labels = self._states(batch.to(self.target.device))
@@ -86,8 +90,15 @@ class DraftObjective:
             ranks = ranks_of(draft, teacher.argmax(-1)).clamp_max(RANKS)
             hits += torch.bincount(ranks, minlength=RANKS + 1)[:RANKS].cpu()
             count += len(labels)
+            matches.append(_chains(batch, (draft.argmax(-1) == labels).cpu()))
         loss, divergence, overlap = (sums / max(count, 1)).tolist()
-        return {"loss": loss, "divergence": divergence, "overlap": overlap, "accuracy": (hits / max(count, 1)).tolist()}
+        return {
+            "loss": loss,
+            "divergence": divergence,
+            "overlap": overlap,
+            "accuracy": (hits / max(count, 1)).tolist(),
+            "acceptance_length": acceptance_length(matches),
+        }
 
     def loss(self, figures: dict[str, Any]) -> float:
         """``KL(target || draft) + text * CE(next token)``."""
@@ -103,3 +114,16 @@ class DraftObjective:
         """Last hidden states of target and draft model, ``[m, hidden]`` each, and next tokens, int64 ``[m]``, by position."""
         states = last_hidden(self._small, batch.ids).flatten(0, 1)[batch.positions]
         return self._target_states.of(batch), states, batch.labels(1)[0]
+
+
+def _chains(batch: Batch, correct: torch.Tensor) -> torch.Tensor:
+    """Whether the draft is correct at each position and the ``CHAIN - 1`` after it, bool ``[CHAIN, m]``.
+
+    Args:
+        batch: ``m`` positions; only those with ``CHAIN`` next tokens in the loss are returned.
+        correct: whether it is correct at each position, bool ``[m]``.
+    """
+    flat = torch.zeros(batch.ids.numel() + CHAIN, dtype=torch.bool)
+    flat[batch.positions.cpu()] = correct
+    chained = (batch.labels(CHAIN)[-1] != IGNORE_INDEX).cpu()
+    return torch.stack([flat[batch.positions.cpu()[chained] + offset] for offset in range(CHAIN)])

@@ -26,6 +26,10 @@ LOG_EVERY = 10
 """Steps between recorded losses."""
 DIVERGENCE_FACTOR = 2.0
 """Training stops if the loss exceeds both the initial loss and a uniform guess's loss by this factor."""
+EVALUATIONS = 10
+"""Number of evaluations on held-out text during a run, evenly spread; the last one is after it."""
+EVALUATED_ROWS = 16
+"""Rows of held-out text in such an evaluation."""
 MAX_LOSS_RATIO = 1.01
 """Largest accepted ratio of held-out loss after and before training; rounding alone changes it by less."""
 
@@ -79,11 +83,14 @@ class Run:
         step: optimiser steps taken.
         seconds: their duration.
         losses: the loss of every tenth step and of the last one.
+        curve: step, training loss and simulated acceptance length on held-out text (see ``objective.acceptance_length``), at
+            the start and at ``EVALUATIONS`` times after it.
     """
 
     step: int = 0
     seconds: float = 0.0
     losses: list[float] = field(default_factory=list)
+    curve: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, identity: str, progress: Progress) -> Run:
@@ -100,6 +107,7 @@ def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, id
     device = next(objective.trained.parameters()).device
     started = time.perf_counter() - run.seconds
     first_step, resumed = run.step, time.perf_counter()
+    held_out = rows.evaluation_batches()[:EVALUATED_ROWS]
     while (done := schedule.done(run.step, run.seconds)) < 1.0:
         loss = _step(objective, optimizer, rows.batch(run.step, schedule.batch).to(device), learning_rate(schedule.rate, done))
         logged = run.step % LOG_EVERY == 0
@@ -108,6 +116,8 @@ def train(objective: Objective, rows: Rows, schedule: Schedule, folder: Path, id
         if logged or schedule.done(run.step, run.seconds) == 1.0:
             run.losses.append(float(loss))  # synchronises with the device, so not at every step
             _check_divergence(run, objective.uniform, folder)
+        if len(run.curve) <= int(EVALUATIONS * schedule.done(run.step, run.seconds)):
+            run.curve.append((run.step, float(loss), objective.evaluate(held_out)["acceptance_length"]))
         tokens = (run.step - first_step) * schedule.batch * rows.training.ids.shape[1]
         speed = tokens / max(time.perf_counter() - resumed, 1e-6)
         progress(_message(run, schedule, speed), schedule.done(run.step, run.seconds))
@@ -160,12 +170,14 @@ def _message(run: Run, schedule: Schedule, speed: float) -> str:
     left = run.seconds / max(schedule.done(run.step, run.seconds), 1e-6) - run.seconds
     return (
         f"training: step {run.step} of {schedule.steps}, loss {run.losses[-1] if run.losses else math.nan:.3f}, "
+        f"acceptance length {run.curve[-1][2] if run.curve else math.nan:.2f}, "
         f"{speed:,.0f} tokens/s, {int(left) // 60}:{int(left) % 60:02d} left"
     )
 
 
 def _save(run: Run, objective: Objective, optimizer: torch.optim.Optimizer, folder: Path, identity: str) -> None:
     body = {"identity": identity, "step": run.step, "seconds": run.seconds, "losses": run.losses}
+    body["curve"] = run.curve
     buffer = io.BytesIO()
     torch.save({**body, "trained": objective.trained.state_dict(), "optimizer": optimizer.state_dict()}, buffer)
     write_atomically(folder / CHECKPOINT, buffer.getvalue())
@@ -180,6 +192,7 @@ def _resume(objective: Objective, optimizer: torch.optim.Optimizer, folder: Path
         if body["identity"] != identity:
             raise AdedError(f"{path} is of a run with other settings; delete it, or give another --out")
         run = Run(int(body["step"]), float(body["seconds"]), [float(loss) for loss in body["losses"]])
+        run.curve = [(int(step), float(loss), float(length)) for step, loss, length in body["curve"]]
         if run.step < 1 or not math.isfinite(run.seconds) or run.seconds < 0:
             raise ValueError("steps or seconds out of range")
         objective.trained.load_state_dict(body["trained"])

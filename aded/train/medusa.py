@@ -14,7 +14,7 @@ from aded.draft_models import checkpoints
 from aded.draft_models.medusa_heads import RANKS, MedusaHeads
 from aded.train.dataset import IGNORE_INDEX, Batch
 from aded.train.feature_cache import TargetStates
-from aded.train.objective import backward_in_chunks, precision, ranks_of
+from aded.train.objective import acceptance_length, backward_in_chunks, precision, ranks_of
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -60,20 +60,33 @@ class HeadObjective:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
-        """Mean ``loss`` of each head, and ``accuracy`` ``[heads, ranks]``: how often the label has each rank."""
+        """Metrics on held-out text.
+
+        Returns:
+            ``loss`` ``[heads]``: mean of each head; ``accuracy`` ``[heads, ranks]``: how often the label has each rank;
+            ``acceptance_length``: see ``objective.acceptance_length``.
+        """
         heads = len(self.trained.weight)
-        loss, hits, count = torch.zeros(heads), torch.zeros(heads, RANKS), torch.zeros(heads)
+        loss, hits, count, matches = torch.zeros(heads), torch.zeros(heads, RANKS), torch.zeros(heads), []
         for batch in batches:
             with precision(self.target):
                 states, labels = self._states_and_labels(batch.to(self.target.device))
+                correct = torch.zeros_like(labels, dtype=torch.bool)
                 for head in range(heads):
                     valid = labels[head] != IGNORE_INDEX
                     logits, wanted = self._project(states[head][valid]).float(), labels[head][valid]
                     loss[head] += functional.cross_entropy(logits, wanted, reduction="sum").cpu()
-                    hits[head] += torch.bincount(ranks_of(logits, wanted).clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
+                    ranks = ranks_of(logits, wanted)
+                    hits[head] += torch.bincount(ranks.clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
                     count[head] += len(wanted)
+                    correct[head, valid] = ranks == 0
+            matches.append(correct[:, labels[-1] != IGNORE_INDEX])
         count = count.clamp_min(1)
-        return {"loss": (loss / count).tolist(), "accuracy": (hits / count[:, None]).tolist()}
+        return {
+            "loss": (loss / count).tolist(),
+            "accuracy": (hits / count[:, None]).tolist(),
+            "acceptance_length": acceptance_length(matches),
+        }
 
     def loss(self, figures: dict[str, Any]) -> float:
         """``sum_k decay^(k-1) CE_k``."""

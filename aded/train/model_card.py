@@ -1,4 +1,4 @@
-"""The model card of trained Medusa heads or a trained draft model, as Markdown."""
+"""The model card of trained heads or a trained draft model, as Markdown."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ SHOWN_RANKS = 5
 
 
 def model_card(
-    title: str, model: str, command: str, rows: Sequence[tuple[str, object]], figures: dict[str, Any], run: Run
+    title: str, part: str, model: str, command: str, rows: Sequence[tuple[str, object]], figures: dict[str, Any], run: Run
 ) -> str:
     """The model card as Markdown.
 
     Args:
         title: what was trained.
+        part: what each row of ``figures["accuracy"]`` belongs to, if it has several.
         model: label of the target model.
         command: the command that trains it again.
         rows: facts, name and value.
@@ -39,9 +40,13 @@ def model_card(
             "",
             "On held-out text:",
             "",
-            *_figures(figures),
+            *_figures(figures, part),
             "",
-            *(["On recorded outputs:", "", *_figures(figures["recorded"]), ""] if "recorded" in figures else []),
+            *(["On recorded outputs:", "", *_figures(figures["recorded"], part), ""] if "recorded" in figures else []),
+            "During training (acceptance length: tokens per step of greedily drafted chains on held-out text, simulated):",
+            "",
+            *_table(("step", "training loss", "acceptance length"), [_point(*point) for point in run.curve]),
+            "",
         ]
     )
 
@@ -50,15 +55,19 @@ def _loss_summary(losses: Sequence[float]) -> str:
     return f"{losses[0]:.3f} at the start, {losses[-1]:.3f} at the end" if losses else "not measured"
 
 
-def _figures(figures: dict[str, Any]) -> list[str]:
+def _point(step: int, loss: float, length: float) -> tuple[str, str, str]:
+    return f"{step:,}", f"{loss:.3f}", f"{length:.2f}"
+
+
+def _figures(figures: dict[str, Any], part: str) -> list[str]:
     accuracy = figures["accuracy"]
     names = [f"rank {rank + 1}" for rank in range(SHOWN_RANKS)]
     if isinstance(accuracy[0], list):
         lines = [
-            (f"head {i + 1}", f"{loss:.3f}", *_percentages(row)) for i, (loss, row) in enumerate(zip(figures["loss"], accuracy))
+            (f"{part} {i + 1}", f"{loss:.3f}", *_percentages(row)) for i, (loss, row) in enumerate(zip(figures["loss"], accuracy))
         ]
-        return _table(("", "loss", *names), lines)
-    scalars = [(name, f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]
+        return [*_table(("", "loss", *names), lines), "", f"Acceptance length: {figures['acceptance_length']:.3f}."]
+    scalars = [(name.replace("_", " "), f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]
     return [*_table(("", ""), scalars), "", *_table(("accuracy at", *names), [("", *_percentages(accuracy))])]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,7 +34,7 @@ class Objective(Protocol):
         """Accumulate the gradients of a batch on the device; returns the loss, a scalar on the device."""
 
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, Any]:
-        """Metrics on held-out text, as JSON values."""
+        """Metrics on held-out text, as JSON values; ``acceptance_length`` is that of the function of this name."""
 
     def loss(self, figures: dict[str, Any]) -> float:
         """The training loss, from the result of ``evaluate``."""
@@ -77,3 +77,15 @@ def backward_in_chunks(states: torch.Tensor, loss_of: Callable[[torch.Tensor, sl
 def ranks_of(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """The rank, from 0, of token ``wanted`` in each row, int64 ``[n]``; logits ``[n, vocab]``, wanted int64 ``[n]``."""
     return (logits > logits.gather(1, wanted[:, None])).sum(1)
+
+
+def acceptance_length(matches: Sequence[torch.Tensor]) -> float:
+    """Simulated mean acceptance length of greedily drafted chains on a text: tokens per step, the bonus token included.
+
+    Args:
+        matches: whether the draft's most probable token after a position, and after each of the text's tokens that follow it, is
+            the text's next token, bool ``[depth, m]`` each.
+    """
+    lengths = [chain.cumprod(0).sum(0) for chain in matches]
+    positions = sum(map(len, lengths))
+    return 1.0 + sum(float(length.sum()) for length in lengths) / max(positions, 1)

@@ -48,7 +48,7 @@ def test_a_matrix_and_a_datastore_that_are_built_without_a_name_are_found(model_
     assert kept == [f"{folder}/datastore/datastore.safetensors", f"{folder}/trigram/matrix.safetensors"]
 
 
-@pytest.mark.parametrize("kind", ["medusa", "draft"])
+@pytest.mark.parametrize("kind", ["medusa", "eagle", "draft"])
 def test_an_artifact_that_is_trained_without_a_name_is_found(model_folder: str, tmp_path: Path, kind: checkpoints.Kind):
     from aded.engine.target_model import TargetModel
 
@@ -58,7 +58,7 @@ def test_an_artifact_that_is_trained_without_a_name_is_found(model_folder: str, 
     found = checkpoints.find(kind, target)
     assert found is not None
     assert found.parent == paths.artifact_folder(kind, target.label, target.fingerprint)
-    assert METHODS["medusa" if kind == "medusa" else "speculative"].unavailable(target) is None
+    assert METHODS["speculative" if kind == "draft" else kind].unavailable(target) is None
 
 
 def test_artifacts_of_the_user_for_the_model_come_first_then_bundled_ones_then_those_for_other_models(

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from eagle_heads import accuracy, random_head
 from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
 from test_medusa import PROMPT, random_heads
@@ -14,9 +15,12 @@ from aded.core.cuda_graph import Replay
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
+from aded.draft_models.eagle_head import LoadedHead
+from aded.draft_models.eagle_network import EagleNetwork
 from aded.draft_models.medusa_heads import HeadReader
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.aded_medusa import AdedMedusaDrafter
+from aded.drafters.eagle import EagleDrafter
 from aded.drafters.medusa import MedusaDrafter
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
@@ -107,6 +111,36 @@ def test_output_equals_plain_decoding(target, draft, reader, method, kind):
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))
     for _ in range(2):  # the second decode uses the graphs of the first one
         assert Decoder(target, drafters(draft, reader)[method], settings).run(PROMPT).token_ids == truth
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("tree", ["dynamic", "static"])
+def test_eagles_output_equals_plain_decoding_with_captured_passes(target, tree, kind):
+    settings = GenerationSettings(max_new_tokens=40, budget=24, **SETTINGS[kind])
+    truth = alone(target, PROMPT, 40, Rule(settings.sampling))
+    loaded = LoadedHead(random_head(target), np.array(accuracy()))
+    for _ in range(2):
+        trace = Decoder(target, EagleDrafter(loaded, tree), settings).run(PROMPT)
+        assert trace.token_ids == truth
+        assert max(len(step.tree.tokens) for step in trace.steps) == 24
+
+
+def test_a_captured_pass_of_an_eagle_head_equals_one_on_the_cpu(target):
+    head = random_head(target)
+    networks = [
+        EagleNetwork(one, copy.deepcopy(target.model.get_input_embeddings()).to(device))
+        for one, device in ((head, "cuda"), (copy.deepcopy(head).cpu(), "cpu"))
+    ]
+    generator = torch.Generator().manual_seed(0)
+    features, tokens = torch.randn(60, 96, generator=generator), torch.randint(3, VOCAB, (60,), generator=generator)
+    for count in (40, 3, 1, 8):
+        found = []
+        for network in networks:
+            device = network.keys.device
+            read = network.read(features[:count].to(device), tokens[:count].to(device))
+            drafted = network.draft(read.features[[-1, -1]].clone(), tokens[:2].to(device), torch.tensor([-1, -1]))
+            found.append(torch.cat([read.logits[-1:].cpu(), drafted.logits.cpu()]))
+        assert torch.allclose(*found, atol=1e-3)
 
 
 @pytest.mark.parametrize("method", ["speculative", "specinfer"])

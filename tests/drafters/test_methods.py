@@ -145,6 +145,7 @@ def cut(folder, kind):
         ("datastore", "rest"),
         ("datastore", "suffix"),
         ("medusa", "medusa"),
+        ("eagle", "eagle"),
         ("draft", "speculative"),
     ],
 )

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { PARTS, emptyRace, runStats, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/page/record/record.js";
+import { PARTS, cumulativeProbability, emptyRace, runStats, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/page/record/record.js";
 import { perToken, sharesText } from "../../assets/cards/timing/times.js";
 import "./words.js";
 
@@ -82,4 +82,10 @@ test("a token with probability 0 is no candidate and has no rank", () => {
   assert.deepEqual(possible(choice), [{ token: 4, text: "a", p: 0.9 }, { token: 7, text: "b", p: 0.1 }]);
   const tree = { probability: [null, 0, 0.2], rank: [null, 11, 2] };
   assert.deepEqual([0, 1, 2].map((node) => rankOf(tree, node)), [null, null, 2]);
+});
+
+test("the cumulative draft probability is the product along the path", () => {
+  const tree = { tokens: [1, 2, 3, 4], parents: [-1, 0, 1, 0], columns: { prior: [null, 0.5, 0.25, null] } };
+  assert.deepEqual([0, 1, 2, 3].map((node) => cumulativeProbability(tree, node)), [null, 0.5, 0.125, null]);
+  assert.equal(cumulativeProbability({ ...tree, columns: {} }, 2), null);
 });

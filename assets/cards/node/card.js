@@ -3,7 +3,7 @@
 import { precise, residualDraw, residualText, testText } from "../../page/record/acceptance.js";
 import { el, exact, fixed, number, onKey, probability, small, visible } from "../../page/core/dom.js";
 import { historyFigure } from "./history.js";
-import { column, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
+import { column, cumulativeProbability, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
 import { puctOf, scoreText } from "../../page/record/search.js";
 import { markedNode, nodeIn } from "../../page/record/stepview.js";
 import { on } from "../../page/core/events.js";
@@ -56,6 +56,7 @@ function nodeFacts(step, node, header) {
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
     [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), exact(column(tree, "prior")[node])],
+    [say("fact.cumulative"), priorTerm(header) === "prior" ? "–" : exact(cumulativeProbability(tree, node))],
     ["PUCT", scoreText(column(tree, "score")[node])],
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],

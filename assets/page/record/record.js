@@ -78,6 +78,17 @@ export function priorTerm({ method_settings: settings }) {
   return settings.search ? "prior" : "draft-probability";
 }
 
+// The cumulative draft probability of a node: the product of the column "prior" along its path; null without one.
+export function cumulativeProbability(tree, node) {
+  const priors = column(tree, "prior");
+  let product = 1;
+  for (let at = node; at > 0; at = tree.parents[at]) {
+    if (priors[at] === null) return null;
+    product *= priors[at];
+  }
+  return node > 0 ? product : null;
+}
+
 // The target's most probable tokens at a choice: {token, text, p}, without those that top-k and top-p excluded.
 export function possible({ top_tokens: tokens, top_texts: texts, top_probabilities: probabilities }) {
   return tokens.map((token, k) => ({ token, text: texts[k], p: probabilities[k] })).filter(({ p }) => p > 0);

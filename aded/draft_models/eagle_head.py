@@ -1,0 +1,245 @@
+"""EAGLE's draft head: one decoder layer over the target's features and the embeddings of the tokens after them.
+
+EAGLE-3 (arXiv 2503.01840): the features are hidden states of three layers, and the head has its own vocabulary projection, over
+the tokens that are most frequent in the target's text (the draft vocabulary). Position ``i`` holds the features at token ``i``
+and token ``i + 1``, and predicts token ``i + 2``. At a drafted position, the head's own output replaces the features.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from aded.core.errors import AdedError, first_line
+from aded.draft_models import checkpoints
+
+if TYPE_CHECKING:
+    from aded.engine.target_model import TargetModel
+
+Features = Literal["three", "last"]
+EPSILON = 1e-6
+"""Of the RMS norms."""
+ROPE_THETA = 10_000.0
+"""Base of the rotary embedding for a target that has none."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes of a head.
+
+    Attributes:
+        hidden: width of the target's hidden states, and of the head's.
+        hidden_layers: layers of the target whose hidden states are the features (see ``DrafterNeeds``).
+        heads, kv_heads, head_dim: of its attention; ``intermediate``: width of its MLP.
+        vocabulary: number of tokens that it can draft.
+        rope_theta: base of its rotary embedding.
+    """
+
+    hidden: int
+    hidden_layers: tuple[int, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    rope_theta: float
+
+    @classmethod
+    def like(cls, target: TargetModel, features: Features, vocabulary: int) -> Geometry:
+        """A head with the sizes of one of the target's layers.
+
+        Args:
+            target: the target model.
+            features: *three*: hidden states of a low, a middle and a high layer, as in EAGLE-3; *last*: the last hidden state, as
+                in EAGLE-1.
+            vocabulary: size of the draft vocabulary.
+        """
+        config = target.config
+        heads = int(config.num_attention_heads)
+        theta = (getattr(config, "rope_parameters", None) or {}).get("rope_theta", ROPE_THETA)
+        return cls(
+            hidden=int(config.hidden_size),
+            hidden_layers=three_layers(int(config.num_hidden_layers)) if features == "three" else (-1,),
+            heads=heads,
+            kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
+            head_dim=int(getattr(config, "head_dim", None) or config.hidden_size // heads),
+            intermediate=int(getattr(config, "intermediate_size", None) or 4 * config.hidden_size),
+            vocabulary=vocabulary,
+            rope_theta=float(theta),
+        )
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Widths of all queries, keys and values of a position."""
+        return self.heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.head_dim
+
+
+def three_layers(layers: int) -> tuple[int, int, int]:
+    """EAGLE-3's layers: the hidden states that enter layers 2, n/2 and n - 3 (from 0), for a target of ``n`` layers."""
+    return min(2, layers), layers // 2, max(layers - 3, 0)
+
+
+class EagleHead(nn.Module):
+    """The parameters of a head, and the steps of its forward pass.
+
+    Attributes:
+        geometry: its sizes.
+        tokens: target token id of each id of the draft vocabulary, int64 ``[vocabulary]``, ascending.
+    """
+
+    tokens: torch.Tensor
+
+    def __init__(self, geometry: Geometry, tokens: torch.Tensor) -> None:
+        super().__init__()
+        g = self.geometry = geometry
+        self.register_buffer("tokens", tokens.long())
+        self.feature_norm = nn.Parameter(torch.ones(len(g.hidden_layers) * g.hidden))
+        self.token_norm, self.state_norm, self.mlp_norm, self.norm = (nn.Parameter(torch.ones(g.hidden)) for _ in range(4))
+        self.fuse_weight = _matrix(g.hidden, len(g.hidden_layers) * g.hidden)
+        self.qkv_weight = _matrix(sum(g.widths), 2 * g.hidden)
+        self.output_weight = _zeros(g.hidden, g.widths[0])
+        self.gate_up_weight = _matrix(2 * g.intermediate, g.hidden)
+        self.down_weight = _zeros(g.hidden, g.intermediate)
+        self.vocabulary_weight = _matrix(g.vocabulary, g.hidden)
+
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """The target's features ``[..., layers * hidden]`` as one state ``[..., hidden]``.
+
+        Each layer's hidden state is normalised first, because their magnitudes differ.
+        """
+        g = self.geometry
+        states = _rms_norm(features.unflatten(-1, (len(g.hidden_layers), g.hidden))).flatten(-2) * self.feature_norm
+        return functional.linear(states, self.fuse_weight)
+
+    def inputs(self, states: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+        """The attention's input ``[..., 2 * hidden]``: the token's embedding and the state, each normalised."""
+        return torch.cat([_rms_norm(embeddings) * self.token_norm, _rms_norm(states) * self.state_norm], dim=-1)
+
+    def queries(self, inputs: torch.Tensor) -> torch.Tensor:
+        """``[..., heads, head_dim]``, without rotary embedding."""
+        weight = self.qkv_weight[: self.geometry.widths[0]]
+        return functional.linear(inputs, weight).unflatten(-1, (self.geometry.heads, self.geometry.head_dim))
+
+    def keys_values(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys, without rotary embedding, and values, ``[..., kv_heads, head_dim]`` each."""
+        both = functional.linear(inputs, self.qkv_weight[self.geometry.widths[0] :])
+        keys, values = both.chunk(2, dim=-1)
+        shape = (self.geometry.kv_heads, self.geometry.head_dim)
+        return keys.unflatten(-1, shape), values.unflatten(-1, shape)
+
+    def rotate(self, vectors: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Apply the rotary embedding to ``[..., heads, head_dim]`` at ``positions``, int64 ``[...]``."""
+        half = self.geometry.head_dim // 2
+        exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
+        angles = positions[..., None, None].float() * self.geometry.rope_theta**-exponents
+        first, second = vectors[..., :half], vectors[..., half : 2 * half]
+        cos, sin = angles.cos().to(vectors), angles.sin().to(vectors)
+        rotated = (first * cos - second * sin, second * cos + first * sin, vectors[..., 2 * half :])
+        return torch.cat(rotated, dim=-1)
+
+    def finish(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """The layer's output ``[..., hidden]``: the features of the next position if it is drafted.
+
+        Args:
+            states: the layer's input without the token, ``[..., hidden]``; the residual.
+            attended: ``[..., heads * head_dim]``.
+        """
+        states = states + functional.linear(attended, self.output_weight)
+        gate, up = functional.linear(_rms_norm(states) * self.mlp_norm, self.gate_up_weight).chunk(2, dim=-1)
+        return states + functional.linear(functional.silu(gate) * up, self.down_weight)
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        """Logits over the draft vocabulary ``[..., vocabulary]``, from the layer's output."""
+        return functional.linear(_rms_norm(states) * self.norm, self.vocabulary_weight)
+
+
+def _rms_norm(states: torch.Tensor) -> torch.Tensor:
+    """Divide by the root mean square of the last dimension, computed in float32."""
+    wide = states.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)).to(states.dtype)
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(rows, columns) * columns**-0.5)
+
+
+def _zeros(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(rows, columns))
+
+
+@dataclass(frozen=True)
+class LoadedHead:
+    """A head from a file.
+
+    Attributes:
+        head: the head, in the target's dtype on its device.
+        accuracy: how often the token of each rank was correct at each drafted position of held-out text, float64
+            ``[positions, ranks]``.
+        networks: networks of the head that no decode uses (see ``aded.draft_models.eagle_network``).
+    """
+
+    head: EagleHead
+    accuracy: Any
+    networks: list[Any] = field(default_factory=list)
+
+
+def write(path: Path, target: TargetModel, head: EagleHead, accuracy: Any, **more: Any) -> None:
+    """Write a head, its matrices in 8 bits; ``more``: see ``checkpoints.write``.
+
+    Raises:
+        AdedError: the file cannot be written.
+    """
+    parameters = {name: parameter for name, parameter in head.state_dict().items() if name != "tokens"}
+    tensors = checkpoints.in_8_bits(parameters) | {"tokens": head.tokens.int(), "accuracy": torch.tensor(accuracy)}
+    checkpoints.write(path, "eagle", target, tensors, geometry=asdict(head.geometry), **more)
+
+
+_LOADED: WeakKeyDictionary[Any, dict[str, LoadedHead]] = WeakKeyDictionary()
+
+
+def head_for(target: TargetModel, path: str | None = None) -> LoadedHead:
+    """The head at ``path``, or else the default one of the target; loaded once per target.
+
+    Raises:
+        AdedError: there is none, or the file is damaged or for another model.
+    """
+    file = path or checkpoints.find("eagle", target)
+    if file is None:
+        raise AdedError(checkpoints.missing("eagle", target) or "the EAGLE head was removed; give --head FILE")
+    loaded = _LOADED.setdefault(target, {})
+    if str(file) not in loaded:
+        loaded[str(file)] = load(file, target)
+    return loaded[str(file)]
+
+
+def load(path: str | Path, target: TargetModel) -> LoadedHead:
+    """Read a head.
+
+    Raises:
+        AdedError: as ``checkpoints.read``, or the tensors do not fit the sizes in the header or the model.
+    """
+    checkpoint = checkpoints.read(path, "eagle", target)
+    try:
+        sizes = json.loads(checkpoint.header["geometry"])
+        geometry = Geometry(**{**sizes, "hidden_layers": tuple(sizes["hidden_layers"])})
+        layers = int(target.config.num_hidden_layers)
+        tensors = checkpoints.from_8_bits(checkpoint.tensors)
+        tokens, accuracy = tensors.pop("tokens").long(), tensors.pop("accuracy").double().numpy()
+        if geometry.hidden != target.config.hidden_size or max(geometry.hidden_layers) > layers:
+            raise ValueError(f"it reads layers {list(geometry.hidden_layers)}, {geometry.hidden} wide")
+        if accuracy.ndim != 2 or len(tokens) < 1 or not 0 <= int(tokens.min()) <= int(tokens.max()) < target.vocab_size:
+            raise ValueError("its draft vocabulary is not the model's")
+        head = EagleHead(geometry, tokens)
+        head.load_state_dict({**tensors, "tokens": tokens})
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        remedy = checkpoints.command("eagle", target.spec)
+        raise AdedError(f"{path} does not fit this model ({first_line(error)[:200]}); make one with {remedy}") from None
+    head = head.to(target.device, target.dtype).requires_grad_(False)
+    return LoadedHead(head, accuracy)

@@ -1,0 +1,134 @@
+"""EAGLE (arXiv 2401.15077, 2406.16858, 2503.01840): a head drafts a tree from the target's features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import torch
+
+from aded.core.inspection import Explanation
+from aded.core.limits import check_choice, check_numbers
+from aded.core.tree import DraftTree
+from aded.core.tree_shape import best_shape
+from aded.draft_models import feature_tree
+from aded.draft_models.eagle_head import LoadedHead
+from aded.draft_models.eagle_network import EagleNetwork
+from aded.draft_models.feature_network import FeatureOutput
+from aded.draft_models.tree_runner import BEAM
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
+from aded.engine.outputs import DrafterNeeds
+
+if TYPE_CHECKING:
+    from aded.engine.target_view import TargetView
+
+TreeKind = Literal["dynamic", "static"]
+DEPTH, MAX_DEPTH = 6, 16
+"""Default and largest depth of a dynamic tree."""
+NO_FEATURES = "the prompt has one token, so the head has no features before the first step: plain step"
+NOT_FINITE = "the EAGLE head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
+
+
+def check_settings(tree: str = "dynamic", depth: int = DEPTH) -> None:
+    """Check the options.
+
+    Raises:
+        AdedError: an unknown kind of tree, or a depth out of range.
+    """
+    check_choice("tree", tree, get_args(TreeKind))
+    check_numbers({"depth": (1, MAX_DEPTH)}, {"depth": depth})
+
+
+class EagleDrafter(Drafter, Inspectable):
+    """Drafts a tree level by level with a head that reads the target's features at the committed tokens.
+
+    A node's children are the head's most probable tokens, not samples, so the target's one draw per node verifies them.
+
+    Args:
+        loaded: the head.
+        tree: *dynamic*: the nodes of highest cumulative probability that a beam search finds, as in EAGLE-2; *static*: the same
+            shape in every step, as in EAGLE-1, built from the accuracy of each rank on held-out text.
+        depth: maximum depth of a dynamic tree.
+
+    Raises:
+        AdedError: see ``check_settings``.
+    """
+
+    def __init__(self, loaded: LoadedHead, tree: TreeKind = "dynamic", depth: int = DEPTH) -> None:
+        check_settings(tree, depth)
+        self.tree, self.depth = tree, depth
+        self._head, self._accuracy, self._free = loaded.head, loaded.accuracy, loaded.networks
+        self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
+        self._network: EagleNetwork | None = None
+        self._output: FeatureOutput | None = None  # at the root
+        self._cumulative = np.empty(0)  # of the candidates of the last beam search, see ``Beam``
+        best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
+
+    def bind(self, target: TargetView) -> None:
+        self.close()
+        try:
+            self._network = self._free.pop()
+        except IndexError:
+            self._network = EagleNetwork(self._head, target.embedding)
+        self._vocab_size = target.vocab_size
+
+    def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
+        assert features is not None, "needs name hidden layers"
+        self.notice = self._output = None
+        self._bound.start()
+        if len(prompt) > 1:
+            self._read(features, prompt[1:])
+
+    def prepare(self, context: Context, budget: int) -> None:
+        if budget > 1:
+            self._bound.prepare(BEAM)
+
+    def propose(self, context: Context, budget: int) -> DraftTree:
+        self._cumulative = np.empty(0)
+        if self._output is None or budget == 1 or self.notice:
+            return DraftTree.root_only(context.root)
+        if self.tree == "static":
+            tree, finite = feature_tree.fill(self._bound, self._output, context.root, best_shape(self._accuracy, budget))
+        else:
+            beam = feature_tree.beam_search(self._bound, self._output, context.root, self._vocab_size, self.depth)
+            tree, finite, self._cumulative = beam.best(budget), beam.finite, beam.cumulative
+        if not finite:
+            self.notice = NOT_FINITE
+            return DraftTree.root_only(context.root)
+        return tree
+
+    def observe(self, outcome: Outcome) -> None:
+        self._read(outcome.accepted_features[: len(outcome.emitted)], outcome.emitted.tolist())
+
+    def close(self) -> None:
+        if self._network is not None:
+            self._free.append(self._network)
+            self._network = self._output = None
+
+    def explain(self, context: Context, budget: int) -> Explanation:
+        """How many candidates the beam search found, and which of them the second ranking removed."""
+        if self._output is None and budget > 1:
+            return Explanation(note=NO_FEATURES)
+        if len(self._cumulative) <= budget:
+            return Explanation()
+        left_out = float(np.partition(self._cumulative, -budget - 1)[-budget - 1])
+        return Explanation(
+            note=f"a beam search to depth {self.depth} found {len(self._cumulative) - 1} candidates; the {budget - 1} of highest "
+            f"cumulative probability are kept, and the best of the others has {left_out:.4f}"
+        )
+
+    def settings(self) -> dict[str, object]:
+        depth = {"depth": self.depth} if self.tree == "dynamic" else {}
+        layers = list(self._head.geometry.hidden_layers)
+        return {"tree": self.tree, **depth, "hidden_layers": layers, "draft_vocabulary": len(self._head.tokens)}
+
+    @property
+    def _bound(self) -> EagleNetwork:
+        assert self._network is not None, "bind comes first"
+        return self._network
+
+    def _read(self, features: torch.Tensor, tokens: Sequence[int]) -> None:
+        """Read committed tokens: the features at each token, and the token after it."""
+        output = self._bound.read(features, torch.tensor(tokens, device=features.device))
+        self._output = FeatureOutput(output.logits[-1:].clone(), output.features[-1:].clone())

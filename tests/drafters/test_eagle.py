@@ -1,0 +1,163 @@
+"""EAGLE is lossless with every tree and both kinds of features, and refuses heads of other models."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from eagle_heads import accuracy, random_head
+from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
+
+from aded import Decoder, GenerationSettings
+from aded.core.errors import AdedError
+from aded.draft_models import eagle_head
+from aded.draft_models.eagle_head import LoadedHead
+from aded.drafters.eagle import NO_FEATURES, NOT_FINITE, EagleDrafter
+from aded.drafters.registry import METHODS
+from aded.engine.target_model import TargetModel
+from aded.sampling.logits_pipeline import Rule
+from aded.sampling.settings import SamplingSettings
+
+PROMPT = [5, 9, 14, 3, 20, 31]
+SETTINGS = GenerationSettings(max_new_tokens=12, budget=16)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target()
+
+
+def drafter(target, **options):
+    return EagleDrafter(LoadedHead(random_head(target, **options.pop("head", {})), np.array(accuracy())), **options)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3", "gemma3_sliding"])
+@pytest.mark.parametrize("tree", ["dynamic", "static"])
+@pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=1.0, top_p=0.9, seed=3)])
+def test_the_output_is_the_targets(family, tree, settings):
+    target = tiny_target(family)
+    generation = GenerationSettings(max_new_tokens=40, budget=24, **asdict(settings))
+    one = drafter(target, tree=tree)
+    for _ in range(2):  # the second decode uses the network of the first
+        trace = Decoder(target, one, generation).run(PROMPT)
+        assert trace.token_ids == alone(target, PROMPT, 40, Rule(settings))
+    assert max(len(step.tree.tokens) for step in trace.steps) == 24
+
+
+@pytest.mark.parametrize("tree", ["dynamic", "static"])
+def test_a_head_trained_on_a_text_drafts_it(tree, target):
+    """A head that knows the text it drafts has most of it accepted: positions, features and tokens belong together."""
+    from aded.train import dataset, loop
+    from aded.train.eagle import EagleObjective
+
+    rule = Rule(SamplingSettings())
+    texts = [[*PROMPT[: 3 + i], *alone(target, PROMPT[: 3 + i], 60, rule)] for i in range(4)]
+    length = min(map(len, texts))
+    rows = dataset.Text.plain(np.array([text[:length] for text in texts]))
+    torch.manual_seed(0)
+    objective = EagleObjective(target, rows, VOCAB, steps=4)
+    optimizer = torch.optim.AdamW(objective.trained.parameters(), lr=1e-2)
+    for step in range(150):
+        loop._step(objective, optimizer, dataset.Batch.of(rows), 1e-2 * min(1.0, (150 - step) / 100))
+    one = EagleDrafter(LoadedHead(objective.trained.requires_grad_(False), np.array(accuracy())), tree)
+    trace = Decoder(target, one, GenerationSettings(max_new_tokens=length - 3, budget=24)).run(PROMPT[:3])
+    assert trace.token_ids == Decoder(target, "plain", GenerationSettings(max_new_tokens=length - 3)).run(PROMPT[:3]).token_ids
+    assert trace.tokens_per_step > 2.5
+
+
+@pytest.mark.parametrize("tree", ["dynamic", "static"])
+def test_every_budget_is_kept_and_the_root_has_the_heads_best_tokens(tree, target):
+    for budget in (2, 3, 9, 64, 200):
+        one = drafter(target, tree=tree)
+        trace = Decoder(target, one, GenerationSettings(max_new_tokens=8, budget=budget)).run(PROMPT)
+        assert all(len(step.tree.tokens) <= budget for step in trace.steps)
+        assert max(len(step.tree.tokens) for step in trace.steps) > min(budget, 24) - 2
+
+
+def test_a_static_tree_has_one_shape_and_a_dynamic_one_has_several(target):
+    shapes = {}
+    for tree in ("dynamic", "static"):
+        steps = Decoder(target, drafter(target, tree=tree), GenerationSettings(max_new_tokens=30, budget=16)).run(PROMPT).steps
+        shapes[tree] = {tuple(step.tree.parents) for step in steps[:-4]}
+    assert len(shapes["static"]) == 1
+    assert len(shapes["dynamic"]) > 1
+
+
+def test_the_note_counts_the_candidates_and_names_the_best_that_was_cut(target):
+    """Compared with the beam search itself, for a budget that keeps some and one that keeps all."""
+    from aded.draft_models import feature_tree
+
+    one, seen = drafter(target, depth=3), []
+    search = feature_tree.beam_search
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feature_tree, "beam_search", lambda *arguments: seen.append(search(*arguments)) or seen[-1])
+        steps = Decoder(target, one, GenerationSettings(max_new_tokens=20, budget=24)).run(PROMPT).steps
+    for step, beam in zip(steps[:-4], seen):
+        best = np.sort(beam.cumulative)[::-1]
+        assert f"to depth 3 found {len(best) - 1} candidates; the 23 of highest" in step.note
+        assert step.note.endswith(f"others has {best[24]:.4f}")
+    everything = Decoder(target, drafter(target, depth=1), GenerationSettings(max_new_tokens=4, budget=24)).run(PROMPT)
+    assert everything.steps[0].note is None
+
+
+def test_a_prompt_of_one_token_and_budget_one_are_plain_steps(target):
+    trace = Decoder(target, drafter(target), GenerationSettings(max_new_tokens=12, budget=16)).run([5])
+    assert len(trace.steps[0].tree.tokens) == 1
+    assert trace.steps[0].note == NO_FEATURES
+    assert len(trace.steps[1].tree.tokens) == 16
+    assert trace.token_ids == alone(target, [5], 12)
+    plain = Decoder(target, drafter(target), GenerationSettings(max_new_tokens=12, budget=1)).run(PROMPT)
+    assert len(plain.steps) == 12
+    assert plain.token_ids == alone(target, PROMPT, 12)
+
+
+def test_logits_that_are_not_finite_stop_drafting_with_a_notice(target):
+    one = drafter(target)
+    one._head.vocabulary_weight.fill_(float("nan"))
+    trace = Decoder(target, one, GenerationSettings(max_new_tokens=12, budget=16)).run(PROMPT)
+    assert trace.token_ids == alone(target, PROMPT, 12)
+    assert NOT_FINITE in trace.header.notice
+
+
+def test_a_head_is_stored_in_8_bits_and_found_for_its_model_only(target, tmp_path):
+    head, path = random_head(target), tmp_path / "eagle.safetensors"
+    eagle_head.write(path, target, head, accuracy())
+    assert path.stat().st_size < 1.6 * sum(parameter.numel() for parameter in head.parameters())
+    loaded = eagle_head.load(path, target)
+    assert torch.equal(loaded.head.tokens, head.tokens)
+    assert loaded.accuracy.tolist() == pytest.approx(np.array(accuracy()))
+    for name, parameter in head.named_parameters():
+        largest = parameter.abs().amax(-1, keepdim=True)
+        assert ((loaded.head.state_dict()[name] - parameter).abs() <= largest / 250).all()
+    trace = Decoder(target, METHODS["eagle"].make(target, {"head": str(path)}, 0), SETTINGS).run(PROMPT)
+    assert trace.token_ids == alone(target, PROMPT, 12)
+    wide = tiny_target(hidden_size=64)
+    with pytest.raises(AdedError, match="was made for another model .llama.; make one with `python -m aded train eagle"):
+        METHODS["eagle"].make(wide, {"head": str(path)}, 0)
+    other = TargetModel(tiny_model("llama", vocab_size=VOCAB + 2), WordTokenizer(VOCAB + 2), "other", "other")
+    with pytest.raises(AdedError, match="was made for another model"):
+        METHODS["eagle"].make(other, {"head": str(path)}, 0)
+    shallow = tiny_target(num_hidden_layers=1)
+    eagle_head.write(path, target, random_head(tiny_target(num_hidden_layers=4)), accuracy())
+    with pytest.raises(AdedError, match="does not fit this model .it reads layers"):
+        METHODS["eagle"].make(shallow, {"head": str(path)}, 0)
+
+
+def test_without_a_head_the_command_that_trains_one_is_named(target):
+    reason = METHODS["eagle"].unavailable(target)
+    assert reason.startswith("there is no EAGLE head for this model; make what is missing with `python -m aded train eagle")
+    with pytest.raises(AdedError, match="or give --head FILE"):
+        METHODS["eagle"].make(target, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tree": "adaptive"}, "tree is 'adaptive'; choose one of dynamic, static"),
+        ({"depth": 0}, "depth is 0; give a whole number from 1 to 16"),
+        ({"heads": "x"}, "eagle has no option 'heads'"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(AdedError, match=message):
+        METHODS["eagle"].check(options)
