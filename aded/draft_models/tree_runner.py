@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -235,6 +235,21 @@ def _comb(depth: int) -> Shape:
     return Shape(*columns, np.ones(2 * depth + 1))
 
 
+class Children(NamedTuple):
+    """The children of the candidates that a beam search has expanded, the root's first.
+
+    Attributes:
+        tokens: int64 ``[rows, children]``; ``probabilities``: their draft probabilities, highest first, float64.
+        below: the row of each child; -1 if it is not expanded, int64 ``[rows, children]``.
+        depths: depth of each expanded candidate, int64 ``[rows]``.
+    """
+
+    tokens: np.ndarray
+    probabilities: np.ndarray
+    below: np.ndarray
+    depths: np.ndarray
+
+
 class Beam:
     """The candidates of a beam search, and which of them are expanded.
 
@@ -258,7 +273,8 @@ class Beam:
         """
         self.finite &= bool(np.isfinite(probabilities).all())
         probabilities = np.where((tokens < self._vocab_size) & np.isfinite(probabilities), probabilities, 0.0)
-        first, parents = len(self._tokens), np.repeat(self._last_expanded, tokens.shape[1])
+        self._width = tokens.shape[1]
+        first, parents = len(self._tokens), np.repeat(self._last_expanded, self._width)
         self._tokens, self._parents = np.append(self._tokens, tokens), np.append(self._parents, parents)
         self._prior = np.append(self._prior, probabilities)
         self._cumulative = np.append(self._cumulative, self._cumulative[parents] * probabilities.ravel())
@@ -274,6 +290,17 @@ class Beam:
     def cumulative(self) -> np.ndarray:
         """Cumulative draft probability of the root and all candidates, float64 ``[n]``."""
         return self._cumulative
+
+    def children(self) -> Children:
+        """The children of the expanded candidates."""
+        tokens = self._tokens[1:].reshape(-1, self._width)
+        rows = np.arange(1, len(tokens))
+        above, rank = np.divmod(self._expanded[rows] - 1, self._width)
+        below, depths = np.full(tokens.shape, -1), np.zeros(len(tokens), np.int64)
+        below[above, rank] = rows
+        for row, parent in zip(rows, above):
+            depths[row] = depths[parent] + 1
+        return Children(tokens, self._prior[1:].reshape(tokens.shape), below, depths)
 
     def best(self, budget: int) -> DraftTree:
         """The tree of the most probable candidates; a parent is at least as probable as its child."""

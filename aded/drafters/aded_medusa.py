@@ -1,39 +1,32 @@
-"""ADED with Medusa: one draft tree from a mixture of the Medusa heads and the tri-gram matrix.
+"""ADED with Medusa: one draft tree from a mixture of the tri-gram matrix and the Medusa heads (arXiv 2401.10774).
 
-The heads read the target's hidden state and are the more accurate for the next few tokens, but each head predicts
-independently of the others. The matrix conditions on the path and reaches any depth. A best-first search builds the tree from
-the mixture of both (``aded.ngram.medusa_mixture``).
+Each head predicts independently of the others: its prediction is the same for all paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from aded.core.jit import njit
-from aded.core.tree import DraftTree
 from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
+from aded.drafters.mixture import MixtureDrafter
 from aded.engine.outputs import DrafterNeeds
-from aded.ngram import tree_search
-from aded.ngram.medusa_mixture import Lattice, Shares, kind_of, lattice_kinds
-from aded.ngram.session_counts import new_lookup, successors
+from aded.ngram.mixture import Lattice, LogOdds
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:
     import torch
 
+INITIAL_SHARES = LogOdds(depth=(0.5, -0.4, -0.4, -0.5), lattice=(-2.1, -1.0, 0.1, 2.3), matrix=(2.6, 0.8, 0.5, -0.1, -1.1, -3.4))
 
-class AdedMedusaDrafter(AdedDrafter):
-    """`AdedDrafter` whose search also uses Medusa heads.
+
+class AdedMedusaDrafter(MixtureDrafter):
+    """A `MixtureDrafter` with Medusa heads.
 
     Args:
-        matrix, vocab_size, options, seed: see `AdedDrafter`; ``options.search`` is ignored, the search is always best-first.
+        matrix, vocab_size, options, seed: see `MixtureDrafter`.
         reader: the Medusa heads of the target.
     """
 
@@ -45,76 +38,22 @@ class AdedMedusaDrafter(AdedDrafter):
         options: AdedOptions | None = None,
         seed: int = 0,
     ) -> None:
-        self._reader, self._depths = reader, len(reader.accuracy)
-        self._shares = Shares(self._depths)
-        self._head_predictions: HeadPredictions | None = None  # for the tokens after the root
-        self._draft_predictions: HeadPredictions | None = None  # those that the current draft was made from
-        super().__init__(matrix, vocab_size, replace(options or AdedOptions.tuned(), search="best-first"), seed)
+        self._reader = reader
+        self._predictions: HeadPredictions | None = None  # for the tokens after the root
+        super().__init__(matrix, vocab_size, INITIAL_SHARES, options, seed)
         self.needs = DrafterNeeds(top_k=self.needs.top_k, reader=reader, optional=True)
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
-        self._shares, self._head_predictions, self._draft_predictions = Shares(self._depths), None, None
+        self._predictions = None
         super().start(prompt, features)
 
-    def propose(self, context: Context, budget: int) -> DraftTree:
-        self._draft_predictions = self._head_predictions
-        return super().propose(context, budget)
+    def predicted(self, context: Context) -> Lattice | None:
+        found = self._predictions
+        return None if found is None else Lattice.by_depth(found.tokens, found.probabilities)
 
     def observe(self, outcome: Outcome) -> None:
-        """Update the mixture weights from the emitted tokens, then learn as `AdedDrafter` does."""
-        if self._draft_predictions is not None:
-            self._learn_shares(outcome, self._draft_predictions)
-        self._head_predictions, self._draft_predictions = self._reader.predictions(outcome.reader_output), None
         super().observe(outcome)
+        self._predictions = self._reader.predictions(outcome.reader_output)
 
     def settings(self) -> dict[str, object]:
-        return {**super().settings(), "heads": self._depths}
-
-    def _search(self, context: Context, budget: int) -> DraftTree:
-        if self._head_predictions is None or budget == 1:
-            return super()._search(context, budget)
-        lattice = Lattice(
-            self._head_predictions.tokens,
-            self._head_predictions.probabilities,
-            self._shares.at(self._head_predictions.probabilities),
-        )
-        return tree_search.best_first(
-            replace(self._source_at(context), lattice=lattice), self._suffix(context), self._limits(budget)
-        )
-
-    def _learn_shares(self, outcome: Outcome, head_predictions: HeadPredictions) -> None:
-        arrays = (self._base.arrays, self._session.arrays)
-        head_kinds = lattice_kinds(head_predictions.probabilities)
-        predictions = _predictions(
-            *arrays, head_predictions.tokens, head_predictions.probabilities, *self._emitted(outcome), self.options.successors
-        )
-        for depth, (matrix_kind, head_p, matrix_p) in enumerate(zip(*predictions)):
-            self._shares.learn(depth, head_kinds[depth], matrix_kind, head_p, matrix_p)
-
-    def _warm_up(self) -> None:
-        super()._warm_up()
-        zeros = HeadPredictions(np.zeros((self._depths, 1), dtype=np.int32), np.zeros((self._depths, 1)))
-        self._head_predictions, context = zeros, Context(np.zeros(3, dtype=np.int32), 3)
-        self._search(context, 2)
-        self._learn_shares(Outcome(DraftTree.root_only(0), np.array([0]), context, np.array([0])), zeros)
-        self._head_predictions, self._shares = None, Shares(self._depths)
-
-
-@njit(cache=True)
-def _predictions(base, session, head_predictions, probabilities, text, start, max_successors):
-    """Probabilities that the heads and the matrix gave to the tokens ``text[start:]``, for at most as many as there are heads.
-
-    Returns:
-        The kind of the matrix's prediction (``kind_of``), int64 ``[n]``; the probability of each token by the heads and by the
-        matrix, float64 ``[n]`` each.
-    """
-    n, lookup = min(len(text) - start, len(head_predictions)), new_lookup(base, session)
-    matrix_kinds, head_p, matrix_p = np.empty(n, np.int64), np.zeros(n), np.zeros(n)
-    for depth in range(n):
-        token, count = text[start + depth], successors(lookup, text, start + depth, max_successors)
-        matrix_kinds[depth] = kind_of(lookup.probabilities, count)
-        for rank in range(head_predictions.shape[1]):
-            head_p[depth] += probabilities[depth, rank] if head_predictions[depth, rank] == token else 0.0
-        for i in range(count):
-            matrix_p[depth] += lookup.probabilities[i] if lookup.tokens[i] == token else 0.0
-    return matrix_kinds, head_p, matrix_p
+        return {**super().settings(), "heads": len(self._reader.accuracy)}

@@ -16,7 +16,7 @@ from aded.draft_models import feature_tree
 from aded.draft_models.eagle_head import LoadedHead
 from aded.draft_models.eagle_network import EagleNetwork
 from aded.draft_models.feature_network import FeatureOutput
-from aded.draft_models.tree_runner import BEAM
+from aded.draft_models.tree_runner import BEAM, Beam
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
 
@@ -86,17 +86,26 @@ class EagleDrafter(Drafter, Inspectable):
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         self._cumulative = np.empty(0)
-        if self._output is None or budget == 1 or self.notice:
-            return DraftTree.root_only(context.root)
-        if self.tree == "static":
-            tree, finite = feature_tree.fill(self._bound, self._output, context.root, best_shape(self._accuracy, budget))
-        else:
-            beam = feature_tree.beam_search(self._bound, self._output, context.root, self._vocab_size, self.depth)
-            tree, finite, self._cumulative = beam.best(budget), beam.finite, beam.cumulative
-        if not finite:
+        if self.tree == "dynamic" and budget > 1 and (beam := self.candidates(context)):
+            self._cumulative = beam.cumulative
+            return beam.best(budget)
+        if self.tree == "static" and budget > 1 and self._output is not None and not self.notice:
+            shape = best_shape(self._accuracy, budget)
+            tree, finite = feature_tree.fill(self._bound, self._output, context.root, shape)
+            if finite:
+                return tree
             self.notice = NOT_FINITE
-            return DraftTree.root_only(context.root)
-        return tree
+        return DraftTree.root_only(context.root)
+
+    def candidates(self, context: Context) -> Beam | None:
+        """The candidates of a beam search; None if the head cannot draft, for which ``notice`` may give the reason."""
+        if self._output is None or self.notice:
+            return None
+        beam = feature_tree.beam_search(self._bound, self._output, context.root, self._vocab_size, self.depth)
+        if not beam.finite:
+            self.notice = NOT_FINITE
+            return None
+        return beam
 
     def observe(self, outcome: Outcome) -> None:
         self._read(outcome.accepted_features[: len(outcome.emitted)], outcome.emitted.tolist())

@@ -391,9 +391,20 @@ METHODS: dict[str, Method] = {
             "One tree from a mixture: Medusa's heads for the next tokens, ADED's matrix for those after them.",
             _trained("aded_medusa"),
             ("heads", "matrix", "depth", "successors", "higher_orders", "feedback", "coupling", "keep"),
-            values=_trained("check_aded_medusa"),
+            values=_trained("check_mixture"),
             missing=_trained("no_heads_check_base_counts"),
             sources=("heads",),
+        ),
+        Method(
+            "aded-eagle",
+            "ADED with EAGLE",
+            True,
+            "One tree from a mixture: EAGLE's head for the next tokens, ADED's matrix for what the session repeats.",
+            _trained("aded_eagle"),
+            ("head", "matrix", "depth", "successors", "higher_orders", "feedback", "coupling", "keep"),
+            values=_trained("check_mixture"),
+            missing=_trained("no_eagle_check_base_counts"),
+            sources=("head",),
         ),
     )
 }

@@ -14,6 +14,7 @@ from aded.sampling.settings import TypicalAcceptance
 
 if TYPE_CHECKING:
     from aded.drafters.base import Drafter
+    from aded.drafters.eagle import EagleDrafter
     from aded.engine.target_model import TargetModel
 
 TREE_VERIFICATIONS = ("rejection", "coupled")
@@ -51,11 +52,25 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 
 
 def eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    return _eagle(model, dict(options))
+
+
+def _eagle(model: TargetModel, options: dict[str, Any]) -> EagleDrafter:
     from aded.draft_models.eagle_head import head_for
     from aded.drafters.eagle import EagleDrafter
 
+    return EagleDrafter(head_for(model, options.pop("head", None)), **options)
+
+
+def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.aded_eagle import AdedEagleDrafter
+    from aded.drafters.aded_options import AdedOptions
+    from aded.drafters.artifacts import base_counts_for
+
     rest = dict(options)
-    return EagleDrafter(head_for(model, rest.pop("head", None)), **rest)
+    head = _eagle(model, {name: rest.pop(name) for name in ("head",) if name in rest})
+    matrix = base_counts_for(model, rest.pop("matrix", None))
+    return AdedEagleDrafter(matrix, model.vocab_size, head, AdedOptions(**rest), seed)
 
 
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -99,11 +114,11 @@ def check_medusa(options: Mapping[str, Any]) -> None:
     _thresholds(dict(options))
 
 
-def check_aded_medusa(options: Mapping[str, Any]) -> None:
+def check_mixture(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
     from aded.drafters.aded_options import AdedOptions
 
-    AdedOptions(**{name: value for name, value in options.items() if name not in ("heads", "matrix")})
+    AdedOptions(**{name: value for name, value in options.items() if name not in ("heads", "head", "matrix")})
 
 
 def check_eagle(options: Mapping[str, Any]) -> None:
@@ -143,10 +158,20 @@ def no_heads_check_base_counts(model: TargetModel) -> str | None:
     Raises:
         AdedError: the base matrix or the datastore is damaged.
     """
+    _check_base_counts(model)
+    return no_heads(model)
+
+
+def no_eagle_check_base_counts(model: TargetModel) -> str | None:
+    """As ``no_heads_check_base_counts``, for ``no_eagle``."""
+    _check_base_counts(model)
+    return no_eagle(model)
+
+
+def _check_base_counts(model: TargetModel) -> None:
     from aded.drafters.artifacts import base_counts_for
 
     base_counts_for(model)
-    return no_heads(model)
 
 
 def no_eagle(model: TargetModel) -> str | None:

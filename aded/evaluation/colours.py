@@ -16,5 +16,6 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),
     "aded-medusa": ("#7e3d2b", "#ef9f8c"),
+    "aded-eagle": ("#00594f", "#4fd8c4"),
 }
 """On a light and on a dark background. Tests check that they can be told apart, also with colour blindness."""

@@ -17,7 +17,7 @@ from aded.core.inspection import Simulation
 from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
 from aded.ngram.coupling import candidates, couple, drawn_successors
-from aded.ngram.medusa_mixture import NO_LATTICE, Lattice, mix
+from aded.ngram.mixture import NO_LATTICE, Lattice, mix, row_below
 from aded.ngram.session_counts import SessionCounts, inlined_successors, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix
 from aded.sampling.coupling import UNCOUPLED, Coupling
@@ -69,7 +69,7 @@ class Puct(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Sources of successors: the base counts, the session counts and, for best-first search, predictions of Medusa heads.
+    """Sources of successors: the base counts, the session counts and, for best-first search, predictions of a trained head.
 
     If the target samples, also what is known of its draws.
     """
@@ -163,14 +163,15 @@ def _best_first(base, session, coupling, lattice, context, limits):
     lookup, suffix = new_lookup(base, session), np.empty(MAX_CONTEXT, np.int32)
     found_tokens, probabilities = lookup.tokens, lookup.probabilities
     nodes, tokens, priors, frontier = start(context[-1], limits.budget, limits.successors)
-    count = 1
+    count, rows = 1, np.full(limits.budget, -1, np.int32)  # of the lattice
+    rows[0] = 0 if len(lattice.tokens) else -1
     while count < limits.budget:
         node, found = count - 1, 0
         if nodes[node].depth < limits.depth:
             length, depth = _write_suffix(context, nodes, node, suffix), nodes[node].depth
-            if depth < len(lattice.tokens):
+            if rows[node] >= 0:
                 found = successors(lookup, suffix, length, limits.successors)
-                found = mix(lattice, lookup, depth, found, candidates(coupling, limits.successors))
+                found = mix(lattice, lookup, rows[node], found, candidates(coupling, limits.successors))
                 found = couple(lookup, coupling, found, depth, limits.successors)
             else:
                 found = drawn_successors(lookup, coupling, suffix, length, depth, limits.successors)
@@ -179,6 +180,7 @@ def _best_first(base, session, coupling, lattice, context, limits):
         nodes[node].children = found
         if not take_best(nodes, tokens, priors, frontier, count, DEPTH_DECAY):
             break
+        rows[count] = row_below(lattice, rows[nodes[count].parent], nodes[count].token)
         count += 1
     return _taken(nodes, count)
 

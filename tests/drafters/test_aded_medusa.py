@@ -10,11 +10,11 @@ from test_medusa import PROMPT, random_heads
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
 from aded.drafters.aded import AdedDrafter
-from aded.drafters.aded_medusa import AdedMedusaDrafter
+from aded.drafters.aded_medusa import INITIAL_SHARES, AdedMedusaDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context
 from aded.ngram import tree_search
-from aded.ngram.medusa_mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of
+from aded.ngram.mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of
 from aded.ngram.session_counts import SessionCounts
 from aded.ngram.trigram import TrigramMatrix
 from aded.sampling.logits_pipeline import Rule
@@ -40,7 +40,7 @@ def random_lattice(seed, depths=3, ranks=5):
     rng = np.random.default_rng(seed)
     tokens = np.stack([rng.choice(VOCAB, ranks, replace=False) for _ in range(depths)]).astype(np.int32)
     probabilities = np.sort(rng.dirichlet(np.ones(ranks + 2), depths)[:, :ranks], axis=1)[:, ::-1].copy()
-    return Lattice(tokens, probabilities, rng.random((depths, KINDS)))
+    return Lattice.by_depth(tokens, probabilities)._replace(shares=rng.random((depths, KINDS)))
 
 
 def mixed(source, lattice, context, depth, keep):
@@ -78,7 +78,7 @@ def test_the_tree_has_the_most_probable_nodes_of_the_mixture(source, seed):
 def test_no_lattice_changes_nothing(source):
     context, limits = np.array([3, 1, 4], dtype=np.int32), tree_search.Limits(20, 6, 12)
     plain = tree_search.best_first(source, context, limits)
-    silent = Lattice(np.zeros((2, 1), np.int32), np.zeros((2, 1)), np.zeros((2, KINDS)))
+    silent = Lattice.by_depth(np.zeros((2, 1), np.int32), np.zeros((2, 1)))._replace(shares=np.zeros((2, KINDS)))
     other = tree_search.best_first(replace(source, lattice=silent), context, limits)
     assert source.lattice is NO_LATTICE
     assert plain.tokens.tolist() == other.tokens.tolist()
@@ -86,19 +86,20 @@ def test_no_lattice_changes_nothing(source):
 
 
 def test_weight_moves_to_the_source_that_is_right():
-    shares = Shares(3)
+    shares = Shares(INITIAL_SHARES)
     for _ in range(300):
         shares.learn(0, 2, 3, lattice=0.6, matrix=0.05)
         shares.learn(1, 2, 3, lattice=0.0, matrix=0.4)
     assert shares.values[0, 2, 3] > 0.9
     assert shares.values[1, 2, 3] < 0.1
-    assert shares.values[2].tolist() == Shares(3).values[2].tolist()
+    assert shares.values[2].tolist() == Shares(INITIAL_SHARES).values[2].tolist()
 
 
 def test_a_lattice_has_weights_by_its_confidence_at_each_depth():
-    shares = Shares(3)
+    shares = Shares(INITIAL_SHARES)
     shares.learn(1, 3, 2, lattice=0.9, matrix=0.0)
-    found = shares.at(np.array([[0.1, 0.05], [0.8, 0.1], [0.49, 0.2]]))
+    probabilities = np.array([[0.1, 0.05], [0.8, 0.1], [0.49, 0.2]])
+    found = shares.of(Lattice.by_depth(np.zeros((3, 2), np.int32), probabilities)).shares
     assert found.tolist() == [shares.values[0, 0].tolist(), shares.values[1, 3].tolist(), shares.values[2, 1].tolist()]
 
 
@@ -136,9 +137,9 @@ def test_without_hidden_states_the_drafts_are_those_of_aded(reader, source):
 def test_weights_are_learned_from_the_tokens_of_the_target(target, reader):
     drafter = AdedMedusaDrafter(None, VOCAB, reader)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=40, budget=16)).run(PROMPT)
-    assert (drafter._shares.values != Shares(3).values).any()
+    assert (drafter._shares.values != Shares(INITIAL_SHARES).values).any()
     drafter.start(PROMPT)
-    assert (drafter._shares.values == Shares(3).values).all()
+    assert (drafter._shares.values == Shares(INITIAL_SHARES).values).all()
 
 
 def test_beyond_the_last_head_only_the_matrix_drafts(source):
