@@ -134,13 +134,18 @@ class EagleHead(nn.Module):
         shape = (self.geometry.kv_heads, self.geometry.head_dim)
         return keys.unflatten(-1, shape), values.unflatten(-1, shape)
 
-    def rotate(self, vectors: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Apply the rotary embedding to ``[..., heads, head_dim]`` at ``positions``, int64 ``[...]``."""
+    def angles(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines of the rotary embedding at positions int64 ``[...]``, float32 ``[..., 1, head_dim // 2]`` each."""
         half = self.geometry.head_dim // 2
         exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
         angles = positions[..., None, None].float() * self.geometry.rope_theta**-exponents
+        return angles.cos(), angles.sin()
+
+    def rotate(self, vectors: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Apply the rotary embedding to ``[..., heads, head_dim]``; ``angles``: of the vectors' positions."""
+        half = self.geometry.head_dim // 2
         first, second = vectors[..., :half], vectors[..., half : 2 * half]
-        cos, sin = angles.cos().to(vectors), angles.sin().to(vectors)
+        cos, sin = (values.to(vectors) for values in angles)
         rotated = (first * cos - second * sin, second * cos + first * sin, vectors[..., 2 * half :])
         return torch.cat(rotated, dim=-1)
 

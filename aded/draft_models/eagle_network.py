@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, node_bucket
+from aded.core.cuda_graph import Replay, host_buffer, node_bucket
 from aded.draft_models.draft_limits import INITIAL_HEADROOM
-from aded.draft_models.feature_network import FeatureOutput
+from aded.draft_models.feature_network import Children
+from aded.draft_models.medusa_heads import RANKS
 from aded.engine.step_graph import context_bucket
+from aded.sampling import sampler
 
 if TYPE_CHECKING:
     from aded.draft_models.eagle_head import EagleHead
@@ -22,7 +25,7 @@ MAX_CAPTURED = 32
 
 
 class EagleNetwork:
-    """A head in one decode: a ``FeatureNetwork`` whose logits are over the draft vocabulary.
+    """A head in one decode: a ``FeatureNetwork`` that drafts tokens of the draft vocabulary.
 
     Slot ``i`` of the KV cache is position ``i`` of the text; drafted positions follow, and the next read replaces them: only the
     target's features stay in the cache.
@@ -32,25 +35,32 @@ class EagleNetwork:
         embedding: the target's token embedding.
 
     Attributes:
-        tokens: target token id of each column of the logits, int64 ``[vocabulary]`` on the CPU.
+        hidden_layers: see ``FeatureNetwork``.
         length: number of committed positions.
+        keys, values: the KV cache, ``[kv_heads, capacity, head_dim]`` each.
+        outputs: the head's output at the last committed position (row 0) and at the drafted ones, ``[NEW + 1, hidden]``; padding
+            writes into the last row.
+        logits: of the last pass, over the draft vocabulary, ``[n, vocabulary]``; valid until the next pass.
     """
+
+    logits: torch.Tensor
 
     def __init__(self, head: EagleHead, embedding: Any) -> None:
         self.head, self.embedding = head, embedding
         self.hidden_layers = head.geometry.hidden_layers
-        self.tokens = head.tokens.cpu().numpy()
         self.length = 0
         self.keys = self.values = head.fuse_weight.new_zeros(head.geometry.kv_heads, 0, head.geometry.head_dim)
+        self.outputs = head.fuse_weight.new_zeros(NEW + 1, head.geometry.hidden)
         self._parents: list[int] = []  # of the drafted positions
-        self._passes: dict[tuple[int, int], _Pass] = {}
+        self._tokens = head.tokens.cpu().numpy()
+        self._passes: dict[tuple[bool, int, int], _Pass] = {}
 
     @torch.inference_mode()
     def start(self) -> None:
         """Forget all positions."""
         self.length, self._parents = 0, []
-        self.keys.zero_()  # values that are not finite would not stay behind the mask
-        self.values.zero_()
+        for tensor in (self.keys, self.values, self.outputs):
+            tensor.zero_()  # values that are not finite would not stay behind the mask
 
     @torch.inference_mode()
     def reserve(self, positions: int) -> None:
@@ -69,136 +79,160 @@ class EagleNetwork:
         self.reserve(self.length + NEW)
         size = 1
         while size <= node_bucket(min(nodes, MAX_CAPTURED)) and self.keys.is_cuda:
-            self._pass(size)
+            self._pass(True, size)
+            self._pass(False, size)
             size *= 2
 
     @torch.inference_mode()
-    def read(self, features: torch.Tensor, tokens: torch.Tensor) -> FeatureOutput:
+    def read(self, features: torch.Tensor, tokens: Sequence[int]) -> Children:
         """Read committed positions: see ``FeatureNetwork``."""
         self._parents = []
         self.reserve(self.length + len(tokens))
-        states, parts = self.head.fuse(features.to(self.head.fuse_weight)), []
         for start in range(0, len(tokens), NEW - 1):
-            chunk = slice(start, start + NEW - 1)
-            offsets = np.arange(len(tokens[chunk]))
-            parts.append(self._run(states[chunk], tokens[chunk], offsets, offsets, offsets[:, None] >= offsets))
-            self.length += len(offsets)
-        if len(parts) == 1:
-            return parts[0]
-        return FeatureOutput(torch.cat([part.logits for part in parts]), torch.cat([part.features for part in parts]))
+            part = slice(start, start + NEW - 1)
+            count = len(tokens[part])
+            step, offsets = self._pass(True, count), np.arange(count)
+            step.features[:count] = features[part]
+            step.features[count:].zero_()  # padding must be finite
+            targets = np.where(offsets == count - 1, 0, NEW)
+            visible = offsets[:, None] >= offsets
+            children = self._run(step, tokens[part], offsets, offsets, np.zeros_like(offsets), targets, visible)
+            self.length += count
+        return Children(children.tokens[-1:], children.probabilities[-1:])
 
     @torch.inference_mode()
-    def draft(self, features: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> FeatureOutput:
+    def draft(self, tokens: np.ndarray, parents: np.ndarray) -> Children:
         """Read drafted positions: see ``FeatureNetwork``."""
-        first = len(self._parents)
+        count, first = len(tokens), len(self._parents)
         self._parents += parents.tolist()
-        visible, depths = np.zeros((len(tokens), len(self._parents)), dtype=bool), np.zeros(len(tokens), dtype=np.int64)
-        for row in range(len(tokens)):
+        visible, depths = np.zeros((count, first + count), dtype=bool), np.zeros(count, dtype=np.int64)
+        for row in range(count):
             node = first + row
             while node >= 0:
                 visible[row, node] = True
                 depths[row] += 1
                 node = self._parents[node]
-        return self._run(features, tokens, first + np.arange(len(tokens)), depths - 1, visible)
+        offsets = first + np.arange(count)
+        return self._run(self._pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
 
-    def _run(
-        self, states: torch.Tensor, tokens: torch.Tensor, offsets: np.ndarray, depths: np.ndarray, visible: np.ndarray
-    ) -> FeatureOutput:
-        """A pass over ``n`` positions; the tensors are valid until the next one.
+    def _run(self, step: _Pass, *inputs: Any) -> Children:
+        """Run a pass over ``n`` positions: see ``_Pass.run``."""
+        n = len(inputs[0])
+        columns, probabilities = step.run(self.length, *inputs)[:, :n]
+        self.logits = step.logits[:n]
+        return Children(self._tokens[columns.astype(np.int64)], probabilities.copy())
 
-        Args:
-            states: ``[n, hidden]``; tokens: int64 ``[n]``.
-            offsets, depths: slot and text position after the committed ones, int64 ``[n]``.
-            visible: which new slots each position attends to, bool ``[n, new]``.
-        """
-        n = len(tokens)
-        step = self._pass(node_bucket(n) if n <= MAX_CAPTURED else n)
-        step.run(self.length, states, tokens, offsets, depths, visible)
-        return FeatureOutput(step.logits[:n], step.states_out[:n])
-
-    def _pass(self, nodes: int) -> _Pass:
+    def _pass(self, committed: bool, nodes: int) -> _Pass:
+        """The pass over ``nodes`` positions or more, committed or drafted ones."""
         n_keys = context_bucket(self.length + NEW, self.keys.shape[1])
         if nodes > MAX_CAPTURED:
-            return _Pass(self, nodes, n_keys, captured=False)
-        if (nodes, n_keys) not in self._passes:
-            self._passes[nodes, n_keys] = _Pass(self, nodes, n_keys, captured=True)
-        return self._passes[nodes, n_keys]
+            return _Pass(self, committed, nodes, n_keys, captured=False)
+        key = (committed, node_bucket(nodes), n_keys)
+        if key not in self._passes:
+            self._passes[key] = _Pass(self, *key, captured=True)
+        return self._passes[key]
 
 
 class _Pass:
     """A forward pass of the head over ``nodes`` positions that see the first ``n_keys`` slots.
 
     Attributes:
-        logits: ``[nodes, vocabulary]`` of the last run; ``states_out``: its output, ``[nodes, hidden]``.
+        features: input of committed positions, ``[nodes, layers * hidden]``.
+        logits: ``[nodes, vocabulary]`` of the last run.
     """
 
     logits: torch.Tensor
-    states_out: torch.Tensor
 
-    def __init__(self, network: EagleNetwork, nodes: int, n_keys: int, captured: bool) -> None:
+    def __init__(self, network: EagleNetwork, committed: bool, nodes: int, n_keys: int, captured: bool) -> None:
         head, device = network.head, network.keys.device
-        self._head, self._embedding, self._keys, self._values = head, network.embedding, network.keys, network.values
-        self._states = head.fuse_weight.new_zeros(nodes, head.geometry.hidden)
-        self._tokens = torch.zeros(nodes, dtype=torch.int64, device=device)
-        self._host = torch.zeros(1 + 2 * nodes, dtype=torch.int64, pin_memory=device.type == "cuda")
-        self._host_visible = torch.zeros(nodes, NEW, dtype=torch.bool, pin_memory=device.type == "cuda")
-        self._inputs, self._visible = self._host.to(device), self._host_visible.to(device)
-        self._index = torch.arange(n_keys, device=device)
-        self._new = torch.arange(NEW, device=device)
+        self._head, self._embedding, self._committed = head, network.embedding, committed
+        self._keys, self._values, self._outputs = network.keys, network.values, network.outputs
+        self.features = head.fuse_weight.new_zeros(nodes if committed else 0, head.fuse_weight.shape[1])
+        self._inputs = torch.zeros(8 * (1 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
+        self._host_inputs = host_buffer(self._inputs)
+        self._length, self._rows, self._visible = _views(self._inputs, nodes)
+        self._host_length, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
+        self._best = torch.zeros(2, nodes, min(RANKS, head.geometry.vocabulary), dtype=torch.float64, device=device)
+        self._host_best = host_buffer(self._best)
+        self._index, self._new = torch.arange(n_keys, device=device), torch.arange(NEW, device=device)
         self._clear()
         self._replay = Replay(self._body, device) if captured else None
 
     def run(
         self,
         length: int,
-        states: torch.Tensor,
-        tokens: torch.Tensor,
+        tokens: Sequence[int] | np.ndarray,
         offsets: np.ndarray,
         depths: np.ndarray,
+        sources: np.ndarray,
+        targets: np.ndarray,
         visible: np.ndarray,
-    ) -> None:
-        """Run over ``n`` positions, at most ``nodes``; arguments as in ``EagleNetwork._run``."""
+    ) -> np.ndarray:
+        """Run over ``n`` positions, at most ``nodes``.
+
+        Args:
+            length: number of committed positions.
+            tokens: token of each position, ``[n]``.
+            offsets, depths: its slot and its text position after the committed ones, int64 ``[n]``.
+            sources: row of the outputs that it reads, int64 ``[n]``; unused for committed positions.
+            targets: row of the outputs that it writes, int64 ``[n]``.
+            visible: which new slots it attends to, bool ``[n, new]``.
+
+        Returns:
+            The most probable columns of the logits and their probabilities, float64 ``[2, nodes, ranks]``.
+        """
         n = len(tokens)
         self._clear()
-        host = self._host.numpy()
-        host[0] = length
-        rows = host[1:].reshape(2, -1)
-        rows[0, :n], rows[1, :n] = offsets, depths
-        seen = self._host_visible.numpy()[:n]
-        seen[:] = False
-        seen[:, : visible.shape[1]] = visible
-        self._states[:n] = states
-        self._tokens[:n] = tokens.to(self._tokens.device)
-        if self._replay is None:
-            self._body()
-        else:
+        self._host_length[0] = length
+        self._host_rows[:, :n] = tokens, offsets, depths, sources, targets
+        self._host_visible[:n] = False
+        self._host_visible[:n, : visible.shape[1]] = visible
+        if self._replay is not None:
             self._replay()
+        else:
+            self._body()
+            if self._best.is_cuda:
+                torch.cuda.current_stream(self._best.device).synchronize()
+        return self._host_best.numpy()
 
     def _clear(self) -> None:
-        """Make all positions padding, which sees the committed slots and its slot."""
-        rows = self._host[1:].view(2, -1)
-        self._host.zero_()
-        rows[0] = NEW - 1
-        self._host_visible.zero_()
+        """Make all positions padding, which sees the committed slots and the last one."""
+        self._host_rows[:] = np.array([0, NEW - 1, 0, NEW, NEW])[:, None]
+        self._host_visible[:] = False
         self._host_visible[:, -1] = True
 
     def _body(self) -> None:
         head, g = self._head, self._head.geometry
-        self._inputs.copy_(self._host, non_blocking=True)
-        self._visible.copy_(self._host_visible, non_blocking=True)
-        length = self._inputs[:1]
-        offsets, depths = self._inputs[1:].view(2, -1)
-        inputs = head.inputs(self._states, self._embedding(self._tokens))
-        queries = head.rotate(head.queries(inputs), length + depths).transpose(0, 1)  # [heads, n, head_dim]
+        self._inputs.copy_(self._host_inputs, non_blocking=True)
+        tokens, offsets, depths, sources, targets = self._rows
+        states = head.fuse(self.features) if self._committed else self._outputs[sources]
+        inputs, angles, slots = (
+            head.inputs(states, self._embedding(tokens)),
+            head.angles(self._length + depths),
+            self._length + offsets,
+        )
+        queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)  # [heads, n, head_dim]
         keys, values = head.keys_values(inputs)
-        self._keys.index_copy_(1, length + offsets, head.rotate(keys, length + depths).transpose(0, 1))
-        self._values.index_copy_(1, length + offsets, values.transpose(0, 1))
-        n, n_keys = len(self._tokens), len(self._index)
-        hidden = (self._index >= length).expand(n, -1).index_copy(1, length + self._new, ~self._visible)  # [n, n_keys]
+        self._keys.index_copy_(1, slots, head.rotate(keys, angles).transpose(0, 1))
+        self._values.index_copy_(1, slots, values.transpose(0, 1))
+        n, n_keys = len(tokens), len(self._index)
+        later = (self._index >= self._length).expand(n, -1)
+        hidden = later.index_copy(1, self._length + self._new, ~self._visible)  # [n, n_keys]
         grouped = queries.reshape(g.kv_heads, -1, g.head_dim)  # query heads of one key-value head together
         scores = (grouped @ self._keys[:, :n_keys].transpose(1, 2)).float() * g.head_dim**-0.5
         weights = scores.view(g.heads, n, n_keys).masked_fill(hidden, torch.finfo(torch.float32).min).softmax(-1)
         attended = weights.to(queries.dtype).view(g.kv_heads, -1, n_keys) @ self._values[:, :n_keys]
         attended = attended.view(g.heads, n, g.head_dim).transpose(0, 1).reshape(n, -1)
-        self.states_out = head.finish(self._states, attended)
-        self.logits = head.logits(self.states_out)
+        states = head.finish(states, attended)
+        self._outputs.index_copy_(0, targets, states)
+        self.logits = head.logits(states)
+        columns, probabilities = sampler.top(self.logits, self._best.shape[-1])
+        self._best.copy_(torch.stack([columns.double(), probabilities.double()]))
+        self._host_best.copy_(self._best, non_blocking=True)
+
+
+def _views(buffer: torch.Tensor, nodes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Parts of the input buffer: length ``[1]`` and rows ``[5, nodes]``, int64; visible slots ``[nodes, NEW]``, bool."""
+    numbers = buffer[: 8 * (1 + 5 * nodes)].view(torch.int64)
+    visible = buffer[8 * (1 + 5 * nodes) :].view(torch.bool)
+    return numbers[:1], numbers[1:].view(5, nodes), visible.view(nodes, NEW)

@@ -15,7 +15,7 @@ from aded.core.tree_shape import best_shape
 from aded.draft_models import feature_tree
 from aded.draft_models.eagle_head import LoadedHead
 from aded.draft_models.eagle_network import EagleNetwork
-from aded.draft_models.feature_network import FeatureOutput
+from aded.draft_models.feature_network import Children
 from aded.draft_models.tree_runner import BEAM
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
@@ -61,7 +61,7 @@ class EagleDrafter(Drafter, Inspectable):
         self._head, self._accuracy, self._free = loaded.head, loaded.accuracy, loaded.networks
         self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
         self._network: EagleNetwork | None = None
-        self._output: FeatureOutput | None = None  # at the root
+        self._children: Children | None = None  # of the root
         self._cumulative = np.empty(0)  # of the candidates of the last beam search, see ``Beam``
         best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
 
@@ -75,7 +75,7 @@ class EagleDrafter(Drafter, Inspectable):
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         assert features is not None, "needs name hidden layers"
-        self.notice = self._output = None
+        self.notice, self._children = None, None
         self._bound.start()
         if len(prompt) > 1:
             self._read(features, prompt[1:])
@@ -86,12 +86,12 @@ class EagleDrafter(Drafter, Inspectable):
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         self._cumulative = np.empty(0)
-        if self._output is None or budget == 1 or self.notice:
+        if self._children is None or budget == 1 or self.notice:
             return DraftTree.root_only(context.root)
         if self.tree == "static":
-            tree, finite = feature_tree.fill(self._bound, self._output, context.root, best_shape(self._accuracy, budget))
+            tree, finite = feature_tree.fill(self._bound, self._children, context.root, best_shape(self._accuracy, budget))
         else:
-            beam = feature_tree.beam_search(self._bound, self._output, context.root, self._vocab_size, self.depth)
+            beam = feature_tree.beam_search(self._bound, self._children, context.root, self._vocab_size, self.depth)
             tree, finite, self._cumulative = beam.best(budget), beam.finite, beam.cumulative
         if not finite:
             self.notice = NOT_FINITE
@@ -104,11 +104,11 @@ class EagleDrafter(Drafter, Inspectable):
     def close(self) -> None:
         if self._network is not None:
             self._free.append(self._network)
-            self._network = self._output = None
+            self._network, self._children = None, None
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """How many candidates the beam search found, and which of them the second ranking removed."""
-        if self._output is None and budget > 1:
+        if self._children is None and budget > 1:
             return Explanation(note=NO_FEATURES)
         if len(self._cumulative) <= budget:
             return Explanation()
@@ -130,5 +130,4 @@ class EagleDrafter(Drafter, Inspectable):
 
     def _read(self, features: torch.Tensor, tokens: Sequence[int]) -> None:
         """Read committed tokens: the features at each token, and the token after it."""
-        output = self._bound.read(features, torch.tensor(tokens, device=features.device))
-        self._output = FeatureOutput(output.logits[-1:].clone(), output.features[-1:].clone())
+        self._children = self._bound.read(features, tokens)

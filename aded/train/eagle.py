@@ -213,7 +213,7 @@ class _ChainAttention:
     def __init__(self, head: EagleHead, columns: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._head, self._columns = head, columns
         places = torch.arange(keys.shape[1], device=keys.device)
-        self._keys = head.rotate(keys, places).permute(0, 2, 3, 1)  # [rows, kv_heads, head_dim, length]
+        self._keys = head.rotate(keys, head.angles(places)).permute(0, 2, 3, 1)  # [rows, kv_heads, head_dim, length]
         self._values = values.transpose(1, 2)  # [rows, kv_heads, length, head_dim]
         self._hidden = (places > columns[..., None])[:, None, None]  # [rows, 1, 1, positions, length]
         self._chain: list[tuple[torch.Tensor, torch.Tensor]] = []  # of each later step, [rows, kv_heads, 1, positions, head_dim]
@@ -221,11 +221,11 @@ class _ChainAttention:
     def step(self, inputs: torch.Tensor, step: int) -> torch.Tensor:
         """The attention of a step, ``[rows, positions, heads * head_dim]``; inputs ``[rows, positions, 2 * hidden]``."""
         head, g = self._head, self._head.geometry
-        positions = self._columns + step
-        queries = head.rotate(head.queries(inputs), positions).unflatten(2, (g.kv_heads, -1)).permute(0, 2, 3, 1, 4)
+        angles = head.angles(self._columns + step)
+        queries = head.rotate(head.queries(inputs), angles).unflatten(2, (g.kv_heads, -1)).permute(0, 2, 3, 1, 4)
         if step:
             keys, values = head.keys_values(inputs)
-            self._chain.append((_by_head(head.rotate(keys, positions)), _by_head(values)))
+            self._chain.append((_by_head(head.rotate(keys, angles)), _by_head(values)))
         grouped = queries.flatten(
             2, 3
         )  # query heads of one key-value head together: [rows, kv_heads, group * positions, head_dim]
