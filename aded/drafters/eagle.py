@@ -13,8 +13,8 @@ from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import best_shape
 from aded.draft_models import feature_tree
-from aded.draft_models.eagle_head import LoadedHead
-from aded.draft_models.eagle_network import EagleNetwork
+from aded.draft_models.feature_head_network import HeadNetwork
+from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.feature_network import Children
 from aded.draft_models.tree_runner import BEAM
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
@@ -27,7 +27,7 @@ TreeKind = Literal["dynamic", "static"]
 DEPTH, MAX_DEPTH = 6, 16
 """Default and largest depth of a dynamic tree."""
 NO_FEATURES = "the prompt has one token, so the head has no features before the first step: plain step"
-NOT_FINITE = "the EAGLE head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
+NOT_FINITE = "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
 
 
 def check_settings(tree: str = "dynamic", depth: int = DEPTH) -> None:
@@ -60,7 +60,7 @@ class EagleDrafter(Drafter, Inspectable):
         self.tree, self.depth = tree, depth
         self._head, self._accuracy, self._free = loaded.head, loaded.accuracy, loaded.networks
         self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
-        self._network: EagleNetwork | None = None
+        self._network: HeadNetwork | None = None
         self._children: Children | None = None  # of the root
         self._cumulative = np.empty(0)  # of the candidates of the last beam search, see ``Beam``
         best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
@@ -70,7 +70,7 @@ class EagleDrafter(Drafter, Inspectable):
         try:
             self._network = self._free.pop()
         except IndexError:
-            self._network = EagleNetwork(self._head, target.embedding)
+            self._network = HeadNetwork(self._head, target.embedding)
         self._vocab_size = target.vocab_size
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
@@ -124,7 +124,7 @@ class EagleDrafter(Drafter, Inspectable):
         return {"tree": self.tree, **depth, "hidden_layers": layers, "draft_vocabulary": len(self._head.tokens)}
 
     @property
-    def _bound(self) -> EagleNetwork:
+    def _bound(self) -> HeadNetwork:
         assert self._network is not None, "bind comes first"
         return self._network
 

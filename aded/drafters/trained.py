@@ -51,11 +51,19 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 
 
 def eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.draft_models.eagle_head import head_for
+    return _with_head(model, "eagle", options)
+
+
+def mtp(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    return _with_head(model, "mtp", options)
+
+
+def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> Drafter:
+    from aded.draft_models.feature_heads import head_for
     from aded.drafters.eagle import EagleDrafter
 
     rest = dict(options)
-    return EagleDrafter(head_for(model, rest.pop("head", None)), **rest)
+    return EagleDrafter(head_for(model, kind, rest.pop("head", None)), **rest)
 
 
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -152,6 +160,11 @@ def no_heads_check_base_counts(model: TargetModel) -> str | None:
 def no_eagle(model: TargetModel) -> str | None:
     """Why EAGLE cannot run on a target, or None."""
     return checkpoints.missing("eagle", model)
+
+
+def no_mtp(model: TargetModel) -> str | None:
+    """Why the MTP head cannot run on a target, or None."""
+    return checkpoints.missing("mtp", model)
 
 
 def no_draft(model: TargetModel) -> str | None:

@@ -1,4 +1,4 @@
-"""Drafting with an EAGLE head: its KV cache, and its forward passes in fixed shapes, captured as CUDA graphs on a GPU."""
+"""Drafting with a head of ``feature_heads``: its KV cache, and forward passes in fixed shapes, as CUDA graphs on a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aded.engine.step_graph import context_bucket
 from aded.sampling import sampler
 
 if TYPE_CHECKING:
-    from aded.draft_models.eagle_head import EagleHead
+    from aded.draft_models.feature_heads import DraftHead
 
 NEW = 256
 """Slots after the committed positions, for the positions of a read or of a draft; padding writes into the last one."""
@@ -24,7 +24,7 @@ MAX_CAPTURED = 32
 """Largest number of positions of a captured pass; a prompt is read without capture."""
 
 
-class EagleNetwork:
+class HeadNetwork:
     """A head in one decode: a ``FeatureNetwork`` that drafts tokens of the draft vocabulary.
 
     Slot ``i`` of the KV cache is position ``i`` of the text; drafted positions follow, and the next read replaces them: only the
@@ -45,12 +45,12 @@ class EagleNetwork:
 
     logits: torch.Tensor
 
-    def __init__(self, head: EagleHead, embedding: Any) -> None:
+    def __init__(self, head: DraftHead, embedding: Any) -> None:
         self.head, self.embedding = head, embedding
         self.hidden_layers = head.geometry.hidden_layers
         self.length = 0
-        self.keys = self.values = head.fuse_weight.new_zeros(head.geometry.kv_heads, 0, head.geometry.head_dim)
-        self.outputs = head.fuse_weight.new_zeros(NEW + 1, head.geometry.hidden)
+        self.keys = self.values = head.qkv_weight.new_zeros(head.geometry.kv_heads, 0, head.geometry.head_dim)
+        self.outputs = head.qkv_weight.new_zeros(NEW + 1, head.geometry.hidden)
         self._parents: list[int] = []  # of the drafted positions
         self._tokens = head.tokens.cpu().numpy()
         self._passes: dict[tuple[bool, int, int], _Pass] = {}
@@ -143,16 +143,16 @@ class _Pass:
 
     logits: torch.Tensor
 
-    def __init__(self, network: EagleNetwork, committed: bool, nodes: int, n_keys: int, captured: bool) -> None:
-        head, device = network.head, network.keys.device
+    def __init__(self, network: HeadNetwork, committed: bool, nodes: int, n_keys: int, captured: bool) -> None:
+        head, g, device = network.head, network.head.geometry, network.keys.device
         self._head, self._embedding, self._committed = head, network.embedding, committed
         self._keys, self._values, self._outputs = network.keys, network.values, network.outputs
-        self.features = head.fuse_weight.new_zeros(nodes if committed else 0, head.fuse_weight.shape[1])
+        self.features = head.qkv_weight.new_zeros(nodes if committed else 0, len(g.hidden_layers) * g.hidden)
         self._inputs = torch.zeros(8 * (1 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
         self._host_inputs = host_buffer(self._inputs)
         self._length, self._rows, self._visible = _views(self._inputs, nodes)
         self._host_length, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
-        self._best = torch.zeros(2, nodes, min(RANKS, head.geometry.vocabulary), dtype=torch.float64, device=device)
+        self._best = torch.zeros(2, nodes, min(RANKS, g.vocabulary), dtype=torch.float64, device=device)
         self._host_best = host_buffer(self._best)
         self._index, self._new = torch.arange(n_keys, device=device), torch.arange(NEW, device=device)
         self._clear()
@@ -206,11 +206,8 @@ class _Pass:
         self._inputs.copy_(self._host_inputs, non_blocking=True)
         tokens, offsets, depths, sources, targets = self._rows
         states = head.fuse(self.features) if self._committed else self._outputs[sources]
-        inputs, angles, slots = (
-            head.inputs(states, self._embedding(tokens)),
-            head.angles(self._length + depths),
-            self._length + offsets,
-        )
+        states, inputs = head.enter(states, self._embedding(tokens))
+        angles, slots = head.angles(self._length + depths), self._length + offsets
         queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)  # [heads, n, head_dim]
         keys, values = head.keys_values(inputs)
         self._keys.index_copy_(1, slots, head.rotate(keys, angles).transpose(0, 1))

@@ -1,26 +1,26 @@
-"""EAGLE's head: cached passes equal a full recomputation, siblings do not see each other, training unrolls the same steps."""
+"""Heads of EAGLE and MTP: cached passes equal a recomputation, siblings do not see each other, training unrolls these steps."""
 
 import numpy as np
 import pytest
 import torch
-from eagle_heads import random_head
 from fakes import VOCAB, tiny_target
+from feature_head_fakes import random_head
 
 from aded.draft_models import feature_tree
-from aded.draft_models.eagle_network import NEW, EagleNetwork
+from aded.draft_models.feature_head_network import NEW, HeadNetwork
 from aded.train.dataset import Batch, Text
-from aded.train.eagle import EagleObjective
+from aded.train.eagle import EagleObjective, MtpObjective
 
 
-def recomputed(head, embedding, features, tokens, ancestors, positions):
+def recomputed(head, embedding, states, tokens, ancestors, positions):
     """Outputs and logits of all positions at once, from the definition: no cache, one position's attention at a time.
 
     Args:
-        features: input states, ``[n, hidden]`` each; drafted ones as given.
+        states: fused features, or for a drafted position the output at its parent, ``[n, hidden]``.
         ancestors: indices that each position attends to.
     """
     g = head.geometry
-    inputs = head.inputs(features, embedding(tokens))
+    residual, inputs = head.enter(states, embedding(tokens))
     q = head.rotate(head.queries(inputs), head.angles(positions))
     k, v = head.keys_values(inputs)
     k = head.rotate(k, head.angles(positions))
@@ -32,14 +32,13 @@ def recomputed(head, embedding, features, tokens, ancestors, positions):
             weights = (k[seen, kv] @ q[row, h] * g.head_dim**-0.5).softmax(0)
             parts.append(weights @ v[seen, kv])
         rows.append(torch.cat(parts))
-    states = head.finish(features, torch.stack(rows))
+    states = head.finish(residual, torch.stack(rows))
     return states, head.logits(states)
 
 
-def text(target, count, seed=0):
+def text(target, head, count):
     """Random tokens, and the target's features at each."""
-    head = random_head(target)
-    ids = torch.randint(3, VOCAB, (count,), generator=torch.Generator().manual_seed(seed))
+    ids = torch.randint(3, VOCAB, (count,), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         states = target.model(input_ids=ids[None], output_hidden_states=True).hidden_states
     return ids, torch.cat([states[layer][0] for layer in head.geometry.hidden_layers], dim=-1)
@@ -50,15 +49,15 @@ def target():
     return tiny_target()
 
 
-@pytest.fixture
-def network(target):
-    return EagleNetwork(random_head(target), target.model.get_input_embeddings())
+@pytest.fixture(params=["eagle", "mtp"])
+def network(request, target):
+    return HeadNetwork(random_head(target, request.param), target.model.get_input_embeddings())
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("parts", [(20,), (7, 1, 3, 9), (1,) * 20])
 def test_states_read_in_parts_equal_a_full_recomputation(parts, target, network):
-    ids, features = text(target, 21)
+    ids, features = text(target, network.head, 21)
     found, start = [], 0
     for part in parts:
         children = network.read(features[start : start + part], ids[start + 1 : start + part + 1].tolist())
@@ -77,7 +76,7 @@ def test_states_read_in_parts_equal_a_full_recomputation(parts, target, network)
 
 @torch.inference_mode()
 def test_a_long_prompt_is_read_in_chunks(target, network):
-    ids, features = text(target, 200)
+    ids, features = text(target, network.head, 200)
     ids, features = ids.repeat(2), features.repeat(2, 1)
     count = len(ids) - 1
     assert count > NEW
@@ -92,7 +91,7 @@ def test_a_long_prompt_is_read_in_chunks(target, network):
 @torch.inference_mode()
 def test_drafted_nodes_see_the_text_and_their_ancestors_only(target, network):
     """Each node's output equals that of its path alone; the output with visible siblings would differ."""
-    ids, features = text(target, 10)
+    ids, features = text(target, network.head, 10)
     network.read(features[:9], ids[1:].tolist())
     fused = network.head.fuse(features[:9])
     parents, tokens = np.array([-1, -1, 0, 0, 1, 4]), np.array([5, 9, 11, 12, 40, 41])
@@ -119,7 +118,7 @@ def test_drafted_nodes_see_the_text_and_their_ancestors_only(target, network):
 @torch.inference_mode()
 def test_the_beam_search_finds_the_best_paths(target, network):
     """Compared with a search over all paths of two levels, each drafted alone."""
-    ids, features = text(target, 8)
+    ids, features = text(target, network.head, 8)
     children, head = network.read(features[:7], ids[1:].tolist()), network.head
     first = network.logits[-1].softmax(-1).clone()
     tree = feature_tree.beam_search(network, children, int(ids[-1]), VOCAB, 2).best(12)
@@ -138,17 +137,17 @@ def test_the_beam_search_finds_the_best_paths(target, network):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("features", ["three", "last"])
-def test_training_unrolls_the_steps_that_are_drafted(features, target):
+@pytest.mark.parametrize(("kind", "features"), [("eagle", "three"), ("eagle", "last"), ("mtp", "last")])
+def test_training_unrolls_the_steps_that_are_drafted(kind, features, target):
     """At every position, the outputs of the unrolled steps equal those of reading the text and drafting along it."""
     rng = np.random.default_rng(0)
     rows = Text(rng.integers(3, VOCAB, (3, 14)), rng.random((3, 14)) < 0.7)
-    objective = EagleObjective(target, Text.plain(np.arange(VOCAB)), 60, features, steps=4)
-    head = random_head(target, features=features)
+    trained = {"eagle": EagleObjective, "mtp": MtpObjective}[kind]
+    objective, head = trained(target, Text.plain(np.arange(VOCAB)), 60, features, steps=4), random_head(target, kind, features)
     objective.trained.load_state_dict(head.state_dict())
     batch = Batch.of(rows)
     unrolled = objective._unroll(batch)
-    network = EagleNetwork(head, target.model.get_input_embeddings())
+    network = HeadNetwork(head, target.model.get_input_embeddings())
     states = target.model(input_ids=batch.ids, output_hidden_states=True).hidden_states
     read = torch.cat([states[layer] for layer in head.geometry.hidden_layers], dim=-1)
     checked = 0
