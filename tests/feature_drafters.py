@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from aded.core.tree import DraftTree
-from aded.draft_models.feature_network import FeatureOutput
+from aded.draft_models.feature_network import Children
 from aded.drafters.base import Context, Drafter, Outcome
 from aded.engine.outputs import DrafterNeeds
 
@@ -30,22 +30,27 @@ class LinearNetwork:
         self._weight = weight.to(target.device, target.dtype)
         self.read_tokens: list[torch.Tensor] = []
         self.read_features: list[torch.Tensor] = []
+        self._predicted: list[torch.Tensor] = []  # after the last committed and the drafted positions
 
     def start(self) -> None:
         self.read_tokens, self.read_features = [], []
 
-    def read(self, features: torch.Tensor, tokens: torch.Tensor) -> FeatureOutput:
-        self.read_tokens.append(tokens.clone())
+    def read(self, features: torch.Tensor, tokens: Any) -> Children:
+        self.read_tokens.append(torch.tensor(tokens))
         self.read_features.append(features.clone())
-        return self._forward(features, tokens)
+        self._predicted = []
+        return self._forward(features[-1:], tokens[-1:])
 
-    def draft(self, features: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> FeatureOutput:
-        return self._forward(features, tokens)
+    def draft(self, tokens: np.ndarray, parents: np.ndarray) -> Children:
+        return self._forward(torch.stack([self._predicted[parent + 1] for parent in parents.tolist()]), tokens)
 
     @torch.inference_mode()
-    def _forward(self, features: torch.Tensor, tokens: torch.Tensor) -> FeatureOutput:
-        predicted = torch.cat([features, self._embedding(tokens)], dim=-1) @ self._weight
-        return FeatureOutput(self._head(predicted[:, -self._embedding.weight.shape[1] :]), predicted)
+    def _forward(self, features: torch.Tensor, tokens: Any) -> Children:
+        given = torch.tensor(np.asarray(tokens), device=features.device)
+        predicted = torch.cat([features, self._embedding(given)], dim=-1) @ self._weight
+        self._predicted += list(predicted)
+        best = self._head(predicted[:, -self._embedding.weight.shape[1] :]).float().softmax(-1).topk(1)
+        return Children(best.indices.cpu().numpy(), best.values.double().cpu().numpy())
 
 
 class FeatureDrafter(Drafter):
@@ -54,26 +59,24 @@ class FeatureDrafter(Drafter):
     def __init__(self, network: LinearNetwork) -> None:
         self.network = network
         self.needs = DrafterNeeds(hidden_layers=network.hidden_layers)
-        self._last: FeatureOutput | None = None
+        self._children: Children | None = None
 
     def start(self, prompt: Any, features: torch.Tensor | None = None) -> None:
         self.network.start()
         assert features is not None
         assert len(features) == len(prompt) - 1
-        self._last = self.network.read(features, torch.tensor(prompt[1:], device=features.device)) if len(prompt) > 1 else None
+        self._children = self.network.read(features, prompt[1:]) if len(prompt) > 1 else None
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         chain: list[int] = []
-        output = self._last
-        while output is not None and len(chain) < min(DEPTH, budget - 1):
-            token = output.logits[-1:].argmax(-1)
-            chain.append(int(token))
-            output = self.network.draft(output.features[-1:], token, torch.tensor([len(chain) - 2]))
+        children = self._children
+        while children is not None and len(chain) < min(DEPTH, budget - 1):
+            chain.append(int(children.tokens[0, 0]))
+            children = self.network.draft(np.array(chain[-1:]), np.array([len(chain) - 2]))
         return DraftTree.chain(context.root, chain)
 
     def observe(self, outcome: Outcome) -> None:
-        features = outcome.accepted_features
-        self._last = self.network.read(features, torch.tensor(outcome.emitted.tolist(), device=features.device))
+        self._children = self.network.read(outcome.accepted_features, outcome.emitted.tolist())
 
 
 class CacheDrafter(Drafter):

@@ -274,7 +274,7 @@ def _add_fetch(commands: Any) -> None:
 def _add_train(commands: Any) -> None:
     from aded.cli import train as train_command
 
-    parser = commands.add_parser("train", help="train Medusa heads, an EAGLE head or a draft model for any causal model")
+    parser = commands.add_parser("train", help="train draft heads or a draft model for any causal model")
     train_command.add_options(parser.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser))
 
 

@@ -1,4 +1,4 @@
-"""The command ``train``: train Medusa heads, an EAGLE head or a draft model, from the start or the last checkpoint."""
+"""The command ``train``: train draft heads or a draft model, from the start or the last checkpoint."""
 
 from __future__ import annotations
 
@@ -62,6 +62,13 @@ def _eagle(target: Any, options: argparse.Namespace, rows: Any) -> Any:
     return EagleObjective(target, rows.training, *sizes, rows.training.ids.shape)
 
 
+def _mtp(target: Any, options: argparse.Namespace, rows: Any) -> Any:
+    from aded.train.eagle import MtpObjective
+
+    shape = rows.training.ids.shape
+    return MtpObjective(target, rows.training, options.vocabulary, "last", options.unroll, options.decay, shape)
+
+
 def _draft(target: Any, options: argparse.Namespace, rows: Any) -> Any:
     from aded.train.draft import DraftObjective
     from aded.train.feature_cache import TargetStates
@@ -87,8 +94,19 @@ KINDS = {
         lambda options: options.unroll + 1,
         _eagle,
     ),
+    "mtp": Kind(
+        "MTP head",
+        "drafted token",
+        "mtp",
+        {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)},
+        lambda options: options.unroll + 1,
+        _mtp,
+    ),
     "draft": Kind("Draft model", "", "draft", {"layers": (1, 64), "text_weight": (0, 100)}, lambda options: 1, _draft),
 }
+
+UNROLLED = ("eagle", "mtp")
+"""Kinds that are trained on their drafting steps."""
 
 
 def add_options(actions: Any) -> None:
@@ -105,18 +123,27 @@ def add_options(actions: Any) -> None:
         default="three",
         help="hidden states that it reads: of three layers (default), or the last one, as EAGLE-1",
     )
-    eagle.add_argument(
-        "--vocabulary", type=int, default=6144, metavar="N", help="tokens it can draft, the most frequent ones (default: 6144)"
-    )
-    eagle.add_argument("--unroll", type=int, default=5, metavar="N", help="drafting steps per position in training (default: 5)")
-    eagle.add_argument("--decay", type=float, default=0.8, metavar="X", help="weight X^(k-1) for step k (default: 0.8)")
-    _add_common(eagle)
+    _add_unrolling(eagle, 5, 0.8)
+    mtp = actions.add_parser("mtp", help="a multi-token prediction head: one layer that continues the target's last hidden state")
+    _add_unrolling(mtp, 3, 0.6)
     draft = actions.add_parser("draft", help="a small model that shares the target's embeddings, distilled from it")
     draft.add_argument("--layers", type=int, default=2, metavar="N", help="layers of the draft model (default: 2)")
     draft.add_argument(
         "--text-weight", type=float, default=0.1, metavar="X", help="weight of the cross-entropy on the text (default: 0.1)"
     )
     _add_common(draft)
+
+
+def _add_unrolling(parser: argparse.ArgumentParser, steps: int, decay: float) -> None:
+    """Options of a head that is trained on its drafting steps, and the common ones."""
+    parser.add_argument(
+        "--vocabulary", type=int, default=6144, metavar="N", help="tokens it can draft, the most frequent ones (default: 6144)"
+    )
+    parser.add_argument(
+        "--unroll", type=int, default=steps, metavar="N", help=f"drafting steps per position in training (default: {steps})"
+    )
+    parser.add_argument("--decay", type=float, default=decay, metavar="X", help=f"weight X^(k-1) for step k (default: {decay})")
+    _add_common(parser)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -247,7 +274,7 @@ def _check_fit(target: Any, options: argparse.Namespace) -> None:
         raise AdedError(f"--layers is {options.layers}; give at most {limit}, the number of layers of the model")
     if options.kind == "draft" and target.mode != "tree":
         raise AdedError(f"{target.label} cannot have a draft model of its layers: it does not support tree attention")
-    if options.kind in ("medusa", "eagle") and target.model.get_output_embeddings() is None:
+    if options.kind != "draft" and target.model.get_output_embeddings() is None:
         raise AdedError(f"{target.label} has no vocabulary projection for the heads to share; use another model")
 
 
@@ -267,9 +294,9 @@ def _check(options: argparse.Namespace) -> None:
         raise AdedError(f"--share is {options.share}; give a number above 0 and at most 1")
     if options.kind == "medusa" and options.length < options.heads + 2:
         raise AdedError(f"rows of {options.length} tokens are too short for {options.heads} heads; give a larger --length")
-    if options.kind == "eagle" and options.length < options.unroll + 2:
+    if options.kind in UNROLLED and options.length < options.unroll + 2:
         raise AdedError(f"rows of {options.length} tokens are too short for --unroll {options.unroll}; give a larger --length")
-    if options.kind == "eagle" and options.unroll > 1 and options.decay == 0:
+    if options.kind in UNROLLED and options.unroll > 1 and options.decay == 0:
         raise AdedError("--decay 0 trains only the first step; give a larger value, or --unroll 1")
     if options.kind == "medusa" and options.heads > 1 and options.decay == 0:
         raise AdedError("--decay 0 trains only the first head; give a larger value, or --heads 1")
@@ -307,8 +334,9 @@ def _model_card(target: Any, options: argparse.Namespace, rows: Any, figures: di
         ("device", f"{target.device_name}, {str(target.dtype).removeprefix('torch.')}"),
         ("versions", f"aded {aded.__version__}, torch {torch.__version__}"),
     ]
-    if options.kind == "eagle":
-        facts.insert(3, ("reads", "hidden states of three layers" if options.features == "three" else "the last hidden state"))
+    if options.kind in UNROLLED:
+        three = options.kind == "eagle" and options.features == "three"
+        facts.insert(3, ("reads", "hidden states of three layers" if three else "the last hidden state"))
         facts.insert(4, ("draft vocabulary", f"at most {options.vocabulary:,} tokens"))
     kind = KINDS[options.kind]
     return model_card(kind.title, kind.part, target.label, command, facts, figures, finished)

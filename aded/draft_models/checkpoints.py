@@ -1,4 +1,4 @@
-"""Checkpoint files of Medusa heads, EAGLE heads and draft models: safetensors with a header that identifies the target model.
+"""Checkpoint files of draft heads and draft models: safetensors with a header that identifies the target model.
 
 A checkpoint fits every model with the same tokenizer (fingerprint) and hidden size. With a model that it was not trained for,
 decoding is still lossless, but the acceptance rate is lower.
@@ -23,11 +23,12 @@ from aded.core.trace import write_atomically
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
-Kind = Literal["medusa", "eagle", "draft"]
+Kind = Literal["medusa", "eagle", "mtp", "draft"]
 VERSION = "1"
 MISSING: dict[Kind, tuple[str, str]] = {
     "medusa": ("there are no Medusa heads", "heads"),
     "eagle": ("there is no EAGLE head", "head"),
+    "mtp": ("there is no MTP head", "head"),
     "draft": ("there is no draft model", "draft"),
 }
 """What is missing, and the option that names a file instead."""

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
     import torch
 
 
-class FeatureOutput(NamedTuple):
-    """Output of a feature network for ``n`` positions.
+class Children(NamedTuple):
+    """The most probable tokens after ``n`` positions, in decreasing order.
 
     Attributes:
-        logits: of the token after each position's token, ``[n, vocab]``.
-        features: predicted features at each position's token, ``[n, width]``: the input for drafting one token further.
+        tokens: target token ids, int64 ``[n, ranks]``; probabilities: float64 ``[n, ranks]``.
     """
 
-    logits: torch.Tensor
-    features: torch.Tensor
+    tokens: np.ndarray
+    probabilities: np.ndarray
 
 
 class FeatureNetwork(Protocol):
     """A draft network over pairs of a feature and the token after it (EAGLE, arXiv 2401.15077, section 3).
 
     Position ``i`` holds the features at token ``i`` and the id of token ``i + 1``. Features of committed tokens come from the
-    target (``Drafter.start`` for the prompt, ``Outcome.accepted_features`` after a step), those of drafted tokens from the
-    network.
+    target (``Drafter.start`` for the prompt, ``Outcome.accepted_features`` after a step). At a drafted token the network's
+    prediction at the parent takes their place, which the network keeps.
 
     Attributes:
         hidden_layers: layers of the target whose hidden states are the features (see ``DrafterNeeds``).
@@ -36,20 +38,25 @@ class FeatureNetwork(Protocol):
     def start(self) -> None:
         """Forget all positions."""
 
-    def read(self, features: torch.Tensor, tokens: torch.Tensor) -> FeatureOutput:
+    def read(self, features: torch.Tensor, tokens: Sequence[int]) -> Children:
         """Read committed positions after those read before; drafted positions are dropped.
 
         Args:
-            features: the target's, ``[n, layers * hidden]``.
-            tokens: the token after each, int64 ``[n]``.
+            features: the target's, ``[n, layers * hidden]``, ``n >= 1``.
+            tokens: the token after each, ``[n]``.
+
+        Returns:
+            The tokens after the last position, one row.
         """
 
-    def draft(self, features: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> FeatureOutput:
+    def draft(self, tokens: np.ndarray, parents: np.ndarray) -> Children:
         """Read drafted positions, which see the committed ones and their ancestors.
 
         Args:
-            features: predicted by the network, ``[n, width]``.
-            tokens: drafted token ids, int64 ``[n]``.
-            parents: index of each position's parent among all drafted positions since ``read``, int64 ``[n]``; -1: the last
+            tokens: drafted token ids, int ``[n]``.
+            parents: index of each position's parent among all drafted positions since ``read``, int ``[n]``; -1: the last
                 committed position.
+
+        Returns:
+            The tokens after each position.
         """

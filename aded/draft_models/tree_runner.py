@@ -235,7 +235,7 @@ def _comb(depth: int) -> Shape:
     return Shape(*columns, np.ones(2 * depth + 1))
 
 
-class Children(NamedTuple):
+class Expansions(NamedTuple):
     """The children of the candidates that a beam search has expanded, the root's first.
 
     Attributes:
@@ -291,7 +291,7 @@ class Beam:
         """Cumulative draft probability of the root and all candidates, float64 ``[n]``."""
         return self._cumulative
 
-    def children(self) -> Children:
+    def expansions(self) -> Expansions:
         """The children of the expanded candidates."""
         tokens = self._tokens[1:].reshape(-1, self._width)
         rows = np.arange(1, len(tokens))
@@ -300,7 +300,7 @@ class Beam:
         below[above, rank] = rows
         for row, parent in zip(rows, above):
             depths[row] = depths[parent] + 1
-        return Children(tokens, self._prior[1:].reshape(tokens.shape), below, depths)
+        return Expansions(tokens, self._prior[1:].reshape(tokens.shape), below, depths)
 
     def best(self, budget: int) -> DraftTree:
         """The tree of the most probable candidates; a parent is at least as probable as its child."""

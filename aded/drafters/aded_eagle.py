@@ -79,6 +79,6 @@ class AdedEagleDrafter(MixtureDrafter):
 
 def _lattice(beam: Beam) -> Lattice:
     """The candidates of a beam search as a lattice, without shares."""
-    tokens, probabilities, below, depths = beam.children()
+    tokens, probabilities, below, depths = beam.expansions()
     below = np.append(below, np.full((len(below), 1), -1), axis=1)
     return Lattice(tokens.astype(np.int32), probabilities, below.astype(np.int32), depths)

@@ -13,9 +13,9 @@ from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import best_shape
 from aded.draft_models import feature_tree
-from aded.draft_models.eagle_head import LoadedHead
-from aded.draft_models.eagle_network import EagleNetwork
-from aded.draft_models.feature_network import FeatureOutput
+from aded.draft_models.feature_head_network import HeadNetwork
+from aded.draft_models.feature_heads import LoadedHead
+from aded.draft_models.feature_network import Children
 from aded.draft_models.tree_runner import BEAM, Beam
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.outputs import DrafterNeeds
@@ -27,7 +27,7 @@ TreeKind = Literal["dynamic", "static"]
 DEPTH, MAX_DEPTH = 6, 16
 """Default and largest depth of a dynamic tree."""
 NO_FEATURES = "the prompt has one token, so the head has no features before the first step: plain step"
-NOT_FINITE = "the EAGLE head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
+NOT_FINITE = "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
 
 
 def check_settings(tree: str = "dynamic", depth: int = DEPTH) -> None:
@@ -60,8 +60,8 @@ class EagleDrafter(Drafter, Inspectable):
         self.tree, self.depth = tree, depth
         self._head, self._accuracy, self._free = loaded.head, loaded.accuracy, loaded.networks
         self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
-        self._network: EagleNetwork | None = None
-        self._output: FeatureOutput | None = None  # at the root
+        self._network: HeadNetwork | None = None
+        self._children: Children | None = None  # of the root
         self._cumulative = np.empty(0)  # of the candidates of the last beam search, see ``Beam``
         best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
 
@@ -70,12 +70,12 @@ class EagleDrafter(Drafter, Inspectable):
         try:
             self._network = self._free.pop()
         except IndexError:
-            self._network = EagleNetwork(self._head, target.embedding)
+            self._network = HeadNetwork(self._head, target.embedding)
         self._vocab_size = target.vocab_size
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         assert features is not None, "needs name hidden layers"
-        self.notice = self._output = None
+        self.notice, self._children = None, None
         self._bound.start()
         if len(prompt) > 1:
             self._read(features, prompt[1:])
@@ -89,9 +89,9 @@ class EagleDrafter(Drafter, Inspectable):
         if self.tree == "dynamic" and budget > 1 and (beam := self.candidates(context)):
             self._cumulative = beam.cumulative
             return beam.best(budget)
-        if self.tree == "static" and budget > 1 and self._output is not None and not self.notice:
+        if self.tree == "static" and budget > 1 and self._children is not None and not self.notice:
             shape = best_shape(self._accuracy, budget)
-            tree, finite = feature_tree.fill(self._bound, self._output, context.root, shape)
+            tree, finite = feature_tree.fill(self._bound, self._children, context.root, shape)
             if finite:
                 return tree
             self.notice = NOT_FINITE
@@ -99,9 +99,9 @@ class EagleDrafter(Drafter, Inspectable):
 
     def candidates(self, context: Context) -> Beam | None:
         """The candidates of a beam search; None if the head cannot draft, for which ``notice`` may give the reason."""
-        if self._output is None or self.notice:
+        if self._children is None or self.notice:
             return None
-        beam = feature_tree.beam_search(self._bound, self._output, context.root, self._vocab_size, self.depth)
+        beam = feature_tree.beam_search(self._bound, self._children, context.root, self._vocab_size, self.depth)
         if not beam.finite:
             self.notice = NOT_FINITE
             return None
@@ -113,11 +113,11 @@ class EagleDrafter(Drafter, Inspectable):
     def close(self) -> None:
         if self._network is not None:
             self._free.append(self._network)
-            self._network = self._output = None
+            self._network, self._children = None, None
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """How many candidates the beam search found, and which of them the second ranking removed."""
-        if self._output is None and budget > 1:
+        if self._children is None and budget > 1:
             return Explanation(note=NO_FEATURES)
         if len(self._cumulative) <= budget:
             return Explanation()
@@ -133,11 +133,10 @@ class EagleDrafter(Drafter, Inspectable):
         return {"tree": self.tree, **depth, "hidden_layers": layers, "draft_vocabulary": len(self._head.tokens)}
 
     @property
-    def _bound(self) -> EagleNetwork:
+    def _bound(self) -> HeadNetwork:
         assert self._network is not None, "bind comes first"
         return self._network
 
     def _read(self, features: torch.Tensor, tokens: Sequence[int]) -> None:
         """Read committed tokens: the features at each token, and the token after it."""
-        output = self._bound.read(features, torch.tensor(tokens, device=features.device))
-        self._output = FeatureOutput(output.logits[-1:].clone(), output.features[-1:].clone())
+        self._children = self._bound.read(features, tokens)

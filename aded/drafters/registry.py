@@ -363,6 +363,17 @@ METHODS: dict[str, Method] = {
             sources=("head",),
         ),
         Method(
+            "mtp",
+            "MTP",
+            True,
+            "One more decoder layer predicts several tokens, each from its last output; trained afterwards (arXiv 2412.19437).",
+            _trained("mtp"),
+            ("head", "tree", "depth"),
+            values=_trained("check_eagle"),
+            missing=_trained("no_mtp"),
+            sources=("head",),
+        ),
+        Method(
             "speculative",
             "Speculative sampling",
             True,

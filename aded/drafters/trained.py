@@ -52,14 +52,19 @@ def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 
 
 def eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    return _eagle(model, dict(options))
+    return _with_head(model, "eagle", options)
 
 
-def _eagle(model: TargetModel, options: dict[str, Any]) -> EagleDrafter:
-    from aded.draft_models.eagle_head import head_for
+def mtp(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    return _with_head(model, "mtp", options)
+
+
+def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> EagleDrafter:
+    from aded.draft_models.feature_heads import head_for
     from aded.drafters.eagle import EagleDrafter
 
-    return EagleDrafter(head_for(model, options.pop("head", None)), **options)
+    rest = dict(options)
+    return EagleDrafter(head_for(model, kind, rest.pop("head", None)), **rest)
 
 
 def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -68,9 +73,9 @@ def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dra
     from aded.drafters.artifacts import base_counts_for
 
     rest = dict(options)
-    head = _eagle(model, {name: rest.pop(name) for name in ("head",) if name in rest})
+    eagle = _with_head(model, "eagle", {name: rest.pop(name) for name in ("head",) if name in rest})
     matrix = base_counts_for(model, rest.pop("matrix", None))
-    return AdedEagleDrafter(matrix, model.vocab_size, head, AdedOptions(**rest), seed)
+    return AdedEagleDrafter(matrix, model.vocab_size, eagle, AdedOptions(**rest), seed)
 
 
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -177,6 +182,11 @@ def _check_base_counts(model: TargetModel) -> None:
 def no_eagle(model: TargetModel) -> str | None:
     """Why EAGLE cannot run on a target, or None."""
     return checkpoints.missing("eagle", model)
+
+
+def no_mtp(model: TargetModel) -> str | None:
+    """Why the MTP head cannot run on a target, or None."""
+    return checkpoints.missing("mtp", model)
 
 
 def no_draft(model: TargetModel) -> str | None:

@@ -13,6 +13,7 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "medusa": ("#986812", "#e6bd4a"),
     "medusa-typical": ("#3a380b", "#889367"),
     "eagle": ("#1408cc", "#27c427"),
+    "mtp": ("#06124c", "#f04cff"),
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),
     "aded-medusa": ("#7e3d2b", "#ef9f8c"),

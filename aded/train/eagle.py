@@ -1,4 +1,4 @@
-"""Training of an EAGLE-3 head on a frozen target by unrolling its drafting steps (arXiv 2503.01840, section 3.2)."""
+"""Training of an EAGLE-3 or MTP head on a frozen target by unrolling its drafting steps (arXiv 2503.01840, section 3.2)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from aded.draft_models import eagle_head
-from aded.draft_models.eagle_head import EagleHead, Features, Geometry
+from aded.draft_models import feature_heads
+from aded.draft_models.feature_heads import DraftHead, EagleHead, Features, Geometry, MtpHead
 from aded.draft_models.medusa_heads import RANKS
 from aded.train.dataset import IGNORE_INDEX, Batch, Text
 from aded.train.feature_cache import TargetStates
@@ -40,6 +40,7 @@ class EagleObjective:
     """
 
     FILE = "eagle.safetensors"
+    HEAD: type[EagleHead | MtpHead] = EagleHead
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class EagleObjective:
         self.target, self.steps, self.decay = target, steps, decay
         model = target.model.requires_grad_(False)
         tokens = frequent_tokens(text, vocabulary, target.vocab_size, target.eos_ids)
-        self.trained = EagleHead(Geometry.like(target, features, len(tokens)), tokens)
+        self.trained = self.HEAD(Geometry.like(target, features, len(tokens)), tokens)
         self._embed, projection = model.get_input_embeddings(), model.get_output_embeddings()
         self.trained.vocabulary_weight.data.copy_(projection.weight[tokens.to(target.device)].float() * _scale(projection.weight))
         self.trained.to(target.device)
@@ -75,12 +76,10 @@ class EagleObjective:
             counts = (unrolled.labels != IGNORE_INDEX).sum(1, keepdim=True).clamp_min(1)
             weights = self.decay ** torch.arange(self.steps, device=counts.device)[:, None] / counts
             weights = torch.where(unrolled.labels != IGNORE_INDEX, weights, 0.0).flatten()
-            teacher_states = unrolled.teacher_states.flatten(0, 1)
+            teacher_states, labels = unrolled.teacher_states.flatten(0, 1), unrolled.labels.flatten()
 
             def loss_of(chunk: torch.Tensor, rows: slice) -> torch.Tensor:
-                with torch.no_grad():
-                    teacher = functional.linear(teacher_states[rows], *self._teacher).float().softmax(-1)
-                losses = functional.cross_entropy(self.trained.logits(chunk).float(), teacher, reduction="none")
+                losses = self._losses(self.trained.logits(chunk).float(), teacher_states[rows], labels[rows])
                 return (losses * weights[rows]).sum()
 
             return backward_in_chunks(unrolled.outputs.flatten(0, 1), loss_of)
@@ -101,9 +100,8 @@ class EagleObjective:
                 correct = torch.zeros_like(unrolled.labels, dtype=torch.bool)
                 for step, labels in enumerate(unrolled.labels):
                     logits = self.trained.logits(unrolled.outputs[step]).float()
-                    teacher = functional.linear(unrolled.teacher_states[step], *self._teacher).float().softmax(-1)
+                    losses = self._losses(logits, unrolled.teacher_states[step], labels)
                     valid = labels != IGNORE_INDEX
-                    losses = functional.cross_entropy(logits, teacher, reduction="none")
                     ranks = torch.where(valid, ranks_of(logits, labels.clamp_min(0)), RANKS).clamp_max(RANKS)
                     loss[step] += losses[valid].sum().cpu()
                     hits[step] += torch.bincount(ranks, minlength=RANKS + 1)[:RANKS].cpu()
@@ -124,22 +122,27 @@ class EagleObjective:
     def save(self, folder: Path, figures: dict[str, Any], **more: Any) -> Path:
         """Write the head in 8 bits, with its accuracy, from which static trees are built; returns the path."""
         path = folder / self.FILE
-        eagle_head.write(path, self.target, self.trained, figures["accuracy"], figures=figures, **more)
+        feature_heads.write(path, self.target, self.trained, figures["accuracy"], figures=figures, **more)
         return path
+
+    def _losses(self, logits: torch.Tensor, teacher_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The loss of each position, ``[n]``, from logits ``[n, vocabulary]``; the others as in ``Unrolled``."""
+        with torch.no_grad():
+            teacher = functional.linear(teacher_states, *self._teacher).float().softmax(-1)
+        return functional.cross_entropy(logits, teacher, reduction="none")
 
     def _unroll(self, batch: Batch) -> Unrolled:
         """Run all drafting steps at a batch's positions."""
         head, grid = self.trained, _Grid.of(batch)
         states, width = self._states.whole(batch), head.geometry.hidden
         embeddings = self._embed(batch.ids)
-        fused = head.fuse(states[:, :-1, :-width])
-        inputs = head.inputs(fused, embeddings[:, 1:])
+        residual, inputs = head.enter(head.fuse(states[:, :-1, :-width]), embeddings[:, 1:])
         keys, values = head.keys_values(inputs)
         attention = _ChainAttention(head, grid.columns, keys, values)
-        outputs, x, at = [], grid.rows_of(fused), grid.rows_of(inputs)
+        outputs, x, at = [], grid.rows_of(residual), grid.rows_of(inputs)
         for step in range(self.steps):
             if step:
-                at = head.inputs(x, grid.rows_of(embeddings, step + 1))
+                x, at = head.enter(x, grid.rows_of(embeddings, step + 1))
             x = head.finish(x, attention.step(at, step))
             outputs.append(grid.flat(x))
         text_labels = batch.labels(self.ahead)[1:]
@@ -148,6 +151,19 @@ class EagleObjective:
         ahead = batch.positions + torch.arange(1, self.ahead, device=batch.positions.device)[:, None]
         teacher_states = states[..., -width:].flatten(0, 1)[ahead.clamp_max(batch.ids.numel() - 1)]
         return Unrolled(torch.stack(outputs), teacher_states, labels, in_text)
+
+
+class MtpObjective(EagleObjective):
+    """The same for an MTP head: the cross-entropy of the text's tokens, as in DeepSeek-V3 (arXiv 2412.19437, section 2.2).
+
+    Several steps with falling weights are FastMTP's (arXiv 2509.18362).
+    """
+
+    FILE = "mtp.safetensors"
+    HEAD = MtpHead
+
+    def _losses(self, logits: torch.Tensor, teacher_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORE_INDEX)
 
 
 class Unrolled(NamedTuple):
@@ -210,10 +226,10 @@ class _ChainAttention:
         keys, values: at all positions of the text, ``[rows, length, kv_heads, head_dim]`` each, keys without rotary embedding.
     """
 
-    def __init__(self, head: EagleHead, columns: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def __init__(self, head: DraftHead, columns: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._head, self._columns = head, columns
         places = torch.arange(keys.shape[1], device=keys.device)
-        self._keys = head.rotate(keys, places).permute(0, 2, 3, 1)  # [rows, kv_heads, head_dim, length]
+        self._keys = head.rotate(keys, head.angles(places)).permute(0, 2, 3, 1)  # [rows, kv_heads, head_dim, length]
         self._values = values.transpose(1, 2)  # [rows, kv_heads, length, head_dim]
         self._hidden = (places > columns[..., None])[:, None, None]  # [rows, 1, 1, positions, length]
         self._chain: list[tuple[torch.Tensor, torch.Tensor]] = []  # of each later step, [rows, kv_heads, 1, positions, head_dim]
@@ -221,11 +237,11 @@ class _ChainAttention:
     def step(self, inputs: torch.Tensor, step: int) -> torch.Tensor:
         """The attention of a step, ``[rows, positions, heads * head_dim]``; inputs ``[rows, positions, 2 * hidden]``."""
         head, g = self._head, self._head.geometry
-        positions = self._columns + step
-        queries = head.rotate(head.queries(inputs), positions).unflatten(2, (g.kv_heads, -1)).permute(0, 2, 3, 1, 4)
+        angles = head.angles(self._columns + step)
+        queries = head.rotate(head.queries(inputs), angles).unflatten(2, (g.kv_heads, -1)).permute(0, 2, 3, 1, 4)
         if step:
             keys, values = head.keys_values(inputs)
-            self._chain.append((_by_head(head.rotate(keys, positions)), _by_head(values)))
+            self._chain.append((_by_head(head.rotate(keys, angles)), _by_head(values)))
         grouped = queries.flatten(
             2, 3
         )  # query heads of one key-value head together: [rows, kv_heads, group * positions, head_dim]

@@ -4,12 +4,12 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from eagle_heads import accuracy, random_head
+from feature_head_fakes import accuracy, random_head
 from fakes import VOCAB, alone, tiny_target
 from test_aded_medusa import mixed, source  # noqa: F401 -- a fixture
 
 from aded import Decoder, GenerationSettings
-from aded.draft_models.eagle_head import LoadedHead
+from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.tree_runner import BEAM, Beam
 from aded.drafters.aded_eagle import INITIAL_SHARES, AdedEagleDrafter, _lattice
 from aded.drafters.eagle import NOT_FINITE, EagleDrafter

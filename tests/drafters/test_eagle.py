@@ -1,17 +1,17 @@
-"""EAGLE is lossless with every tree and both kinds of features, and refuses heads of other models."""
+"""EAGLE and MTP heads are lossless with every tree, and heads of other models are refused."""
 
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
-from eagle_heads import accuracy, random_head
 from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
+from feature_head_fakes import accuracy, random_head
 
 from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
-from aded.draft_models import eagle_head
-from aded.draft_models.eagle_head import LoadedHead
+from aded.draft_models import feature_heads
+from aded.draft_models.feature_heads import LoadedHead
 from aded.drafters.eagle import NO_FEATURES, NOT_FINITE, EagleDrafter
 from aded.drafters.registry import METHODS
 from aded.engine.target_model import TargetModel
@@ -27,35 +27,39 @@ def target():
     return tiny_target()
 
 
+FEATURES = {"eagle": "three", "mtp": "last"}
+
+
 def drafter(target, **options):
-    return EagleDrafter(LoadedHead(random_head(target, **options.pop("head", {})), np.array(accuracy())), **options)
+    return EagleDrafter(LoadedHead(random_head(target, options.pop("kind", "eagle")), np.array(accuracy())), **options)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3", "gemma3_sliding"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_sliding"])
 @pytest.mark.parametrize("tree", ["dynamic", "static"])
 @pytest.mark.parametrize("settings", [SamplingSettings(), SamplingSettings(temperature=1.0, top_p=0.9, seed=3)])
-def test_the_output_is_the_targets(family, tree, settings):
+@pytest.mark.parametrize("kind", ["eagle", "mtp"])
+def test_the_output_is_the_targets(kind, family, tree, settings):
     target = tiny_target(family)
     generation = GenerationSettings(max_new_tokens=40, budget=24, **asdict(settings))
-    one = drafter(target, tree=tree)
+    one = drafter(target, tree=tree, kind=kind)
     for _ in range(2):  # the second decode uses the network of the first
         trace = Decoder(target, one, generation).run(PROMPT)
         assert trace.token_ids == alone(target, PROMPT, 40, Rule(settings))
     assert max(len(step.tree.tokens) for step in trace.steps) == 24
 
 
-@pytest.mark.parametrize("tree", ["dynamic", "static"])
-def test_a_head_trained_on_a_text_drafts_it(tree, target):
+@pytest.mark.parametrize(("kind", "tree"), [("eagle", "dynamic"), ("eagle", "static"), ("mtp", "dynamic")])
+def test_a_head_trained_on_a_text_drafts_it(kind, tree, target):
     """A head that knows the text it drafts has most of it accepted: positions, features and tokens belong together."""
     from aded.train import dataset, loop
-    from aded.train.eagle import EagleObjective
+    from aded.train.eagle import EagleObjective, MtpObjective
 
     rule = Rule(SamplingSettings())
     texts = [[*PROMPT[: 3 + i], *alone(target, PROMPT[: 3 + i], 60, rule)] for i in range(4)]
     length = min(map(len, texts))
     rows = dataset.Text.plain(np.array([text[:length] for text in texts]))
     torch.manual_seed(0)
-    objective = EagleObjective(target, rows, VOCAB, steps=4)
+    objective = {"eagle": EagleObjective, "mtp": MtpObjective}[kind](target, rows, VOCAB, FEATURES[kind], steps=4)
     optimizer = torch.optim.AdamW(objective.trained.parameters(), lr=1e-2)
     for step in range(150):
         loop._step(objective, optimizer, dataset.Batch.of(rows), 1e-2 * min(1.0, (150 - step) / 100))
@@ -121,9 +125,9 @@ def test_logits_that_are_not_finite_stop_drafting_with_a_notice(target):
 
 def test_a_head_is_stored_in_8_bits_and_found_for_its_model_only(target, tmp_path):
     head, path = random_head(target), tmp_path / "eagle.safetensors"
-    eagle_head.write(path, target, head, accuracy())
+    feature_heads.write(path, target, head, accuracy())
     assert path.stat().st_size < 1.6 * sum(parameter.numel() for parameter in head.parameters())
-    loaded = eagle_head.load(path, target)
+    loaded = feature_heads.load(path, target, "eagle")
     assert torch.equal(loaded.head.tokens, head.tokens)
     assert loaded.accuracy.tolist() == pytest.approx(np.array(accuracy()))
     for name, parameter in head.named_parameters():
@@ -131,6 +135,8 @@ def test_a_head_is_stored_in_8_bits_and_found_for_its_model_only(target, tmp_pat
         assert ((loaded.head.state_dict()[name] - parameter).abs() <= largest / 250).all()
     trace = Decoder(target, METHODS["eagle"].make(target, {"head": str(path)}, 0), SETTINGS).run(PROMPT)
     assert trace.token_ids == alone(target, PROMPT, 12)
+    with pytest.raises(AdedError, match="holds no mtp checkpoint of version 1; make one with `python -m aded train mtp"):
+        METHODS["mtp"].make(target, {"head": str(path)}, 0)
     wide = tiny_target(hidden_size=64)
     with pytest.raises(AdedError, match="was made for another model .llama.; make one with `python -m aded train eagle"):
         METHODS["eagle"].make(wide, {"head": str(path)}, 0)
@@ -138,16 +144,17 @@ def test_a_head_is_stored_in_8_bits_and_found_for_its_model_only(target, tmp_pat
     with pytest.raises(AdedError, match="was made for another model"):
         METHODS["eagle"].make(other, {"head": str(path)}, 0)
     shallow = tiny_target(num_hidden_layers=1)
-    eagle_head.write(path, target, random_head(tiny_target(num_hidden_layers=4)), accuracy())
+    feature_heads.write(path, target, random_head(tiny_target(num_hidden_layers=4)), accuracy())
     with pytest.raises(AdedError, match="does not fit this model .it reads layers"):
         METHODS["eagle"].make(shallow, {"head": str(path)}, 0)
 
 
-def test_without_a_head_the_command_that_trains_one_is_named(target):
-    reason = METHODS["eagle"].unavailable(target)
-    assert reason.startswith("there is no EAGLE head for this model; make what is missing with `python -m aded train eagle")
+@pytest.mark.parametrize(("kind", "name"), [("eagle", "EAGLE"), ("mtp", "MTP")])
+def test_without_a_head_the_command_that_trains_one_is_named(kind, name, target):
+    reason = METHODS[kind].unavailable(target)
+    assert reason.startswith(f"there is no {name} head for this model; make what is missing with `python -m aded train {kind}")
     with pytest.raises(AdedError, match="or give --head FILE"):
-        METHODS["eagle"].make(target, {}, 0)
+        METHODS[kind].make(target, {}, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from eagle_heads import accuracy, random_head
 from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
+from feature_head_fakes import accuracy, random_head
 from test_medusa import PROMPT, random_heads
 from test_speculative import written_alone
 
@@ -15,8 +15,8 @@ from aded.core.cuda_graph import Replay
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
-from aded.draft_models.eagle_head import LoadedHead
-from aded.draft_models.eagle_network import EagleNetwork
+from aded.draft_models.feature_head_network import HeadNetwork
+from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.medusa_heads import HeadReader
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.aded_medusa import AdedMedusaDrafter
@@ -128,7 +128,7 @@ def test_eagles_output_equals_plain_decoding_with_captured_passes(target, tree, 
 def test_a_captured_pass_of_an_eagle_head_equals_one_on_the_cpu(target):
     head = random_head(target)
     networks = [
-        EagleNetwork(one, copy.deepcopy(target.model.get_input_embeddings()).to(device))
+        HeadNetwork(one, copy.deepcopy(target.model.get_input_embeddings()).to(device))
         for one, device in ((head, "cuda"), (copy.deepcopy(head).cpu(), "cpu"))
     ]
     generator = torch.Generator().manual_seed(0)
@@ -136,10 +136,10 @@ def test_a_captured_pass_of_an_eagle_head_equals_one_on_the_cpu(target):
     for count in (40, 3, 1, 8):
         found = []
         for network in networks:
-            device = network.keys.device
-            read = network.read(features[:count].to(device), tokens[:count].to(device))
-            drafted = network.draft(read.features[[-1, -1]].clone(), tokens[:2].to(device), torch.tensor([-1, -1]))
-            found.append(torch.cat([read.logits[-1:].cpu(), drafted.logits.cpu()]))
+            network.read(features[:count].to(network.keys.device), tokens[:count].tolist())
+            root = network.logits[-1:].cpu()
+            network.draft(tokens[:2].numpy(), np.array([-1, -1]))
+            found.append(torch.cat([root, network.logits.cpu()]))
         assert torch.allclose(*found, atol=1e-3)
 
 

@@ -1,8 +1,8 @@
-"""EAGLE's draft head: one decoder layer over the target's features and the embeddings of the tokens after them.
+"""Draft heads of one decoder layer over the target's features and the embeddings of the tokens after them.
 
-EAGLE-3 (arXiv 2503.01840): the features are hidden states of three layers, and the head has its own vocabulary projection, over
-the tokens that are most frequent in the target's text (the draft vocabulary). Position ``i`` holds the features at token ``i``
-and token ``i + 1``, and predicts token ``i + 2``. At a drafted position, the head's own output replaces the features.
+Position ``i`` holds the features at token ``i`` and token ``i + 1``, and predicts token ``i + 2``. At a drafted position, the
+head's output at the parent replaces the features. A separate vocabulary projection covers the tokens that are most
+frequent in the target's text (the draft vocabulary).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from aded.core.errors import AdedError, first_line
 from aded.draft_models import checkpoints
+from aded.draft_models.checkpoints import Kind
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -86,40 +87,45 @@ def three_layers(layers: int) -> tuple[int, int, int]:
     return min(2, layers), layers // 2, max(layers - 3, 0)
 
 
-class EagleHead(nn.Module):
-    """The parameters of a head, and the steps of its forward pass.
+class DraftHead(nn.Module):
+    """The parameters of a head, and the steps of its forward pass; subclasses combine features and embedding.
 
     Attributes:
         geometry: its sizes.
         tokens: target token id of each id of the draft vocabulary, int64 ``[vocabulary]``, ascending.
+        KIND: kind of its checkpoint.
     """
 
+    KIND: Kind
     tokens: torch.Tensor
 
-    def __init__(self, geometry: Geometry, tokens: torch.Tensor) -> None:
+    def __init__(self, geometry: Geometry, tokens: torch.Tensor, input_width: int) -> None:
+        """Random parameters; ``input_width``: of the attention's input."""
         super().__init__()
         g = self.geometry = geometry
         self.register_buffer("tokens", tokens.long())
-        self.feature_norm = nn.Parameter(torch.ones(len(g.hidden_layers) * g.hidden))
-        self.token_norm, self.state_norm, self.mlp_norm, self.norm = (nn.Parameter(torch.ones(g.hidden)) for _ in range(4))
-        self.fuse_weight = _matrix(g.hidden, len(g.hidden_layers) * g.hidden)
-        self.qkv_weight = _matrix(sum(g.widths), 2 * g.hidden)
+        self.token_norm, self.state_norm, self.mlp_norm, self.norm = (_ones(g.hidden) for _ in range(4))
+        self.qkv_weight = _matrix(sum(g.widths), input_width)
         self.output_weight = _zeros(g.hidden, g.widths[0])
         self.gate_up_weight = _matrix(2 * g.intermediate, g.hidden)
         self.down_weight = _zeros(g.hidden, g.intermediate)
         self.vocabulary_weight = _matrix(g.vocabulary, g.hidden)
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """The target's features ``[..., layers * hidden]`` as one state ``[..., hidden]``.
+        """The target's features ``[..., layers * hidden]`` as one state ``[..., hidden]``."""
+        raise NotImplementedError
 
-        Each layer's hidden state is normalised first, because their magnitudes differ.
+    def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer's residual ``[..., hidden]`` and the attention's input ``[..., input_width]``.
+
+        Args:
+            states: fused features, or the head's output at the parent, ``[..., hidden]``.
+            embeddings: of the tokens, ``[..., hidden]``.
         """
-        g = self.geometry
-        states = _rms_norm(features.unflatten(-1, (len(g.hidden_layers), g.hidden))).flatten(-2) * self.feature_norm
-        return functional.linear(states, self.fuse_weight)
+        raise NotImplementedError
 
-    def inputs(self, states: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-        """The attention's input ``[..., 2 * hidden]``: the token's embedding and the state, each normalised."""
+    def _both(self, states: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+        """Embedding and state, each normalised, side by side: ``[..., 2 * hidden]``."""
         return torch.cat([_rms_norm(embeddings) * self.token_norm, _rms_norm(states) * self.state_norm], dim=-1)
 
     def queries(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -134,13 +140,18 @@ class EagleHead(nn.Module):
         shape = (self.geometry.kv_heads, self.geometry.head_dim)
         return keys.unflatten(-1, shape), values.unflatten(-1, shape)
 
-    def rotate(self, vectors: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Apply the rotary embedding to ``[..., heads, head_dim]`` at ``positions``, int64 ``[...]``."""
+    def angles(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines of the rotary embedding at positions int64 ``[...]``, float32 ``[..., 1, head_dim // 2]`` each."""
         half = self.geometry.head_dim // 2
         exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
         angles = positions[..., None, None].float() * self.geometry.rope_theta**-exponents
+        return angles.cos(), angles.sin()
+
+    def rotate(self, vectors: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Apply the rotary embedding to ``[..., heads, head_dim]``; ``angles``: of the vectors' positions."""
+        half = self.geometry.head_dim // 2
         first, second = vectors[..., :half], vectors[..., half : 2 * half]
-        cos, sin = angles.cos().to(vectors), angles.sin().to(vectors)
+        cos, sin = (values.to(vectors) for values in angles)
         rotated = (first * cos - second * sin, second * cos + first * sin, vectors[..., 2 * half :])
         return torch.cat(rotated, dim=-1)
 
@@ -148,7 +159,7 @@ class EagleHead(nn.Module):
         """The layer's output ``[..., hidden]``: the features of the next position if it is drafted.
 
         Args:
-            states: the layer's input without the token, ``[..., hidden]``; the residual.
+            states: the residual, ``[..., hidden]``.
             attended: ``[..., heads * head_dim]``.
         """
         states = states + functional.linear(attended, self.output_weight)
@@ -160,10 +171,60 @@ class EagleHead(nn.Module):
         return functional.linear(_rms_norm(states) * self.norm, self.vocabulary_weight)
 
 
+class EagleHead(DraftHead):
+    """EAGLE-3 (arXiv 2503.01840, section 3): the features are of several layers, and the attention reads state and embedding."""
+
+    KIND = "eagle"
+
+    def __init__(self, geometry: Geometry, tokens: torch.Tensor) -> None:
+        super().__init__(geometry, tokens, 2 * geometry.hidden)
+        width = len(geometry.hidden_layers) * geometry.hidden
+        self.feature_norm, self.fuse_weight = _ones(width), _matrix(geometry.hidden, width)
+
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """See ``DraftHead``. Each layer's hidden state is normalised first, because their magnitudes differ."""
+        g = self.geometry
+        states = _rms_norm(features.unflatten(-1, (len(g.hidden_layers), g.hidden))).flatten(-2) * self.feature_norm
+        return functional.linear(states, self.fuse_weight)
+
+    def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See ``DraftHead``; the residual is the state."""
+        return states, self._both(states, embeddings)
+
+
+class MtpHead(DraftHead):
+    """Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): state and embedding are projected to one input.
+
+    There it is trained with the model, here afterwards, on a frozen target, and applied to its own output for further tokens.
+    """
+
+    KIND = "mtp"
+
+    def __init__(self, geometry: Geometry, tokens: torch.Tensor) -> None:
+        super().__init__(geometry, tokens, geometry.hidden)
+        self.join_weight, self.input_norm = _matrix(geometry.hidden, 2 * geometry.hidden), _ones(geometry.hidden)
+
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """See ``DraftHead``: the features are one hidden state."""
+        return features
+
+    def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See ``DraftHead``; the residual is the projection."""
+        joined = functional.linear(self._both(states, embeddings), self.join_weight)
+        return joined, _rms_norm(joined) * self.input_norm
+
+
+HEADS: dict[Kind, type[EagleHead | MtpHead]] = {"eagle": EagleHead, "mtp": MtpHead}
+
+
 def _rms_norm(states: torch.Tensor) -> torch.Tensor:
     """Divide by the root mean square of the last dimension, computed in float32."""
     wide = states.float()
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)).to(states.dtype)
+
+
+def _ones(size: int) -> nn.Parameter:
+    return nn.Parameter(torch.ones(size))
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:
@@ -182,15 +243,15 @@ class LoadedHead:
         head: the head, in the target's dtype on its device.
         accuracy: how often the token of each rank was correct at each drafted position of held-out text, float64
             ``[positions, ranks]``.
-        networks: networks of the head that no decode uses (see ``aded.draft_models.eagle_network``).
+        networks: networks of the head that no decode uses (see ``HeadNetwork``).
     """
 
-    head: EagleHead
+    head: DraftHead
     accuracy: Any
     networks: list[Any] = field(default_factory=list)
 
 
-def write(path: Path, target: TargetModel, head: EagleHead, accuracy: Any, **more: Any) -> None:
+def write(path: Path, target: TargetModel, head: DraftHead, accuracy: Any, **more: Any) -> None:
     """Write a head, its matrices in 8 bits; ``more``: see ``checkpoints.write``.
 
     Raises:
@@ -198,34 +259,34 @@ def write(path: Path, target: TargetModel, head: EagleHead, accuracy: Any, **mor
     """
     parameters = {name: parameter for name, parameter in head.state_dict().items() if name != "tokens"}
     tensors = checkpoints.in_8_bits(parameters) | {"tokens": head.tokens.int(), "accuracy": torch.tensor(accuracy)}
-    checkpoints.write(path, "eagle", target, tensors, geometry=asdict(head.geometry), **more)
+    checkpoints.write(path, head.KIND, target, tensors, geometry=asdict(head.geometry), **more)
 
 
-_LOADED: WeakKeyDictionary[Any, dict[str, LoadedHead]] = WeakKeyDictionary()
+_LOADED: WeakKeyDictionary[Any, dict[tuple[Kind, str], LoadedHead]] = WeakKeyDictionary()
 
 
-def head_for(target: TargetModel, path: str | None = None) -> LoadedHead:
-    """The head at ``path``, or else the default one of the target; loaded once per target.
+def head_for(target: TargetModel, kind: Kind, path: str | None = None) -> LoadedHead:
+    """The head of a kind at ``path``, or else the default one of the target; loaded once per target.
 
     Raises:
         AdedError: there is none, or the file is damaged or for another model.
     """
-    file = path or checkpoints.find("eagle", target)
+    file = path or checkpoints.find(kind, target)
     if file is None:
-        raise AdedError(checkpoints.missing("eagle", target) or "the EAGLE head was removed; give --head FILE")
-    loaded = _LOADED.setdefault(target, {})
-    if str(file) not in loaded:
-        loaded[str(file)] = load(file, target)
-    return loaded[str(file)]
+        raise AdedError(checkpoints.missing(kind, target) or "the head was removed; give --head FILE")
+    loaded, key = _LOADED.setdefault(target, {}), (kind, str(file))
+    if key not in loaded:
+        loaded[key] = load(file, target, kind)
+    return loaded[key]
 
 
-def load(path: str | Path, target: TargetModel) -> LoadedHead:
-    """Read a head.
+def load(path: str | Path, target: TargetModel, kind: Kind) -> LoadedHead:
+    """Read a head of a kind.
 
     Raises:
         AdedError: as ``checkpoints.read``, or the tensors do not fit the sizes in the header or the model.
     """
-    checkpoint = checkpoints.read(path, "eagle", target)
+    checkpoint = checkpoints.read(path, kind, target)
     try:
         sizes = json.loads(checkpoint.header["geometry"])
         geometry = Geometry(**{**sizes, "hidden_layers": tuple(sizes["hidden_layers"])})
@@ -236,10 +297,10 @@ def load(path: str | Path, target: TargetModel) -> LoadedHead:
             raise ValueError(f"it reads layers {list(geometry.hidden_layers)}, {geometry.hidden} wide")
         if accuracy.ndim != 2 or len(tokens) < 1 or not 0 <= int(tokens.min()) <= int(tokens.max()) < target.vocab_size:
             raise ValueError("its draft vocabulary is not the model's")
-        head = EagleHead(geometry, tokens)
+        head: DraftHead = HEADS[kind](geometry, tokens)
         head.load_state_dict({**tensors, "tokens": tokens})
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        remedy = checkpoints.command("eagle", target.spec)
+        remedy = checkpoints.command(kind, target.spec)
         raise AdedError(f"{path} does not fit this model ({first_line(error)[:200]}); make one with {remedy}") from None
     head = head.to(target.device, target.dtype).requires_grad_(False)
     return LoadedHead(head, accuracy)

@@ -1,4 +1,4 @@
-"""Random EAGLE heads for tests."""
+"""Random draft heads for tests."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Any
 import torch
 from fakes import VOCAB
 
-from aded.draft_models.eagle_head import EagleHead, Features, Geometry
+from aded.draft_models.checkpoints import Kind
+from aded.draft_models.feature_heads import HEADS, DraftHead, Features, Geometry
 
 STEPS, RANKS = 4, 10
 
 
-def random_head(target: Any, seed: int = 0, features: Features = "three", vocabulary: int = 60, scale: float = 1.5) -> EagleHead:
+def random_head(
+    target: Any, kind: Kind = "eagle", features: Features = "three", vocabulary: int = 60, scale: float = 1.5
+) -> DraftHead:
     """A head whose attention and MLP contribute, in the target's dtype; it cannot draft every token."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     tokens = torch.randperm(VOCAB, generator=generator)[:vocabulary].sort().values
-    head = EagleHead(Geometry.like(target, features, vocabulary), tokens)
+    geometry = Geometry.like(target, features if kind == "eagle" else "last", vocabulary)
+    head: DraftHead = HEADS[kind](geometry, tokens)
     with torch.no_grad():
         for parameter in head.parameters():
             if parameter.dim() == 2:

@@ -1,0 +1,235 @@
+"""Drafting with a head of ``feature_heads``: its KV cache, and forward passes in fixed shapes, as CUDA graphs on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.draft_models.draft_limits import INITIAL_HEADROOM
+from aded.draft_models.feature_network import Children
+from aded.draft_models.medusa_heads import RANKS
+from aded.engine.step_graph import context_bucket
+from aded.sampling import sampler
+
+if TYPE_CHECKING:
+    from aded.draft_models.feature_heads import DraftHead
+
+NEW = 256
+"""Slots after the committed positions, for the positions of a read or of a draft; padding writes into the last one."""
+MAX_CAPTURED = 32
+"""Largest number of positions of a captured pass; a prompt is read without capture."""
+
+
+class HeadNetwork:
+    """A head in one decode: a ``FeatureNetwork`` that drafts tokens of the draft vocabulary.
+
+    Slot ``i`` of the KV cache is position ``i`` of the text; drafted positions follow, and the next read replaces them: only the
+    target's features stay in the cache.
+
+    Args:
+        head: the head.
+        embedding: the target's token embedding.
+
+    Attributes:
+        hidden_layers: see ``FeatureNetwork``.
+        length: number of committed positions.
+        keys, values: the KV cache, ``[kv_heads, capacity, head_dim]`` each.
+        outputs: the head's output at the last committed position (row 0) and at the drafted ones, ``[NEW + 1, hidden]``; padding
+            writes into the last row.
+        logits: of the last pass, over the draft vocabulary, ``[n, vocabulary]``; valid until the next pass.
+    """
+
+    logits: torch.Tensor
+
+    def __init__(self, head: DraftHead, embedding: Any) -> None:
+        self.head, self.embedding = head, embedding
+        self.hidden_layers = head.geometry.hidden_layers
+        self.length = 0
+        self.keys = self.values = head.qkv_weight.new_zeros(head.geometry.kv_heads, 0, head.geometry.head_dim)
+        self.outputs = head.qkv_weight.new_zeros(NEW + 1, head.geometry.hidden)
+        self._parents: list[int] = []  # of the drafted positions
+        self._tokens = head.tokens.cpu().numpy()
+        self._passes: dict[tuple[bool, int, int], _Pass] = {}
+
+    @torch.inference_mode()
+    def start(self) -> None:
+        """Forget all positions."""
+        self.length, self._parents = 0, []
+        for tensor in (self.keys, self.values, self.outputs):
+            tensor.zero_()  # values that are not finite would not stay behind the mask
+
+    @torch.inference_mode()
+    def reserve(self, positions: int) -> None:
+        """Enlarge the cache, if needed, for this number of committed positions."""
+        if positions + NEW > self.keys.shape[1]:
+            kv_heads, _, head_dim = self.keys.shape
+            old = self.keys, self.values
+            self.keys, self.values = (t.new_zeros(kv_heads, positions + INITIAL_HEADROOM + NEW, head_dim) for t in old)
+            for new, filled in zip((self.keys, self.values), old):
+                new[:, : self.length] = filled[:, : self.length]
+            self._passes.clear()  # they write into the old cache
+
+    @torch.inference_mode()
+    def prepare(self, nodes: int) -> None:
+        """Capture, outside the timed step, the passes over at most ``nodes`` positions that the next step may use."""
+        self.reserve(self.length + NEW)
+        size = 1
+        while size <= node_bucket(min(nodes, MAX_CAPTURED)) and self.keys.is_cuda:
+            self._pass(True, size)
+            self._pass(False, size)
+            size *= 2
+
+    @torch.inference_mode()
+    def read(self, features: torch.Tensor, tokens: Sequence[int]) -> Children:
+        """Read committed positions: see ``FeatureNetwork``."""
+        self._parents = []
+        self.reserve(self.length + len(tokens))
+        for start in range(0, len(tokens), NEW - 1):
+            part = slice(start, start + NEW - 1)
+            count = len(tokens[part])
+            step, offsets = self._pass(True, count), np.arange(count)
+            step.features[:count] = features[part]
+            step.features[count:].zero_()  # padding must be finite
+            targets = np.where(offsets == count - 1, 0, NEW)
+            visible = offsets[:, None] >= offsets
+            children = self._run(step, tokens[part], offsets, offsets, np.zeros_like(offsets), targets, visible)
+            self.length += count
+        return Children(children.tokens[-1:], children.probabilities[-1:])
+
+    @torch.inference_mode()
+    def draft(self, tokens: np.ndarray, parents: np.ndarray) -> Children:
+        """Read drafted positions: see ``FeatureNetwork``."""
+        count, first = len(tokens), len(self._parents)
+        self._parents += parents.tolist()
+        visible, depths = np.zeros((count, first + count), dtype=bool), np.zeros(count, dtype=np.int64)
+        for row in range(count):
+            node = first + row
+            while node >= 0:
+                visible[row, node] = True
+                depths[row] += 1
+                node = self._parents[node]
+        offsets = first + np.arange(count)
+        return self._run(self._pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
+
+    def _run(self, step: _Pass, *inputs: Any) -> Children:
+        """Run a pass over ``n`` positions: see ``_Pass.run``."""
+        n = len(inputs[0])
+        columns, probabilities = step.run(self.length, *inputs)[:, :n]
+        self.logits = step.logits[:n]
+        return Children(self._tokens[columns.astype(np.int64)], probabilities.copy())
+
+    def _pass(self, committed: bool, nodes: int) -> _Pass:
+        """The pass over ``nodes`` positions or more, committed or drafted ones."""
+        n_keys = context_bucket(self.length + NEW, self.keys.shape[1])
+        if nodes > MAX_CAPTURED:
+            return _Pass(self, committed, nodes, n_keys, captured=False)
+        key = (committed, node_bucket(nodes), n_keys)
+        if key not in self._passes:
+            self._passes[key] = _Pass(self, *key, captured=True)
+        return self._passes[key]
+
+
+class _Pass:
+    """A forward pass of the head over ``nodes`` positions that see the first ``n_keys`` slots.
+
+    Attributes:
+        features: input of committed positions, ``[nodes, layers * hidden]``.
+        logits: ``[nodes, vocabulary]`` of the last run.
+    """
+
+    logits: torch.Tensor
+
+    def __init__(self, network: HeadNetwork, committed: bool, nodes: int, n_keys: int, captured: bool) -> None:
+        head, g, device = network.head, network.head.geometry, network.keys.device
+        self._head, self._embedding, self._committed = head, network.embedding, committed
+        self._keys, self._values, self._outputs = network.keys, network.values, network.outputs
+        self.features = head.qkv_weight.new_zeros(nodes if committed else 0, len(g.hidden_layers) * g.hidden)
+        self._inputs = torch.zeros(8 * (1 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
+        self._host_inputs = host_buffer(self._inputs)
+        self._length, self._rows, self._visible = _views(self._inputs, nodes)
+        self._host_length, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
+        self._best = torch.zeros(2, nodes, min(RANKS, g.vocabulary), dtype=torch.float64, device=device)
+        self._host_best = host_buffer(self._best)
+        self._index, self._new = torch.arange(n_keys, device=device), torch.arange(NEW, device=device)
+        self._clear()
+        self._replay = Replay(self._body, device) if captured else None
+
+    def run(
+        self,
+        length: int,
+        tokens: Sequence[int] | np.ndarray,
+        offsets: np.ndarray,
+        depths: np.ndarray,
+        sources: np.ndarray,
+        targets: np.ndarray,
+        visible: np.ndarray,
+    ) -> np.ndarray:
+        """Run over ``n`` positions, at most ``nodes``.
+
+        Args:
+            length: number of committed positions.
+            tokens: token of each position, ``[n]``.
+            offsets, depths: its slot and its text position after the committed ones, int64 ``[n]``.
+            sources: row of the outputs that it reads, int64 ``[n]``; unused for committed positions.
+            targets: row of the outputs that it writes, int64 ``[n]``.
+            visible: which new slots it attends to, bool ``[n, new]``.
+
+        Returns:
+            The most probable columns of the logits and their probabilities, float64 ``[2, nodes, ranks]``.
+        """
+        n = len(tokens)
+        self._clear()
+        self._host_length[0] = length
+        self._host_rows[:, :n] = tokens, offsets, depths, sources, targets
+        self._host_visible[:n] = False
+        self._host_visible[:n, : visible.shape[1]] = visible
+        if self._replay is not None:
+            self._replay()
+        else:
+            self._body()
+            if self._best.is_cuda:
+                torch.cuda.current_stream(self._best.device).synchronize()
+        return self._host_best.numpy()
+
+    def _clear(self) -> None:
+        """Make all positions padding, which sees the committed slots and the last one."""
+        self._host_rows[:] = np.array([0, NEW - 1, 0, NEW, NEW])[:, None]
+        self._host_visible[:] = False
+        self._host_visible[:, -1] = True
+
+    def _body(self) -> None:
+        head, g = self._head, self._head.geometry
+        self._inputs.copy_(self._host_inputs, non_blocking=True)
+        tokens, offsets, depths, sources, targets = self._rows
+        states = head.fuse(self.features) if self._committed else self._outputs[sources]
+        states, inputs = head.enter(states, self._embedding(tokens))
+        angles, slots = head.angles(self._length + depths), self._length + offsets
+        queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)  # [heads, n, head_dim]
+        keys, values = head.keys_values(inputs)
+        self._keys.index_copy_(1, slots, head.rotate(keys, angles).transpose(0, 1))
+        self._values.index_copy_(1, slots, values.transpose(0, 1))
+        n, n_keys = len(tokens), len(self._index)
+        later = (self._index >= self._length).expand(n, -1)
+        hidden = later.index_copy(1, self._length + self._new, ~self._visible)  # [n, n_keys]
+        grouped = queries.reshape(g.kv_heads, -1, g.head_dim)  # query heads of one key-value head together
+        scores = (grouped @ self._keys[:, :n_keys].transpose(1, 2)).float() * g.head_dim**-0.5
+        weights = scores.view(g.heads, n, n_keys).masked_fill(hidden, torch.finfo(torch.float32).min).softmax(-1)
+        attended = weights.to(queries.dtype).view(g.kv_heads, -1, n_keys) @ self._values[:, :n_keys]
+        attended = attended.view(g.heads, n, g.head_dim).transpose(0, 1).reshape(n, -1)
+        states = head.finish(states, attended)
+        self._outputs.index_copy_(0, targets, states)
+        self.logits = head.logits(states)
+        columns, probabilities = sampler.top(self.logits, self._best.shape[-1])
+        self._best.copy_(torch.stack([columns.double(), probabilities.double()]))
+        self._host_best.copy_(self._best, non_blocking=True)
+
+
+def _views(buffer: torch.Tensor, nodes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Parts of the input buffer: length ``[1]`` and rows ``[5, nodes]``, int64; visible slots ``[nodes, NEW]``, bool."""
+    numbers = buffer[: 8 * (1 + 5 * nodes)].view(torch.int64)
+    visible = buffer[8 * (1 + 5 * nodes) :].view(torch.bool)
+    return numbers[:1], numbers[1:].view(5, nodes), visible.view(nodes, NEW)
