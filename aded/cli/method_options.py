@@ -48,6 +48,12 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "warm": ("start from a corpus of model output", EITHER),
     "heads": ("heads trained with `train medusa`", FILE),
     "tree": ("adaptive (default) or static", {}),
+    "rescoring": (
+        "global (default: by the matrix), local (by a draft model), none, or control (the best paths without rescoring)",
+        {},
+    ),
+    "alpha": ("weight of the model that rescores (default: global 1, local 2)", NUMBER),
+    "paths": ("paths through the heads' predictions that are verified (default: 16)", WHOLE),
     "epsilon": ("probability threshold (default: 0.09)", NUMBER),
     "delta": ("scale of the entropy-dependent threshold (default: 0.3)", NUMBER),
     "draft": ("a draft model trained with `train draft`", FILE),

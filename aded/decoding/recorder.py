@@ -23,6 +23,7 @@ from aded.core.trace import (
     Budget,
     Choice,
     Cost,
+    LatticeRecord,
     LogitsRecord,
     Origin,
     RejectionRecord,
@@ -79,6 +80,7 @@ class Snapshot:
     nodes: NodeRecord
     note: str | None
     simulations: list[SimulationRecord]
+    lattice: list[LatticeRecord]
     rows: dict[tuple[int, ...], Row]
     target: Callable[[], TargetDistribution]
     agreement: list[Agreement]
@@ -109,8 +111,9 @@ class Recorder:
         explanation = self._inspectable.explain(outcome.context.copy(), budget)
         note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
+        lattice = self._read("explain", explanation, self._lattice)
         target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
-        return Snapshot(nodes, note, simulations, self._rows(outcome), target, self._agreement(outcome, target))
+        return Snapshot(nodes, note, simulations, lattice, self._rows(outcome), target, self._agreement(outcome, target))
 
     def step(
         self,
@@ -167,6 +170,7 @@ class Recorder:
             size=self._read("matrix_size", self._inspectable.matrix_size(), _size) if snapshot else None,
             note=snapshot.note if snapshot else None,
             block=nodes.block,
+            lattice=snapshot.lattice if snapshot else [],
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -328,6 +332,18 @@ class Recorder:
         test = typical_acceptance.check_children(distribution, tree.tokens[children], self.rule.typical)
         trials = zip(children, test.probabilities.tolist(), test.typical.tolist())
         return TypicalRecord(test.entropy, test.threshold, [TypicalTrial(*trial) for trial in trials])
+
+    def _lattice(self, explanation: Explanation) -> list[LatticeRecord]:
+        return [
+            LatticeRecord(
+                tokens=[int(token) for token in column.tokens],
+                texts=self.texts.all([int(token) for token in column.tokens]),
+                heads=[rounded(float(p)) for p in column.heads],
+                rescored=[rounded(float(p)) for p in column.rescored],
+            )
+            for column in explanation.lattice
+            if np.isfinite([*column.heads, *column.rescored]).all()
+        ]
 
     def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
         """The rows that the step changed, now that the drafter has learned."""

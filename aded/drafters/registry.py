@@ -352,6 +352,17 @@ METHODS: dict[str, Method] = {
             sources=("heads",),
         ),
         Method(
+            "blockwise",
+            "Blockwise decoding",
+            True,
+            "Medusa's heads predict a block; an n-gram or draft model rescores it (arXiv 1811.03115, 2404.09221).",
+            _trained("blockwise"),
+            ("heads", "rescoring", "alpha", "paths", "matrix", "draft", "draft_model"),
+            values=_trained("check_blockwise"),
+            missing=_trained("no_heads_check_matrix"),
+            sources=("heads",),
+        ),
+        Method(
             "speculative",
             "Speculative sampling",
             True,

@@ -12,6 +12,7 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "suffix": ("#4a1b31", "#bf8999"),
     "medusa": ("#986812", "#e6bd4a"),
     "medusa-typical": ("#3a380b", "#889367"),
+    "blockwise": ("#d40696", "#f412ff"),
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),
     "aded-medusa": ("#7e3d2b", "#ef9f8c"),
