@@ -24,7 +24,7 @@ VERSION = 4
 READABLE = (1, 2, 3, 4)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
 versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Choice.logits``, ``Step.agreement_after`` and
-``Trace.repeat_seconds``; some of version 4 lack the last three, ``Step.block`` or ``Step.lattice``."""
+``Trace.repeat_seconds``; some of version 4 lack the last three, ``Step.block``, ``Step.lattice`` or ``Step.pool``."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
@@ -256,6 +256,18 @@ class LatticeRecord:
 
 
 @dataclass(frozen=True)
+class PoolRecord:
+    """The n-grams of a pool that begin with the token at which they continue the draft, latest first."""
+
+    size: int  # number of n-grams in the pool
+    token: int
+    text: str
+    phrases: List[List[int]]  # the tokens after it
+    texts: List[List[str]]
+    drafted: int  # how many of them, from the first on, are in the draft
+
+
+@dataclass(frozen=True)
 class Budget:
     """Maximum number of nodes of the draft, and the reason for it."""
 
@@ -299,6 +311,7 @@ class Step:
     note: str | None = None
     block: Annotated[BlockRecord, AfterValidator(_check_block)] | None = None  # None for other verifications
     lattice: List[Annotated[LatticeRecord, AfterValidator(_check_lattice)]] = field(default_factory=list)  # one per head
+    pool: Annotated[PoolRecord, AfterValidator(_check_pool)] | None = None  # None for a method without a pool of n-grams
 
     @property
     def accepted(self) -> int:
@@ -611,6 +624,14 @@ def _check_row(row: RowChange) -> RowChange:
 def _check_lattice(record: LatticeRecord) -> LatticeRecord:
     if any(len(values) != len(record.tokens) for values in (record.texts, record.heads, record.rescored or record.heads)):
         raise ValueError("tokens and probabilities have different lengths")
+    return record
+
+
+def _check_pool(record: PoolRecord) -> PoolRecord:
+    if [len(phrase) for phrase in record.phrases] != [len(texts) for texts in record.texts]:
+        raise ValueError("tokens and texts have different lengths")
+    if not 0 <= record.drafted <= len(record.phrases) <= record.size:
+        raise ValueError("the numbers of n-grams do not match")
     return record
 
 

@@ -26,6 +26,7 @@ from aded.core.trace import (
     LatticeRecord,
     LogitsRecord,
     Origin,
+    PoolRecord,
     RejectionRecord,
     RejectionTrial,
     RowChange,
@@ -81,6 +82,7 @@ class Snapshot:
     note: str | None
     simulations: list[SimulationRecord]
     lattice: list[LatticeRecord]
+    pool: PoolRecord | None
     rows: dict[tuple[int, ...], Row]
     target: Callable[[], TargetDistribution]
     agreement: list[Agreement]
@@ -112,8 +114,9 @@ class Recorder:
         note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
         lattice = self._read("explain", explanation, self._lattice)
+        pool = self._read("explain", explanation, self._pool)
         target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
-        return Snapshot(nodes, note, simulations, lattice, self._rows(outcome), target, self._agreement(outcome, target))
+        return Snapshot(nodes, note, simulations, lattice, pool, self._rows(outcome), target, self._agreement(outcome, target))
 
     def step(
         self,
@@ -171,6 +174,7 @@ class Recorder:
             note=snapshot.note if snapshot else None,
             block=nodes.block,
             lattice=snapshot.lattice if snapshot else [],
+            pool=snapshot.pool if snapshot else None,
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -344,6 +348,19 @@ class Recorder:
             for column in explanation.lattice
             if np.isfinite([*column.heads, *column.rescored]).all()
         ]
+
+    def _pool(self, explanation: Explanation) -> PoolRecord | None:
+        if (pool := explanation.pool) is None:
+            return None
+        phrases = [[int(token) for token in phrase] for phrase in pool.phrases]
+        return PoolRecord(
+            size=int(pool.size),
+            token=int(pool.first),
+            text=self.texts(int(pool.first)),
+            phrases=phrases,
+            texts=[self.texts.all(phrase) for phrase in phrases],
+            drafted=int(pool.drafted),
+        )
 
     def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
         """The rows that the step changed, now that the drafter has learned."""

@@ -89,6 +89,10 @@ class Method:
             check_type(options[name], (str, os.PathLike, type(None)), f"{name} is", "the path of a file")
         self.values(options)
 
+    def keeps(self, options: Mapping[str, Any]) -> bool:
+        """Whether a drafter with these options keeps what it learned for the next decode; then it is ``Persistent``."""
+        return bool(options.get("keep")) or options.get("pool") == "warm"
+
     def of(self, drafter: Drafter) -> Method:
         """A row for a custom drafter, which is not in the registry."""
         name = type(drafter).__name__
@@ -381,6 +385,17 @@ METHODS: dict[str, Method] = {
             _trained("specinfer"),
             ("draft", "draft_model", "verification", "branching", "replacement"),
             values=_trained("check_specinfer"),
+            missing=_trained("no_draft"),
+            sources=("draft", "draft_model"),
+        ),
+        Method(
+            "ouroboros",
+            "Ouroboros",
+            True,
+            "A draft model with lookahead drafts a chain, and phrases of a pool continue it (arXiv 2402.13720).",
+            _trained("ouroboros"),
+            ("draft", "draft_model", "draft_length", "phrases", "pool", "ngram", "window", "guesses"),
+            values=_trained("check_ouroboros"),
             missing=_trained("no_draft"),
             sources=("draft", "draft_model"),
         ),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TREE_VERIFICATIONS = ("rejection", "coupled")
 """Kinds of verification of a sampled tree; block verification is for chains."""
+OUROBOROS_LOOKAHEAD = {"ngram": 5, "window": 7, "guesses": 7}
+"""Default sizes of the draft model's lookahead."""
 RESCORING_OPTIONS = {
     "global": ("alpha", "paths", "matrix"),
     "local": ("alpha", "draft", "draft_model"),
@@ -125,6 +127,18 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
     return SpecInferDrafter(runners, _target_cost(model), levels_cost, verification == "coupled", branching=branching, **rest)
 
 
+def ouroboros(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.draft_models.lookahead_runner import LookaheadRunner
+    from aded.drafters.ouroboros import OuroborosDrafter
+    from aded.ngram.lookahead import Lookahead
+
+    _check_one_draft(options, "ouroboros")
+    (draft,), rest = _drafts(model, options)
+    sizes = {name: rest.pop(name, size) for name, size in OUROBOROS_LOOKAHEAD.items()}
+    runner = LookaheadRunner(draft, model.vocab_size, Lookahead(**sizes, seed=seed))
+    return OuroborosDrafter(runner, **rest)
+
+
 def check_medusa(options: Mapping[str, Any]) -> None:
     """Check the options without a target.
 
@@ -160,6 +174,14 @@ def check_speculative(options: Mapping[str, Any]) -> None:
     _check_one_draft(options, "speculative")
     check_verification(options.get("verification", "rejection"))
     check_length(options.get("draft_length", 0))
+
+
+def check_ouroboros(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
+    from aded.drafters.ouroboros import check_settings
+
+    _check_one_draft(options, "ouroboros")
+    check_settings(**{name: value for name, value in options.items() if name not in ("draft", "draft_model")})
 
 
 def check_specinfer(options: Mapping[str, Any]) -> None:

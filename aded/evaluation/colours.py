@@ -15,6 +15,7 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "blockwise": ("#d40696", "#f412ff"),
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),
+    "ouroboros": ("#0701e1", "#14ce01"),
     "aded-medusa": ("#7e3d2b", "#ef9f8c"),
 }
 """On a light and on a dark background. Tests check that they can be told apart, also with colour blindness."""

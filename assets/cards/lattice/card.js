@@ -14,7 +14,7 @@ export function mount({ part, subscribe }) {
 
 export function renderLattice(part, lattice) {
   part("lattice-card").hidden = !lattice.length;
-  registerExport("lattice", { place: () => lattice.length && part("lattice-rows"), table: () => latticeTable(lattice) });
+  registerExport("lattice", { place: () => (lattice.length ? part("lattice-rows") : null), table: () => latticeTable(lattice) });
   if (!lattice.length) return;
   const columns = columnsOf(lattice, MOST);
   setText(part("lattice-note"), say(isRescored(lattice) ? "lattice.rescored" : "lattice.heads"));

@@ -47,6 +47,7 @@ const CHECKS = {
   RowChange: (row) => failing(!row.learned.length || sameLength(row.learned, [row.tokens])),
   BlockRecord: ({ tests, tokens, texts, p, q, residual }) => failing(tests.length > 0 && sameLength(tokens, [texts, p, residual, q.length ? q : p])),
   LatticeRecord: ({ tokens, texts, heads, rescored }) => failing(sameLength(tokens, [texts, heads, rescored.length ? rescored : heads])),
+  PoolRecord: ({ size, phrases, texts, drafted }) => failing(sameLength(phrases, [texts]) && phrases.every((phrase, i) => sameLength(phrase, [texts[i]])) && drafted >= 0 && drafted <= phrases.length && phrases.length <= size),
   RejectionRecord: ({ trials, tokens, texts, residual, residual_probability: p }) => {
     return failing(sameLength(tokens, [texts, ...trials.flatMap((trial) => [trial.top_p, trial.top_q]), ...(p === null ? [] : [residual])]));
   },
