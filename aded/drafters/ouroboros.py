@@ -148,10 +148,11 @@ class OuroborosDrafter(Drafter, Inspectable, Persistent):
         return self._phrase_pool.beginning_with(self._chain[-1])[: self.phrases] if self._chain else []
 
     def _correct_phrases(self, tree: DraftTree, last: int, predictions: Sequence[int]) -> None:
-        """Replace each verified phrase by the target's predictions at its tokens; ``last``: the last node of the chain."""
+        """Replace each phrase that was verified whole by the target's predictions; ``last``: the last node of the chain."""
+        known = set(self._phrases())
         for leaf in tree.leaves:
             nodes = [node for node in tree.path_to(leaf) if node >= last]
-            if len(nodes) > 1 and nodes[0] == last:
+            if nodes[0] == last and tuple(tree.tokens[nodes[1:]].tolist()) in known:
                 self._phrase_pool.discard(tree.tokens[nodes].tolist())
                 self._phrase_pool.add([int(tree.tokens[last]), *(predictions[node] for node in nodes[:-1])])
 
