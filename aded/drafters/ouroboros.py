@@ -1,10 +1,12 @@
 """Ouroboros (Zhao et al. 2024, arXiv 2402.13720): a draft model with lookahead drafts a chain, and phrases of a pool continue it.
 
 The draft model decodes with lookahead and fills a pool of phrases (n-grams by their first token). The draft is its chain, and
-below the last token of the chain as branches the latest phrases that begin with this token. The target verifies both in one
-forward pass, and its predictions return to the pool: the n-grams of the text, those that continue it with the predictions at
-rejected draft tokens, the rejected draft tokens themselves, and each verified phrase with the target's predictions in place of
-its tokens. If the target samples, the chain is drawn with the target's random numbers.
+below the last token of the chain as branches the latest phrases that begin with this token. Unlike in the paper, phrases can also
+continue the root and all other tokens of the chain: where the whole chain is rarely accepted, those at its end are rarely
+reached. The target verifies chain and phrases in one forward pass, and its predictions return to the pool: the n-grams of the
+text, those that continue it with the predictions at rejected draft tokens, the rejected draft tokens themselves, and each
+phrase with the target's predictions in place of its tokens. If the target samples, the chain is drawn with the target's random
+numbers.
 """
 
 from __future__ import annotations
@@ -29,40 +31,55 @@ if TYPE_CHECKING:
     from aded.engine.target_view import TargetView
 
 Pool = Literal["cold", "warm"]
+PhrasesAt = Literal["all", "last"]
 LIMITS: Limits = {"draft_length": (1, 64), "phrases": (0, 64)}
 
 
-def check_settings(pool: str = "cold", **settings: float) -> None:
+def check_settings(pool: str = "cold", phrases_at: str = "all", **settings: float) -> None:
     """Check the settings.
 
     Raises:
-        AdedError: an unknown kind of pool, or a value out of range.
+        AdedError: an unknown choice, or a value out of range.
     """
     check_choice("pool", pool, get_args(Pool))
+    check_choice("phrases at", phrases_at, get_args(PhrasesAt))
     check_numbers({**LIMITS, **LOOKAHEAD_LIMITS}, settings)
 
 
 class OuroborosDrafter(Drafter, Inspectable, Persistent):
-    """Drafts a chain of the draft model, and phrases that begin with its last token.
+    """Drafts a chain of the draft model, and phrases that continue its tokens.
 
     Args:
         runner: the draft model, with its window and pool.
         draft_length: number of tokens of the chain.
-        phrases: maximum number of phrases.
+        phrases: maximum number of phrases per token.
+        phrases_at: *all*: phrases continue the root and all tokens of the chain, the first ones first if the budget is small;
+            *last*: only the last token of the chain, as published.
         pool: *cold* empties the pool for each prompt, *warm* keeps it.
+        pool_from_prompt: add the n-grams of the prompt to the pool.
 
     Raises:
-        AdedError: an unknown kind of pool, or a value out of range.
+        AdedError: an unknown choice, or a value out of range.
     """
 
     needs = DrafterNeeds(top_k=1)
 
-    def __init__(self, runner: LookaheadRunner, draft_length: int = 6, phrases: int = 3, pool: Pool = "cold") -> None:
-        check_settings(pool, draft_length=draft_length, phrases=phrases)
-        self.draft_length, self.phrases, self.pool = int(draft_length), int(phrases), pool
+    def __init__(
+        self,
+        runner: LookaheadRunner,
+        draft_length: int = 6,
+        phrases: int = 3,
+        phrases_at: PhrasesAt = "all",
+        pool: Pool = "cold",
+        pool_from_prompt: bool = True,
+    ) -> None:
+        check_settings(pool, phrases_at, draft_length=draft_length, phrases=phrases)
+        self.draft_length, self.phrases, self.phrases_at = int(draft_length), int(phrases), phrases_at
+        self.pool, self.pool_from_prompt = pool, pool_from_prompt
         self._runner, self._phrase_pool = runner, runner.lookahead.pool
         self._settings = SamplingSettings()
         self._chain: list[int] = []  # of the last draft
+        self._drafted: list[tuple[int, tuple[int, ...]]] = []  # its phrases, each after so many tokens of the chain
 
     def bind(self, target: TargetView) -> None:
         self._settings = target.settings
@@ -70,6 +87,8 @@ class OuroborosDrafter(Drafter, Inspectable, Persistent):
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         if self.pool == "cold":
             self._phrase_pool.clear()
+        if self.pool_from_prompt:
+            self._phrase_pool.add_all(prompt, self._runner.lookahead.ngram)
         self._runner.start(prompt)
         self.notice = self._runner.notice
 
@@ -78,48 +97,47 @@ class OuroborosDrafter(Drafter, Inspectable, Persistent):
             self._runner.prepare_chain(context.tokens)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        self._chain = []
-        length = self._length(context, budget)
+        self._chain, probabilities = [], np.zeros(0)
+        if length := self._length(context, budget):
+            tokens, probabilities = self._runner.chain(context.tokens, length, self._settings)
+            self._chain = tokens.tolist()
         self.notice = self._runner.notice
-        if not length:
-            return DraftTree.root_only(context.root)
-        tokens, probabilities = self._runner.chain(context.tokens, length, self._settings)
-        self.notice, self._chain = self._runner.notice, tokens.tolist()
-        phrases = self._phrases()
-        tree = DraftTree.from_paths(context.root, [self._chain, *([*self._chain, *phrase] for phrase in phrases)], budget)
+        self._drafted = [
+            (at, phrase)
+            for at in self._continued()
+            for phrase in self._phrase_pool.beginning_with([context.root, *self._chain][at])[: self.phrases]
+        ]
+        paths = [self._chain, *([*self._chain[:at], *phrase] for at, phrase in self._drafted)]
+        tree = DraftTree.from_paths(context.root, paths, budget)
         if not self._settings.greedy:
             return tree
         prior = np.full(len(tree), np.nan)
-        prior[1 : 1 + len(tokens)] = probabilities
+        prior[1 : 1 + len(self._chain)] = probabilities
         return DraftTree(tree.tokens, tree.parents, {"prior": prior})
 
     def observe(self, outcome: Outcome) -> None:
         """Add the target's predictions and the rejected draft tokens to the pool."""
         assert outcome.top_tokens is not None, "Ouroboros needs the target's most probable token at every node"
         tree, predictions, ngram = outcome.tree, outcome.top_tokens[:, 0].tolist(), self._runner.lookahead.ngram
-        chain = _chain_nodes(tree, len(self._chain))
-        if chain and len(chain) == len(self._chain):
-            self._correct_phrases(tree, chain[-1], predictions)
-        accepted = len(outcome.path) - 1
-        rejected = chain[accepted:]
-        if len(rejected) > 1:
-            self._phrase_pool.add(tree.tokens[rejected][:ngram].tolist())
-        text = [
-            *outcome.context.tokens[1 - ngram :].tolist(),
-            *outcome.emitted.tolist(),
-            *(predictions[node] for node in rejected),
-        ]
-        self._phrase_pool.add_all(text, ngram)
+        chain, emitted = self._verified_chain(tree), outcome.emitted.tolist()
+        accepted = len(set(chain) & set(outcome.path.tolist()))
+        self._correct_phrases(tree, [0, *chain[:accepted]], predictions)
+        if len(rejected := tree.tokens[chain[accepted:]].tolist()) > 1:
+            self._phrase_pool.add(rejected[:ngram])
+        later = [predictions[node] for node in chain[max(accepted, len(emitted) - 1) :]]
+        self._phrase_pool.add_all([*outcome.context.tokens[1 - ngram :].tolist(), *emitted, *later], ngram)
 
     def close(self) -> None:
         self._runner.close()
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        if not self._chain:
+        if budget == 1 or not self._chain + self._drafted:
             return Explanation(note=self.notice if budget > 1 else None)
-        size, last, drafted = len(self._phrase_pool), self._chain[-1], len(self._phrases())
-        note = f"a chain of {len(self._chain)} tokens, and after it {drafted} phrases from a pool of {size}"
-        return Explanation(note, pool=PhrasePool(size, last, tuple(self._phrase_pool.beginning_with(last)), drafted))
+        size, continued = len(self._phrase_pool), self._continued()[0]
+        note = f"a chain of {len(self._chain)} tokens, and {len(self._drafted)} phrases from a pool of {size}"
+        first = [context.root, *self._chain][continued]
+        drafted = sum(at == continued for at, _ in self._drafted)
+        return Explanation(note, pool=PhrasePool(size, first, tuple(self._phrase_pool.beginning_with(first)), drafted))
 
     def state_dict(self) -> StateDict:
         known = list(self._phrase_pool)
@@ -135,7 +153,7 @@ class OuroborosDrafter(Drafter, Inspectable, Persistent):
 
     def settings(self) -> dict[str, object]:
         lookahead = self._runner.lookahead
-        own = {name: getattr(self, name) for name in ("draft_length", "phrases", "pool")}
+        own = {name: getattr(self, name) for name in ("draft_length", "phrases", "phrases_at", "pool", "pool_from_prompt")}
         window = {name: getattr(lookahead, name) for name in ("ngram", "window", "guesses", "seed")}
         return {"draft_model": self._runner.draft.label, **own, **window}
 
@@ -143,23 +161,32 @@ class OuroborosDrafter(Drafter, Inspectable, Persistent):
         """Number of tokens to draft with the draft model."""
         return min(self.draft_length, budget - 1, self._runner.levels(context.tokens)) if budget > 1 else 0
 
-    def _phrases(self) -> list[tuple[int, ...]]:
-        """The latest phrases that begin with the last token of the chain, without this token."""
-        return self._phrase_pool.beginning_with(self._chain[-1])[: self.phrases] if self._chain else []
+    def _continued(self) -> Sequence[int]:
+        """The tokens that phrases continue, as their number of tokens of the chain: 0 is the root."""
+        last = len(self._chain)
+        return range(last + 1) if self.phrases_at == "all" else [last]
 
-    def _correct_phrases(self, tree: DraftTree, last: int, predictions: Sequence[int]) -> None:
-        """Replace each phrase that was verified whole by the target's predictions; ``last``: the last node of the chain."""
-        known = set(self._phrases())
-        for leaf in tree.leaves:
-            nodes = [node for node in tree.path_to(leaf) if node >= last]
-            if nodes[0] == last and tuple(tree.tokens[nodes[1:]].tolist()) in known:
-                self._phrase_pool.discard(tree.tokens[nodes].tolist())
-                self._phrase_pool.add([int(tree.tokens[last]), *(predictions[node] for node in nodes[:-1])])
+    def _correct_phrases(self, tree: DraftTree, accepted: Sequence[int], predictions: Sequence[int]) -> None:
+        """Replace each phrase after an accepted token, if verified whole, by the target's predictions at its tokens.
 
+        accepted: the root and the accepted nodes of the chain.
+        """
+        for at, phrase in self._drafted:
+            nodes = [accepted[at]] if at < len(accepted) else []
+            for token in phrase if nodes else ():
+                if (child := tree.child(nodes[-1], token)) is None:
+                    break
+                nodes.append(child)
+            if len(nodes) == len(phrase) + 1:
+                first = int(tree.tokens[nodes[0]])
+                self._phrase_pool.discard([first, *phrase])
+                self._phrase_pool.add([first, *(predictions[node] for node in nodes[:-1])])
 
-def _chain_nodes(tree: DraftTree, length: int) -> list[int]:
-    """The nodes of the chain in a verified tree, of which the last ones may have been cut."""
-    nodes: list[int] = []
-    while len(nodes) < min(length, tree.drafted) and tree.parents[len(nodes) + 1] == len(nodes):
-        nodes.append(len(nodes) + 1)
-    return nodes
+    def _verified_chain(self, tree: DraftTree) -> list[int]:
+        """The nodes of the chain in a verified tree, of which the last ones may have been cut."""
+        nodes: list[int] = []
+        for token in self._chain:
+            if (node := tree.child(nodes[-1] if nodes else 0, token)) is None:
+                break
+            nodes.append(node)
+        return nodes

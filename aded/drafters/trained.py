@@ -181,7 +181,8 @@ def check_ouroboros(options: Mapping[str, Any]) -> None:
     from aded.drafters.ouroboros import check_settings
 
     _check_one_draft(options, "ouroboros")
-    check_settings(**{name: value for name, value in options.items() if name not in ("draft", "draft_model")})
+    others = ("draft", "draft_model", "pool_from_prompt")
+    check_settings(**{name: value for name, value in options.items() if name not in others})
 
 
 def check_specinfer(options: Mapping[str, Any]) -> None:

@@ -91,7 +91,7 @@ def test_a_draft_model_writes_a_repeating_text_in_fewer_forward_passes_than_toke
 
 
 def test_a_draft_is_the_chain_and_phrases_at_its_last_token():
-    made = drafter(draft_length=3, phrases=2)
+    made = drafter(draft_length=3, phrases=2, phrases_at="last")
     made.start(PROMPT)
     context = Context(np.array(PROMPT, dtype=np.int32), len(PROMPT))
     chain = made.propose(context, 4).tokens[1:].tolist()
@@ -110,9 +110,40 @@ def test_a_draft_is_the_chain_and_phrases_at_its_last_token():
     assert [len(made.propose(context, budget)) for budget in (1, 2, 4, 6)] == [1, 2, 4, 6]
 
 
+def test_phrases_continue_the_root_and_every_token_of_the_chain_the_first_ones_first():
+    made = drafter(draft_length=3, phrases=1)
+    made.start(PROMPT)
+    context = Context(np.array(PROMPT, dtype=np.int32), len(PROMPT))
+    chain, pool = [30, 31, 32], made._runner.lookahead.pool
+    made._runner.chain = lambda context, length, settings: (np.array(chain), np.ones(3))
+    pool.clear()
+    text, added = [PROMPT[-1], *chain], [90, 91, 92, 93]
+    for token, other in zip(text, added):
+        pool.add([token, other, 96])
+    expected = [chain, *([*chain[:at], other, 96] for at, other in enumerate(added))]
+    paths = [tuple(path) for path in expected]
+    tree = made.propose(context, 64)
+    assert {tuple(tree.tokens[tree.path_to(leaf)[1:]].tolist()) for leaf in tree.leaves} == {*paths[1:]}
+    cut = made.propose(context, 6)
+    assert {tuple(cut.tokens[cut.path_to(leaf)[1:]].tolist()) for leaf in cut.leaves} == {*paths[:2]}
+
+
+def test_an_accepted_phrase_in_place_of_the_chain_is_learned_from():
+    """The target rejects the chain after 2 and follows the phrase 7 8; then it writes 9."""
+    made = drafter()
+    made._chain, made._drafted = [2, 3, 4, 5], [(1, (7, 8, 6))]
+    tree = DraftTree.from_paths(1, [[2, 3, 4, 5], [2, 7, 8, 6]])
+    top = np.array([2, 7, 40, 50, 60, 8, 9, 99], dtype=np.int32)[:, None]  # at 1 2 3 4 5 7 8 6
+    context = Context(np.array([50, 51, 52, 1], dtype=np.int32), 2)
+    path, emitted = np.array([0, 1, 5, 6]), np.array([2, 7, 8, 9], dtype=np.int32)
+    made.observe(Outcome(tree, path, context, emitted, top, np.ones_like(top)))
+    text = [51, 52, 1, 2, 7, 8, 9, 60]
+    assert set(made._runner.lookahead.pool) == {(2, 7, 8, 9), (3, 4, 5), *(tuple(text[i : i + 4]) for i in range(5))}
+
+
 def observed(made, chain, phrases, answers, accepted):
-    """The pool after a step whose chain and phrases the target answered with ``answers``."""
-    made._chain = chain
+    """The pool after a step with phrases after the chain; ``answers``: the target's prediction at each node."""
+    made._chain, made._drafted = chain, [(len(chain), phrase) for phrase in phrases]
     tree = DraftTree.from_paths(1, [chain, *([*chain, *phrase] for phrase in phrases)])
     context = Context(np.array([50, 51, 52, 1], dtype=np.int32), 2)
     top = np.array(answers, dtype=np.int32)[:, None]
@@ -133,7 +164,7 @@ def test_rejected_draft_tokens_and_predictions_enter_the_pool():
 def test_a_verified_phrase_is_replaced_by_the_target_s_predictions():
     made = drafter()
     made._runner.lookahead.pool.add([3, 7, 8, 9])
-    found = observed(made, [2, 3], [[7, 8, 9]], [2, 3, 7, 80, 90, 99], accepted=2)
+    found = observed(made, [2, 3], [(7, 8, 9)], [2, 3, 7, 80, 90, 99], accepted=2)
     assert (3, 7, 8, 9) not in found
     assert (3, 7, 80, 90) in found
 
@@ -151,10 +182,13 @@ def test_a_draft_cut_by_the_budget_is_learned_from_too():
 
 def test_a_cold_pool_is_emptied_for_each_prompt_and_a_warm_one_kept():
     for pool, kept in (("cold", 0), ("warm", 1)):
-        made = drafter(pool=pool)
+        made = drafter(pool=pool, pool_from_prompt=False)
         made._runner.lookahead.pool.add([1, 2, 3])
         made.start(PROMPT)
         assert len(made._runner.lookahead.pool) == kept
+        made.pool_from_prompt = True
+        made.start(PROMPT)
+        assert set(made._runner.lookahead.pool) > {(5, 17, 40, 8), (5, 17, 40, 9)}
         assert METHODS["ouroboros"].keeps({"pool": pool}) == bool(kept)
     assert not METHODS["ouroboros"].keeps({})
 
@@ -216,7 +250,7 @@ def test_the_pool_is_recorded(method, monkeypatch):
         tree, pool = step.tree, step.pool
         children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens))}
         for phrase in pool.phrases[: pool.drafted]:
-            node = 0 if method == "lookahead" else 6
+            node = 0
             assert tree.tokens[node] == pool.token
             for token in phrase:
                 node = children[node, token]
@@ -231,6 +265,7 @@ def test_the_pool_is_recorded(method, monkeypatch):
     [
         ({"pool": "hot"}, "pool is 'hot'; choose one of cold, warm"),
         ({"draft_length": 0}, "draft length is 0; give a whole number from 1 to 64"),
+        ({"phrases_at": "first"}, "phrases at is 'first'; choose one of all, last"),
         ({"phrases": -1}, "phrases is -1; give a whole number from 0 to 64"),
         ({"ngram": 1}, "ngram is 1; give a whole number from 2 to 16"),
         ({"draft": "a", "draft_model": ["b"]}, "ouroboros takes one --draft-model"),
