@@ -43,13 +43,13 @@ def best_paths(
         budget: maximum number of nodes; the last path that does not fit ends earlier.
 
     Returns:
-        The tree, whose columns are ``prior`` (the rescored probability of a node among the tokens of the lattice, whose sum stays
-        that of the heads) and ``value`` (its product along the path); and the rescored probabilities of the lattice's
-        tokens along the best path, float64 ``[depths, ranks]``.
+        The tree, whose column ``prior`` is the rescored probability of a node among the tokens of the lattice, whose sum stays
+        that of the heads; and the rescored probabilities of the lattice's tokens along the best path, float64
+        ``[depths, ranks]``.
     """
     arrays = matrix.arrays, session.arrays
-    found, parents, prior, value, rescored = _best_paths(*arrays, context, tokens, probabilities, alpha, paths, budget)
-    return DraftTree.unchecked(found, parents, {"prior": prior, "value": value}), rescored
+    found, parents, prior, rescored = _best_paths(*arrays, context, tokens, probabilities, alpha, paths, budget)
+    return DraftTree.unchecked(found, parents, {"prior": prior}), rescored
 
 
 @njit(cache=True)
@@ -86,8 +86,8 @@ def _best_paths(base, session, context, tokens, probabilities, alpha, paths, bud
             ends[found] = node
             found += 1
     rescored = _along(nodes, children, weights, scale, ends[0], tokens)
-    found_tokens, parents, prior, value = _tree(nodes, scale, ends[:found], count, budget)
-    return found_tokens, parents, prior, value, rescored
+    found_tokens, parents, prior = _tree(nodes, scale, ends[:found], count, budget)
+    return found_tokens, parents, prior, rescored
 
 
 @njit(cache=True)
@@ -141,7 +141,7 @@ def _along(nodes, children, weights, scale, end, tokens):
 
 @njit(cache=True)
 def _tree(nodes, scale, ends, count, budget):
-    """Tokens, parents, priors and cumulative probabilities of the paths to ``ends``, as many nodes as fit."""
+    """Tokens, parents and priors of the paths to ``ends``, as many nodes as fit."""
     kept, size = np.zeros(count, np.bool_), 1
     kept[0] = True
     for end in ends:
@@ -152,7 +152,7 @@ def _tree(nodes, scale, ends, count, budget):
             kept[node] = True
             size += 1
     index, tokens, parents = np.zeros(count, np.int32), np.empty(size, np.int32), np.full(size, -1, np.int32)
-    prior, value, at = np.full(size, np.nan), np.ones(size), 0
+    prior, at = np.full(size, np.nan), 0
     for node in range(count):
         if not kept[node]:
             continue
@@ -160,6 +160,5 @@ def _tree(nodes, scale, ends, count, budget):
         if node > 0:
             parent = nodes[node].parent
             parents[at], prior[at] = index[parent], nodes[node].prior * scale[parent]
-            value[at] = prior[at] * value[parents[at]]
         at += 1
-    return tokens, parents, prior, value
+    return tokens, parents, prior

@@ -14,7 +14,7 @@ test("the phrases that begin with the token are listed, those in the draft frame
   const part = parts();
   renderPool(part, POOL);
   assert.equal(part("pool-card").hidden, false);
-  assert.equal(part("pool-note").textContent, "40 phrases in all; 2 begin with “␣in”, latest first. Framed: the 1 in the draft.");
+  assert.equal(part("pool-note").textContent, "40 phrases in all; 2 begin with “␣in”, of which 1 are in the draft (framed).");
   const items = part("pool-phrases").children;
   assert.deepEqual(items.map((item) => [item.find("code")[0].textContent, item.attributes["data-drafted"]]), [["␣in ␣the ␣end", "true"], ["␣in ␣it", "false"]]);
 });

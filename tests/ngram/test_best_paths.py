@@ -69,8 +69,6 @@ def test_priors_are_the_rescored_probabilities_of_the_lattice(counts, alpha):
         weights = rescored(counts, lattice, alpha, path[:-1])
         expected = weights[path[-1]] / sum(weights.values()) * lattice[1][len(path) - 1].sum()
         assert tree.columns["prior"][node] == pytest.approx(expected)
-        parent = tree.columns["value"][tree.parents[node]]
-        assert tree.columns["value"][node] == pytest.approx(parent * tree.columns["prior"][node])
     for depth in range(3):
         weights = rescored(counts, lattice, alpha, best[:depth])
         expected = np.array([weights[token] for token in lattice[0][depth].tolist()])

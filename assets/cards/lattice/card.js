@@ -5,7 +5,7 @@ import { say } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { columnsOf, isRescored } from "./columns.js";
 
-const MOST = 5; // tokens of a head
+const MOST = 3; // tokens of a head
 
 export function mount({ part, subscribe }) {
   offerExport("lattice", { group: "step", title: "lattice.title", at: part("lattice-card"), table: true });
