@@ -141,6 +141,8 @@ def _shares(step: Step) -> Iterator[float]:
             yield from (*trial.top_p, *trial.top_q, *trial.logits_q)
         yield from (choice.rejection.residual_probability or 0.0, *choice.rejection.residual) if choice.rejection else ()
         yield from (trial.p for trial in choice.typical.trials) if choice.typical else ()
+    for column in step.lattice:
+        yield from (*column.heads, *column.rescored)
     if step.block:
         yield from (step.block.weight, step.block.left, step.block.residual_probability)
         yield from (*step.block.p, *step.block.q, *step.block.residual)

@@ -1,4 +1,4 @@
-"""What a drafter reports for display: the search behind a draft, matrix rows, predicted next-token distributions."""
+"""What a drafter reports for display: the search or lattice behind a draft, matrix rows, predicted distributions."""
 
 from __future__ import annotations
 
@@ -67,8 +67,41 @@ class Simulation:
 
 
 @dataclass(frozen=True)
+class LatticeColumn:
+    """What one head predicts for its position, before and after rescoring.
+
+    Attributes:
+        tokens: most probable first; ``heads``: their probabilities by the head.
+        rescored: their probabilities after rescoring, given the best path before them; empty without rescoring.
+    """
+
+    tokens: tuple[int, ...]
+    heads: tuple[float, ...]
+    rescored: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class PhrasePool:
+    """The n-grams of a pool that begin with the token at which they continue the draft.
+
+    Attributes:
+        size: number of n-grams in the pool.
+        first: the token.
+        phrases: the other tokens of each n-gram, latest first.
+        drafted: how many of them, from the first on, are in the draft, before it is cut to a budget.
+    """
+
+    size: int
+    first: int
+    phrases: tuple[tuple[int, ...], ...]
+    drafted: int
+
+
+@dataclass(frozen=True)
 class Explanation:
     """How the last draft was made. Built on request, outside the timed parts of a step."""
 
     note: str | None = None  # why the draft is empty or smaller than its budget
     simulations: tuple[Simulation, ...] = field(default_factory=tuple)
+    lattice: tuple[LatticeColumn, ...] = ()  # predictions of heads, one column per position after the root
+    pool: PhrasePool | None = None

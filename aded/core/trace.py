@@ -24,7 +24,7 @@ VERSION = 4
 READABLE = (1, 2, 3, 4)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
 versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Choice.logits``, ``Step.agreement_after`` and
-``Trace.repeat_seconds``; some of version 4 lack the last three, or ``Step.block``."""
+``Trace.repeat_seconds``; some of version 4 lack the last three, ``Step.block``, ``Step.lattice`` or ``Step.pool``."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
@@ -246,6 +246,28 @@ class SimulationRecord:
 
 
 @dataclass(frozen=True)
+class LatticeRecord:
+    """What one Medusa head predicts for its position (see ``aded.drafters.blockwise``); one entry per token."""
+
+    tokens: List[int]  # most probable first
+    texts: List[str]
+    heads: List[float]  # probability by the head
+    rescored: List[float]  # after rescoring, given the best path before it; empty without rescoring
+
+
+@dataclass(frozen=True)
+class PoolRecord:
+    """The n-grams of a pool that begin with the token at which they continue the draft, latest first."""
+
+    size: int  # number of n-grams in the pool
+    token: int
+    text: str
+    phrases: List[List[int]]  # the tokens after it
+    texts: List[List[str]]
+    drafted: int  # how many of them, from the first on, are in the draft
+
+
+@dataclass(frozen=True)
 class Budget:
     """Maximum number of nodes of the draft, and the reason for it."""
 
@@ -288,6 +310,8 @@ class Step:
     size: Size | None = None  # None for a method without a matrix
     note: str | None = None
     block: Annotated[BlockRecord, AfterValidator(_check_block)] | None = None  # None for other verifications
+    lattice: List[Annotated[LatticeRecord, AfterValidator(_check_lattice)]] = field(default_factory=list)  # one per head
+    pool: Annotated[PoolRecord, AfterValidator(_check_pool)] | None = None  # None for a method without a pool of n-grams
 
     @property
     def accepted(self) -> int:
@@ -595,6 +619,20 @@ def _check_row(row: RowChange) -> RowChange:
     if row.learned and len(row.learned) != len(row.tokens):
         raise ValueError("tokens and learned shares have different lengths")
     return row
+
+
+def _check_lattice(record: LatticeRecord) -> LatticeRecord:
+    if any(len(values) != len(record.tokens) for values in (record.texts, record.heads, record.rescored or record.heads)):
+        raise ValueError("tokens and probabilities have different lengths")
+    return record
+
+
+def _check_pool(record: PoolRecord) -> PoolRecord:
+    if [len(phrase) for phrase in record.phrases] != [len(texts) for texts in record.texts]:
+        raise ValueError("tokens and texts have different lengths")
+    if not 0 <= record.drafted <= len(record.phrases) <= record.size:
+        raise ValueError("the numbers of n-grams do not match")
+    return record
 
 
 def _check_rejection(record: RejectionRecord) -> RejectionRecord:

@@ -23,8 +23,10 @@ from aded.core.trace import (
     Budget,
     Choice,
     Cost,
+    LatticeRecord,
     LogitsRecord,
     Origin,
+    PoolRecord,
     RejectionRecord,
     RejectionTrial,
     RowChange,
@@ -79,6 +81,8 @@ class Snapshot:
     nodes: NodeRecord
     note: str | None
     simulations: list[SimulationRecord]
+    lattice: list[LatticeRecord]
+    pool: PoolRecord | None
     rows: dict[tuple[int, ...], Row]
     target: Callable[[], TargetDistribution]
     agreement: list[Agreement]
@@ -109,8 +113,10 @@ class Recorder:
         explanation = self._inspectable.explain(outcome.context.copy(), budget)
         note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
+        lattice = self._read("explain", explanation, self._lattice)
+        pool = self._read("explain", explanation, self._pool)
         target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
-        return Snapshot(nodes, note, simulations, self._rows(outcome), target, self._agreement(outcome, target))
+        return Snapshot(nodes, note, simulations, lattice, pool, self._rows(outcome), target, self._agreement(outcome, target))
 
     def step(
         self,
@@ -167,6 +173,8 @@ class Recorder:
             size=self._read("matrix_size", self._inspectable.matrix_size(), _size) if snapshot else None,
             note=snapshot.note if snapshot else None,
             block=nodes.block,
+            lattice=snapshot.lattice if snapshot else [],
+            pool=snapshot.pool if snapshot else None,
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -328,6 +336,31 @@ class Recorder:
         test = typical_acceptance.check_children(distribution, tree.tokens[children], self.rule.typical)
         trials = zip(children, test.probabilities.tolist(), test.typical.tolist())
         return TypicalRecord(test.entropy, test.threshold, [TypicalTrial(*trial) for trial in trials])
+
+    def _lattice(self, explanation: Explanation) -> list[LatticeRecord]:
+        return [
+            LatticeRecord(
+                tokens=[int(token) for token in column.tokens],
+                texts=self.texts.all([int(token) for token in column.tokens]),
+                heads=[rounded(float(p)) for p in column.heads],
+                rescored=[rounded(float(p)) for p in column.rescored],
+            )
+            for column in explanation.lattice
+            if np.isfinite([*column.heads, *column.rescored]).all()
+        ]
+
+    def _pool(self, explanation: Explanation) -> PoolRecord | None:
+        if (pool := explanation.pool) is None:
+            return None
+        phrases = [[int(token) for token in phrase] for phrase in pool.phrases]
+        return PoolRecord(
+            size=int(pool.size),
+            token=int(pool.first),
+            text=self.texts(int(pool.first)),
+            phrases=phrases,
+            texts=[self.texts.all(phrase) for phrase in phrases],
+            drafted=int(pool.drafted),
+        )
 
     def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
         """The rows that the step changed, now that the drafter has learned."""

@@ -130,7 +130,7 @@ class ChainRunner:
 
     def _drop_rejected(self, context: np.ndarray) -> int:
         """Drop rejected draft tokens from the cache; returns the number of committed tokens in it."""
-        cached = _common_prefix(self._cached, context[:-1])
+        cached = common_prefix(self._cached, context[:-1])
         self._cached = self._cached[:cached]
         self.session.cache.length = cached
         return cached
@@ -157,7 +157,7 @@ class ChainRunner:
         return self.draft.pool.graph(cache, ("chain", self.vocab_size, *sizes, kind), capture)
 
 
-def _common_prefix(first: np.ndarray, second: np.ndarray) -> int:
+def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     """Length of the common prefix of two texts."""
     n = min(len(first), len(second))
     different = first[:n] != second[:n]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RANKS = 10
 """Number of top tokens of each head that can enter a draft, as in the paper."""
+LATTICE_RANKS = 16
+"""The same for a lattice that is rescored, as in arXiv 2404.09221."""
 
 
 class MedusaHeads(nn.Module):
@@ -63,17 +65,21 @@ class HeadPredictions:
 class HeadReader:
     """The Medusa heads of a target as a ``StateReader`` of its hidden states; shared by all decodes.
 
+    Args:
+        accuracy: see below.
+        ranks: number of top tokens of each head.
+
     Attributes:
         accuracy: how often the token of each head and rank was correct on held-out text, float64 ``[heads, ranks]``.
         size: number of outputs: a token and a probability for every head and rank.
     """
 
-    def __init__(self, target: TargetModel, heads: MedusaHeads, accuracy: np.ndarray) -> None:
+    def __init__(self, target: TargetModel, heads: MedusaHeads, accuracy: np.ndarray, ranks: int = RANKS) -> None:
         self._project = target.model.get_output_embeddings()
         self._weight = self._project.weight
         self._heads = heads.to(self._weight.device, self._weight.dtype).requires_grad_(False)
         self.accuracy = accuracy
-        self._ranks = min(RANKS, target.vocab_size)
+        self._ranks = min(ranks, target.vocab_size)
         self.size = 2 * len(heads.weight) * self._ranks
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
@@ -90,11 +96,11 @@ class HeadReader:
         return HeadPredictions(tokens.astype(np.int32), probabilities)
 
 
-_READERS: WeakKeyDictionary[Any, dict[str, HeadReader]] = WeakKeyDictionary()
+_READERS: WeakKeyDictionary[Any, dict[tuple[str, int], HeadReader]] = WeakKeyDictionary()
 
 
-def reader_for(target: TargetModel, path: str | None = None) -> HeadReader:
-    """The heads at ``path``, or else the default ones of the target; loaded once per target.
+def reader_for(target: TargetModel, path: str | None = None, ranks: int = RANKS) -> HeadReader:
+    """The heads at ``path``, or else the default ones of the target; loaded once per target and number of top tokens.
 
     Raises:
         AdedError: there are none, the file is damaged or for another model, or the model has no vocabulary projection.
@@ -102,10 +108,10 @@ def reader_for(target: TargetModel, path: str | None = None) -> HeadReader:
     file = path or checkpoints.find("medusa", target)
     if file is None:
         raise AdedError(checkpoints.missing("medusa", target) or "the Medusa heads were removed; give --heads FILE")
-    loaded = _READERS.setdefault(target, {})
-    if str(file) not in loaded:
-        loaded[str(file)] = HeadReader(target, *load(file, target))
-    return loaded[str(file)]
+    loaded, key = _READERS.setdefault(target, {}), (str(file), ranks)
+    if key not in loaded:
+        loaded[key] = HeadReader(target, *load(file, target), ranks)
+    return loaded[key]
 
 
 def load(path: str | Path, target: TargetModel) -> tuple[MedusaHeads, np.ndarray]:

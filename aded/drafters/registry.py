@@ -89,6 +89,10 @@ class Method:
             check_type(options[name], (str, os.PathLike, type(None)), f"{name} is", "the path of a file")
         self.values(options)
 
+    def keeps(self, options: Mapping[str, Any]) -> bool:
+        """Whether a drafter with these options keeps what it learned for the next decode; then it is ``Persistent``."""
+        return bool(options.get("keep")) or options.get("pool") == "warm"
+
     def of(self, drafter: Drafter) -> Method:
         """A row for a custom drafter, which is not in the registry."""
         name = type(drafter).__name__
@@ -374,6 +378,17 @@ METHODS: dict[str, Method] = {
             sources=("head",),
         ),
         Method(
+            "blockwise",
+            "Blockwise decoding",
+            True,
+            "Medusa's heads predict a block; an n-gram or draft model rescores it (arXiv 1811.03115, 2404.09221).",
+            _trained("blockwise"),
+            ("heads", "rescoring", "alpha", "paths", "matrix", "draft", "draft_model"),
+            values=_trained("check_blockwise"),
+            missing=_trained("no_heads_check_matrix"),
+            sources=("heads",),
+        ),
+        Method(
             "speculative",
             "Speculative sampling",
             True,
@@ -392,6 +407,28 @@ METHODS: dict[str, Method] = {
             _trained("specinfer"),
             ("draft", "draft_model", "verification", "branching", "replacement"),
             values=_trained("check_specinfer"),
+            missing=_trained("no_draft"),
+            sources=("draft", "draft_model"),
+        ),
+        Method(
+            "ouroboros",
+            "Ouroboros",
+            True,
+            "A draft model with lookahead drafts a chain, and phrases of a pool continue it (arXiv 2402.13720).",
+            _trained("ouroboros"),
+            (
+                "draft",
+                "draft_model",
+                "draft_length",
+                "phrases",
+                "phrases_at",
+                "pool",
+                "pool_from_prompt",
+                "ngram",
+                "window",
+                "guesses",
+            ),
+            values=_trained("check_ouroboros"),
             missing=_trained("no_draft"),
             sources=("draft", "draft_model"),
         ),

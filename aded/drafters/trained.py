@@ -7,18 +7,29 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError, shown
+from aded.core.limits import check_choice
 from aded.draft_models import checkpoints, draft_model
-from aded.draft_models.medusa_heads import HeadReader, reader_for
+from aded.draft_models.medusa_heads import LATTICE_RANKS, HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
 from aded.sampling.settings import TypicalAcceptance
 
 if TYPE_CHECKING:
     from aded.drafters.base import Drafter
     from aded.drafters.eagle import EagleDrafter
+    from aded.drafters.rescoring import Rescoring
     from aded.engine.target_model import TargetModel
 
 TREE_VERIFICATIONS = ("rejection", "coupled")
 """Kinds of verification of a sampled tree; block verification is for chains."""
+OUROBOROS_LOOKAHEAD = {"ngram": 5, "window": 7, "guesses": 7}
+"""Default sizes of the draft model's lookahead."""
+RESCORING_OPTIONS = {
+    "global": ("alpha", "paths", "matrix"),
+    "local": ("alpha", "draft", "draft_model"),
+    "none": (),
+    "control": ("paths",),
+}
+"""Kinds of rescoring of blockwise drafts, the default first, and the options that each uses."""
 
 
 def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -78,11 +89,48 @@ def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dra
     return AdedEagleDrafter(matrix, model.vocab_size, eagle, AdedOptions(**rest), seed)
 
 
+def blockwise(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.drafters.blockwise import BlockwiseDrafter
+
+    reader = reader_for(model, options.get("heads"), LATTICE_RANKS)
+    kind, rest = _rescoring_options(options)
+    return BlockwiseDrafter(reader, _rescoring(model, kind, rest))
+
+
+def _rescoring(model: TargetModel, kind: str, options: dict[str, Any]) -> Rescoring:
+    from aded.draft_models.tree_runner import TreeRunner
+    from aded.drafters.artifacts import matrix_for
+    from aded.drafters.rescoring import BestPaths, LocalRescoring, NoRescoring
+
+    if kind == "none":
+        return NoRescoring()
+    if kind == "local":
+        (draft,), rest = _drafts(model, options)
+        return LocalRescoring(TreeRunner(draft, model.vocab_size), **rest)
+    if kind == "control":
+        return BestPaths(model.vocab_size, alpha=0.0, **options)
+    return BestPaths(model.vocab_size, matrix_for(model, options.pop("matrix", None)), **options)
+
+
+def _rescoring_options(options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The kind of rescoring, and its options.
+
+    Raises:
+        AdedError: an unknown kind, or an option that has no effect with it.
+    """
+    rest = {name: value for name, value in options.items() if name not in ("heads", "rescoring")}
+    kind = options.get("rescoring", "global")
+    check_choice("rescoring", kind, tuple(RESCORING_OPTIONS))
+    if unused := sorted(rest.keys() - set(RESCORING_OPTIONS[kind])):
+        raise AdedError(f"with --rescoring {kind} the {unused[0].replace('_', ' ')} is not used; leave it out")
+    return kind, rest
+
+
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.draft_models.chain_runner import ChainRunner, level_cost
     from aded.drafters.speculative import SpeculativeDrafter
 
-    _check_one_draft(options)
+    _check_one_draft(options, "speculative")
     (draft,), rest = _drafts(model, options)
     runner = ChainRunner(draft, model.vocab_size)
     return SpeculativeDrafter(runner, _target_cost(model), cache(partial(level_cost, draft)), **rest)
@@ -105,6 +153,18 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
         return sum(tree_level_cost(draft, greedy) for draft in drafts)
 
     return SpecInferDrafter(runners, _target_cost(model), levels_cost, verification == "coupled", branching=branching, **rest)
+
+
+def ouroboros(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.draft_models.lookahead_runner import LookaheadRunner
+    from aded.drafters.ouroboros import OuroborosDrafter
+    from aded.ngram.lookahead import Lookahead
+
+    _check_one_draft(options, "ouroboros")
+    (draft,), rest = _drafts(model, options)
+    sizes = {name: rest.pop(name, size) for name, size in OUROBOROS_LOOKAHEAD.items()}
+    runner = LookaheadRunner(draft, model.vocab_size, Lookahead(**sizes, seed=seed))
+    return OuroborosDrafter(runner, **rest)
 
 
 def check_medusa(options: Mapping[str, Any]) -> None:
@@ -133,13 +193,31 @@ def check_eagle(options: Mapping[str, Any]) -> None:
     check_settings(**{name: value for name, value in options.items() if name != "head"})
 
 
+def check_blockwise(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
+    from aded.drafters.rescoring import check_settings
+
+    _, rest = _rescoring_options(options)
+    _check_one_draft(options, "blockwise")
+    check_settings(**{name: rest[name] for name in ("alpha", "paths") if name in rest})
+
+
 def check_speculative(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
     from aded.drafters.speculative import check_length, check_verification
 
-    _check_one_draft(options)
+    _check_one_draft(options, "speculative")
     check_verification(options.get("verification", "rejection"))
     check_length(options.get("draft_length", 0))
+
+
+def check_ouroboros(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
+    from aded.drafters.ouroboros import check_settings
+
+    _check_one_draft(options, "ouroboros")
+    others = ("draft", "draft_model", "pool_from_prompt")
+    check_settings(**{name: value for name, value in options.items() if name not in others})
 
 
 def check_specinfer(options: Mapping[str, Any]) -> None:
@@ -189,6 +267,18 @@ def no_mtp(model: TargetModel) -> str | None:
     return checkpoints.missing("mtp", model)
 
 
+def no_heads_check_matrix(model: TargetModel) -> str | None:
+    """As ``no_heads``.
+
+    Raises:
+        AdedError: the base matrix is damaged.
+    """
+    from aded.drafters.artifacts import matrix_for
+
+    matrix_for(model)
+    return no_heads(model)
+
+
 def no_draft(model: TargetModel) -> str | None:
     """Why methods with a draft model cannot run on a target, or None."""
     return checkpoints.missing("draft", model)
@@ -200,9 +290,9 @@ def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, 
     return reader_for(model, rest.pop("heads", None)), rest
 
 
-def _check_one_draft(options: Mapping[str, Any]) -> None:
+def _check_one_draft(options: Mapping[str, Any], method: str) -> None:
     if len(_draft_models(options)) + (options.get("draft") is not None) > 1:
-        raise AdedError("speculative takes one --draft-model; give one, or use --method specinfer")
+        raise AdedError(f"{method} takes one --draft-model; give one, or use --method specinfer")
 
 
 def _draft_models(options: Mapping[str, Any]) -> list[str]:

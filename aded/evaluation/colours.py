@@ -12,11 +12,13 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "suffix": ("#4a1b31", "#bf8999"),
     "medusa": ("#986812", "#e6bd4a"),
     "medusa-typical": ("#3a380b", "#889367"),
-    "eagle": ("#1408cc", "#27c427"),
-    "mtp": ("#06124c", "#f04cff"),
+    "eagle": ("#020009", "#0ecd04"),
+    "mtp": ("#d60395", "#f90dff"),
+    "blockwise": ("#02066e", "#8cff1f"),
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),
+    "ouroboros": ("#0200e5", "#fcd2f5"),
     "aded-medusa": ("#7e3d2b", "#ef9f8c"),
-    "aded-eagle": ("#00594f", "#4fd8c4"),
+    "aded-eagle": ("#b110fd", "#05980f"),
 }
 """On a light and on a dark background. Tests check that they can be told apart, also with colour blindness."""

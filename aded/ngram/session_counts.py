@@ -258,7 +258,7 @@ def inlined_successors(lookup, context, length, keep):
     if lookup.session.published:
         count = _published_successors(lookup, context, length)
     else:
-        count = _mixture_successors(lookup, context, length)
+        count = mixture_successors(lookup, context, length)
     return keep_best(lookup, count, keep)
 
 
@@ -333,7 +333,7 @@ def _store_target_top(session, text, tokens, parents, top_tokens, top_probabilit
 
 
 @njit(cache=True, inline="always")
-def _mixture_successors(lookup, context, length):
+def mixture_successors(lookup, context, length):
     """Write successors and their probabilities by interpolated back-off, unsorted; returns their number."""
     session, index, entries = lookup.session, lookup.base.row_index, lookup.base.entries
     higher_index, higher_entries = lookup.base.higher_index, lookup.base.higher_entries

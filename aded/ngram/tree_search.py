@@ -144,7 +144,7 @@ def _tree(tokens: np.ndarray, parents: np.ndarray, columns: np.ndarray) -> Draft
 
 
 @njit(cache=True, inline="always")
-def _write_suffix(context, nodes, node, suffix):
+def write_suffix(context, nodes, node, suffix):
     """Write the last tokens of the path to ``node``, in order, into ``suffix``; returns their number."""
     count = min(MAX_CONTEXT, nodes[node].depth + len(context))
     position = count - 1
@@ -168,7 +168,7 @@ def _best_first(base, session, coupling, lattice, context, limits):
     while count < limits.budget:
         node, found = count - 1, 0
         if nodes[node].depth < limits.depth:
-            length, depth = _write_suffix(context, nodes, node, suffix), nodes[node].depth
+            length, depth = write_suffix(context, nodes, node, suffix), nodes[node].depth
             if rows[node] >= 0:
                 found = successors(lookup, suffix, length, limits.successors)
                 found = mix(lattice, lookup, rows[node], found, candidates(coupling, limits.successors))
@@ -201,7 +201,7 @@ def _full(base, session, coupling, context, limits):
     take_root(nodes, context[-1])
     node, count = 0, 1
     while node < count and count < limits.budget and nodes[node].depth < limits.depth:
-        length = _write_suffix(context, nodes, node, suffix)
+        length = write_suffix(context, nodes, node, suffix)
         found = drawn_successors(lookup, coupling, suffix, length, nodes[node].depth, limits.successors)
         for i in range(min(found, limits.budget - count)):
             take(nodes, count, lookup.tokens[i], node, lookup.probabilities[i])
@@ -248,7 +248,7 @@ def _tuned_mcts(base, session, coupling, context, limits, puct, record):
             break
         leaf = _select(tree, factors, False)
         if _expandable(tree, leaf, limits.depth):
-            length = _write_suffix(context, tree, leaf, suffix)
+            length = write_suffix(context, tree, leaf, suffix)
             if coupling.on:
                 found = drawn_successors(lookup, coupling, suffix, length, tree[leaf].depth, limits.successors)
             else:
@@ -270,11 +270,11 @@ def _published_mcts(base, session, coupling, context, limits, puct, record, seed
     for simulation in range(puct.simulations):
         leaf = node = _select(tree, factors, True)
         if _expandable(tree, leaf, max_depth):
-            length = _write_suffix(context, tree, leaf, suffix)
+            length = write_suffix(context, tree, leaf, suffix)
             found = drawn_successors(lookup, coupling, suffix, length, tree[leaf].depth, limits.successors)
             count = _add_children(tree, leaf, count, found, tokens, probabilities)
             node = tree[leaf].first if found else leaf
-        length = _write_suffix(context, tree, node, suffix)
+        length = write_suffix(context, tree, node, suffix)
         reward, state = _rollout(lookup, suffix, length, max_depth - tree[node].depth, limits.successors, state)
         reward += 1.0 + _sum_of_priors(tree, node)
         _finish_simulation(tree, leaf, node, reward, record, simulation)
@@ -413,7 +413,7 @@ def _keep_most_visited(lookup, context, tree, ranking, limits, paths):
         if tree[node].children > 0:
             kept[tree[node].first] = ranking[tree[node].first]
         elif _expandable(tree, node, limits.depth) and successors(
-            lookup, suffix, _write_suffix(context, tree, node, suffix), limits.successors
+            lookup, suffix, write_suffix(context, tree, node, suffix), limits.successors
         ):
             _add_child(tree, count, lookup.tokens[0], node, lookup.probabilities[0])
             kept[count] = 0.999 * tree[count].value

@@ -133,7 +133,7 @@ def test_methods_are_listed(capsys):
 def test_methods_lists_the_missing_prerequisites_of_another_model(tiny, capsys):
     assert run("methods", "--model", "another") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert sum("unavailable: there are no Medusa heads for this model" in line and "train medusa" in line for line in lines) == 3
+    assert sum("unavailable: there are no Medusa heads for this model" in line and "train medusa" in line for line in lines) == 4
 
 
 def test_a_prompt_file_is_read(tiny, capsys, tmp_path):

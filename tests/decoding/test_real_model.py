@@ -57,6 +57,21 @@ def test_paper_preset_and_every_search_are_lossless_too(real_model, questions):
         assert Decoder(real_model, "aded", settings, options, record=False).run(questions[0]).token_ids == plain
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_every_rescoring_and_a_warm_pool_are_lossless_too(real_model, questions, kind):
+    settings = GenerationSettings(max_new_tokens=32, budget=80, **SETTINGS[kind])
+    plain = Decoder(real_model, "plain", settings, record=False).run(questions[0]).token_ids
+    for rescoring in ("none", "local", "global", "control"):
+        assert (
+            Decoder(real_model, "blockwise", settings, {"rescoring": rescoring}, record=False).run(questions[0]).token_ids
+            == plain
+        )
+    warm = METHODS["ouroboros"].make(real_model, {"pool": "warm"}, 0)
+    for _ in range(2):
+        assert Decoder(real_model, warm, settings, record=False).run(questions[0]).token_ids == plain
+
+
 def test_the_bundled_model_verifies_trees_and_has_its_matrix(real_model):
     from aded.drafters.artifacts import matrix_for
 

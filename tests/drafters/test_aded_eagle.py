@@ -4,8 +4,8 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from feature_head_fakes import accuracy, random_head
 from fakes import VOCAB, alone, tiny_target
+from feature_head_fakes import accuracy, random_head
 from test_aded_medusa import mixed, source  # noqa: F401 -- a fixture
 
 from aded import Decoder, GenerationSettings

@@ -17,15 +17,20 @@ from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.feature_head_network import HeadNetwork
 from aded.draft_models.feature_heads import LoadedHead
+from aded.draft_models.lookahead_runner import LookaheadRunner
 from aded.draft_models.medusa_heads import HeadReader
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.aded_medusa import AdedMedusaDrafter
+from aded.drafters.blockwise import BlockwiseDrafter
 from aded.drafters.eagle import EagleDrafter
 from aded.drafters.medusa import MedusaDrafter
+from aded.drafters.ouroboros import OuroborosDrafter
+from aded.drafters.rescoring import BestPaths, LocalRescoring
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.target_model import TargetModel
 from aded.engine.weights import quiet
+from aded.ngram.lookahead import Lookahead
 from aded.sampling import rejection_sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rejection_sampler import draft_key
@@ -61,12 +66,26 @@ def reader(target):
     return HeadReader(target, random_heads(), np.tile(0.5 / np.arange(1, 11), (3, 1)))
 
 
+LOSSLESS_BY_SEED = (
+    "medusa",
+    "aded-medusa",
+    "blockwise-local",
+    "blockwise-global",
+    "ouroboros",
+    "speculative",
+    "specinfer",
+)
+
+
 def drafters(draft, reader, lossless_by_seed=True):
     chain = "coupled" if lossless_by_seed else "rejection"
     return {
         "medusa": MedusaDrafter(reader),
         "aded-medusa": AdedMedusaDrafter(None, VOCAB, reader),
         "speculative": SpeculativeDrafter(ChainRunner(draft, VOCAB), cost(1.0), lambda greedy: 0.1, chain),
+        "blockwise-local": BlockwiseDrafter(reader, LocalRescoring(TreeRunner(draft, VOCAB))),
+        "blockwise-global": BlockwiseDrafter(reader, BestPaths(VOCAB)),
+        "ouroboros": OuroborosDrafter(LookaheadRunner(draft, VOCAB, Lookahead(4, 5, 5, seed=0))),
         "specinfer": SpecInferDrafter([TreeRunner(draft, VOCAB)], cost(1.0), lambda greedy: 0.1, coupled=lossless_by_seed),
     }
 
@@ -105,7 +124,7 @@ def test_captured_chains_are_the_text_of_the_draft_model(draft, settings):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-@pytest.mark.parametrize("method", ["medusa", "aded-medusa", "speculative", "specinfer"])
+@pytest.mark.parametrize("method", LOSSLESS_BY_SEED)
 def test_output_equals_plain_decoding(target, draft, reader, method, kind):
     settings = GenerationSettings(max_new_tokens=40, budget=16, **SETTINGS[kind])
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))

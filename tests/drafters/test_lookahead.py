@@ -77,7 +77,7 @@ def window_nodes(tree: DraftTree, text: Text, columns: int, levels: int) -> list
 def test_candidates_attend_only_to_the_root_and_their_own_prefix() -> None:
     drafter = LookaheadDrafter(4, 3, 2)
     text = Text(drafter, [7, 1, 2, 3, 7, 4, 5, 6, 8, 9, 7])
-    drafter._levels = [[0, 90, 91, 92, 93]]  # no token of the candidates
+    drafter._lookahead.levels = [[0, 90, 91, 92, 93]]  # no token of the candidates
     tree = drafter.propose(text.context, 64)
     guesses = [node for node in tree.leaves if node > tree.required]
     assert [tree.tokens[tree.path_to(node)].tolist() for node in guesses] == [[7, 4, 5, 6], [7, 1, 2, 3]], "latest first"
@@ -96,8 +96,8 @@ def test_choices_move_the_window_and_complete_n_grams() -> None:
     assert sorted(second.tokens[second.path_to(n)].tolist() for n in second.leaves) == sorted(paths)
     ends = [next(n for n in second.leaves if second.tokens[n] == token) for token in made]
     new = [int(later[end, 0]) for end in ends]
-    assert drafter._pool == {  # (level 0, level 1) of each column, and the choice there
-        root: {(made[0], new[0]): None}, main[0]: {(made[1], new[1]): None}, main[1]: {(made[2], new[2]): None},
+    assert set(drafter._lookahead.pool) == {  # (level 0, level 1) of each column, and the choice there
+        (root, made[0], new[0]), (main[0], made[1], new[1]), (main[1], made[2], new[2])
     }  # fmt: skip
     third = drafter.propose(text.context, 64)
     root = text.tokens[-1]
@@ -108,7 +108,7 @@ def test_choices_move_the_window_and_complete_n_grams() -> None:
 def test_the_pool_keeps_the_latest_n_grams_of_a_token() -> None:
     drafter = LookaheadDrafter(2, 1, 2)
     drafter.start([5, 1, 5, 2, 5, 1, 5, 3, 0])
-    assert list(drafter._pool[5]) == [(1,), (3,)]
+    assert drafter._lookahead.pool.beginning_with(5) == [(3,), (1,)]
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5, 9, 16, 40, 64, 256])
@@ -119,18 +119,18 @@ def test_drafts_respect_every_budget_and_continue(budget: int, ngram: int, windo
         tree, _ = text.step()
         assert len(tree) <= budget
     if budget >= 16 and ngram < 8:
-        assert len(text.drafter._levels) == ngram - 1, "the window got full"
+        assert len(text.drafter._lookahead.levels) == ngram - 1, "the window got full"
 
 
 def test_a_cut_draft_moves_the_rest_of_the_window() -> None:
     text = Text(LookaheadDrafter(3, 5, 4, pool_from_prompt=False), list(range(40)))
     text.step()
-    before = [list(level) for level in text.drafter._levels]
+    before = [list(level) for level in text.drafter._lookahead.levels]
     text.step(cut=1)
-    assert text.drafter._levels[1:] == before[1:], "nothing was verified: the window stays"
+    assert text.drafter._lookahead.levels[1:] == before[1:], "nothing was verified: the window stays"
     tree = text.drafter.propose(text.context, 64)
     text.step(cut=len(tree) - 1)
-    assert len(text.drafter._levels[1]) == 4, "one column was lost"
+    assert len(text.drafter._lookahead.levels[1]) == 4, "one column was lost"
 
 
 def test_an_automatic_budget_keeps_the_window_without_a_gain() -> None:

@@ -234,6 +234,25 @@ def test_methods_take_options_and_agree_with_plain(target) -> None:
             method_system(spec, target)
 
 
+def test_what_a_method_keeps_is_used_for_the_next_task_until_it_is_forgotten(target) -> None:
+    steps = {}
+    for spec in ("suffix:warm=false", "suffix:warm=false:keep=true"):
+        system = method_system(spec, target)
+        steps[spec] = [system.run(TASK, SETTINGS)["steps"] for _ in range(2)]
+        system.forget()
+        steps[spec].append(system.run(TASK, SETTINGS)["steps"])
+    assert len(set(steps["suffix:warm=false"])) == 1
+    first, second, forgotten = steps["suffix:warm=false:keep=true"]
+    assert second < first == forgotten
+
+
+def test_warming_up_teaches_a_method_nothing() -> None:
+    calls: list = []
+    run_stubs(None, [dataclasses.replace(stub("kept", calls), forget=lambda: calls.append("forget"))])
+    assert calls[:2] == [("0", "kept", -1), "forget"]
+    assert calls.count("forget") == 1
+
+
 def test_the_published_draft_maker_runs_in_the_same_loop(target) -> None:
     pytest.importorskip("draftretriever")
     plain = method_system("plain", target).run(TASK, SETTINGS)

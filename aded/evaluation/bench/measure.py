@@ -50,13 +50,15 @@ def measure(
     missing = [at for at, key in enumerate(keys) if key not in file.cells]
     for name in dict.fromkeys(keys[at][1] for at in missing):
         progress(f"warming up: {name}", None)
-        next(c for c in systems if c.name == name).run(tasks[0], warm_up)
+        system = next(c for c in systems if c.name == name)
+        system.run(tasks[0], warm_up)
+        system.forget()
     started = time.perf_counter()
     for done, at in enumerate(missing):
-        repeat, task, system = order[at]
+        repeat, task, number = order[at]
         progress(_status(len(order) - len(missing) + done, len(order), done, len(missing), started), at / len(order))
-        figures = systems[system].run(tasks[task], settings_of(task, repeat))
-        file.add(Cell(tasks[task].id, tasks[task].category, systems[system].name, repeat, **figures))
+        figures = systems[number].run(tasks[task], settings_of(task, repeat))
+        file.add(Cell(tasks[task].id, tasks[task].category, systems[number].name, repeat, **figures))
     return [file.cells[key] for key in keys]
 
 

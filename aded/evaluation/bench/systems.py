@@ -45,6 +45,7 @@ class System:
         coupled: whether it uses plain decoding's random numbers, so that sampled outputs can be compared token by token.
         run: maps (task, settings) to figures.
         drafter: makes its drafter, for replay on recorded text; None for a peer without one.
+        forget: deletes what was learned from the tasks so far, where the method keeps it from one to the next.
     """
 
     name: str
@@ -53,6 +54,7 @@ class System:
     coupled: bool
     run: Callable[[Task, Any], Figures] = field(repr=False)
     drafter: Callable[[], Drafter] | None = field(default=None, repr=False)
+    forget: Callable[[], None] = field(default=lambda: None, repr=False)
 
 
 def method_system(spec: str, target: Any, seed: int = 0) -> System:
@@ -76,7 +78,15 @@ def method_system(spec: str, target: Any, seed: int = 0) -> System:
     def make() -> Drafter:
         return method.make(target, options, seed)
 
-    return System(spec, label, method.lossless, True, lambda task, s: decode(target, make(), task, s), make)
+    kept: list[Drafter] = []  # the drafter of the last task, if it keeps what it learned
+
+    def run(task: Task, settings: GenerationSettings) -> Figures:
+        drafter = kept[0] if kept else make()
+        if method.keeps(options) and not kept:
+            kept.append(drafter)
+        return decode(target, drafter, task, settings)
+
+    return System(spec, label, method.lossless, True, run, make, kept.clear)
 
 
 def label_of(method: Method, options: Mapping[str, Any]) -> str:

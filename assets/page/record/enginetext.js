@@ -30,6 +30,7 @@ const PATTERNS = Object.entries({
   "in-text": [`the tree of the last (\\d+) tokens in this text: ${NUMBER} tokens expected`, "count", "tokens"],
   "in-corpus": [`the tree of the last (\\d+) tokens in the corpus: ${NUMBER} tokens expected`, "count", "tokens"],
   "window": ["a window of (\\d+) columns and (\\d+) levels, (\\d+) guesses from a pool of (\\d+) n-grams", "columns", "levels", "guesses", "pool"],
+  "phrases": ["a chain of (\\d+) tokens, and (\\d+) phrases from a pool of (\\d+)", "length", "phrases", "pool"],
   "context": ["the prompt has (\\d+) tokens and the model's context (\\d+); shorten it by at least (\\d+) tokens", "count", "context", "least"],
   "memory": ["the memory of the device is used up; ask for fewer new tokens, a shorter prompt or a smaller model"],
   "unicode": ["the prompt holds characters that are no valid Unicode; give it as UTF-8 text"],

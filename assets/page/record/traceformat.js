@@ -46,6 +46,8 @@ const CHECKS = {
   },
   RowChange: (row) => failing(!row.learned.length || sameLength(row.learned, [row.tokens])),
   BlockRecord: ({ tests, tokens, texts, p, q, residual }) => failing(tests.length > 0 && sameLength(tokens, [texts, p, residual, q.length ? q : p])),
+  LatticeRecord: ({ tokens, texts, heads, rescored }) => failing(sameLength(tokens, [texts, heads, rescored.length ? rescored : heads])),
+  PoolRecord: ({ size, phrases, texts, drafted }) => failing(sameLength(phrases, [texts]) && phrases.every((phrase, i) => sameLength(phrase, [texts[i]])) && drafted >= 0 && drafted <= phrases.length && phrases.length <= size),
   RejectionRecord: ({ trials, tokens, texts, residual, residual_probability: p }) => {
     return failing(sameLength(tokens, [texts, ...trials.flatMap((trial) => [trial.top_p, trial.top_q]), ...(p === null ? [] : [residual])]));
   },
@@ -86,12 +88,13 @@ function isDrawable(step) {
 }
 
 // All probabilities of a step, and shares of them, as lists.
-function sharesOf({ tree, choices, rows, agreement, agreement_after, block }) {
+function sharesOf({ tree, choices, rows, agreement, agreement_after, block, lattice }) {
   const tried = ({ p, q, uniform, ratio, rejection, top_p: tops, top_q: drafts }) => [[p, q, uniform, ratio, rejection], tops, drafts];
   const ofRejection = ({ trials, residual, residual_probability: p }) => [...trials.flatMap(tried), residual, [p]];
   const ofChoice = ({ probability, top_probabilities: tops, rejection, typical }) => [[probability], tops, ...(rejection ? ofRejection(rejection) : []), (typical?.trials ?? []).map(({ p }) => p)];
   const ofBlock = block ? [[block.weight, block.left, block.residual_probability], block.p, block.q, block.residual, ...block.tests.map(({ p, q, weight, left, passes, uniform }) => [p, q, weight, left, passes, uniform])] : [];
-  return [tree.probability, ...ofBlock, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
+  const ofLattice = lattice.flatMap(({ heads, rescored }) => [heads, rescored]);
+  return [tree.probability, ...ofBlock, ...ofLattice, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
 }
 
 // The race as JSON lines, as `ui.wire.to_lines` makes them.
