@@ -10,8 +10,8 @@ const CELL = 34; // maximum size of a cell in pixels
 const WIDEST = 480;
 const AROUND = 190; // pixels of the stage that are not for the mask
 const LEGEND = 44; // height of the legend below the mask
-const BESIDE = 240; // size up to which the legend is beside the mask
-const NAMED = 12; // height of a row in pixels from which it has the name of its node
+const BESIDE = { size: 240, width: 144 }; // size up to which the legend is beside the mask, and its width
+const NAMES = { row: 12, width: 124 }; // height of a row in pixels from which it has the name of its node, and width of the names
 const TEXT = 0.12; // share of the width for the context
 
 export function mount({ part, subscribe, hover, pick }) {
@@ -33,13 +33,13 @@ export function mount({ part, subscribe, hover, pick }) {
   subscribe("quiet", selected, ({ view, hover: hovered, node }) => {
     order = view.layout.nodes;
     draw(canvas, part("mask-text"), view.step, order, hovered ?? node);
-    renderNames(part("mask-names"), canvas.clientHeight, view.step, order);
+    renderNames(part("mask-names"), canvas, view.step, order);
   });
 }
 
 function draw(canvas, caption, step, order, selected) {
   const free = `var(--ax-stage) - ${AROUND}px`;
-  canvas.style.maxWidth = `min(${Math.min(WIDEST, CELL * order.length)}px, max(min(${BESIDE}px, ${free}), ${free} - ${LEGEND}px))`;
+  canvas.style.maxWidth = `min(${Math.min(WIDEST, CELL * order.length)}px, max(min(${BESIDE.size}px, ${free}), ${free} - ${LEGEND}px))`;
   const size = canvas.clientWidth;
   const dots = window.devicePixelRatio || 1;
   canvas.width = canvas.height = Math.round(size * dots);
@@ -51,9 +51,11 @@ function draw(canvas, caption, step, order, selected) {
   caption.title = caption.textContent; // all of it, since long captions are cut off
 }
 
-// The token of each row's node beside the mask, if the rows are high enough.
-function renderNames(list, height, step, order) {
-  list.hidden = height / order.length < NAMED;
+// The token of each row's node beside the mask, if the rows are high enough and nothing must move for it.
+function renderNames(list, canvas, step, order) {
+  const { clientHeight: height, clientWidth: width } = canvas;
+  const needed = width + NAMES.width + (width <= BESIDE.size ? BESIDE.width : 0);
+  list.hidden = height / order.length < NAMES.row || needed > canvas.parentElement.clientWidth;
   list.style.height = `${height}px`;
   const names = namesOfStep(step);
   list.replaceChildren(...(list.hidden ? [] : order.map((node) => el("li", { text: names.get(step.tree.tokens[node]) }))));
