@@ -24,6 +24,9 @@ CORE = "core"
 IMPORT = re.compile(r'^import ({[^}]*}) from "(\.{1,2}/[\w./-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
 EXPORTS = re.compile(r"^export { ([\w, ]+) };\n", re.MULTILINE)
+COMMENT = re.compile(r"^ *//.*\n|[ \t]+// [^\"'`\n]*$", re.MULTILINE)
+"""A comment of a script; one that contains a quotation mark stays, since the mark could end a string that began before it."""
+STYLE_COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 SECTION = re.compile(r"<!-- cards: (\w+) -->")
 
 
@@ -74,10 +77,10 @@ def template(name: str, root: Path = ASSETS) -> str:
 
 
 def styles(root: Path = ASSETS) -> str:
-    """All style sheets as one: those of the page, then those of the cards."""
+    """All style sheets as one, without comments: those of the page, then those of the cards."""
     folders = [*_page_folders(root), *(card.folder for card in cards(root))]
     sheets = [sheet for folder in folders for sheet in sorted(folder.glob("*.css"))]
-    return "".join(sheet.read_text("utf-8") for sheet in sheets)
+    return STYLE_COMMENT.sub("", "".join(sheet.read_text("utf-8") for sheet in sheets))
 
 
 def words(root: Path = ASSETS) -> dict[str, dict[str, Any]]:
@@ -122,12 +125,12 @@ def modules(root: Path = ASSETS) -> dict[str, str]:
 
 
 def bundled(name: str, text: str) -> str:
-    """A module as part of one script: it has its own scope and returns its exports; lines of comments are left out."""
+    """A module as part of one script: it has its own scope and returns its exports; comments are left out."""
     assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
     exports = [*EXPORT.findall(text), *EXPORTS.findall(text)]
     text = EXPORTS.sub("", text)
     text = IMPORT.sub(lambda found: f'const {found[1]} = modules["{_resolved(name, found[2])}"];', text)
-    text = re.sub(r"^export |^ *//.*\n", "", text, flags=re.MULTILINE)
+    text = re.sub("^export ", "", COMMENT.sub("", text), flags=re.MULTILINE)
     return f'modules["{name}"] = (() => {{\n{text}return {{ {", ".join(exports)} }};\n}})();'
 
 

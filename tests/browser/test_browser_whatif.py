@@ -78,7 +78,7 @@ def check_residual(page: sync_api.Page, choice: trace.Choice) -> None:
         sync_api.expect(part(page, "residual")).to_be_hidden()
         return
     views = part(page, "verify-views").locator("button")
-    views.last.click()
+    views.last.evaluate("e => e.click()")  # visible in a low window only
     drawn_row = part(page, "residual-rows").locator("tr[data-chosen]")
     cells = drawn_row.locator("td").all_inner_texts()
     assert cells[0] == choice.text.replace(" ", "␣")
@@ -88,7 +88,7 @@ def check_residual(page: sync_api.Page, choice: trace.Choice) -> None:
     assert drawn_row.locator(".ax-share-p").is_visible()
     rates = part(page, "residual-rows").locator("tr td:nth-last-child(2)").all_inner_texts()
     assert rate == min(float(text) for text in rates if text not in ("–", "∞"))
-    views.first.click()
+    views.first.evaluate("e => e.click()")
 
 
 def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_record(
