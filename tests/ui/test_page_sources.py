@@ -150,12 +150,12 @@ def test_every_language_is_complete_and_english_first():
 
 def test_a_module_provides_only_its_exports():
     text = (
-        'import { el } from "../core/dom.js";\n// A comment.\nconst x = 1; // One more.\nconst a = " // no comment";\n'
+        'import { el } from "../core/dom.js";\n// A comment.\nconst x = 1; // More.\nconst a = " // none";\n'
         "export function y() {}\nexport { el };\n"
     )
     bundled = sources.bundled("page/shell/z", text)
     assert bundled == (
-        'modules["page/shell/z"] = (() => {\nconst { el } = modules["page/core/dom"];\nconst x = 1;\nconst a = " // no comment";\n'
+        'modules["page/shell/z"] = (() => {\nconst { el } = modules["page/core/dom"];\nconst x = 1;\nconst a = " // none";\n'
         "function y() {}\nreturn { y, el };\n})();"
     )
 
