@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 
@@ -28,15 +29,19 @@ def model_files(*specs: str) -> list[str]:
     return [spec for spec in specs if os.path.isfile(spec)]
 
 
-def load_model(options: argparse.Namespace, progress: Any) -> Any:
-    """Load the model selected by the options. With tensor parallelism, only the first process keeps its output."""
+def load_model(options: argparse.Namespace, progress: Any, drafts: bool = True) -> Any:
+    """Load the model selected by the options. With tensor parallelism, only the first process keeps its output.
+
+    Args:
+        drafts: whether drafts will be made, for which ADED's search is compiled meanwhile.
+    """
     from aded.drafters import compile_ahead
     from aded.engine import distributed
     from aded.engine.target_model import TargetModel
 
     if options.tp and not distributed.is_leader():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    with compile_ahead.meanwhile() as compiles:
+    with compile_ahead.meanwhile() if drafts else nullcontext(False) as compiles:
         model = TargetModel.load(options.model, options.device, options.dtype, progress, options.device_map, options.tp)
         if compiles:
             progress("compiling the search")

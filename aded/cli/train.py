@@ -192,7 +192,7 @@ def run(options: argparse.Namespace) -> None:
 
     _check(options)
     with terminal.Progress() as progress:
-        target = load_model(options, progress)
+        target = load_model(options, progress, drafts=False)
         folder = Path(options.out or artifact_folder(options.kind, target.label, target.fingerprint))
         path = train(target, options, folder, progress)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB; its model card is {path.with_suffix('.md')}")

@@ -383,7 +383,7 @@ def test_a_loss_that_diverges_ends_the_run_and_leaves_nothing(loss, text, tmp_pa
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_learned_nothing_is_not_saved(kind, text, tmp_path, capsys, monkeypatch):
     """At a learning rate of 0.99 the last step is worse than the first, even if no logged loss shows it."""
-    monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress: tiny_target())
+    monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress, drafts: tiny_target())
     arguments = ["train", kind, "--corpus", text, "--out", str(tmp_path / "out"), "--length", "16", "--batch", "8"]
     assert main.main([*arguments, "--tokens", "1920", "--learning-rate", "0.99"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
@@ -458,6 +458,6 @@ def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
     ],
 )
 def test_impossible_options_are_refused_before_a_model_is_loaded(more, message, text, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("aded.cli.model_options.load_model", lambda options, progress, drafts: pytest.fail("a model was loaded"))
     assert main.main(["train", "medusa", "--corpus", text, "--out", str(tmp_path / "out"), *more]) == 2
     assert message in capsys.readouterr().err
