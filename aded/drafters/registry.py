@@ -15,6 +15,7 @@ from aded.drafters.artifacts import base_counts_for, datastore_for, matrix_for
 from aded.drafters.base import Drafter
 
 if TYPE_CHECKING:
+    from aded.draft_models.checkpoints import Kind
     from aded.drafters.aded_options import AdedOptions
     from aded.engine.target_model import TargetModel
 
@@ -251,6 +252,19 @@ def _trained(name: str) -> Any:
     return call
 
 
+def _missing(kind: Kind, check: Callable[[TargetModel], None] | None = None) -> Missing:
+    """Reports a missing checkpoint of a kind; ``check`` raises ``AdedError`` if another artifact of the method is damaged."""
+
+    def missing(model: TargetModel) -> str | None:
+        from aded.draft_models import checkpoints
+
+        if check is not None:
+            check(model)
+        return checkpoints.missing(kind, model)
+
+    return missing
+
+
 FLAGS = {"backoff", "coupling", "feedback", "keep", "higher_orders", "most_recent", "pool_from_prompt", "replacement", "warm"}
 """Options that are true or false."""
 FILES = {"datastore", "draft", "head", "heads", "matrix"}
@@ -341,7 +355,7 @@ METHODS: dict[str, Method] = {
             _trained("medusa"),
             ("heads", "tree"),
             values=_trained("check_medusa"),
-            missing=_trained("no_heads"),
+            missing=_missing("medusa"),
             sources=("heads",),
         ),
         Method(
@@ -352,7 +366,7 @@ METHODS: dict[str, Method] = {
             _trained("medusa_typical"),
             ("heads", "tree", "epsilon", "delta"),
             values=_trained("check_medusa"),
-            missing=_trained("no_heads"),
+            missing=_missing("medusa"),
             sources=("heads",),
         ),
         Method(
@@ -363,7 +377,7 @@ METHODS: dict[str, Method] = {
             _trained("eagle"),
             ("head", "tree", "depth"),
             values=_trained("check_eagle"),
-            missing=_trained("no_eagle"),
+            missing=_missing("eagle"),
             sources=("head",),
         ),
         Method(
@@ -374,7 +388,7 @@ METHODS: dict[str, Method] = {
             _trained("mtp"),
             ("head", "tree", "depth"),
             values=_trained("check_eagle"),
-            missing=_trained("no_mtp"),
+            missing=_missing("mtp"),
             sources=("head",),
         ),
         Method(
@@ -385,7 +399,7 @@ METHODS: dict[str, Method] = {
             _trained("blockwise"),
             ("heads", "rescoring", "alpha", "paths", "matrix", "draft", "draft_model"),
             values=_trained("check_blockwise"),
-            missing=_trained("no_heads_check_matrix"),
+            missing=_missing("medusa", _check_matrix),
             sources=("heads",),
         ),
         Method(
@@ -396,7 +410,7 @@ METHODS: dict[str, Method] = {
             _trained("speculative"),
             ("draft", "draft_model", "verification", "draft_length"),
             values=_trained("check_speculative"),
-            missing=_trained("no_draft"),
+            missing=_missing("draft"),
             sources=("draft", "draft_model"),
         ),
         Method(
@@ -407,7 +421,7 @@ METHODS: dict[str, Method] = {
             _trained("specinfer"),
             ("draft", "draft_model", "verification", "branching", "replacement"),
             values=_trained("check_specinfer"),
-            missing=_trained("no_draft"),
+            missing=_missing("draft"),
             sources=("draft", "draft_model"),
         ),
         Method(
@@ -429,7 +443,7 @@ METHODS: dict[str, Method] = {
                 "guesses",
             ),
             values=_trained("check_ouroboros"),
-            missing=_trained("no_draft"),
+            missing=_missing("draft"),
             sources=("draft", "draft_model"),
         ),
         Method(
@@ -440,7 +454,7 @@ METHODS: dict[str, Method] = {
             _trained("aded_medusa"),
             ("heads", "matrix", "depth", "successors", "higher_orders", "feedback", "coupling", "keep"),
             values=_trained("check_mixture"),
-            missing=_trained("no_heads_check_base_counts"),
+            missing=_missing("medusa", _check_base_counts),
             sources=("heads",),
         ),
         Method(
@@ -451,7 +465,7 @@ METHODS: dict[str, Method] = {
             _trained("aded_eagle"),
             ("head", "matrix", "depth", "successors", "higher_orders", "feedback", "coupling", "keep"),
             values=_trained("check_mixture"),
-            missing=_trained("no_eagle_check_base_counts"),
+            missing=_missing("eagle", _check_base_counts),
             sources=("head",),
         ),
     )

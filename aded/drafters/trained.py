@@ -230,60 +230,6 @@ def check_specinfer(options: Mapping[str, Any]) -> None:
     check_branching(_numbers(options.get("branching", "")))
 
 
-def no_heads(model: TargetModel) -> str | None:
-    """Why methods with Medusa heads cannot run on a target, or None."""
-    return checkpoints.missing("medusa", model)
-
-
-def no_heads_check_base_counts(model: TargetModel) -> str | None:
-    """As ``no_heads``.
-
-    Raises:
-        AdedError: the base matrix or the datastore is damaged.
-    """
-    _check_base_counts(model)
-    return no_heads(model)
-
-
-def no_eagle_check_base_counts(model: TargetModel) -> str | None:
-    """As ``no_heads_check_base_counts``, for ``no_eagle``."""
-    _check_base_counts(model)
-    return no_eagle(model)
-
-
-def _check_base_counts(model: TargetModel) -> None:
-    from aded.drafters.artifacts import base_counts_for
-
-    base_counts_for(model)
-
-
-def no_eagle(model: TargetModel) -> str | None:
-    """Why EAGLE cannot run on a target, or None."""
-    return checkpoints.missing("eagle", model)
-
-
-def no_mtp(model: TargetModel) -> str | None:
-    """Why the MTP head cannot run on a target, or None."""
-    return checkpoints.missing("mtp", model)
-
-
-def no_heads_check_matrix(model: TargetModel) -> str | None:
-    """As ``no_heads``.
-
-    Raises:
-        AdedError: the base matrix is damaged.
-    """
-    from aded.drafters.artifacts import matrix_for
-
-    matrix_for(model)
-    return no_heads(model)
-
-
-def no_draft(model: TargetModel) -> str | None:
-    """Why methods with a draft model cannot run on a target, or None."""
-    return checkpoints.missing("draft", model)
-
-
 def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, dict[str, Any]]:
     """The heads, and the options that do not select them."""
     rest = dict(options)
