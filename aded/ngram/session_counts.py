@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from aded.core.jit import njit, prefetch
 from aded.core.tree import DraftTree
@@ -66,6 +67,7 @@ MIN_REST = 0.01
 INCREMENT, MAX_WEIGHT = 0.04, 3.0
 """Published rule: the increment per occurrence of a successor, and its maximum weight."""
 
+CACHE_LINE = 64  # bytes
 WAYS = 8  # rows of the table that one context can occupy (set-associative)
 OCCURRENCE_VALUE = 256  # for eviction, one more occurrence equals being seen this many tokens later,
 VALUED_OCCURRENCES = 16  # up to this many occurrences
@@ -130,15 +132,15 @@ class SessionCounts:
         orders = np.array((2,) if published else ORDERS)
         self.max_context = int(orders[-1])
         self.arrays = SessionArrays(
-            keys=np.empty(rows, dtype=np.int64),
-            successors=np.zeros((rows, slots), dtype=np.int32),
-            weights=np.zeros((rows, slots), dtype=np.float32),
-            counts=np.zeros(rows, dtype=np.int32),
-            last_seen=np.zeros(rows, dtype=np.int32),
+            keys=_zeros(rows, np.int64),
+            successors=_zeros((rows, slots), np.int32),
+            weights=_zeros((rows, slots), np.float32),
+            counts=_zeros(rows, np.int32),
+            last_seen=_zeros(rows, np.int32),
             trust=np.empty((LEVELS, KINDS, 2)),
             orders=orders,
             published=published,
-            target_top=np.zeros((1 if published else rows, OBSERVED_TOP_K, 2), dtype=np.float32),
+            target_top=_zeros((1 if published else rows, OBSERVED_TOP_K, 2), np.float32),
         )
         self.clear()
 
@@ -211,6 +213,14 @@ class SessionCounts:
         lookup = new_lookup(base.arrays, self.arrays)
         count = successors(lookup, context, len(context), keep)
         return lookup.tokens[:count], lookup.probabilities[:count]
+
+
+def _zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+    """As ``np.zeros``, aligned to a cache line, so that a row, or a set of keys, is loaded as one line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + CACHE_LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 @njit(cache=True)
