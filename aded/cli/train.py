@@ -69,6 +69,13 @@ def _mtp(target: Any, options: argparse.Namespace, rows: Any) -> Any:
     return MtpObjective(target, rows.training, options.vocabulary, "last", options.unroll, options.decay, shape)
 
 
+def _glide(target: Any, options: argparse.Namespace, rows: Any) -> Any:
+    from aded.train.eagle import GlideObjective
+
+    shape = rows.training.ids.shape
+    return GlideObjective(target, rows.training, options.vocabulary, "none", options.unroll, options.decay, shape)
+
+
 def _draft(target: Any, options: argparse.Namespace, rows: Any) -> Any:
     from aded.train.draft import DraftObjective
     from aded.train.feature_cache import TargetStates
@@ -102,10 +109,18 @@ KINDS = {
         lambda options: options.unroll + 1,
         _mtp,
     ),
+    "glide": Kind(
+        "GliDe head",
+        "drafted token",
+        "glide",
+        {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)},
+        lambda options: options.unroll + 1,
+        _glide,
+    ),
     "draft": Kind("Draft model", "", "draft", {"layers": (1, 64), "text_weight": (0, 100)}, lambda options: 1, _draft),
 }
 
-UNROLLED = ("eagle", "mtp")
+UNROLLED = ("eagle", "mtp", "glide")
 """Kinds that are trained on their drafting steps."""
 
 
@@ -126,6 +141,8 @@ def add_options(actions: Any) -> None:
     _add_unrolling(eagle, 5, 0.8)
     mtp = actions.add_parser("mtp", help="a multi-token prediction head: one layer that continues the target's last hidden state")
     _add_unrolling(mtp, 3, 0.6)
+    glide = actions.add_parser("glide", help="a GliDe head: one layer that attends to the KV cache of the target's last layer")
+    _add_unrolling(glide, 5, 0.9)
     draft = actions.add_parser("draft", help="a small model that shares the target's embeddings, distilled from it")
     draft.add_argument("--layers", type=int, default=2, metavar="N", help="layers of the draft model (default: 2)")
     draft.add_argument(
@@ -308,6 +325,12 @@ def _check(options: argparse.Namespace) -> None:
     check_outputs(options.out, (f"{name}.safetensors", f"{name}.md", CHECKPOINT), inputs)
 
 
+def _what_is_read(options: argparse.Namespace) -> str:
+    if options.kind == "glide":
+        return "the KV cache of the last layer"
+    return "hidden states of three layers" if getattr(options, "features", None) == "three" else "the last hidden state"
+
+
 def _identity(target: Any, options: argparse.Namespace, rows: Any) -> str:
     """A hash (hex) of everything that a checkpoint depends on."""
     ignored = {"out", "command", "action", "save_every", "device", "held_out"}
@@ -335,8 +358,7 @@ def _model_card(target: Any, options: argparse.Namespace, rows: Any, figures: di
         ("versions", f"aded {aded.__version__}, torch {torch.__version__}"),
     ]
     if options.kind in UNROLLED:
-        three = options.kind == "eagle" and options.features == "three"
-        facts.insert(3, ("reads", "hidden states of three layers" if three else "the last hidden state"))
+        facts.insert(3, ("reads", _what_is_read(options)))
         facts.insert(4, ("draft vocabulary", f"at most {options.vocabulary:,} tokens"))
     kind = KINDS[options.kind]
     return model_card(kind.title, kind.part, target.label, command, facts, figures, finished)

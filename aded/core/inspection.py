@@ -98,6 +98,19 @@ class PhrasePool:
 
 
 @dataclass(frozen=True)
+class AttendedSlots:
+    """The slots of the target's KV cache to which a head attended most when it drafted a token.
+
+    Attributes:
+        slots: positions in the text, most attended first.
+        weights: attention weights, means over the heads.
+    """
+
+    slots: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """How the last draft was made. Built on request, outside the timed parts of a step."""
 
@@ -105,3 +118,4 @@ class Explanation:
     simulations: tuple[Simulation, ...] = field(default_factory=tuple)
     lattice: tuple[LatticeColumn, ...] = ()  # predictions of heads, one column per position after the root
     pool: PhrasePool | None = None
+    attended: tuple[AttendedSlots, ...] = ()  # for each token of a drafted chain

@@ -60,7 +60,7 @@ def artifacts(kind: str, model: Any) -> list[Path]:
     header says whether an artifact fits.
 
     Args:
-        kind: trigram, datastore, medusa, eagle, mtp or draft.
+        kind: trigram, datastore, medusa, eagle, mtp, glide or draft.
         model: object with a ``fingerprint`` and optionally a ``label``.
     """
     folder, own = _model_folder(vars(model).get("label", ""), model.fingerprint), cached(f"artifacts/*/{kind}/*.safetensors")

@@ -24,7 +24,7 @@ VERSION = 4
 READABLE = (1, 2, 3, 4)
 """Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
 versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Choice.logits``, ``Step.agreement_after`` and
-``Trace.repeat_seconds``; some of version 4 lack the last three, ``Step.block``, ``Step.lattice`` or ``Step.pool``."""
+``Trace.repeat_seconds``; some of version 4 lack the last three, or a field of ``Step`` from ``block`` on."""
 MAX_NESTING = 8
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
@@ -268,6 +268,16 @@ class PoolRecord:
 
 
 @dataclass(frozen=True)
+class AttendedRecord:
+    """The verified tokens to which a head of GliDe attended most when it drafted a token; one entry per verified token."""
+
+    positions: List[int]  # in the text, most attended first
+    tokens: List[int]
+    texts: List[str]
+    weights: List[float]  # attention weights, means over the heads
+
+
+@dataclass(frozen=True)
 class Budget:
     """Maximum number of nodes of the draft, and the reason for it."""
 
@@ -312,6 +322,9 @@ class Step:
     block: Annotated[BlockRecord, AfterValidator(_check_block)] | None = None  # None for other verifications
     lattice: List[Annotated[LatticeRecord, AfterValidator(_check_lattice)]] = field(default_factory=list)  # one per head
     pool: Annotated[PoolRecord, AfterValidator(_check_pool)] | None = None  # None for a method without a pool of n-grams
+    attended: List[Annotated[AttendedRecord, AfterValidator(_check_attended)]] = field(
+        default_factory=list
+    )  # one per chain token
 
     @property
     def accepted(self) -> int:
@@ -632,6 +645,12 @@ def _check_pool(record: PoolRecord) -> PoolRecord:
         raise ValueError("tokens and texts have different lengths")
     if not 0 <= record.drafted <= len(record.phrases) <= record.size:
         raise ValueError("the numbers of n-grams do not match")
+    return record
+
+
+def _check_attended(record: AttendedRecord) -> AttendedRecord:
+    if not len(record.positions) == len(record.tokens) == len(record.texts) == len(record.weights):
+        raise ValueError("positions, tokens and weights have different lengths")
     return record
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from aded.core.errors import AdedError, as_text, first_line
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
 from aded.core.trace import (
     Agreement,
+    AttendedRecord,
     BlockRecord,
     BlockTest,
     Budget,
@@ -42,7 +43,7 @@ from aded.core.trace import (
 )
 from aded.core.tree import DraftTree
 from aded.decoding.target_scores import ChoiceScores, score
-from aded.drafters.base import Drafter, Inspectable, Outcome
+from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.cost_model import StepCost
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
@@ -83,6 +84,7 @@ class Snapshot:
     simulations: list[SimulationRecord]
     lattice: list[LatticeRecord]
     pool: PoolRecord | None
+    attended: list[AttendedRecord]
     rows: dict[tuple[int, ...], Row]
     target: Callable[[], TargetDistribution]
     agreement: list[Agreement]
@@ -115,8 +117,11 @@ class Recorder:
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
         lattice = self._read("explain", explanation, self._lattice)
         pool = self._read("explain", explanation, self._pool)
+        attended = self._read("explain", explanation, partial(self._attended, outcome.context))
         target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
-        return Snapshot(nodes, note, simulations, lattice, pool, self._rows(outcome), target, self._agreement(outcome, target))
+        return Snapshot(
+            nodes, note, simulations, lattice, pool, attended, self._rows(outcome), target, self._agreement(outcome, target)
+        )
 
     def step(
         self,
@@ -175,6 +180,7 @@ class Recorder:
             block=nodes.block,
             lattice=snapshot.lattice if snapshot else [],
             pool=snapshot.pool if snapshot else None,
+            attended=snapshot.attended if snapshot else [],
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -361,6 +367,18 @@ class Recorder:
             texts=[self.texts.all(phrase) for phrase in phrases],
             drafted=int(pool.drafted),
         )
+
+    def _attended(self, context: Context, explanation: Explanation) -> list[AttendedRecord]:
+        return [
+            AttendedRecord(
+                positions=[int(slot) for slot in token.slots],
+                tokens=(tokens := context.tokens[list(token.slots)].tolist()),
+                texts=self.texts.all(tokens),
+                weights=[rounded(float(weight)) for weight in token.weights],
+            )
+            for token in explanation.attended
+            if np.isfinite(token.weights).all()
+        ]
 
     def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
         """The rows that the step changed, now that the drafter has learned."""

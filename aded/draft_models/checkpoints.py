@@ -23,12 +23,13 @@ from aded.core.trace import write_atomically
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
-Kind = Literal["medusa", "eagle", "mtp", "draft"]
+Kind = Literal["medusa", "eagle", "mtp", "glide", "draft"]
 VERSION = "1"
 MISSING: dict[Kind, tuple[str, str]] = {
     "medusa": ("there are no Medusa heads", "heads"),
     "eagle": ("there is no EAGLE head", "head"),
     "mtp": ("there is no MTP head", "head"),
+    "glide": ("there is no GliDe head", "head"),
     "draft": ("there is no draft model", "draft"),
 }
 """What is missing, and the option that names a file instead."""

@@ -17,6 +17,7 @@ from aded.sampling import sampler
 
 if TYPE_CHECKING:
     from aded.draft_models.feature_heads import DraftHead
+    from aded.engine.target_view import LayerKeysValues
 
 NEW = 256
 """Slots after the committed positions, for the positions of a read or of a draft; padding writes into the last one."""
@@ -27,8 +28,8 @@ MAX_CAPTURED = 32
 class HeadNetwork:
     """A head in one decode: a ``FeatureNetwork`` that drafts tokens of the draft vocabulary.
 
-    Slot ``i`` of the KV cache is position ``i`` of the text; drafted positions follow, and the next read replaces them: only the
-    target's features stay in the cache.
+    Slot ``i`` of the KV cache is position ``i`` of the text; drafted positions follow, and the next read replaces them: only what
+    comes from the target stays in the cache.
 
     Args:
         head: the head.
@@ -52,12 +53,16 @@ class HeadNetwork:
         self.keys = self.values = head.qkv_weight.new_zeros(head.geometry.kv_heads, 0, head.geometry.head_dim)
         self.outputs = head.qkv_weight.new_zeros(NEW + 1, head.geometry.hidden)
         self._parents: list[int] = []  # of the drafted positions
+        self._target = (self.keys, self.values)
         self._tokens = head.tokens.cpu().numpy()
         self._passes: dict[tuple[bool, int, int], _Pass] = {}
 
     @torch.inference_mode()
-    def start(self) -> None:
-        """Forget all positions."""
+    def start(self, target: LayerKeysValues | None = None) -> None:
+        """Forget all positions; ``target``: the KV cache that a head of GliDe attends to in this decode."""
+        if target is not None and not all(map(torch.Tensor.is_set_to, target, self._target)):
+            self._target = (target.keys, target.values)
+            self._passes.clear()  # they read another cache
         self.length, self._parents = 0, []
         for tensor in (self.keys, self.values, self.outputs):
             tensor.zero_()  # values that are not finite would not stay behind the mask
@@ -115,10 +120,30 @@ class HeadNetwork:
         offsets = first + np.arange(count)
         return self._run(self._pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
 
+    @torch.inference_mode()
+    def attention_to_target(self, root: int, chain: Sequence[int]) -> np.ndarray:
+        """How much a head of GliDe attends to each of the target's slots when it drafts each token of a chain.
+
+        Args:
+            root: the last committed token; ``chain``: the ``n`` tokens drafted after it.
+
+        Returns:
+            Means over the heads of the attention weights, float64 ``[n, slots]``.
+        """
+        count, n_keys = len(chain), context_bucket(self.length + NEW, self.keys.shape[1])
+        step, offsets = _Pass(self, False, count, n_keys, captured=False), np.arange(count)
+        at = slice(self.length - 1, self.length + count)
+        kept = self.keys[:, at].clone(), self.values[:, at].clone()
+        visible, unused = offsets[:, None] >= offsets, np.full(count, NEW)
+        step.run(self.length - 1, self.length, [root, *chain[:-1]], offsets, offsets, unused, unused, visible)
+        self.keys[:, at], self.values[:, at] = kept
+        return step.weights_on_target[:, :, : self.length].mean(0).double().cpu().numpy()
+
     def _run(self, step: _Pass, *inputs: Any) -> Children:
         """Run a pass over ``n`` positions: see ``_Pass.run``."""
         n = len(inputs[0])
-        columns, probabilities = step.run(self.length, *inputs)[:, :n]
+        verified = self.length + n if step.committed else self.length
+        columns, probabilities = step.run(self.length, verified, *inputs)[:, :n]
         self.logits = step.logits[:n]
         return Children(self._tokens[columns.astype(np.int64)], probabilities.copy())
 
@@ -139,21 +164,25 @@ class _Pass:
     Attributes:
         features: input of committed positions, ``[nodes, layers * hidden]``.
         logits: ``[nodes, vocabulary]`` of the last run.
+        weights_on_target: attention weights of GliDe in the last run, ``[heads, nodes, slots]``.
     """
 
     logits: torch.Tensor
+    weights_on_target: torch.Tensor
 
     def __init__(self, network: HeadNetwork, committed: bool, nodes: int, n_keys: int, captured: bool) -> None:
         head, g, device = network.head, network.head.geometry, network.keys.device
-        self._head, self._embedding, self._committed = head, network.embedding, committed
+        self._head, self._embedding, self.committed = head, network.embedding, committed
         self._keys, self._values, self._outputs = network.keys, network.values, network.outputs
         self.features = head.qkv_weight.new_zeros(nodes if committed else 0, len(g.hidden_layers) * g.hidden)
-        self._inputs = torch.zeros(8 * (1 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
+        self._inputs = torch.zeros(8 * (2 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
         self._host_inputs = host_buffer(self._inputs)
-        self._length, self._rows, self._visible = _views(self._inputs, nodes)
-        self._host_length, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
+        self._lengths, self._rows, self._visible = _views(self._inputs, nodes)
+        self._host_lengths, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
         self._best = torch.zeros(2, nodes, min(RANKS, g.vocabulary), dtype=torch.float64, device=device)
         self._host_best = host_buffer(self._best)
+        keys, values = network._target
+        self._target = keys[:, :n_keys], values[:, :n_keys]
         self._index, self._new = torch.arange(n_keys, device=device), torch.arange(NEW, device=device)
         self._clear()
         self._replay = Replay(self._body, device) if captured else None
@@ -161,6 +190,7 @@ class _Pass:
     def run(
         self,
         length: int,
+        verified: int,
         tokens: Sequence[int] | np.ndarray,
         offsets: np.ndarray,
         depths: np.ndarray,
@@ -172,6 +202,7 @@ class _Pass:
 
         Args:
             length: number of committed positions.
+            verified: number of slots of the target's KV cache that a head of GliDe attends to.
             tokens: token of each position, ``[n]``.
             offsets, depths: its slot and its text position after the committed ones, int64 ``[n]``.
             sources: row of the outputs that it reads, int64 ``[n]``; unused for committed positions.
@@ -183,7 +214,7 @@ class _Pass:
         """
         n = len(tokens)
         self._clear()
-        self._host_length[0] = length
+        self._host_lengths[:] = length, verified
         self._host_rows[:, :n] = tokens, offsets, depths, sources, targets
         self._host_visible[:n] = False
         self._host_visible[:n, : visible.shape[1]] = visible
@@ -202,25 +233,29 @@ class _Pass:
         self._host_visible[:, -1] = True
 
     def _body(self) -> None:
-        head, g = self._head, self._head.geometry
+        head = self._head
         self._inputs.copy_(self._host_inputs, non_blocking=True)
         tokens, offsets, depths, sources, targets = self._rows
-        states = head.fuse(self.features) if self._committed else self._outputs[sources]
+        states = head.fuse(self.features) if self.committed else self._outputs[sources]
         states, inputs = head.enter(states, self._embedding(tokens))
-        angles, slots = head.angles(self._length + depths), self._length + offsets
-        queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)  # [heads, n, head_dim]
+        length = self._lengths[:1]
+        angles, slots = head.angles(length + depths), length + offsets
+        queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)
         keys, values = head.keys_values(inputs)
         self._keys.index_copy_(1, slots, head.rotate(keys, angles).transpose(0, 1))
         self._values.index_copy_(1, slots, values.transpose(0, 1))
-        n, n_keys = len(tokens), len(self._index)
-        later = (self._index >= self._length).expand(n, -1)
-        hidden = later.index_copy(1, self._length + self._new, ~self._visible)  # [n, n_keys]
-        grouped = queries.reshape(g.kv_heads, -1, g.head_dim)  # query heads of one key-value head together
-        scores = (grouped @ self._keys[:, :n_keys].transpose(1, 2)).float() * g.head_dim**-0.5
-        weights = scores.view(g.heads, n, n_keys).masked_fill(hidden, torch.finfo(torch.float32).min).softmax(-1)
-        attended = weights.to(queries.dtype).view(g.kv_heads, -1, n_keys) @ self._values[:, :n_keys]
-        attended = attended.view(g.heads, n, g.head_dim).transpose(0, 1).reshape(n, -1)
-        states = head.finish(states, attended)
+        later = (self._index >= length).expand(len(tokens), -1)
+        hidden = later.index_copy(1, length + self._new, ~self._visible)  # [n, n_keys]
+        n_keys = len(self._index)
+        attended, _ = head.attend(queries, self._keys[:, :n_keys], self._values[:, :n_keys], hidden)
+
+        def attend_to_target(queries: torch.Tensor) -> torch.Tensor:
+            queries = head.rotate(queries, head.angles(length + depths + 1)).transpose(0, 1)
+            hidden = (self._index[: self._target[0].shape[1]] >= self._lengths[1:]).expand(len(tokens), -1)
+            result, self.weights_on_target = head.attend(queries, *self._target, hidden)
+            return result
+
+        states = head.finish(states, attended, attend_to_target)
         self._outputs.index_copy_(0, targets, states)
         self.logits = head.logits(states)
         columns, probabilities = sampler.top(self.logits, self._best.shape[-1])
@@ -229,7 +264,7 @@ class _Pass:
 
 
 def _views(buffer: torch.Tensor, nodes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Parts of the input buffer: length ``[1]`` and rows ``[5, nodes]``, int64; visible slots ``[nodes, NEW]``, bool."""
-    numbers = buffer[: 8 * (1 + 5 * nodes)].view(torch.int64)
-    visible = buffer[8 * (1 + 5 * nodes) :].view(torch.bool)
-    return numbers[:1], numbers[1:].view(5, nodes), visible.view(nodes, NEW)
+    """Parts of the input buffer: lengths ``[2]`` and rows ``[5, nodes]``, int64; visible slots ``[nodes, NEW]``, bool."""
+    numbers = buffer[: 8 * (2 + 5 * nodes)].view(torch.int64)
+    visible = buffer[8 * (2 + 5 * nodes) :].view(torch.bool)
+    return numbers[:2], numbers[2:].view(5, nodes), visible.view(nodes, NEW)

@@ -1,13 +1,15 @@
-"""Draft heads of one decoder layer over the target's features and the embeddings of the tokens after them.
+"""Draft heads of one decoder layer over the embeddings of tokens and what the target has computed for the tokens before them.
 
-Position ``i`` holds the features at token ``i`` and token ``i + 1``, and predicts token ``i + 2``. At a drafted position, the
-head's output at the parent replaces the features. A separate vocabulary projection covers the tokens that are most
-frequent in the target's text (the draft vocabulary).
+Position ``i`` holds token ``i + 1`` and predicts token ``i + 2``. Heads of EAGLE and of multi-token prediction also hold the
+target's features at token ``i``, which at a drafted position the head's output at the parent replaces. GliDe's head attends to
+the target's KV cache. A separate vocabulary projection covers the tokens that are most frequent in the target's text (the draft
+vocabulary).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +26,9 @@ from aded.draft_models.checkpoints import Kind
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
-Features = Literal["three", "last"]
+Features = Literal["three", "last", "none"]
+Attention = Callable[[torch.Tensor], torch.Tensor]
+"""Attends to the target's KV cache: queries ``[..., heads, head_dim]`` to ``[..., heads * head_dim]``."""
 EPSILON = 1e-6
 """Of the RMS norms."""
 ROPE_THETA = 10_000.0
@@ -59,7 +63,7 @@ class Geometry:
         Args:
             target: the target model.
             features: *three*: hidden states of a low, a middle and a high layer, as in EAGLE-3; *last*: the last hidden state, as
-                in EAGLE-1.
+                in EAGLE-1; *none*: no features.
             vocabulary: size of the draft vocabulary.
         """
         config = target.config
@@ -67,7 +71,7 @@ class Geometry:
         theta = (getattr(config, "rope_parameters", None) or {}).get("rope_theta", ROPE_THETA)
         return cls(
             hidden=int(config.hidden_size),
-            hidden_layers=three_layers(int(config.num_hidden_layers)) if features == "three" else (-1,),
+            hidden_layers={"three": three_layers(int(config.num_hidden_layers)), "last": (-1,), "none": ()}[features],
             heads=heads,
             kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
             head_dim=int(getattr(config, "head_dim", None) or config.hidden_size // heads),
@@ -155,14 +159,37 @@ class DraftHead(nn.Module):
         rotated = (first * cos - second * sin, second * cos + first * sin, vectors[..., 2 * half :])
         return torch.cat(rotated, dim=-1)
 
-    def finish(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+    def attend(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, hidden: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Attention with a mask.
+
+        Args:
+            queries: with rotary embedding, ``[heads, n, head_dim]``.
+            keys, values: keys with rotary embedding, ``[kv_heads, slots, head_dim]`` each.
+            hidden: which slots a query does not see, bool ``[n, slots]``.
+
+        Returns:
+            ``[n, heads * head_dim]``, and the weights, float32 ``[heads, n, slots]``.
+        """
+        g, (n, slots) = self.geometry, hidden.shape
+        grouped = queries.reshape(g.kv_heads, -1, g.head_dim)  # query heads of one key-value head together
+        scores = (grouped @ keys.transpose(1, 2)).float() * g.head_dim**-0.5
+        weights = scores.view(g.heads, n, slots).masked_fill(hidden, torch.finfo(torch.float32).min).softmax(-1)
+        attended = weights.to(queries.dtype).view(g.kv_heads, -1, slots) @ values
+        return attended.view(g.heads, n, g.head_dim).transpose(0, 1).reshape(n, -1), weights
+
+    def finish(self, states: torch.Tensor, attended: torch.Tensor, attend_to_target: Attention) -> torch.Tensor:
         """The layer's output ``[..., hidden]``: the features of the next position if it is drafted.
 
         Args:
             states: the residual, ``[..., hidden]``.
             attended: ``[..., heads * head_dim]``.
+            attend_to_target: for GliDe.
         """
-        states = states + functional.linear(attended, self.output_weight)
+        return self._mlp(states + functional.linear(attended, self.output_weight))
+
+    def _mlp(self, states: torch.Tensor) -> torch.Tensor:
         gate, up = functional.linear(_rms_norm(states) * self.mlp_norm, self.gate_up_weight).chunk(2, dim=-1)
         return states + functional.linear(functional.silu(gate) * up, self.down_weight)
 
@@ -214,7 +241,36 @@ class MtpHead(DraftHead):
         return joined, _rms_norm(joined) * self.input_norm
 
 
-HEADS: dict[Kind, type[EagleHead | MtpHead]] = {"eagle": EagleHead, "mtp": MtpHead}
+class GlideHead(DraftHead):
+    """GliDe (arXiv 2402.02082, section 3.1): between self-attention and MLP, attention to the KV cache of the last layer.
+
+    The self-attention reads embeddings only, so its keys and values of drafted tokens stay valid when the tokens are accepted.
+    """
+
+    KIND = "glide"
+
+    def __init__(self, geometry: Geometry, tokens: torch.Tensor) -> None:
+        super().__init__(geometry, tokens, geometry.hidden)
+        width = geometry.widths[0]
+        self.target_query_weight, self.target_output_weight = _matrix(width, geometry.hidden), _zeros(geometry.hidden, width)
+
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """See ``DraftHead``: a state that is not used."""
+        return features.new_zeros(*features.shape[:-1], self.geometry.hidden)
+
+    def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See ``DraftHead``; the residual is the embedding."""
+        return embeddings, _rms_norm(embeddings) * self.token_norm
+
+    def finish(self, states: torch.Tensor, attended: torch.Tensor, attend_to_target: Attention) -> torch.Tensor:
+        """See ``DraftHead``."""
+        between = states + functional.linear(attended, self.output_weight)
+        queries = functional.linear(_rms_norm(between) * self.state_norm, self.target_query_weight)
+        seen = attend_to_target(queries.unflatten(-1, (self.geometry.heads, self.geometry.head_dim)))
+        return self._mlp(between + functional.linear(seen, self.target_output_weight))
+
+
+HEADS: dict[Kind, type[EagleHead | MtpHead | GlideHead]] = {"eagle": EagleHead, "mtp": MtpHead, "glide": GlideHead}
 
 
 def _rms_norm(states: torch.Tensor) -> torch.Tensor:
@@ -293,7 +349,7 @@ def load(path: str | Path, target: TargetModel, kind: Kind) -> LoadedHead:
         layers = int(target.config.num_hidden_layers)
         tensors = checkpoints.from_8_bits(checkpoint.tensors)
         tokens, accuracy = tensors.pop("tokens").long(), tensors.pop("accuracy").double().numpy()
-        if geometry.hidden != target.config.hidden_size or max(geometry.hidden_layers) > layers:
+        if geometry.hidden != target.config.hidden_size or max(geometry.hidden_layers, default=0) > layers:
             raise ValueError(f"it reads layers {list(geometry.hidden_layers)}, {geometry.hidden} wide")
         if accuracy.ndim != 2 or len(tokens) < 1 or not 0 <= int(tokens.min()) <= int(tokens.max()) < target.vocab_size:
             raise ValueError("its draft vocabulary is not the model's")

@@ -392,6 +392,17 @@ METHODS: dict[str, Method] = {
             sources=("head",),
         ),
         Method(
+            "glide",
+            "GliDe",
+            True,
+            "A layer that attends to the target's KV cache drafts a chain; CaPE adds siblings by confidence (arXiv 2402.02082).",
+            _trained("glide"),
+            ("head", "cape", "draft_length"),
+            values=_trained("check_glide"),
+            missing=_missing("glide"),
+            sources=("head",),
+        ),
+        Method(
             "blockwise",
             "Blockwise decoding",
             True,

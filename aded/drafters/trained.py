@@ -70,6 +70,14 @@ def mtp(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     return _with_head(model, "mtp", options)
 
 
+def glide(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
+    from aded.draft_models.feature_heads import head_for
+    from aded.drafters.glide import GlideDrafter
+
+    rest = dict(options)
+    return GlideDrafter(head_for(model, "glide", rest.pop("head", None)), **rest)
+
+
 def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> EagleDrafter:
     from aded.draft_models.feature_heads import head_for
     from aded.drafters.eagle import EagleDrafter
@@ -189,6 +197,13 @@ def check_mixture(options: Mapping[str, Any]) -> None:
 def check_eagle(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
     from aded.drafters.eagle import check_settings
+
+    check_settings(**{name: value for name, value in options.items() if name != "head"})
+
+
+def check_glide(options: Mapping[str, Any]) -> None:
+    """As ``check_medusa``."""
+    from aded.drafters.glide import check_settings
 
     check_settings(**{name: value for name, value in options.items() if name != "head"})
 

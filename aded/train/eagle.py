@@ -1,9 +1,10 @@
-"""Training of an EAGLE-3 or MTP head on a frozen target by unrolling its drafting steps (arXiv 2503.01840, section 3.2)."""
+"""Training of a draft head of one layer on a frozen target by unrolling its drafting steps (arXiv 2503.01840, section 3.2)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from aded.draft_models import feature_heads
-from aded.draft_models.feature_heads import DraftHead, EagleHead, Features, Geometry, MtpHead
+from aded.draft_models.feature_heads import DraftHead, EagleHead, Features, Geometry, GlideHead, MtpHead
 from aded.draft_models.medusa_heads import RANKS
 from aded.train.dataset import IGNORE_INDEX, Batch, Text
 from aded.train.feature_cache import TargetStates
@@ -40,7 +41,7 @@ class EagleObjective:
     """
 
     FILE = "eagle.safetensors"
-    HEAD: type[EagleHead | MtpHead] = EagleHead
+    HEAD: type[EagleHead | MtpHead | GlideHead] = EagleHead
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class EagleObjective:
         self._teacher = projection.weight[self.trained.tokens], _rows(getattr(projection, "bias", None), self.trained.tokens)
         self._draft_id = torch.full((target.vocab_size,), IGNORE_INDEX, device=target.device)
         self._draft_id[self.trained.tokens] = torch.arange(len(tokens), device=target.device)
-        self._states = TargetStates(target, shape, (*self.trained.geometry.hidden_layers, -1))
+        self._states = self._target_states(shape)
         self.ahead = steps + 1  # the target itself predicts the first token
         self.uniform = self.loss({"loss": [math.log(len(tokens))] * steps})
 
@@ -131,19 +132,36 @@ class EagleObjective:
             teacher = functional.linear(teacher_states, *self._teacher).float().softmax(-1)
         return functional.cross_entropy(logits, teacher, reduction="none")
 
+    def _target_states(self, shape: tuple[int, ...]) -> TargetStates:
+        """What the head reads of the target and, last, the target's last hidden state."""
+        return TargetStates(self.target, shape, (*self.trained.geometry.hidden_layers, -1))
+
+    def _attend_to_target(self, columns: torch.Tensor, states: torch.Tensor, step: int, queries: torch.Tensor) -> torch.Tensor:
+        """For GliDe: attention to the target's KV cache.
+
+        Args:
+            columns: see ``_Grid``.
+            states: what the head reads of the target, ``[rows, length, width]``.
+            step: the drafting step.
+            queries: ``[rows, positions, heads, head_dim]``.
+        """
+        raise NotImplementedError
+
     def _unroll(self, batch: Batch) -> Unrolled:
         """Run all drafting steps at a batch's positions."""
         head, grid = self.trained, _Grid.of(batch)
         states, width = self._states.whole(batch), head.geometry.hidden
         embeddings = self._embed(batch.ids)
-        residual, inputs = head.enter(head.fuse(states[:, :-1, :-width]), embeddings[:, 1:])
+        read = states[:, :-1, :-width]
+        residual, inputs = head.enter(head.fuse(read), embeddings[:, 1:])
         keys, values = head.keys_values(inputs)
-        attention = _ChainAttention(head, grid.columns, keys, values)
+        places = torch.arange(keys.shape[1], device=keys.device)
+        attention = _ChainAttention(head, grid.columns, head.rotate(keys, head.angles(places)), values)
         outputs, x, at = [], grid.rows_of(residual), grid.rows_of(inputs)
         for step in range(self.steps):
             if step:
                 x, at = head.enter(x, grid.rows_of(embeddings, step + 1))
-            x = head.finish(x, attention.step(at, step))
+            x = head.finish(x, attention.step(at, step), partial(self._attend_to_target, grid.columns, read, step))
             outputs.append(grid.flat(x))
         text_labels = batch.labels(self.ahead)[1:]
         in_text = text_labels != IGNORE_INDEX
@@ -164,6 +182,26 @@ class MtpObjective(EagleObjective):
 
     def _losses(self, logits: torch.Tensor, teacher_states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORE_INDEX)
+
+
+class GlideObjective(EagleObjective):
+    """The same for a head of GliDe (arXiv 2402.02082, section 3.2), which attends to the target's KV cache.
+
+    All steps at a position see the target's keys and values of the verified tokens only: of those before the root. The paper
+    masks blocks of a row to the same effect.
+    """
+
+    FILE = "glide.safetensors"
+    HEAD = GlideHead
+
+    def _target_states(self, shape: tuple[int, ...]) -> TargetStates:
+        g = self.trained.geometry
+        return TargetStates(self.target, shape, kv_width=2 * g.kv_heads * g.head_dim)
+
+    def _attend_to_target(self, columns: torch.Tensor, states: torch.Tensor, step: int, queries: torch.Tensor) -> torch.Tensor:
+        g = self.trained.geometry
+        keys, values = states.unflatten(-1, (2, g.kv_heads, g.head_dim)).unbind(2)
+        return _ChainAttention(self.trained, columns, keys, values).attend(queries, columns + step + 1)
 
 
 class Unrolled(NamedTuple):
@@ -223,28 +261,39 @@ class _ChainAttention:
     Args:
         head: the head.
         columns: see ``_Grid``, ``[rows, positions]``.
-        keys, values: at all positions of the text, ``[rows, length, kv_heads, head_dim]`` each, keys without rotary embedding.
+        keys, values: at all positions of the text, ``[rows, length, kv_heads, head_dim]`` each, keys with rotary embedding.
     """
 
     def __init__(self, head: DraftHead, columns: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._head, self._columns = head, columns
         places = torch.arange(keys.shape[1], device=keys.device)
-        self._keys = head.rotate(keys, head.angles(places)).permute(0, 2, 3, 1)  # [rows, kv_heads, head_dim, length]
+        self._keys = keys.permute(0, 2, 3, 1)  # [rows, kv_heads, head_dim, length]
         self._values = values.transpose(1, 2)  # [rows, kv_heads, length, head_dim]
         self._hidden = (places > columns[..., None])[:, None, None]  # [rows, 1, 1, positions, length]
         self._chain: list[tuple[torch.Tensor, torch.Tensor]] = []  # of each later step, [rows, kv_heads, 1, positions, head_dim]
 
     def step(self, inputs: torch.Tensor, step: int) -> torch.Tensor:
         """The attention of a step, ``[rows, positions, heads * head_dim]``; inputs ``[rows, positions, 2 * hidden]``."""
-        head, g = self._head, self._head.geometry
-        angles = head.angles(self._columns + step)
-        queries = head.rotate(head.queries(inputs), angles).unflatten(2, (g.kv_heads, -1)).permute(0, 2, 3, 1, 4)
+        head, positions = self._head, self._columns + step
         if step:
             keys, values = head.keys_values(inputs)
-            self._chain.append((_by_head(head.rotate(keys, angles)), _by_head(values)))
-        grouped = queries.flatten(
-            2, 3
-        )  # query heads of one key-value head together: [rows, kv_heads, group * positions, head_dim]
+            self._chain.append((_by_head(head.rotate(keys, head.angles(positions))), _by_head(values)))
+        return self.attend(head.queries(inputs), positions)
+
+    def attend(self, queries: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Attend to the text and the chain so far.
+
+        Args:
+            queries: without rotary embedding, ``[rows, positions, heads, head_dim]``.
+            positions: for their rotary embedding, int64 ``[rows, positions]``.
+
+        Returns:
+            ``[rows, positions, heads * head_dim]``.
+        """
+        head, g = self._head, self._head.geometry
+        queries = head.rotate(queries, head.angles(positions)).unflatten(2, (g.kv_heads, -1)).permute(0, 2, 3, 1, 4)
+        # Query heads of one key-value head together: [rows, kv_heads, group * positions, head_dim]
+        grouped = queries.flatten(2, 3)
         text = (grouped @ self._keys).unflatten(2, queries.shape[2:4]).float().masked_fill(self._hidden, -torch.inf)
         chain = [(queries * keys).sum(-1, keepdim=True).float() for keys, _ in self._chain]
         weights = (torch.cat([text, *chain], dim=-1) * g.head_dim**-0.5).softmax(-1).to(queries.dtype)

@@ -1,4 +1,4 @@
-"""A cache of the frozen target's hidden states, so that each row of the training text takes one forward pass over all epochs."""
+"""A cache of what the frozen target computes, so that each row of the training text takes one forward pass over all epochs."""
 
 from __future__ import annotations
 
@@ -21,35 +21,50 @@ LAST = (-1,)
 
 
 class TargetStates:
-    """Hidden states of some layers for a batch, cached by row if all rows fit the device's memory.
+    """The target's states at the tokens of a batch, cached by row if all rows fit the device's memory.
+
+    The states of a token are, side by side, its keys and values in the last layer, if asked, and its hidden states.
 
     Args:
         target: the target model, frozen.
         shape: rows and length of the training text; (0, 0) for no cache.
-        layers: the layers, see ``DrafterNeeds.hidden_layers``; their states are side by side.
+        layers: layers of the hidden states, see ``DrafterNeeds.hidden_layers``.
+        kv_width: width of the keys and values; 0: not asked.
     """
 
-    def __init__(self, target: TargetModel, shape: tuple[int, ...] = (0, 0), layers: Sequence[int] = LAST) -> None:
+    def __init__(
+        self, target: TargetModel, shape: tuple[int, ...] = (0, 0), layers: Sequence[int] = LAST, kv_width: int = 0
+    ) -> None:
         self._model, self._dtype, self._layers, device = target.model, target.dtype, tuple(layers), target.device
-        size = (*shape, len(layers) * target.config.hidden_size)
+        self._kv = kv_width > 0
+        size = (*shape, kv_width + len(layers) * target.config.hidden_size)
         fits = np.prod(size) * self._dtype.itemsize <= MEMORY_SHARE * free_bytes(device)
         self._cache = torch.empty(size if fits else (0,), dtype=self._dtype, device=device)
         self._cached = np.zeros(len(self._cache), dtype=bool)
 
     @torch.no_grad()
     def of(self, batch: Batch) -> torch.Tensor:
-        """The states at the positions of a batch on the device, ``[m, layers * hidden]``."""
+        """The states at the positions of a batch on the device, ``[m, width]``."""
         rows = self._rows(batch)
         if rows is None:
-            return hidden(self._model, batch.ids, self._layers).flatten(0, 1)[batch.positions]
+            return self._states(batch.ids).flatten(0, 1)[batch.positions]
         length = batch.ids.shape[1]
         return self._cache[rows[batch.positions // length], batch.positions % length]
 
     @torch.no_grad()
     def whole(self, batch: Batch) -> torch.Tensor:
-        """The states of all tokens of a batch on the device, ``[rows, length, layers * hidden]``."""
+        """The states of all tokens of a batch on the device, ``[rows, length, width]``."""
         rows = self._rows(batch)
-        return hidden(self._model, batch.ids, self._layers) if rows is None else self._cache[rows]
+        return self._states(batch.ids) if rows is None else self._cache[rows]
+
+    def _states(self, ids: torch.Tensor) -> torch.Tensor:
+        if not self._kv:
+            return hidden(self._model, ids, self._layers)
+        assert self._layers == LAST, "keys and values are asked with the last hidden state"
+        result = self._model.base_model(input_ids=ids, use_cache=True)
+        last = result.past_key_values.layers[-1]
+        by_token = (states.transpose(1, 2).flatten(2) for states in (last.keys, last.values))
+        return torch.cat([*by_token, result.last_hidden_state], dim=-1)
 
     def _rows(self, batch: Batch) -> torch.Tensor | None:
         """The batch's rows in the cache, int64 ``[rows]``, after computing the new ones; None without a cache."""
@@ -59,7 +74,7 @@ class TargetStates:
         new = ~self._cached[batch.rows]
         if new.any():
             fresh = torch.from_numpy(np.flatnonzero(new)).to(batch.ids.device)
-            self._cache[rows[fresh]] = hidden(self._model, batch.ids[fresh], self._layers).to(self._dtype)
+            self._cache[rows[fresh]] = self._states(batch.ids[fresh]).to(self._dtype)
             self._cached[batch.rows] = True
         return rows
 

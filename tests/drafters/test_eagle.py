@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import VOCAB, WordTokenizer, alone, tiny_model, tiny_target
-from feature_head_fakes import accuracy, random_head
+from feature_head_fakes import accuracy, random_head, trained_head
 
 from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
@@ -25,9 +25,6 @@ SETTINGS = GenerationSettings(max_new_tokens=12, budget=16)
 @pytest.fixture(scope="module")
 def target():
     return tiny_target()
-
-
-FEATURES = {"eagle": "three", "mtp": "last"}
 
 
 def drafter(target, **options):
@@ -51,19 +48,11 @@ def test_the_output_is_the_targets(kind, family, tree, settings):
 @pytest.mark.parametrize(("kind", "tree"), [("eagle", "dynamic"), ("eagle", "static"), ("mtp", "dynamic")])
 def test_a_head_trained_on_a_text_drafts_it(kind, tree, target):
     """A head that knows the text it drafts has most of it accepted: positions, features and tokens belong together."""
-    from aded.train import dataset, loop
-    from aded.train.eagle import EagleObjective, MtpObjective
-
     rule = Rule(SamplingSettings())
     texts = [[*PROMPT[: 3 + i], *alone(target, PROMPT[: 3 + i], 60, rule)] for i in range(4)]
     length = min(map(len, texts))
-    rows = dataset.Text.plain(np.array([text[:length] for text in texts]))
-    torch.manual_seed(0)
-    objective = {"eagle": EagleObjective, "mtp": MtpObjective}[kind](target, rows, VOCAB, FEATURES[kind], steps=4)
-    optimizer = torch.optim.AdamW(objective.trained.parameters(), lr=1e-2)
-    for step in range(150):
-        loop._step(objective, optimizer, dataset.Batch.of(rows), 1e-2 * min(1.0, (150 - step) / 100))
-    one = EagleDrafter(LoadedHead(objective.trained.requires_grad_(False), np.array(accuracy())), tree)
+    head = trained_head(target, kind, [text[:length] for text in texts])
+    one = EagleDrafter(LoadedHead(head, np.array(accuracy())), tree)
     trace = Decoder(target, one, GenerationSettings(max_new_tokens=length - 3, budget=24)).run(PROMPT[:3])
     assert trace.token_ids == Decoder(target, "plain", GenerationSettings(max_new_tokens=length - 3)).run(PROMPT[:3]).token_ids
     assert trace.tokens_per_step > 2.5
