@@ -82,8 +82,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     if options.shape:
-        from aded.evaluation.bench import step_cost
+        from aded.evaluation.bench import attention_cost, step_cost
 
+        if len(kinds := options.attention.split(",")) > 1:
+            return attention_cost.run(options, kinds, progress)
         return step_cost.run(options, progress)
     methods, peers = _methods(options.methods), _peers(options.peers)
     if options.questions:

@@ -18,9 +18,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device-map", choices=("auto",), help="distribute the model's layers over all GPUs")
     parser.add_argument("--tp", action="store_true", help="tensor parallelism: shard every layer over the processes of torchrun")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
+    parser.add_argument(
+        "--attention",
+        default="triton",
+        help="tree attention on a GPU: triton (default), flex or sdpa; `bench --shape` compares several with commas",
+    )
 
 
-MODEL_OPTIONS = ("model", "device", "device_map", "tp", "dtype")
+MODEL_OPTIONS = ("model", "device", "device_map", "tp", "dtype", "attention")
 """Names of the options that `add_model_options` adds."""
 
 
@@ -42,7 +47,8 @@ def load_model(options: argparse.Namespace, progress: Any, drafts: bool = True) 
     if options.tp and not distributed.is_leader():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     with compile_ahead.meanwhile() if drafts else nullcontext(False) as compiles:
-        model = TargetModel.load(options.model, options.device, options.dtype, progress, options.device_map, options.tp)
+        placement = options.device_map, options.tp, options.attention
+        model = TargetModel.load(options.model, options.device, options.dtype, progress, *placement)
         if compiles:
             progress("compiling the search")
     return model

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from aded.engine.layers import flex_attention
 from aded.engine.layers.tree_attention import causal_mask_placeholder
 from aded.engine.step_kernels import tree_mask
 
@@ -22,12 +23,13 @@ class AttentionMasks:
     Attributes:
         kind: kind of mask that the load check found correct.
         attached: whether the layers use ``aded.engine.layers.tree_attention``.
+        flex: whether masks of fixed-shape forward passes are for ``aded.engine.layers.flex_attention``.
     """
 
     def __init__(self, config: Any, dtype: torch.dtype, device: torch.device) -> None:
         self.config, self.dtype, self.device = config, dtype, device
         self.kind: MaskKind = "full"
-        self.attached = False
+        self.attached = self.flex = False
 
     def causal(self, n: int, past: int) -> Any:
         """The mask for ``n`` tokens after ``past`` committed ones, each of which attends to all tokens before it.
@@ -62,7 +64,7 @@ class AttentionMasks:
             key_indices: cache slots 0 to ``n_keys - 1``, int64 ``[n_keys]``.
 
         Returns:
-            Float ``[1, 1, n, n_keys]`` or a dictionary of such masks by layer type.
+            Float ``[1, 1, n, n_keys]`` or a block mask, or a dictionary of such masks by layer type.
         """
         if self.kind in ("full", "sliding", "by layer type"):
             masks = {kind: self._fused(kind, ancestors, depths, length, len(key_indices)) for kind in self._kinds}
@@ -82,13 +84,13 @@ class AttentionMasks:
             return sorted(set(self.config.layer_types))
         return ["sliding_attention" if self.kind == "sliding" else "full_attention"]
 
-    def _fused(
-        self, kind: str, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, n_keys: int
-    ) -> torch.Tensor | None:
-        """The mask of a layer type from one kernel; None if there is none for it."""
+    def _fused(self, kind: str, ancestors: torch.Tensor, depths: torch.Tensor, length: torch.Tensor, n_keys: int) -> Any:
+        """The mask of a layer type from one kernel, or a block mask; None if there is none for it."""
         if kind not in ("full_attention", "sliding_attention"):
             return None
         window = int(self.config.sliding_window) if kind == "sliding_attention" else None
+        if self.flex:
+            return flex_attention.block_mask(ancestors, depths, length, n_keys, window)
         return tree_mask(ancestors, depths, length, n_keys, window, self.dtype)
 
     def _build(self, visible: torch.Tensor, queries: torch.Tensor, key_positions: torch.Tensor) -> Any:

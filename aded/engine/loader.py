@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import torch
 
 from aded.core.errors import AdedError, first_line
+from aded.core.limits import check_choice
 
+AttentionKind = Literal["triton", "flex", "sdpa"]
+"""Tree attention: our Triton kernels, PyTorch's FlexAttention, or scaled dot-product attention with an additive mask."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -47,6 +50,18 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
     if dtype not in DTYPES:
         raise AdedError(f"unknown dtype '{dtype}'; use auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]
+
+
+def choose_attention(attention: str, device: torch.device) -> AttentionKind:
+    """The kind of tree attention with this name; on the CPU *triton* is replaced by *sdpa* later.
+
+    Raises:
+        AdedError: the name is unknown, or it is *flex* without a GPU.
+    """
+    check_choice("attention", attention, get_args(AttentionKind))
+    if attention == "flex" and device.type != "cuda":
+        raise AdedError("--attention flex is compiled for a GPU; leave it out, or use --device cuda")
+    return cast(AttentionKind, attention)
 
 
 def load_stock(name: str, spec: str, dtype: torch.dtype, placement: dict[str, Any]) -> tuple[Any, Any]:

@@ -31,7 +31,7 @@ from aded.engine.layers import fused_layers, tree_attention
 from aded.engine.layers.fused_layers import FusedLayers
 from aded.engine.layers.fused_linear import fuse_projections
 from aded.engine.layers.prepacked_linear import is_prepacked, pack_linears
-from aded.engine.loader import choose_device, choose_dtype, context_limit, eos_ids, load_stock
+from aded.engine.loader import AttentionKind, choose_attention, choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.engine.session import TargetSession
 from aded.engine.step_graph import StepPool
 from aded.engine.tokenizer import tokenizer_fingerprint
@@ -52,13 +52,19 @@ class TargetModel:
         context_limit: maximum number of tokens of prompt and output together.
         eos_ids: token ids that end a text.
         fingerprint: of the tokenizer (see ``aded.engine.tokenizer``).
-        attention: attention used for trees: ``stock``, or the name of ``aded.engine.layers.tree_attention``.
+        attention: attention used for trees in fixed-shape steps (see ``aded.engine.loader.AttentionKind``).
         lock: held during a step, because decodes share buffers of the model and its draft models.
         draft_models: the models that draft for this one, by file or name; their memory is released with this model's.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, spec: str = "custom", label: str = "custom", tensor_parallel: bool = False
+        self,
+        model: Any,
+        tokenizer: Any,
+        spec: str = "custom",
+        label: str = "custom",
+        tensor_parallel: bool = False,
+        attention: AttentionKind = "triton",
     ) -> None:
         self.lock = threading.RLock()
         self.model = model.eval()
@@ -84,15 +90,18 @@ class TargetModel:
         self._cost: StepCost | None = None
         self.draft_models: dict[str, TargetModel] = {}
         self._shared: dict[str, Any] = {}
-        self.attention = "stock"
+        self.attention: AttentionKind = "sdpa"
         self.fused_layers: FusedLayers | None = None
         single_gpu = self.device.type == "cuda" and not (self.tensor_parallel or self.multi_device)
         if single_gpu:
             fuse_projections(model)
         self._detect_mode()
         if single_gpu and self.mode == "tree":
-            self._set_tree_attention(tree_attention.attach(model))
+            if attention != "sdpa":
+                self._set_tree_attention(attention if tree_attention.attach(model) else "sdpa")
             self.use_fixed_shapes()
+        if self.attention != attention != "triton":
+            self._add_notice(f"this model does not support --attention {attention}: trees are verified with {self.attention}")
 
     @classmethod
     def load(
@@ -103,6 +112,7 @@ class TargetModel:
         progress: weights.Progress = weights.quiet,
         device_map: str | None = None,
         tensor_parallel: bool = False,
+        attention: str = "triton",
     ) -> TargetModel:
         """Load a model and check what it can verify.
 
@@ -113,11 +123,13 @@ class TargetModel:
             progress: called with messages about the progress.
             device_map: ``auto`` distributes the layers over all GPUs (accelerate).
             tensor_parallel: shard every layer over the processes started by torchrun.
+            attention: attention used for trees on a GPU, if the model supports it; elsewhere it is always ``sdpa``.
 
         Raises:
-            AdedError: unknown spec, device or dtype; not a causal language model; a download failed; out of memory.
+            AdedError: unknown spec, device, dtype or attention; not a causal language model; a download failed; out of memory.
         """
         chosen_device = choose_device(device)
+        chosen_attention = choose_attention(attention, chosen_device)
         chosen_dtype = choose_dtype(dtype, chosen_device)
         name = weights.resolve(spec, progress)
         progress("loading the model", None)
@@ -136,7 +148,7 @@ class TargetModel:
             pack_linears(model)
         progress("checking that the model verifies trees", None)
         known = weights.DEFAULT if weights.is_default(spec) else spec
-        return cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel)
+        return cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel, chosen_attention)
 
     def use_fixed_shapes(self) -> None:
         """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails.
@@ -151,9 +163,9 @@ class TargetModel:
             self._detach_fused_layers()
             if load_check.fixed_steps_pass(self):
                 return
-        if self.attention != "stock":
+        if self.attention != "sdpa":
             tree_attention.detach(self.model)
-            self._set_tree_attention(False)
+            self._set_tree_attention("sdpa")
             self.pool = StepPool(self)
             if load_check.fixed_steps_pass(self):
                 return
@@ -173,8 +185,8 @@ class TargetModel:
         if self.pool is not None:
             self.pool.clear()
 
-    def _set_tree_attention(self, attached: bool) -> None:
-        self.attention, self.masks.attached = tree_attention.NAME if attached else "stock", attached
+    def _set_tree_attention(self, kind: AttentionKind) -> None:
+        self.attention, self.masks.attached, self.masks.flex = kind, kind != "sdpa", kind == "flex"
 
     def padded_nodes(self, nodes: int) -> int:
         """Number of nodes of a padded tree of ``nodes`` nodes; a step writes this many cache slots."""

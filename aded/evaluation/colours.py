@@ -14,6 +14,7 @@ METHOD_COLOURS: dict[str, tuple[str, str]] = {
     "medusa-typical": ("#3a380b", "#889367"),
     "eagle": ("#0200e5", "#0ecd04"),
     "mtp": ("#d60395", "#f90dff"),
+    "glide": ("#001c11", "#a558fe"),
     "blockwise": ("#02066e", "#8cff1f"),
     "speculative": ("#3d4486", "#8a86c8"),
     "specinfer": ("#781c5a", "#d44e9f"),

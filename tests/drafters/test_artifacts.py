@@ -48,7 +48,7 @@ def test_a_matrix_and_a_datastore_that_are_built_without_a_name_are_found(model_
     assert kept == [f"{folder}/datastore/datastore.safetensors", f"{folder}/trigram/matrix.safetensors"]
 
 
-@pytest.mark.parametrize("kind", ["medusa", "eagle", "mtp", "draft"])
+@pytest.mark.parametrize("kind", ["medusa", "eagle", "mtp", "glide", "draft"])
 def test_an_artifact_that_is_trained_without_a_name_is_found(model_folder: str, tmp_path: Path, kind: checkpoints.Kind):
     from aded.engine.target_model import TargetModel
 

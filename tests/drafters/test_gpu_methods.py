@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import VOCAB, WordTokenizer, alone, cost, near, tiny_model
 from feature_drafters import LAYERS, CacheDrafter, FeatureDrafter, LinearNetwork
-from feature_head_fakes import accuracy, random_head
+from feature_head_fakes import accuracy, last_layer, random_head
 from test_medusa import PROMPT, random_heads
 from test_speculative import written_alone
 
@@ -23,12 +23,14 @@ from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.aded_medusa import AdedMedusaDrafter
 from aded.drafters.blockwise import BlockwiseDrafter
 from aded.drafters.eagle import EagleDrafter
+from aded.drafters.glide import GlideDrafter
 from aded.drafters.medusa import MedusaDrafter
 from aded.drafters.ouroboros import OuroborosDrafter
 from aded.drafters.rescoring import BestPaths, LocalRescoring
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
 from aded.engine.target_model import TargetModel
+from aded.engine.target_view import LayerKeysValues
 from aded.engine.weights import quiet
 from aded.ngram.lookahead import Lookahead
 from aded.sampling import rejection_sampler
@@ -142,6 +144,37 @@ def test_eagles_output_equals_plain_decoding_with_captured_passes(target, tree, 
         trace = Decoder(target, EagleDrafter(loaded, tree), settings).run(PROMPT)
         assert trace.token_ids == truth
         assert max(len(step.tree.tokens) for step in trace.steps) == 24
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("cape", ["on", "off"])
+def test_glides_output_equals_plain_decoding_with_captured_passes(target, cape, kind):
+    """Also after a longer decode, for which the target has another cache."""
+    loaded = LoadedHead(random_head(target, "glide"), np.array(accuracy()))
+    for length, prompt in ((40, PROMPT), (40, PROMPT), (100, PROMPT * 10), (40, PROMPT)):
+        settings = GenerationSettings(max_new_tokens=length, budget=24, **SETTINGS[kind])
+        trace = Decoder(target, GlideDrafter(loaded, cape), settings).run(prompt)
+        assert trace.token_ids == alone(target, prompt, length, Rule(settings.sampling))
+        assert max(len(step.tree.tokens) for step in trace.steps) == (24 if cape == "on" else 9)
+        assert all(step.attended for step in trace.steps[:3])
+
+
+def test_a_captured_pass_of_a_glide_head_equals_one_on_the_cpu(target):
+    head = random_head(target, "glide")
+    ids = torch.randint(3, VOCAB, (60,), generator=torch.Generator().manual_seed(0))
+    kv = last_layer(target, ids.cuda())
+    found = []
+    for device in ("cuda", "cpu"):
+        network = HeadNetwork(copy.deepcopy(head).to(device), copy.deepcopy(target.model.get_input_embeddings()).to(device))
+        network.start(LayerKeysValues(kv.keys.to(device), kv.values.to(device)))
+        read = []
+        for part in (ids[1:41], ids[41:44], ids[44:45]):
+            network.read(network.keys.new_empty(len(part), 0), part.tolist())
+            read.append(network.logits[-1].cpu().clone())
+            network.draft(ids[:2].numpy(), np.array([-1, -1]))
+            read += list(network.logits.cpu().clone())
+        found.append(torch.stack(read))
+    assert torch.allclose(*found, atol=1e-3)
 
 
 def test_a_captured_pass_of_an_eagle_head_equals_one_on_the_cpu(target):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from fakes import VOCAB, tiny_model, tiny_target
+from feature_head_fakes import FEATURES, OBJECTIVES
 from safetensors import safe_open
 from torch.nn import functional
 
@@ -19,14 +20,19 @@ from aded.draft_models.draft_model import load as load_draft
 from aded.engine.weights import quiet
 from aded.train import dataset, loop
 from aded.train.draft import DraftObjective
-from aded.train.eagle import EagleObjective, MtpObjective
 from aded.train.feature_cache import TargetStates
 from aded.train.medusa import HeadObjective
 from aded.train.objective import last_hidden, ranks_of
 
-KINDS = ("medusa", "eagle", "mtp", "draft")
-FALL = {"medusa": ("loss", 0.8), "eagle": ("loss", 0.9), "mtp": ("loss", 0.8), "draft": ("divergence", 0.8)}
-"""A metric of each kind, and the ratio below which it falls; EAGLE's loss includes the entropy of the target."""
+KINDS = ("medusa", "eagle", "mtp", "glide", "draft")
+FALL = {
+    "medusa": ("loss", 0.8),
+    "eagle": ("loss", 0.9),
+    "mtp": ("loss", 0.8),
+    "glide": ("loss", 0.9),
+    "draft": ("divergence", 0.8),
+}
+"""A metric of each kind, and the ratio below which it falls; the loss of EAGLE and GliDe includes the entropy of the target."""
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def options_of(kind, text, out, *more):
     arguments = ["train", kind, "--corpus", text, "--out", str(out), "--length", "16", "--batch", "8", "--tokens", "5120"]
     if kind == "draft":
         arguments += ["--layers", "1", "--text-weight", "0"]
-    if kind in ("eagle", "mtp"):
+    if kind in OBJECTIVES:
         arguments += ["--unroll", "3", "--vocabulary", "32"]
     arguments += ["--learning-rate", "3e-2" if kind == "medusa" else "3e-3", "--save-every", "15"]
     return main.build_parser().parse_args([*arguments, *more])
@@ -55,9 +61,8 @@ def run(kind, text, out, *more, progress=quiet):
 
 
 def objective_of(kind, target, text):
-    if kind in ("eagle", "mtp"):
-        features = "three" if kind == "eagle" else "last"
-        return {"eagle": EagleObjective, "mtp": MtpObjective}[kind](target, text, 32, features, steps=3)
+    if kind in OBJECTIVES:
+        return OBJECTIVES[kind](target, text, 32, FEATURES[kind], steps=3)
     return HeadObjective(target) if kind == "medusa" else DraftObjective(target, 1)
 
 
@@ -76,7 +81,7 @@ def test_a_few_steps_make_a_checkpoint_a_model_card_and_better_predictions(kind,
     after = trained_figures(kind, path)
     name, ratio = FALL[kind]
     assert np.mean(after[name]) < ratio * np.mean(before[name])
-    if kind != "eagle":  # it learns the target's distribution, and the target did not write this text
+    if kind not in ("eagle", "glide"):  # they learn the target's distribution, and the target did not write this text
         right = [np.array(figures["accuracy"])[..., :3].sum() for figures in (before, after)]
         assert right[1] > right[0]
         assert after["acceptance_length"] >= before["acceptance_length"]

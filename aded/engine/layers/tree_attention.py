@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
+from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from aded.engine.layers import flex_attention
 from aded.engine.layers.triton_kernels import load_kernels
 
 KERNELS = "aded.engine.layers.tree_attention_triton"
@@ -70,6 +72,8 @@ def _layer_attention(
     module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor | None, **kwargs: Any
 ) -> tuple[torch.Tensor, None]:
     """Called by a layer: query ``[1, heads, n, dim]`` to ``[1, n, heads, dim]``; stock attention if this one does not apply."""
+    if isinstance(attention_mask, BlockMask):
+        return flex_attention.attend(query, key, value, attention_mask, kwargs.get("scaling")), None
     if attention_mask is not None and not attention_mask.shape[-1]:
         return causal_attention(query, key, value, kwargs.get("scaling")), None
     if not _is_supported(query, key, value, attention_mask) or kwargs.get("position_bias") is not None:

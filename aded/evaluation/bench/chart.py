@@ -21,12 +21,27 @@ def page(results: Results) -> str | None:
         from plotly.io import to_html
     except ImportError:
         return None
-    figures = {"shape": _step_cost, "fidelity": _fidelity, "ablation": _ablation}.get(results["kind"], _bars)(go, results)
+    figures = {"shape": _step_cost, "attention": _attention, "fidelity": _fidelity, "ablation": _ablation}.get(
+        results["kind"], _bars
+    )(go, results)
     charts = [to_html(figure, full_html=False, include_plotlyjs=i == 0) for i, figure in enumerate(figures)]
     title = escape(f"{results['model'] or 'recorded text'}, {results['device']}")
     head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
     said = f"<h1>{title}</h1><p><code>{escape(results['command'])}</code></p>"
     return f'{head}<body style="font-family: system-ui, sans-serif; margin: 2rem">{said}{"".join(charts)}</body></html>'
+
+
+def _attention(go: Any, results: Results) -> list[Any]:
+    """Step time by kind of attention, one chart per number of tokens."""
+    figures = []
+    for context in dict.fromkeys(row["context"] for row in results["rows"]):
+        layout = {"title": {"text": f"Step time, ms, {context} tokens"}, "template": "plotly_white", "height": 380}
+        figure = go.Figure(layout={**layout, "xaxis": {"title": {"text": "nodes"}, "type": "category"}})
+        for kind in results["settings"]["attention"]:
+            rows = [row for row in results["rows"] if (row["attention"], row["context"]) == (kind, context)]
+            figure.add_trace(go.Bar(x=[row["nodes"] for row in rows], y=[row["step_ms"] for row in rows], name=kind))
+        figures.append(figure)
+    return figures
 
 
 def _bars(go: Any, results: Results) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,13 @@ from aded.evaluation.bench import results
 if TYPE_CHECKING:
     import torch
 
+    from aded.engine.session import TargetSession
     from aded.engine.target_model import TargetModel
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXT = 512
 ROUNDS, SECONDS = 50, 30.0
-"""Maximum rounds over all sizes, and the time limit after which no new round starts (but there are at least three)."""
+"""Maximum rounds over all sizes, and their time limit (but there are at least three)."""
 COPY_BYTES = {"cuda": 2 << 30, "cpu": 256 << 20}
 DATASHEET = {"H200": 4.8e12, "H100 80GB HBM3": 3.35e12, "H100 NVL": 3.9e12, "H100 PCIe": 2.0e12}
 """Memory bandwidth in bytes per second, by a part of the GPU's name (NVIDIA's data sheets)."""
@@ -68,11 +70,11 @@ def run(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
 
 
 def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
-    target = build(options.shape, options.layers, options.device, options.dtype, progress)
+    target = build(options.shape, options.layers, options.device, options.dtype, progress, options.attention)
     if target.mode != "tree":
         raise AdedError(f"{target.label} does not support tree attention in {target.dtype}; choose another --dtype")
     progress("timing steps", None)
-    times = time_steps(target)
+    times = time_steps(target, NODES, CONTEXT, SECONDS)
     progress("timing a large copy", None)
     measured = copy_bandwidth(target.device)
     bytes_read, bytes_held = weight_bytes(target.model)
@@ -98,7 +100,7 @@ def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
     )
 
 
-def build(name: str, layers: int | None, device: str, dtype: str, progress: Any) -> TargetModel:
+def build(name: str, layers: int | None, device: str, dtype: str, progress: Any, attention: str = "triton") -> TargetModel:
     """A target model of a shape, with random weights initialised on the device.
 
     Raises:
@@ -108,7 +110,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from aded.engine.layers.prepacked_linear import free_bytes
-    from aded.engine.loader import choose_device, choose_dtype
+    from aded.engine.loader import choose_attention, choose_device, choose_dtype
     from aded.engine.target_model import TargetModel
 
     shape = {**SHAPES, **TEST_SHAPES}.get(name)
@@ -117,6 +119,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
     if layers is not None and not 1 <= layers <= shape.layers:
         raise AdedError(f"layers is {layers}; give 1 to {shape.layers}, the layers of {name}")
     where = choose_device(device)
+    kind = choose_attention(attention, where)
     config = LlamaConfig(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
@@ -125,7 +128,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.key_value_heads,
         tie_word_embeddings=shape.tied,
-        max_position_embeddings=4096,
+        max_position_embeddings=16384,
     )
     size, free = choose_dtype(dtype, where).itemsize * _parameters(config), free_bytes(where)
     if size > free:
@@ -137,7 +140,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any)
         model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
     progress("checking tree attention", None)
     label = f"{name}, random weights" if layers is None else f"{name} with {layers} layers, random weights"
-    return TargetModel(model, None, name, label)
+    return TargetModel(model, None, name, label, attention=kind)
 
 
 def _parameters(config: Any) -> int:
@@ -147,20 +150,33 @@ def _parameters(config: Any) -> int:
     return int(config.num_hidden_layers * layer + embeddings)
 
 
-def time_steps(target: TargetModel) -> dict[int, list[float]]:
-    """Step times in seconds by number of nodes, in rounds over all sizes, so that clock drift affects all sizes equally."""
+def prefilled(target: TargetModel, committed: int, nodes: int) -> TargetSession:
+    """A session after ``committed`` tokens, with capacity for trees of ``nodes`` nodes."""
+    session = target.session(committed + 2 * nodes)
+    session.prefill([3 + i % (target.vocab_size - 3) for i in range(committed)])
+    return session
+
+
+def time_steps(target: TargetModel, sizes: Sequence[int], committed: int, seconds: float) -> dict[int, list[float]]:
+    """Step times in seconds by number of nodes, in rounds over all sizes, so that clock drift affects all sizes equally.
+
+    Args:
+        target: the model.
+        sizes: numbers of nodes.
+        committed: number of tokens before the tree.
+        seconds: time limit, after which no new round starts.
+    """
     from aded.sampling.logits_pipeline import Rule
     from aded.sampling.settings import SamplingSettings
 
     rule = Rule(SamplingSettings())
-    session = target.session(CONTEXT + 2 * max(NODES))
-    session.prefill([3 + i % (target.vocab_size - 3) for i in range(CONTEXT)])
-    trees = {n: _binary_tree(n, target.vocab_size) for n in NODES}
-    taken: dict[int, list[float]] = {n: [] for n in NODES}
+    session = prefilled(target, committed, max(sizes))
+    trees = {n: binary_tree(n, target.vocab_size) for n in sizes}
+    taken: dict[int, list[float]] = {n: [] for n in sizes}
     for tree in trees.values():  # warm-up, and graph capture on a GPU
         session.prepare(tree, rule)
         session.verify(tree, [0], rule)
-    deadline = time.perf_counter() + SECONDS
+    deadline = time.perf_counter() + seconds
     for completed in range(ROUNDS):
         if completed >= 3 and time.perf_counter() > deadline:
             break
@@ -213,7 +229,7 @@ def weight_bytes(model: Any) -> tuple[int, int]:
     return held - (embeddings.numel() * embeddings.element_size() if untied else 0), held
 
 
-def _binary_tree(nodes: int, vocab: int) -> DraftTree:
+def binary_tree(nodes: int, vocab: int) -> DraftTree:
     return DraftTree(np.arange(nodes) % vocab, np.array([-1] + [(i - 1) // 2 for i in range(1, nodes)]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ def markdown(results: Results) -> str:
     """Results as Markdown: headline, tables and notes."""
     if results["kind"] == "shape":
         return _shape(results)
+    if results["kind"] == "attention":
+        return _attention(results)
     if results["kind"] == "fidelity":
         return "\n\n".join([_headline(results), _fidelity_note(results), table(FIDELITY, results["rows"])]) + "\n"
     if results["kind"] == "ablation":
@@ -269,6 +272,27 @@ def _shape(results: Results) -> str:
     steps = "one CUDA graph per step" if results["settings"]["captured"] else "without CUDA graphs"
     how = f"Context {results['settings']['context']} tokens, {steps}. Note: {results['note']}."
     return "\n\n".join([_headline(results), how, floor + ".", table(SHAPE, results["rows"])]) + "\n"
+
+
+def _attention(results: Results) -> str:
+    kinds = results["settings"]["attention"]
+    cells: dict[tuple[int, int], dict[str, float]] = {}
+    for row in results["rows"]:
+        cells.setdefault((row["context"], row["nodes"]), {})[row["attention"]] = row["step_ms"]
+    rows = [{"context": context, "nodes": nodes, **times} for (context, nodes), times in cells.items()]
+    columns: list[Column] = [("tokens seen", lambda row: str(row["context"])), ("nodes", lambda row: str(row["nodes"]))]
+    columns += [(f"{kind}, ms", partial(_lowest_bold, kind, kinds)) for kind in kinds]
+    largest = max(row["difference"] for row in results["rows"])
+    how = (
+        f"Time of a decoding step, medians; the fastest in bold. The logits differ from those of {kinds[0]} by at most "
+        f"{largest:.2g} standard deviations. Note: {results['note']}."
+    )
+    return "\n\n".join([_headline(results), how, table(columns, rows)]) + "\n"
+
+
+def _lowest_bold(kind: str, kinds: Sequence[str], row: Row) -> str:
+    text = f"{row[kind]:.3f}"
+    return f"**{text}**" if row[kind] == min(row[other] for other in kinds) else text
 
 
 def _fidelity_note(results: Results) -> str:
