@@ -125,12 +125,12 @@ def modules(root: Path = ASSETS) -> dict[str, str]:
 
 
 def bundled(name: str, text: str) -> str:
-    """A module as part of one script: it has its own scope and returns its exports; comments are left out."""
+    """A module as part of one script: it has its own scope and returns its exports; comments and indentation are left out."""
     assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
     exports = [*EXPORT.findall(text), *EXPORTS.findall(text)]
     text = EXPORTS.sub("", text)
     text = IMPORT.sub(lambda found: f'const {found[1]} = modules["{_resolved(name, found[2])}"];', text)
-    text = re.sub("^export ", "", COMMENT.sub("", text), flags=re.MULTILINE)
+    text = re.sub("^(export | +)", "", COMMENT.sub("", text), flags=re.MULTILINE)
     return f'modules["{name}"] = (() => {{\n{text}return {{ {", ".join(exports)} }};\n}})();'
 
 

@@ -82,7 +82,7 @@ def test_the_slots_with_most_attention_are_recorded(target):
     tokens = [*PROMPT, *trace.token_ids]
     for step in trace.steps:
         depth = max(len(path) for path in _paths(step.tree.parents)) if step.attended else 0
-        assert len(step.attended) == depth
+        assert len(step.attended) >= depth  # the last trees are cut to the tokens that are still asked for
         for record in step.attended:
             assert len(record.positions) == min(SHOWN_SLOTS, step.position)
             assert record.tokens == [tokens[position] for position in record.positions]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fakes import tiny_model, tiny_target
+from fakes import WordTokenizer, tiny_model, tiny_target
 from interpreter import interpret, needs_triton
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -83,7 +83,7 @@ def test_every_attention_writes_the_same_text_on_a_gpu(attention, family, settin
     model.set_attn_implementation("sdpa")
     texts = {}
     for kind in ("triton", attention):
-        target = TargetModel(model, None, attention=kind)
+        target = TargetModel(model, WordTokenizer(), attention=kind)
         assert (target.attention, target.notice) == (kind, None)
         for method in ("plain", "aded"):
             generation = GenerationSettings(max_new_tokens=60, budget=16, **settings)

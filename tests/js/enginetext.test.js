@@ -82,6 +82,7 @@ const answers = [
   "the prompt has one token, so the head has no features before the first step: plain step",
   "a beam search to depth 6 found 328 candidates; the 63 of highest cumulative probability are kept, and the best of the others has 0.0021",
   "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype",
+  "there is no GliDe head for this model; make what is missing with `python -m aded train glide --model SPEC`, or give --head FILE",
   "there is no MTP head for this model; make what is missing with `python -m aded train mtp --model SPEC`, or give --head FILE",
   "there is no draft model for this model; make what is missing with `python -m aded train draft --model SPEC`, or give --draft FILE",
   "starting the engine",

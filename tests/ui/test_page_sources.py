@@ -151,13 +151,19 @@ def test_every_language_is_complete_and_english_first():
 def test_a_module_provides_only_its_exports():
     text = (
         'import { el } from "../core/dom.js";\n// A comment.\nconst x = 1; // More.\nconst a = " // none";\n'
-        "export function y() {}\nexport { el };\n"
+        "export function y() {\n  return x;\n}\nexport { el };\n"
     )
     bundled = sources.bundled("page/shell/z", text)
     assert bundled == (
         'modules["page/shell/z"] = (() => {\nconst { el } = modules["page/core/dom"];\nconst x = 1;\nconst a = " // none";\n'
-        "function y() {}\nreturn { y, el };\n})();"
+        "function y() {\nreturn x;\n}\nreturn { y, el };\n})();"
     )
+
+
+def test_no_template_literal_has_more_than_one_line():
+    """Indentation is left out of the page's script."""
+    quotes = [line.replace('"`"', "").count("`") for text in sources.modules().values() for line in text.splitlines()]
+    assert all(count % 2 == 0 for count in quotes)
 
 
 def test_every_module_comes_after_those_that_it_imports():

@@ -136,6 +136,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any,
             f"{name} takes {size / 1e9:.1f} GB and {where} has {free / 1e9:.1f} GB free; give --layers N or a smaller --shape"
         )
     progress("initialising random weights", None)
+    torch.manual_seed(0)
     with torch.device(where):
         model = LlamaForCausalLM._from_config(config, dtype=choose_dtype(dtype, where), attn_implementation="sdpa")
     progress("checking tree attention", None)

@@ -39,6 +39,8 @@ const PATTERNS = Object.entries({
   "no-heads": ["there are no Medusa heads for this model; make what is missing with `(.+)`, or give --heads FILE", "command"],
   "no-eagle": ["there is no EAGLE head for this model; make what is missing with `(.+)`, or give --head FILE", "command"],
   "no-mtp": ["there is no MTP head for this model; make what is missing with `(.+)`, or give --head FILE", "command"],
+  "no-glide": ["there is no GliDe head for this model; make what is missing with `(.+)`, or give --head FILE", "command"],
+  "no-slots": ["the prompt has one token, so the target's KV cache is empty before the first step: plain step"],
   "no-features": ["the prompt has one token, so the head has no features before the first step: plain step"],
   "beam": [`a beam search to depth (\\d+) found (\\d+) candidates; the (\\d+) of highest cumulative probability are kept, and the best of the others has ${NUMBER}`, "depth", "candidates", "kept", "best"],
   "head-not-finite": ["the head stops drafting: its logits are not finite; train it again, or use a wider --dtype"],
