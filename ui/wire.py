@@ -143,6 +143,10 @@ def _shares(step: Step) -> Iterator[float]:
         yield from (trial.p for trial in choice.typical.trials) if choice.typical else ()
     for column in step.lattice:
         yield from (*column.heads, *column.rescored)
+    for level in step.levels:
+        yield from level.cumulative
+    for token in step.attended:
+        yield from token.weights
     if step.block:
         yield from (step.block.weight, step.block.left, step.block.residual_probability)
         yield from (*step.block.p, *step.block.q, *step.block.residual)

@@ -111,6 +111,24 @@ class AttendedSlots:
 
 
 @dataclass(frozen=True)
+class BeamLevel:
+    """The most probable candidates of one level of a beam search.
+
+    Attributes:
+        candidates: number of candidates of the level.
+        tokens: by cumulative draft probability, highest first; ``parents``: the token before each.
+        cumulative: their cumulative draft probabilities.
+        kept: whether the draft holds them.
+    """
+
+    candidates: int
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    cumulative: tuple[float, ...]
+    kept: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """How the last draft was made. Built on request, outside the timed parts of a step."""
 
@@ -118,4 +136,5 @@ class Explanation:
     simulations: tuple[Simulation, ...] = field(default_factory=tuple)
     lattice: tuple[LatticeColumn, ...] = ()  # predictions of heads, one column per position after the root
     pool: PhrasePool | None = None
+    levels: tuple[BeamLevel, ...] = ()  # of a beam search, the first below the root
     attended: tuple[AttendedSlots, ...] = ()  # for each token of a drafted chain

@@ -268,6 +268,18 @@ class PoolRecord:
 
 
 @dataclass(frozen=True)
+class LevelRecord:
+    """One level of a beam search: its most probable candidates, one entry each."""
+
+    candidates: int  # of the level
+    tokens: List[int]  # by cumulative draft probability, highest first
+    texts: List[str]
+    parent_texts: List[str]  # of the token before
+    cumulative: List[float]
+    kept: List[bool]  # whether the draft holds it
+
+
+@dataclass(frozen=True)
 class AttendedRecord:
     """The verified tokens to which a head of GliDe attended most when it drafted a token; one entry per verified token."""
 
@@ -322,6 +334,7 @@ class Step:
     block: Annotated[BlockRecord, AfterValidator(_check_block)] | None = None  # None for other verifications
     lattice: List[Annotated[LatticeRecord, AfterValidator(_check_lattice)]] = field(default_factory=list)  # one per head
     pool: Annotated[PoolRecord, AfterValidator(_check_pool)] | None = None  # None for a method without a pool of n-grams
+    levels: List[Annotated[LevelRecord, AfterValidator(_check_level)]] = field(default_factory=list)  # of a beam search
     attended: List[Annotated[AttendedRecord, AfterValidator(_check_attended)]] = field(
         default_factory=list
     )  # one per chain token
@@ -645,6 +658,13 @@ def _check_pool(record: PoolRecord) -> PoolRecord:
         raise ValueError("tokens and texts have different lengths")
     if not 0 <= record.drafted <= len(record.phrases) <= record.size:
         raise ValueError("the numbers of n-grams do not match")
+    return record
+
+
+def _check_level(record: LevelRecord) -> LevelRecord:
+    lists: list[list[Any]] = [record.texts, record.parent_texts, record.cumulative, record.kept]
+    if any(len(values) != len(record.tokens) for values in lists) or record.candidates < len(record.tokens):
+        raise ValueError("tokens and probabilities have different lengths")
     return record
 
 

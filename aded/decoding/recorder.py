@@ -25,6 +25,7 @@ from aded.core.trace import (
     Choice,
     Cost,
     LatticeRecord,
+    LevelRecord,
     LogitsRecord,
     Origin,
     PoolRecord,
@@ -84,6 +85,7 @@ class Snapshot:
     simulations: list[SimulationRecord]
     lattice: list[LatticeRecord]
     pool: PoolRecord | None
+    levels: list[LevelRecord]
     attended: list[AttendedRecord]
     rows: dict[tuple[int, ...], Row]
     target: Callable[[], TargetDistribution]
@@ -117,10 +119,20 @@ class Recorder:
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
         lattice = self._read("explain", explanation, self._lattice)
         pool = self._read("explain", explanation, self._pool)
+        levels = self._read("explain", explanation, self._levels)
         attended = self._read("explain", explanation, partial(self._attended, outcome.context))
         target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
         return Snapshot(
-            nodes, note, simulations, lattice, pool, attended, self._rows(outcome), target, self._agreement(outcome, target)
+            nodes,
+            note,
+            simulations,
+            lattice,
+            pool,
+            levels,
+            attended,
+            self._rows(outcome),
+            target,
+            self._agreement(outcome, target),
         )
 
     def step(
@@ -180,6 +192,7 @@ class Recorder:
             block=nodes.block,
             lattice=snapshot.lattice if snapshot else [],
             pool=snapshot.pool if snapshot else None,
+            levels=snapshot.levels if snapshot else [],
             attended=snapshot.attended if snapshot else [],
         )
 
@@ -367,6 +380,20 @@ class Recorder:
             texts=[self.texts.all(phrase) for phrase in phrases],
             drafted=int(pool.drafted),
         )
+
+    def _levels(self, explanation: Explanation) -> list[LevelRecord]:
+        return [
+            LevelRecord(
+                candidates=int(level.candidates),
+                tokens=(tokens := [int(token) for token in level.tokens]),
+                texts=self.texts.all(tokens),
+                parent_texts=self.texts.all([int(token) for token in level.parents]),
+                cumulative=[rounded(float(p)) for p in level.cumulative],
+                kept=[bool(kept) for kept in level.kept],
+            )
+            for level in explanation.levels
+            if np.isfinite(level.cumulative).all()
+        ]
 
     def _attended(self, context: Context, explanation: Explanation) -> list[AttendedRecord]:
         return [

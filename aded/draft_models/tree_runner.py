@@ -16,6 +16,7 @@ import torch
 from aded.core.best_first import highest
 from aded.core.cuda_graph import NODE_BUCKETS
 from aded.core.errors import AdedError
+from aded.core.inspection import BeamLevel
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.core.tree_shape import Shape
 from aded.draft_models.draft_limits import INITIAL_HEADROOM, levels_left, non_finite
@@ -286,10 +287,24 @@ class Beam:
         """The tree of all expanded candidates."""
         return self._tree(self._expanded)
 
-    @property
-    def cumulative(self) -> np.ndarray:
-        """Cumulative draft probability of the root and all candidates, float64 ``[n]``."""
-        return self._cumulative
+    def levels(self, budget: int, shown: int) -> list[BeamLevel]:
+        """Every level: its ``shown`` most probable candidates, and which of them ``best(budget)`` keeps."""
+        depths, kept = np.zeros(len(self._tokens), dtype=int), np.zeros(len(self._tokens), dtype=bool)
+        for candidate in range(1, len(depths)):
+            depths[candidate] = depths[self._parents[candidate]] + 1
+        kept[self._best(budget)] = True
+        levels = []
+        for depth in range(1, int(depths.max()) + 1):
+            level = np.flatnonzero(depths == depth)
+            best = level[np.argsort(-self._cumulative[level], kind="stable")][:shown]
+            columns = self._tokens[best], self._tokens[self._parents[best]], self._cumulative[best], kept[best]
+            levels.append(BeamLevel(len(level), *(tuple(column.tolist()) for column in columns)))
+        return levels
+
+    def left_out(self, budget: int) -> tuple[int, float]:
+        """Number of candidates, and the highest cumulative probability that ``best(budget)`` leaves out; 0 if none."""
+        others = np.delete(self._cumulative, self._best(budget))
+        return len(self._tokens) - 1, float(others.max(initial=0.0))
 
     def expansions(self) -> Expansions:
         """The children of the expanded candidates."""
@@ -304,8 +319,11 @@ class Beam:
 
     def best(self, budget: int) -> DraftTree:
         """The tree of the most probable candidates; a parent is at least as probable as its child."""
+        return self._tree(self._best(budget))
+
+    def _best(self, budget: int) -> np.ndarray:
         best = highest(self._cumulative, budget, 0.0)
-        return self._tree(np.sort(best[self._cumulative[best] > 0]))
+        return np.sort(best[self._cumulative[best] > 0])
 
     def _tree(self, chosen: np.ndarray) -> DraftTree:
         parents = np.searchsorted(chosen, self._parents[chosen])

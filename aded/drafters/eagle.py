@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
 import torch
 
 from aded.core.inspection import Explanation
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 TreeKind = Literal["dynamic", "static"]
 DEPTH, MAX_DEPTH = 6, 16
 """Default and largest depth of a dynamic tree."""
+SHOWN_CANDIDATES = 12
+"""Candidates of each level that an explanation lists."""
 NO_FEATURES = "the prompt has one token, so the head has no features before the first step: plain step"
 NOT_FINITE = "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
 
@@ -62,7 +63,7 @@ class EagleDrafter(Drafter, Inspectable):
         self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
         self._network: HeadNetwork | None = None
         self._children: Children | None = None  # of the root
-        self._cumulative = np.empty(0)  # of the candidates of the last beam search, see ``Beam``
+        self._beam: Beam | None = None  # of the last draft
         best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
 
     def bind(self, target: TargetView) -> None:
@@ -85,10 +86,9 @@ class EagleDrafter(Drafter, Inspectable):
             self._bound.prepare(BEAM)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
-        self._cumulative = np.empty(0)
-        if self.tree == "dynamic" and budget > 1 and (beam := self.candidates(context)):
-            self._cumulative = beam.cumulative
-            return beam.best(budget)
+        self._beam = self.candidates(context) if self.tree == "dynamic" and budget > 1 else None
+        if self._beam is not None:
+            return self._beam.best(budget)
         if self.tree == "static" and budget > 1 and self._children is not None and not self.notice:
             shape = best_shape(self._accuracy, budget)
             tree, finite = feature_tree.fill(self._bound, self._children, context.root, shape)
@@ -116,16 +116,17 @@ class EagleDrafter(Drafter, Inspectable):
             self._network, self._children = None, None
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        """How many candidates the beam search found, and which of them the second ranking removed."""
+        """The candidates of the beam search by level, and which of them the second ranking removed."""
         if self._children is None and budget > 1:
             return Explanation(note=NO_FEATURES)
-        if len(self._cumulative) <= budget:
+        if self._beam is None:
             return Explanation()
-        left_out = float(np.partition(self._cumulative, -budget - 1)[-budget - 1])
-        return Explanation(
-            note=f"a beam search to depth {self.depth} found {len(self._cumulative) - 1} candidates; the {budget - 1} of highest "
-            f"cumulative probability are kept, and the best of the others has {left_out:.4f}"
+        found, left_out = self._beam.left_out(budget)
+        note = (
+            f"a beam search to depth {self.depth} found {found} candidates; the {budget - 1} of highest cumulative probability "
+            f"are kept, and the best of the others has {left_out:.4f}"
         )
+        return Explanation(note if found >= budget else None, levels=tuple(self._beam.levels(budget, SHOWN_CANDIDATES)))
 
     def settings(self) -> dict[str, object]:
         depth = {"depth": self.depth} if self.tree == "dynamic" else {}

@@ -86,11 +86,35 @@ def test_the_note_counts_the_candidates_and_names_the_best_that_was_cut(target):
         patch.setattr(feature_tree, "beam_search", lambda *arguments: seen.append(search(*arguments)) or seen[-1])
         steps = Decoder(target, one, GenerationSettings(max_new_tokens=20, budget=24)).run(PROMPT).steps
     for step, beam in zip(steps[:-4], seen):
-        best = np.sort(beam.cumulative)[::-1]
+        best = np.sort(beam._cumulative)[::-1]
         assert f"to depth 3 found {len(best) - 1} candidates; the 23 of highest" in step.note
         assert step.note.endswith(f"others has {best[24]:.4f}")
     everything = Decoder(target, drafter(target, depth=1), GenerationSettings(max_new_tokens=4, budget=24)).run(PROMPT)
     assert everything.steps[0].note is None
+
+
+def test_the_candidates_of_every_level_are_recorded_with_those_that_were_cut(target):
+    """The kept ones are the nodes of the draft at this level, with their cumulative probabilities."""
+    cut = 0
+    for step in (
+        Decoder(target, drafter(target, depth=3), GenerationSettings(max_new_tokens=20, budget=16)).run(PROMPT).steps[:-4]
+    ):
+        assert [level.candidates for level in step.levels] == [8, 64, 64]
+        paths = [[node] for node in range(len(step.tree.tokens))]
+        for path in paths:
+            while path[0]:
+                path.insert(0, step.tree.parents[path[0]])
+        for depth, level in enumerate(step.levels, 1):
+            nodes = [path for path in paths if len(path) == depth + 1]
+            drafted = sorted(
+                (step.tree.tokens[path[-1]], np.prod([step.tree.columns["prior"][n] for n in path[1:]])) for path in nodes
+            )
+            kept = sorted((token, p) for token, p, k in zip(level.tokens, level.cumulative, level.kept) if k)
+            assert [token for token, _ in kept] == [token for token, _ in drafted]
+            assert [p for _, p in kept] == pytest.approx([p for _, p in drafted], rel=1e-3, abs=1e-4)
+            assert level.cumulative == sorted(level.cumulative, reverse=True)
+            cut += level.kept.count(False)
+    assert cut > 10
 
 
 def test_a_prompt_of_one_token_and_budget_one_are_plain_steps(target):

@@ -88,13 +88,13 @@ function isDrawable(step) {
 }
 
 // All probabilities of a step, and shares of them, as lists.
-function sharesOf({ tree, choices, rows, agreement, agreement_after, block, lattice }) {
+function sharesOf({ tree, choices, rows, agreement, agreement_after, block, lattice, levels, attended }) {
   const tried = ({ p, q, uniform, ratio, rejection, top_p: tops, top_q: drafts }) => [[p, q, uniform, ratio, rejection], tops, drafts];
   const ofRejection = ({ trials, residual, residual_probability: p }) => [...trials.flatMap(tried), residual, [p]];
   const ofChoice = ({ probability, top_probabilities: tops, rejection, typical }) => [[probability], tops, ...(rejection ? ofRejection(rejection) : []), (typical?.trials ?? []).map(({ p }) => p)];
   const ofBlock = block ? [[block.weight, block.left, block.residual_probability], block.p, block.q, block.residual, ...block.tests.map(({ p, q, weight, left, passes, uniform }) => [p, q, weight, left, passes, uniform])] : [];
-  const ofLattice = lattice.flatMap(({ heads, rescored }) => [heads, rescored]);
-  return [tree.probability, ...ofBlock, ...ofLattice, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
+  const ofDraft = [...lattice.flatMap(({ heads, rescored }) => [heads, rescored]), ...levels.map(({ cumulative }) => cumulative), ...attended.map(({ weights }) => weights)];
+  return [tree.probability, ...ofBlock, ...ofDraft, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
 }
 
 // The race as JSON lines, as `ui.wire.to_lines` makes them.
