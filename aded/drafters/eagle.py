@@ -12,11 +12,10 @@ from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftTree
 from aded.core.tree_shape import best_shape
 from aded.draft_models import feature_tree
-from aded.draft_models.feature_head_network import HeadNetwork
 from aded.draft_models.feature_heads import LoadedHead
-from aded.draft_models.feature_network import Children
 from aded.draft_models.tree_runner import BEAM, Beam
-from aded.drafters.base import Context, Drafter, Inspectable, Outcome
+from aded.drafters.base import Context, Outcome
+from aded.drafters.head import NOT_FINITE, HeadDrafter
 from aded.engine.outputs import DrafterNeeds
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ DEPTH, MAX_DEPTH = 6, 16
 SHOWN_CANDIDATES = 12
 """Candidates of each level that an explanation lists."""
 NO_FEATURES = "the prompt has one token, so the head has no features before the first step: plain step"
-NOT_FINITE = "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype"
 
 
 def check_settings(tree: str = "dynamic", depth: int = DEPTH) -> None:
@@ -41,7 +39,7 @@ def check_settings(tree: str = "dynamic", depth: int = DEPTH) -> None:
     check_numbers({"depth": (1, MAX_DEPTH)}, {"depth": depth})
 
 
-class EagleDrafter(Drafter, Inspectable):
+class EagleDrafter(HeadDrafter):
     """Drafts a tree level by level with a head that reads the target's features at the committed tokens.
 
     A node's children are the head's most probable tokens, not samples, so the target's one draw per node verifies them.
@@ -59,39 +57,31 @@ class EagleDrafter(Drafter, Inspectable):
     def __init__(self, loaded: LoadedHead, tree: TreeKind = "dynamic", depth: int = DEPTH) -> None:
         check_settings(tree, depth)
         self.tree, self.depth = tree, depth
-        self._head, self._accuracy, self._free = loaded.head, loaded.accuracy, loaded.networks
-        self.needs = DrafterNeeds(hidden_layers=self._head.geometry.hidden_layers)
-        self._network: HeadNetwork | None = None
-        self._children: Children | None = None  # of the root
+        super().__init__(loaded)
+        self._accuracy = loaded.accuracy
+        self.needs = DrafterNeeds(hidden_layers=self.head.geometry.hidden_layers)
         self._beam: Beam | None = None  # of the last draft
         best_shape(self._accuracy, 2)  # JIT-compile now, not in a timed step
 
     def bind(self, target: TargetView) -> None:
-        self.close()
-        try:
-            self._network = self._free.pop()
-        except IndexError:
-            self._network = HeadNetwork(self._head, target.embedding)
+        super().bind(target)
         self._vocab_size = target.vocab_size
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         assert features is not None, "needs name hidden layers"
-        self.notice, self._children = None, None
-        self._bound.start()
-        if len(prompt) > 1:
-            self._read(features, prompt[1:])
+        self.read_prompt(features, prompt)
 
     def prepare(self, context: Context, budget: int) -> None:
         if budget > 1:
-            self._bound.prepare(BEAM)
+            self.network.prepare(BEAM)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         self._beam = self.candidates(context) if self.tree == "dynamic" and budget > 1 else None
         if self._beam is not None:
             return self._beam.best(budget)
-        if self.tree == "static" and budget > 1 and self._children is not None and not self.notice:
+        if self.tree == "static" and budget > 1 and self.children is not None and not self.notice:
             shape = best_shape(self._accuracy, budget)
-            tree, finite = feature_tree.fill(self._bound, self._children, context.root, shape)
+            tree, finite = feature_tree.fill(self.network, self.children, context.root, shape)
             if finite:
                 return tree
             self.notice = NOT_FINITE
@@ -99,25 +89,20 @@ class EagleDrafter(Drafter, Inspectable):
 
     def candidates(self, context: Context) -> Beam | None:
         """The candidates of a beam search; None if the head cannot draft, for which ``notice`` may give the reason."""
-        if self._children is None or self.notice:
+        if self.children is None or self.notice:
             return None
-        beam = feature_tree.beam_search(self._bound, self._children, context.root, self._vocab_size, self.depth)
+        beam = feature_tree.beam_search(self.network, self.children, context.root, self._vocab_size, self.depth)
         if not beam.finite:
             self.notice = NOT_FINITE
             return None
         return beam
 
     def observe(self, outcome: Outcome) -> None:
-        self._read(outcome.accepted_features[: len(outcome.emitted)], outcome.emitted.tolist())
-
-    def close(self) -> None:
-        if self._network is not None:
-            self._free.append(self._network)
-            self._network, self._children = None, None
+        self.read(outcome.accepted_features[: len(outcome.emitted)], outcome.emitted.tolist())
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """The candidates of the beam search by level, and which of them the second ranking removed."""
-        if self._children is None and budget > 1:
+        if self.children is None and budget > 1:
             return Explanation(note=NO_FEATURES)
         if self._beam is None:
             return Explanation()
@@ -130,14 +115,5 @@ class EagleDrafter(Drafter, Inspectable):
 
     def settings(self) -> dict[str, object]:
         depth = {"depth": self.depth} if self.tree == "dynamic" else {}
-        layers = list(self._head.geometry.hidden_layers)
-        return {"tree": self.tree, **depth, "hidden_layers": layers, "draft_vocabulary": len(self._head.tokens)}
-
-    @property
-    def _bound(self) -> HeadNetwork:
-        assert self._network is not None, "bind comes first"
-        return self._network
-
-    def _read(self, features: torch.Tensor, tokens: Sequence[int]) -> None:
-        """Read committed tokens: the features at each token, and the token after it."""
-        self._children = self._bound.read(features, tokens)
+        layers = list(self.head.geometry.hidden_layers)
+        return {"tree": self.tree, **depth, "hidden_layers": layers, "draft_vocabulary": len(self.head.tokens)}

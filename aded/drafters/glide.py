@@ -12,11 +12,10 @@ from aded.core.errors import AdedError
 from aded.core.inspection import AttendedSlots, Explanation
 from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftTree
-from aded.draft_models.feature_head_network import HeadNetwork
 from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.feature_network import Children
-from aded.drafters.base import Context, Drafter, Inspectable, Outcome
-from aded.drafters.eagle import NOT_FINITE
+from aded.drafters.base import Context, Outcome
+from aded.drafters.head import NOT_FINITE, HeadDrafter
 
 if TYPE_CHECKING:
     from aded.engine.target_view import TargetView
@@ -41,7 +40,7 @@ def check_settings(cape: str = "on", draft_length: int = DRAFT_LENGTH) -> None:
     check_numbers({"draft_length": (1, MAX_DRAFT_LENGTH)}, {"draft_length": draft_length})
 
 
-class GlideDrafter(Drafter, Inspectable):
+class GlideDrafter(HeadDrafter):
     """Drafts a chain with a head that attends to the target's KV cache of verified tokens.
 
     The tokens are the head's most probable ones, not samples, so the target's one draw per node verifies them.
@@ -59,84 +58,67 @@ class GlideDrafter(Drafter, Inspectable):
     def __init__(self, loaded: LoadedHead, cape: str = "on", draft_length: int = DRAFT_LENGTH) -> None:
         check_settings(cape, draft_length)
         self.cape, self.draft_length = cape, draft_length
-        self._head, self._free = loaded.head, loaded.networks
-        self._network: HeadNetwork | None = None
+        super().__init__(loaded)
         self._target: TargetView | None = None
-        self._children: Children | None = None  # of the root
         self._chain: list[int] = []  # drafted last
 
     def bind(self, target: TargetView) -> None:
-        self.close()
         keys, _ = target.kv(-1)
-        g = self._head.geometry
+        g = self.head.geometry
         if keys.shape[::2] != (g.kv_heads, g.head_dim):
             raise AdedError(
                 f"the head reads {g.kv_heads} heads of {g.head_dim} in the target's KV cache, and this model has {keys.shape[0]} "
                 f"of {keys.shape[2]}; train one with `python -m aded train glide`"
             )
-        try:
-            self._network = self._free.pop()
-        except IndexError:
-            self._network = HeadNetwork(self._head, target.embedding)
+        super().bind(target)
         self._target = target
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
         assert self._target is not None, "bind comes first"
-        self.notice, self._children = None, None
-        self._bound.start(self._target.kv(-1))
-        if len(prompt) > 1:
-            self._read(prompt[1:])
+        self.read_prompt(self._no_features(len(prompt) - 1), prompt, self._target.kv(-1))
 
     def prepare(self, context: Context, budget: int) -> None:
         if budget > 1:
-            self._bound.prepare(1)
+            self.network.prepare(1)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
         self._chain, levels = [], self._levels(budget)
-        if not levels or self.notice:
-            return DraftTree.root_only(context.root)
         if not all(np.isfinite(level.probabilities).all() for level in levels):
-            self.notice = NOT_FINITE
+            self.notice, levels = NOT_FINITE, []
+        if not levels:
             return DraftTree.root_only(context.root)
         self._chain = [int(level.tokens[0, 0]) for level in levels]
         return cape_tree(context.root, levels, budget - 1 - len(levels) if self.cape == "on" else 0)
 
     def observe(self, outcome: Outcome) -> None:
-        self._read(outcome.emitted.tolist())
+        self.read(self._no_features(len(outcome.emitted)), outcome.emitted.tolist())
 
     def close(self) -> None:
-        if self._network is not None:
-            self._free.append(self._network)
-            self._network, self._children, self._target = None, None, None
+        super().close()
+        self._target = None
 
     def explain(self, context: Context, budget: int) -> Explanation:
         """The verified tokens to which the head attended most when it drafted each token of the chain."""
-        if self._children is None and budget > 1:
+        if self.children is None and budget > 1:
             return Explanation(note=NO_TEXT)
         if not self._chain:
             return Explanation()
-        weights = self._bound.attention_to_target(context.root, self._chain)
+        weights = self.network.attention_to_target(context.root, self._chain)
         return Explanation(attended=tuple(map(_most_attended, weights)))
 
     def settings(self) -> dict[str, object]:
-        return {"cape": self.cape, "draft_length": self.draft_length, "draft_vocabulary": len(self._head.tokens)}
-
-    @property
-    def _bound(self) -> HeadNetwork:
-        assert self._network is not None, "bind comes first"
-        return self._network
+        return {"cape": self.cape, "draft_length": self.draft_length, "draft_vocabulary": len(self.head.tokens)}
 
     def _levels(self, budget: int) -> list[Children]:
         """The head's predictions after the root and after each token of the chain but the last."""
-        length = min(self.draft_length, budget - 1)
-        levels = [self._children] if self._children is not None and length > 0 else []
+        length = 0 if self.notice else min(self.draft_length, budget - 1)
+        levels = [self.children] if self.children is not None and length > 0 else []
         while levels and len(levels) < length:
-            levels.append(self._bound.draft(levels[-1].tokens[0, :1], np.array([len(levels) - 2])))
+            levels.append(self.network.draft(levels[-1].tokens[0, :1], np.array([len(levels) - 2])))
         return levels
 
-    def _read(self, tokens: Sequence[int]) -> None:
-        """Read committed tokens; the target's KV cache holds all of them but the last."""
-        self._children = self._bound.read(self._bound.keys.new_empty(len(tokens), 0), tokens)
+    def _no_features(self, count: int) -> torch.Tensor:
+        return self.network.keys.new_empty(count, 0)
 
 
 def cape_tree(root: int, levels: Sequence[Children], spare: int) -> DraftTree:

@@ -12,7 +12,8 @@ from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
 from aded.draft_models import feature_heads
 from aded.draft_models.feature_heads import LoadedHead
-from aded.drafters.eagle import NO_FEATURES, NOT_FINITE, EagleDrafter
+from aded.drafters.eagle import NO_FEATURES, EagleDrafter
+from aded.drafters.head import NOT_FINITE
 from aded.drafters.registry import METHODS
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule
@@ -130,7 +131,7 @@ def test_a_prompt_of_one_token_and_budget_one_are_plain_steps(target):
 
 def test_logits_that_are_not_finite_stop_drafting_with_a_notice(target):
     one = drafter(target)
-    one._head.vocabulary_weight.fill_(float("nan"))
+    one.head.vocabulary_weight.fill_(float("nan"))
     trace = Decoder(target, one, GenerationSettings(max_new_tokens=12, budget=16)).run(PROMPT)
     assert trace.token_ids == alone(target, PROMPT, 12)
     assert NOT_FINITE in trace.header.notice

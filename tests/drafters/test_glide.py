@@ -12,8 +12,8 @@ from aded.core.errors import AdedError
 from aded.draft_models import feature_heads
 from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.feature_network import Children
-from aded.drafters.eagle import NOT_FINITE
 from aded.drafters.glide import NO_TEXT, SHOWN_SLOTS, GlideDrafter, cape_tree
+from aded.drafters.head import NOT_FINITE
 from aded.drafters.registry import METHODS
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
@@ -119,7 +119,7 @@ def test_a_prompt_of_one_token_and_budget_one_are_plain_steps(target):
 
 def test_logits_that_are_not_finite_stop_drafting_with_a_notice(target):
     one = drafter(target)
-    one._head.vocabulary_weight.fill_(float("nan"))
+    one.head.vocabulary_weight.fill_(float("nan"))
     trace = Decoder(target, one, GenerationSettings(max_new_tokens=12, budget=16)).run(PROMPT)
     assert trace.token_ids == alone(target, PROMPT, 12)
     assert NOT_FINITE in trace.header.notice
