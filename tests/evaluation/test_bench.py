@@ -408,6 +408,30 @@ def test_steps_of_a_shape_are_timed_and_marked_as_cost_measurements(monkeypatch,
     assert "cost, not acceptance" in (chart.page(body) or "")
 
 
+def test_kinds_of_attention_are_compared_on_one_model(monkeypatch, capsys, tmp_path) -> None:
+    from aded.evaluation.bench import attention_cost
+
+    monkeypatch.setattr(attention_cost, "CONTEXTS", (70, 128))
+    monkeypatch.setattr(attention_cost, "SECONDS", 0.01)
+    shape = ["--shape", "tiny", "--device", "cpu", "--json"]
+    assert run(*shape, "--attention", "sdpa,sdpa") == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [(row["context"], row["nodes"]) for row in body["rows"]] == [(c, n) for c in (70, 128) for n in (1, 16, 64)] * 2
+    assert max(row["difference"] for row in body["rows"]) == 0
+    body["settings"]["attention"] = ["triton", "sdpa"]
+    body["rows"] = [
+        {**row, "attention": "triton" if i < 6 else "sdpa", "step_ms": 1.0 + (i < 6)} for i, row in enumerate(body["rows"])
+    ]
+    assert "| 70 | 1 | 2.000 | **1.000** |" in tables.markdown(body)
+    assert "Step time, ms, 128 tokens" in chart.page(body)
+    for attention, message in (
+        ("triton,sdpa", "does not run with --attention triton on cpu"),
+        ("sdpa,flash", "attention is 'flash'"),
+    ):
+        assert run(*shape, "--attention", attention) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_ratios_of_a_shape_are_over_one_node_and_over_the_floor() -> None:
     rows = step_cost.shape_rows({1: [0.004] * 3, 2: [0.006, 0.005, 0.007]}, {"measured": 0.002, "datasheet": None})
     assert rows[1]["step_ms"] == pytest.approx(6.0)
