@@ -159,7 +159,7 @@ def _refusals(path: Path, target: TargetModel, kind: Kind) -> Iterator[None]:
         yield
     except AdedError:
         raise
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         remedy = checkpoints.command(kind, target.spec)
         raise AdedError(f"{path} cannot be used with this model: {first_line(error)[:300]}; make one with {remedy}") from None
 
@@ -307,16 +307,18 @@ def _medusa(folder: ForeignFolder, target: TargetModel) -> tuple[MedusaHeads, di
     folder.read(MEDUSA_FILES, {**MEDUSA_NAMES, r"lm_heads\.(\d+)\.": rf"\1.{blocks}."})
     if projection is None:
         raise ValueError("the model has no vocabulary projection")
-    count = 1 + max((int(name.split(".")[0]) for name in folder.tensors if re.match(r"\d+\.0\.linear\.weight", name)), default=-1)
+    count = sum(bool(re.fullmatch(r"\d+\.0\.linear\.weight", name)) for name in folder.tensors)
     if count < promised:
         raise ValueError(f"it holds {count} Medusa heads, and its config.json promises {promised}")
     _check_size("hidden size", folder.rows("0.0.linear.weight"), hidden)
     folder.drop_copy("lm_head.weight", projection.weight)
     folder.drop_copy("embed_tokens.weight", target.model.get_input_embeddings().weight)
-    places = [[f"{head}.{block}.linear" for block in range(blocks)] for head in range(count)]
-    weights = [folder.take(f"{place}.weight", hidden, hidden) for row in places for place in row]
+    places = (f"{head}.{block}.linear" for head in range(count) for block in range(blocks))
     has_bias = any(name.endswith(".linear.bias") for name in folder.tensors)
-    biases = [folder.take(f"{place}.bias", hidden) if has_bias else torch.zeros(hidden) for row in places for place in row]
+    weights, biases = [], []
+    for place in places:
+        weights.append(folder.take(f"{place}.weight", hidden, hidden))
+        biases.append(folder.take(f"{place}.bias", hidden) if has_bias else torch.zeros(hidden))
     tensors = {
         "weight": torch.stack(weights).unflatten(0, (count, blocks)),
         "bias": torch.stack(biases).unflatten(0, (count, blocks)),
