@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aded.cli.model_options import model_files
 from aded.core.errors import AdedError
-from aded.core.validation import check_readable, flag
+from aded.core.validation import check_readable, files_in, flag
 
 if TYPE_CHECKING:
     from aded.drafters.registry import Method
 
 EITHER: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
 FILE: dict[str, Any] = {"metavar": "FILE"}
+FILE_OR_FOLDER: dict[str, Any] = {"metavar": "PATH"}
 WHOLE: dict[str, Any] = {"type": int, "metavar": "N"}
 NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
 
@@ -49,8 +51,11 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "factor": ("maximum draft nodes per token of the matched suffix", NUMBER),
     "min_probability": ("minimum probability of a node", NUMBER),
     "warm": ("start from a corpus of model output", EITHER),
-    "heads": ("heads trained with `train medusa`", FILE),
-    "head": ("a head trained with `train eagle`, `train mtp` or `train glide`", FILE),
+    "heads": ("heads trained with `train medusa`, or a folder of published Medusa heads", FILE_OR_FOLDER),
+    "head": (
+        "a head trained with `train eagle`, `train mtp` or `train glide`, or the folder of a published head of EAGLE",
+        FILE_OR_FOLDER,
+    ),
     "tree": ("medusa: adaptive (default) or static; eagle and mtp: dynamic (default) or static", {}),
     "cape": ("on (default: siblings of the drafted tokens, more where the head is less confident) or off", {}),
     "rescoring": (
@@ -101,15 +106,19 @@ def values(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def files(given: Mapping[str, Any]) -> list[str]:
-    """The files that these options name, draft models included.
+    """The files that these options name, those in folders and draft models included.
 
     Raises:
         AdedError: an artifact is not named by a path, or cannot be read.
     """
-    paths = [given[name] for name, (_, arguments) in OPTIONS.items() if arguments is FILE and name in given]
-    for path in paths:
+    kinds = {name: arguments for name, (_, arguments) in OPTIONS.items() if name in given}
+    paths = [given[name] for name, arguments in kinds.items() if arguments is FILE]
+    either = [given[name] for name, arguments in kinds.items() if arguments is FILE_OR_FOLDER]
+    for path in (*paths, *either):
         if not isinstance(path, str) or not path:
             raise AdedError(f"{path!r} is not the path of a file; give a path as text")
+    for path in either:
+        paths += files_in(path) if os.path.isdir(path) else [path]
     check_readable(paths)
     models = given.get("draft_model", ())
     return [*paths, *model_files(*([models] if isinstance(models, str) else models))]

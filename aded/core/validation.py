@@ -86,6 +86,18 @@ def check_readable(paths: Iterable[str | None]) -> None:
             raise AdedError(f"cannot read {path}: {error.strerror or error}; give the path of a file") from None
 
 
+def files_in(folder: str) -> list[str]:
+    """The files of a folder, without those of its folders.
+
+    Raises:
+        AdedError: the folder cannot be read.
+    """
+    try:
+        return sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+    except OSError as error:
+        raise AdedError(f"cannot read {folder}: {error.strerror or error}; make the folder readable") from None
+
+
 def check_ordinary(path: str | os.PathLike[str]) -> None:
     """Raise ``AdedError`` for a pipe or a device, which can be read only once; a missing file passes."""
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):

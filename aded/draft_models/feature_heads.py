@@ -30,7 +30,7 @@ Features = Literal["three", "last", "none"]
 Attention = Callable[[torch.Tensor], torch.Tensor]
 """Attends to the target's KV cache: queries ``[..., heads, head_dim]`` to ``[..., heads * head_dim]``."""
 EPSILON = 1e-6
-"""Of the RMS norms."""
+"""Of the RMS norms of heads that are trained here."""
 ROPE_THETA = 10_000.0
 """Base of the rotary embedding for a target that has none."""
 
@@ -97,16 +97,18 @@ class DraftHead(nn.Module):
     Attributes:
         geometry: its sizes.
         tokens: target token id of each id of the draft vocabulary, int64 ``[vocabulary]``, ascending.
+        epsilon: of its RMS norms.
         KIND: kind of its checkpoint.
     """
 
     KIND: Kind
     tokens: torch.Tensor
 
-    def __init__(self, geometry: Geometry, tokens: torch.Tensor, input_width: int) -> None:
+    def __init__(self, geometry: Geometry, tokens: torch.Tensor, input_width: int, epsilon: float = EPSILON) -> None:
         """Random parameters; ``input_width``: of the attention's input."""
         super().__init__()
         g = self.geometry = geometry
+        self.epsilon = epsilon
         self.register_buffer("tokens", tokens.long())
         self.token_norm, self.state_norm, self.mlp_norm, self.norm = (_ones(g.hidden) for _ in range(4))
         self.qkv_weight = _matrix(sum(g.widths), input_width)
@@ -130,7 +132,7 @@ class DraftHead(nn.Module):
 
     def _both(self, states: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
         """Embedding and state, each normalised, side by side: ``[..., 2 * hidden]``."""
-        return torch.cat([_rms_norm(embeddings) * self.token_norm, _rms_norm(states) * self.state_norm], dim=-1)
+        return torch.cat([self._rms_norm(embeddings) * self.token_norm, self._rms_norm(states) * self.state_norm], dim=-1)
 
     def queries(self, inputs: torch.Tensor) -> torch.Tensor:
         """``[..., heads, head_dim]``, without rotary embedding."""
@@ -189,13 +191,18 @@ class DraftHead(nn.Module):
         """
         return self._mlp(states + functional.linear(attended, self.output_weight))
 
+    def _rms_norm(self, states: torch.Tensor) -> torch.Tensor:
+        """Divide by the root mean square of the last dimension, computed in float32."""
+        wide = states.float()
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon)).to(states.dtype)
+
     def _mlp(self, states: torch.Tensor) -> torch.Tensor:
-        gate, up = functional.linear(_rms_norm(states) * self.mlp_norm, self.gate_up_weight).chunk(2, dim=-1)
+        gate, up = functional.linear(self._rms_norm(states) * self.mlp_norm, self.gate_up_weight).chunk(2, dim=-1)
         return states + functional.linear(functional.silu(gate) * up, self.down_weight)
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """Logits over the draft vocabulary ``[..., vocabulary]``, from the layer's output."""
-        return functional.linear(_rms_norm(states) * self.norm, self.vocabulary_weight)
+        return functional.linear(self._rms_norm(states) * self.norm, self.vocabulary_weight)
 
 
 class EagleHead(DraftHead):
@@ -211,7 +218,7 @@ class EagleHead(DraftHead):
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """See ``DraftHead``. Each layer's hidden state is normalised first, because their magnitudes differ."""
         g = self.geometry
-        states = _rms_norm(features.unflatten(-1, (len(g.hidden_layers), g.hidden))).flatten(-2) * self.feature_norm
+        states = self._rms_norm(features.unflatten(-1, (len(g.hidden_layers), g.hidden))).flatten(-2) * self.feature_norm
         return functional.linear(states, self.fuse_weight)
 
     def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -238,7 +245,7 @@ class MtpHead(DraftHead):
     def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``DraftHead``; the residual is the projection."""
         joined = functional.linear(self._both(states, embeddings), self.join_weight)
-        return joined, _rms_norm(joined) * self.input_norm
+        return joined, self._rms_norm(joined) * self.input_norm
 
 
 class GlideHead(DraftHead):
@@ -260,23 +267,17 @@ class GlideHead(DraftHead):
 
     def enter(self, states: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``DraftHead``; the residual is the embedding."""
-        return embeddings, _rms_norm(embeddings) * self.token_norm
+        return embeddings, self._rms_norm(embeddings) * self.token_norm
 
     def finish(self, states: torch.Tensor, attended: torch.Tensor, attend_to_target: Attention) -> torch.Tensor:
         """See ``DraftHead``."""
         between = states + functional.linear(attended, self.output_weight)
-        queries = functional.linear(_rms_norm(between) * self.state_norm, self.target_query_weight)
+        queries = functional.linear(self._rms_norm(between) * self.state_norm, self.target_query_weight)
         seen = attend_to_target(queries.unflatten(-1, (self.geometry.heads, self.geometry.head_dim)))
         return self._mlp(between + functional.linear(seen, self.target_output_weight))
 
 
 HEADS: dict[Kind, type[EagleHead | MtpHead | GlideHead]] = {"eagle": EagleHead, "mtp": MtpHead, "glide": GlideHead}
-
-
-def _rms_norm(states: torch.Tensor) -> torch.Tensor:
-    """Divide by the root mean square of the last dimension, computed in float32."""
-    wide = states.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)).to(states.dtype)
 
 
 def _ones(size: int) -> nn.Parameter:
@@ -318,24 +319,6 @@ def write(path: Path, target: TargetModel, head: DraftHead, accuracy: Any, **mor
     checkpoints.write(path, head.KIND, target, tensors, geometry=asdict(head.geometry), **more)
 
 
-_LOADED: WeakKeyDictionary[Any, dict[tuple[Kind, str], LoadedHead]] = WeakKeyDictionary()
-
-
-def head_for(target: TargetModel, kind: Kind, path: str | None = None) -> LoadedHead:
-    """The head of a kind at ``path``, or else the default one of the target; loaded once per target.
-
-    Raises:
-        AdedError: there is none, or the file is damaged or for another model.
-    """
-    file = path or checkpoints.find(kind, target)
-    if file is None:
-        raise AdedError(checkpoints.missing(kind, target) or "the head was removed; give --head FILE")
-    loaded, key = _LOADED.setdefault(target, {}), (kind, str(file))
-    if key not in loaded:
-        loaded[key] = load(file, target, kind)
-    return loaded[key]
-
-
 def load(path: str | Path, target: TargetModel, kind: Kind) -> LoadedHead:
     """Read a head of a kind.
 
@@ -360,3 +343,26 @@ def load(path: str | Path, target: TargetModel, kind: Kind) -> LoadedHead:
         raise AdedError(f"{path} does not fit this model ({first_line(error)[:200]}); make one with {remedy}") from None
     head = head.to(target.device, target.dtype).requires_grad_(False)
     return LoadedHead(head, accuracy)
+
+
+_LOADED: WeakKeyDictionary[Any, dict[tuple[Kind, str], LoadedHead]] = WeakKeyDictionary()
+
+
+def head_for(
+    target: TargetModel, kind: Kind, path: str | None = None, read: Callable[[Path, TargetModel, Kind], LoadedHead] = load
+) -> LoadedHead:
+    """The head of a kind at ``path``, or else the default one of the target; loaded once per target.
+
+    Args:
+        read: reads the head.
+
+    Raises:
+        AdedError: there is none, or as ``read``.
+    """
+    file = path or checkpoints.find(kind, target)
+    if file is None:
+        raise AdedError(checkpoints.missing(kind, target) or "the head was removed; give --head FILE")
+    loaded, key = _LOADED.setdefault(target, {}), (kind, str(file))
+    if key not in loaded:
+        loaded[key] = read(Path(file), target, kind)
+    return loaded[key]

@@ -1,11 +1,13 @@
 """Medusa heads (arXiv 2401.10774): predict the next tokens from the target's last hidden state.
 
-Each head consists of residual blocks x + SiLU(W x + b), followed by the target's vocabulary projection, which is shared and not
-stored. Four heads for hidden size 576 take 2.7 MB per block in bfloat16.
+Each head consists of residual blocks x + SiLU(W x + b), followed by a vocabulary projection. Heads that are trained here share
+the target's, which is not stored; published heads may have separate ones. Four heads for hidden size 576 take 2.7 MB per block
+in bfloat16.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,14 +35,20 @@ class MedusaHeads(nn.Module):
 
     Initially all parameters are 0 and every head returns the target's hidden state unchanged.
 
+    Args:
+        heads, blocks, hidden: sizes.
+        vocabulary: number of tokens of a separate vocabulary projection for each head; 0: they share the target's.
+
     Attributes:
         weight: ``[heads, blocks, hidden, hidden]``; bias: ``[heads, blocks, hidden]``.
+        vocabulary_weight: the separate projections, ``[heads, vocabulary, hidden]``, or None.
     """
 
-    def __init__(self, heads: int, blocks: int, hidden: int) -> None:
+    def __init__(self, heads: int, blocks: int, hidden: int, vocabulary: int = 0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(heads, blocks, hidden, hidden))
         self.bias = nn.Parameter(torch.zeros(heads, blocks, hidden))
+        self.vocabulary_weight = nn.Parameter(torch.zeros(heads, vocabulary, hidden)) if vocabulary else None
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The target's last hidden states ``[n, hidden]`` to the heads' ``[heads, n, hidden]``."""
@@ -48,6 +56,13 @@ class MedusaHeads(nn.Module):
         for weight, bias in zip(self.weight.unbind(1), self.bias.unbind(1)):
             x = x + nn.functional.silu(x @ weight.transpose(1, 2) + bias[:, None])
         return x
+
+    def logits(self, state: torch.Tensor, project: nn.Module) -> torch.Tensor:
+        """Logits ``[heads, vocabulary]`` from a hidden state ``[1, hidden]``; ``project``: the target's vocabulary projection."""
+        outputs = self(state)[:, 0]
+        if self.vocabulary_weight is None:
+            return project(outputs)
+        return (self.vocabulary_weight @ outputs[:, :, None])[:, :, 0]
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,7 @@ class HeadReader:
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         """The heads' predictions from a hidden state ``[1, hidden]``, float64 ``[size]``: tokens, then probabilities."""
-        logits = self._project(self._heads(state.to(self._weight))[:, 0])
+        logits = self._heads.logits(state.to(self._weight), self._project)
         tokens, probabilities = sampler.top(logits, self._ranks)
         return torch.stack([tokens.double(), probabilities.double()]).flatten()  # float64 represents every token id exactly
 
@@ -94,24 +109,6 @@ class HeadReader:
             return None
         tokens, probabilities = read.reshape(2, -1, self._ranks)
         return HeadPredictions(tokens.astype(np.int32), probabilities)
-
-
-_READERS: WeakKeyDictionary[Any, dict[tuple[str, int], HeadReader]] = WeakKeyDictionary()
-
-
-def reader_for(target: TargetModel, path: str | None = None, ranks: int = RANKS) -> HeadReader:
-    """The heads at ``path``, or else the default ones of the target; loaded once per target and number of top tokens.
-
-    Raises:
-        AdedError: there are none, the file is damaged or for another model, or the model has no vocabulary projection.
-    """
-    file = path or checkpoints.find("medusa", target)
-    if file is None:
-        raise AdedError(checkpoints.missing("medusa", target) or "the Medusa heads were removed; give --heads FILE")
-    loaded, key = _READERS.setdefault(target, {}), (str(file), ranks)
-    if key not in loaded:
-        loaded[key] = HeadReader(target, *load(file, target), ranks)
-    return loaded[key]
 
 
 def load(path: str | Path, target: TargetModel) -> tuple[MedusaHeads, np.ndarray]:
@@ -136,3 +133,29 @@ def load(path: str | Path, target: TargetModel) -> tuple[MedusaHeads, np.ndarray
 def _are_heads(weight: torch.Tensor, bias: torch.Tensor, accuracy: torch.Tensor, width: int) -> bool:
     consistent = weight.dim() == 4 and accuracy.dim() == 2 and len(accuracy) == len(weight)
     return consistent and weight.shape[2:] == (width, width) and bias.shape == weight.shape[:3]
+
+
+_READERS: WeakKeyDictionary[Any, dict[tuple[str, int], HeadReader]] = WeakKeyDictionary()
+
+
+def reader_for(
+    target: TargetModel,
+    path: str | None = None,
+    ranks: int = RANKS,
+    read: Callable[[Path, TargetModel], tuple[MedusaHeads, np.ndarray]] = load,
+) -> HeadReader:
+    """The heads at ``path``, or else the default ones of the target; loaded once per target and number of top tokens.
+
+    Args:
+        read: reads the heads and their accuracy.
+
+    Raises:
+        AdedError: there are none, or as ``read``.
+    """
+    file = path or checkpoints.find("medusa", target)
+    if file is None:
+        raise AdedError(checkpoints.missing("medusa", target) or "the Medusa heads were removed; give --heads FILE")
+    loaded, key = _READERS.setdefault(target, {}), (str(file), ranks)
+    if key not in loaded:
+        loaded[key] = HeadReader(target, *read(Path(file), target), ranks)
+    return loaded[key]

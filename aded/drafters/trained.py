@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError, shown
 from aded.core.limits import check_choice
-from aded.draft_models import checkpoints, draft_model
+from aded.draft_models import checkpoints, draft_model, foreign_heads
 from aded.draft_models.medusa_heads import LATTICE_RANKS, HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
 from aded.sampling.settings import TypicalAcceptance
@@ -83,7 +83,7 @@ def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str,
     from aded.drafters.eagle import EagleDrafter
 
     rest = dict(options)
-    return EagleDrafter(head_for(model, kind, rest.pop("head", None)), **rest)
+    return EagleDrafter(head_for(model, kind, rest.pop("head", None), foreign_heads.load_head), **rest)
 
 
 def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
@@ -100,7 +100,7 @@ def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dra
 def blockwise(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.drafters.blockwise import BlockwiseDrafter
 
-    reader = reader_for(model, options.get("heads"), LATTICE_RANKS)
+    reader = reader_for(model, options.get("heads"), LATTICE_RANKS, foreign_heads.load_heads)
     kind, rest = _rescoring_options(options)
     return BlockwiseDrafter(reader, _rescoring(model, kind, rest))
 
@@ -248,7 +248,7 @@ def check_specinfer(options: Mapping[str, Any]) -> None:
 def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, dict[str, Any]]:
     """The heads, and the options that do not select them."""
     rest = dict(options)
-    return reader_for(model, rest.pop("heads", None)), rest
+    return reader_for(model, rest.pop("heads", None), read=foreign_heads.load_heads), rest
 
 
 def _check_one_draft(options: Mapping[str, Any], method: str) -> None:
