@@ -84,6 +84,12 @@ def _draft(target: Any, options: argparse.Namespace, rows: Any) -> Any:
     return DraftObjective(target, options.layers, options.text_weight, states)
 
 
+def _unrolled(title: str, file: str, objective: Callable[[Any, argparse.Namespace, Any], Any]) -> Kind:
+    """A kind that is trained on its drafting steps."""
+    bounds = {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)}
+    return Kind(title, "drafted token", file, bounds, lambda options: options.unroll + 1, objective)
+
+
 KINDS = {
     "medusa": Kind(
         "Medusa heads",
@@ -93,30 +99,9 @@ KINDS = {
         lambda options: options.heads + 1,
         _medusa,
     ),
-    "eagle": Kind(
-        "EAGLE head",
-        "drafted token",
-        "eagle",
-        {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)},
-        lambda options: options.unroll + 1,
-        _eagle,
-    ),
-    "mtp": Kind(
-        "MTP head",
-        "drafted token",
-        "mtp",
-        {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)},
-        lambda options: options.unroll + 1,
-        _mtp,
-    ),
-    "glide": Kind(
-        "GliDe head",
-        "drafted token",
-        "glide",
-        {"vocabulary": (2, 10**6), "unroll": (1, 16), "decay": (0, 1)},
-        lambda options: options.unroll + 1,
-        _glide,
-    ),
+    "eagle": _unrolled("EAGLE head", "eagle", _eagle),
+    "mtp": _unrolled("MTP head", "mtp", _mtp),
+    "glide": _unrolled("GliDe head", "glide", _glide),
     "draft": Kind("Draft model", "", "draft", {"layers": (1, 64), "text_weight": (0, 100)}, lambda options: 1, _draft),
 }
 
