@@ -228,7 +228,7 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     from aded.train import dataset, loop
 
     _check(options)
-    _check_fit(target, options)
+    check_fit(target, options)
     ahead = KINDS[options.kind].ahead(options)
     recorded = dataset.recorded(options.held_out, target, ahead) if options.held_out else None
     text = dataset.read(options.corpus, target, options.self_written, options.seed, progress)
@@ -280,8 +280,8 @@ def _schedule(options: argparse.Namespace) -> Schedule:
     )
 
 
-def _check_fit(target: Any, options: argparse.Namespace) -> None:
-    """Check the options against the model, before any text is read or generated."""
+def check_fit(target: Any, options: argparse.Namespace) -> None:
+    """Raise ``AdedError`` if this cannot be trained for the model; before any text is read or generated."""
     if options.length > target.context_limit:
         raise AdedError(
             f"--length is {options.length}, longer than the context of {target.label}; give a smaller --length, at most "

@@ -1,0 +1,1 @@
+"""Everything that a model needs for all methods, made in one run from one text that the model writes."""
