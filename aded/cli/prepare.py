@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
 def _prepare(target: Any, chosen: list[str], options: argparse.Namespace) -> int:
     from aded.cli import terminal
     from aded.core.paths import model_folder
+    from aded.data import self_generation
     from aded.prepare import plan
     from aded.prepare.record import PrepareRecord
     from aded.prepare.run import Run, report, report_lines
@@ -100,9 +101,12 @@ def _prepare(target: Any, chosen: list[str], options: argparse.Namespace) -> int
     sizes = plan.sizes_for(target.device.type, options.budget_minutes)
     trainer, record = Trainer(target, options, sizes), PrepareRecord(model_folder(target.label, target.fingerprint))
     planned = plan.make_plan(target, chosen, sizes, trainer.check, record.started(sizes.minutes))
+    if planned.parts:
+        self_generation.check_model(target)
+        self_generation.script_of(target.tokenizer)
+        plan.check_space(planned)
     print("\n".join(plan.plan_lines(planned, target, chosen)), file=sys.stderr if options.json else sys.stdout, flush=True)
     if planned.parts:
-        plan.check_space(planned)
         with terminal.Progress() as progress:
             Run(target, planned, record, trainer, options.restart, progress).make()
     body = report(record, target)

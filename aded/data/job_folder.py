@@ -36,7 +36,7 @@ class WorkFolder:
     """The folder ``OUT.part`` of a job that writes ``OUT``; a context manager that creates and locks it.
 
     An interrupted job resumes from these files; a job that succeeds deletes the folder, unless it sets ``keep``. Files of another
-    job are deleted only if they are useless: that job failed because of its input, or its input has changed since.
+    job are deleted only if they are useless: that job succeeded or failed because of its input, or its input has changed since.
 
     Attributes:
         settings: settings chosen by the run that started the job, JSON values; a resumed run uses the same.
@@ -98,9 +98,9 @@ class WorkFolder:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock.release()
             return
-        if isinstance(error, AdedError) and not isinstance(error, InterruptedJobError):
+        if error is None or (isinstance(error, AdedError) and not isinstance(error, InterruptedJobError)):
             with suppress(AdedError):
-                self._write_manifest(failed=True)
+                self._write_manifest(ended=True)
         self._release()
 
     def path(self, name: str) -> Path:
@@ -139,7 +139,7 @@ class WorkFolder:
             if same and found.get("inputs") == self._inputs:
                 self.settings = found["settings"]
                 return
-            if not same and not found.get("failed"):
+            if not same and not found.get("ended"):
                 raise AdedError(
                     f"{self.folder} holds a different interrupted build; add --restart to delete it, or {self._elsewhere}"
                 )
@@ -174,9 +174,9 @@ class WorkFolder:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _write_manifest(self, failed: bool = False) -> None:
+    def _write_manifest(self, ended: bool = False) -> None:
         body = {"format": FORMAT, "identity": self._identity, "inputs": self._inputs, "settings": self.settings}
-        store(self.folder / MANIFEST, json.dumps({**body, "failed": failed}, indent=1).encode())
+        store(self.folder / MANIFEST, json.dumps({**body, "ended": ended}, indent=1).encode())
 
 
 def work_folder(out: str) -> Path:

@@ -81,7 +81,8 @@ def described(part: str, known: dict[str, Any]) -> str:
     if part == "datastore":
         return f"{figures['tokens']:,} tokens; rest, replayed: {_steps(figures)}"
     accuracy = ", ".join(f"{share:.0%}" for share in figures["accuracy"])
-    return f"accuracy of the first choice: {accuracy}; simulated acceptance length {figures['acceptance_length']:.2f}"
+    by_position = " by position" if len(figures["accuracy"]) > 1 else ""
+    return f"accuracy at rank 1{by_position}: {accuracy}; simulated acceptance length {figures['acceptance_length']:.2f}"
 
 
 def _steps(figures: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ class Run:
             self._start(new_text="batch" not in folder.settings)
             text = self._timed("text", lambda: write_text(target, plan, folder, self._numbered(1, count, "text")))
             self.record.save(text=self.record.body["text"] | text.facts)
-            self._release()
+            target.release_memory()  # of the last batch of conversations
             for number, part in enumerate(plan.parts, 2):
                 self._make_part(part, text, self._numbered(number, count, part))
             folder.keep = any(existing(part, target) is None for part in PARTS if part not in plan.left_out)
@@ -90,7 +89,7 @@ class Run:
         self.record.save(minutes={} if finished else body["minutes"], finished=finished)
 
     def _make_part(self, part: str, text: WrittenText, progress: Progress) -> None:
-        known = self.record.part(part)
+        known, target = self.record.part(part), self.target
         known.pop("error", None)
         try:
             path = self._timed(part, lambda: self._build(part, text, progress))
@@ -100,13 +99,8 @@ class Run:
             raise
         except AdedError as error:
             known["error"] = str(error)
-        self._release()
+        target.release_memory()  # of the trained module and the cached states of the target
         self.record.save()
-
-    def _release(self) -> None:
-        """Free the memory of the last step: a batch of conversations, or a trained module and the cached states of the target."""
-        gc.collect()
-        self.target.release_memory()
 
     def _build(self, part: str, text: WrittenText, progress: Progress) -> Path:
         folder, vocabulary = self._folder(part), text.vocabulary

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import alone, tiny_model
+from fakes import alone, save_tokenizer, tiny_model
 
 from aded.cli import main, terminal
 from aded.core.errors import AdedError
@@ -34,25 +34,42 @@ TINY = plan.Sizes(None, 1200, 1280, 64, 4, 2)
 PROMPT = [1, 20, 33, 33, 41]
 
 
-@pytest.fixture
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, which is not in the model's folder."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("ADED_CACHE", str(folder))
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small model with a chat template, as a folder."""
+    folder = tmp_path_factory.mktemp("model")
+    save_tokenizer(folder, chat_template=TEMPLATE)
+    tiny_model("llama", max_position_embeddings=64).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def written(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with the text of the model, and nothing else that a run reads."""
+    folder = tmp_path_factory.mktemp("written")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ADED_CACHE", str(folder))
+        patched.setitem(plan.SIZES, "cpu", TINY)
+        assert prepare(model, "--parts", "datastore") == 0
+    for path in folder.glob("artifacts/*/[!t]*"):
+        path.unlink() if path.is_file() else shutil.rmtree(path)
     return folder
 
 
 @pytest.fixture
-def model(real_tokenizer_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A small model with a chat template as a folder, and small sizes."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(real_tokenizer_folder)
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(real_tokenizer_folder)
-    tiny_model("llama", max_position_embeddings=64).save_pretrained(real_tokenizer_folder)
+def empty_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder; and small sizes."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("ADED_CACHE", str(folder))
     monkeypatch.setitem(plan.SIZES, "cpu", TINY)
-    return str(real_tokenizer_folder)
+    return folder
+
+
+@pytest.fixture
+def cache(written: Path, empty_cache: Path) -> Path:
+    """A cache folder with the text of the model, which saves its time; and small sizes."""
+    shutil.copytree(written, empty_cache, dirs_exist_ok=True)
+    return empty_cache
 
 
 def prepare(*arguments: str) -> int:
@@ -82,7 +99,8 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, words: str, file: str = "*") -
     return lambda: monkeypatch.setattr(terminal.Progress, "__call__", shown)
 
 
-def test_one_command_makes_all_parts_and_all_methods_can_run_and_are_lossless(model, cache, capsys):
+def test_one_command_makes_all_parts_and_all_methods_can_run_and_are_lossless(model, empty_cache, capsys):
+    cache = empty_cache
     assert prepare(model) == 0
     said = capsys.readouterr().out
     target = TargetModel.load(model, "cpu")
@@ -113,12 +131,10 @@ def test_one_command_makes_all_parts_and_all_methods_can_run_and_are_lossless(mo
     assert made(cache) == before
 
 
-def test_an_interrupted_run_resumes_to_the_same_bytes(model, tmp_path_factory, monkeypatch, capsys):
+def test_an_interrupted_run_resumes_to_the_same_bytes(model, cache, tmp_path, monkeypatch, capsys):
     parts = ("--parts", "matrix,datastore,eagle")
-    caches = [tmp_path_factory.mktemp("cache") for _ in range(2)]
-    monkeypatch.setenv("ADED_CACHE", str(caches[0]))
     assert prepare(model, *parts) == 0
-    monkeypatch.setenv("ADED_CACHE", str(caches[1]))
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path))
     messages: list[str] = []
     for words, file in (
         ("text, writing", "batch-00000.npz"), ("matrix, sorting", "*"), ("datastore, sorting", "*"),
@@ -130,19 +146,19 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(model, tmp_path_factory, m
         said = capsys.readouterr()
         assert said.err.endswith("stopped; run the command again: it resumes where it stopped\n")
         messages.append(said.err)
-        assert not record_in(caches[1])["finished"]
+        assert not record_in(tmp_path)["finished"]
     assert "exists: " in said.out and "3 of 3" not in said.err  # only eagle is left
     assert "eagle, training: step 3 of 5" in messages[-1]
     assert prepare(model, *parts) == 0
-    assert made(caches[1]) == made(caches[0]) != {}
+    assert made(tmp_path) == made(cache) != {}
 
 
 def test_the_text_is_written_once_and_kept_while_parts_are_missing(model, cache, monkeypatch):
     from aded.data.self_generation import SelfWriter
 
+    monkeypatch.setattr(SelfWriter, "write_batch", None)
     assert prepare(model, "--parts", "datastore") == 0
     assert [path.name for path in cache.rglob("*.part")] == ["text.npy.part"]
-    monkeypatch.setattr(SelfWriter, "write_batch", None)
     assert prepare(model) == 0
     assert list(cache.rglob("*.part")) == []
     assert [*record_in(cache)["parts"]] == ["datastore", *(part for part in PARTS if part != "datastore")]
@@ -153,15 +169,13 @@ def test_a_part_that_fails_is_reported_and_the_others_are_made(model, cache, mon
         if folder.name == "mtp":
             raise AdedError("nothing was learned: give more")
 
-    monkeypatch.setattr(loop, "check_improved", fail)
-    assert prepare(model, "--parts", "mtp,medusa") == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "check_improved", fail)
+        assert prepare(model, "--parts", "mtp,medusa") == 2
     said = capsys.readouterr().out
     assert "not made: nothing was learned: give more" in said
     assert "methods that still lack a part: rest, eagle, mtp" in said
     assert {*made(cache)} == {"heads.safetensors"}
-    monkeypatch.undo()
-    monkeypatch.setenv("ADED_CACHE", str(cache))
-    monkeypatch.setitem(plan.SIZES, "cpu", TINY)
     assert prepare(model, "--parts", "mtp,medusa") == 0
     assert "error" not in record_in(cache)["parts"]["mtp"]
 
@@ -191,6 +205,8 @@ def test_a_run_with_another_dtype_is_refused_until_it_is_restarted(model, cache,
     assert "add --restart to delete it, or set ADED_CACHE to another folder" in capsys.readouterr().err
     assert prepare(model, "--parts", "medusa", "--dtype", "bfloat16", "--restart") == 0
     assert "medusa, training: step 1 " in capsys.readouterr().err
+    assert prepare(model, "--parts", "datastore") == 0  # the text of a run that ended is replaced
+    assert "text, writing: " in capsys.readouterr().err
 
 
 def test_a_part_that_the_model_cannot_have_is_left_out_with_the_reason(model, cache, monkeypatch, capsys):
@@ -210,16 +226,20 @@ def test_a_part_that_the_model_cannot_have_is_left_out_with_the_reason(model, ca
     assert capsys.readouterr().out.endswith("nothing to make\n")
 
 
-def test_a_model_that_cannot_write_text_is_refused_with_the_remedy(model, cache, capsys):
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    tokenizer.chat_template = None
-    (Path(model) / "chat_template.jinja").unlink(missing_ok=True)
-    tokenizer.save_pretrained(model)
-    assert prepare(model) == 2
-    assert "error: the model has no chat template, so it cannot generate conversations" in capsys.readouterr().err
-    assert list(cache.rglob("*.part")) == []
+@pytest.mark.parametrize(
+    ("family", "template", "message"),
+    [
+        ("llama", None, "the model has no chat template, so it cannot generate conversations"),
+        ("bloom", TEMPLATE, "cannot generate"),
+    ],
+)
+def test_a_model_that_cannot_write_text_is_refused_with_the_remedy(family, template, message, tmp_path, empty_cache, capsys):
+    save_tokenizer(tmp_path, template)
+    tiny_model(family).save_pretrained(tmp_path)
+    assert prepare(str(tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert message in said and "give texts instead: a matrix takes --text" in said
+    assert not list(empty_cache.rglob(FILE))
 
 
 @pytest.mark.parametrize(
@@ -236,14 +256,13 @@ def test_invalid_options_are_refused_before_the_model_is_loaded(arguments, messa
     assert message in capsys.readouterr().err
 
 
-def test_without_a_writable_folder_or_enough_space_nothing_begins(model, cache, monkeypatch, tmp_path, capsys):
+def test_without_a_writable_folder_or_enough_space_nothing_begins(model, empty_cache, monkeypatch, tmp_path, capsys):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 0))
     assert prepare(model) == 2
-    said = capsys.readouterr()
-    assert "Plan for" in said.out
-    assert "where 0 MB are free; free space, give fewer --parts or a smaller --budget-minutes, or set ADED_CACHE" in said.err
-    assert list(cache.rglob("*")) == []
+    said = capsys.readouterr().err
+    assert "where 0 MB are free; free space, give fewer --parts or a smaller --budget-minutes, or set ADED_CACHE" in said
+    assert list(empty_cache.rglob("*")) == []
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
@@ -262,7 +281,8 @@ def test_a_budget_is_divided_and_scales_the_numbers_of_tokens():
     assert plan._division(["medusa"], None) == {}
 
 
-def test_writing_stops_after_a_batch_when_its_time_is_over(model, cache, monkeypatch):
+def test_writing_stops_after_a_batch_when_its_time_is_over(model, empty_cache, monkeypatch):
+    cache = empty_cache
     monkeypatch.setitem(plan.SIZES, "cpu", replace(TINY, minutes=1e-6, text_tokens=10**9))
     assert prepare(model, "--parts", "datastore") == 0
     assert len(list(cache.rglob("batch-*.npz"))) == 1
