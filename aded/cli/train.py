@@ -291,8 +291,10 @@ def check_fit(target: Any, options: argparse.Namespace) -> None:
         raise AdedError(f"--layers is {options.layers}; give at most {limit}, the number of layers of the model")
     if options.kind == "draft" and target.mode != "tree":
         raise AdedError(f"{target.label} cannot have a draft model of its layers: it does not support tree attention")
-    if options.kind != "draft" and target.model.get_output_embeddings() is None:
-        raise AdedError(f"{target.label} has no vocabulary projection for the heads to share; use another model")
+    if target.model.get_output_embeddings() is None:
+        raise AdedError(
+            f"{target.label} has no vocabulary projection to share with a {options.kind} checkpoint; use another model"
+        )
 
 
 def _check(options: argparse.Namespace) -> None:

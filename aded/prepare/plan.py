@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError
 from aded.core.paths import model_folder
-from aded.prepare.parts import TRAINED, existing, methods_of
+from aded.prepare.parts import PARTS, TRAINED, existing, methods_of
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -79,7 +79,7 @@ class Plan:
 
     Attributes:
         folder: the folder of the model's artifacts.
-        parts: the parts to make, in order.
+        parts: the parts to make, in order; ``later``: those not requested that are missing too.
         files: the parts that exist, and their files.
         left_out: the parts that the model cannot have, and why.
         minutes: time limits of ``text`` and of each trained part.
@@ -89,6 +89,7 @@ class Plan:
     folder: Path
     sizes: Sizes
     parts: tuple[str, ...]
+    later: tuple[str, ...]
     files: Mapping[str, Path]
     left_out: Mapping[str, str]
     minutes: Mapping[str, float]
@@ -111,20 +112,19 @@ def make_plan(
     Raises:
         AdedError: a file of a part is damaged.
     """
-    files: dict[str, Path] = {}
-    left_out: dict[str, str] = {}
-    for part in parts:
-        if (file := existing(part, target)) is not None:
-            files[part] = file
-        elif part in TRAINED:
-            try:
-                check(part)
-            except AdedError as error:
-                left_out[part] = str(error)
-    made = tuple(part for part in parts if part not in files and part not in left_out)
+    files = {part: file for part in PARTS if (file := existing(part, target)) is not None}
+    impossible: dict[str, str] = {}
+    for part in TRAINED:
+        try:
+            check(part)
+        except AdedError as error:
+            impossible[part] = str(error)
+    made = tuple(part for part in parts if part not in files and part not in impossible)
+    left_out = {part: impossible[part] for part in parts if part not in files and part in impossible}
+    later = tuple(part for part in PARTS if not {part} & {*files, *impossible, *made})
     minutes = {**_division(made, sizes.minutes), **{name: value for name, value in started.items() if name in (*made, "text")}}
     folder = model_folder(target.label, target.fingerprint)
-    return Plan(folder, sizes, made, files, left_out, minutes, _bytes(target, made, sizes))
+    return Plan(folder, sizes, made, later, files, left_out, minutes, _bytes(target, made, sizes))
 
 
 def _division(parts: Sequence[str], minutes: float | None) -> dict[str, float]:

@@ -15,7 +15,7 @@ from aded.data.job_folder import InterruptedJobError
 from aded.drafters.registry import METHODS
 from aded.engine.weights import Progress
 from aded.prepare import figures
-from aded.prepare.parts import FOLDERS, PARTS, TRAINED, existing
+from aded.prepare.parts import FOLDERS, TRAINED, existing
 from aded.prepare.plan import Plan
 from aded.prepare.record import PrepareRecord
 from aded.prepare.text import WrittenText, text_folder, write_text
@@ -58,7 +58,7 @@ class Run:
             target.release_memory()  # of the last batch of conversations
             for number, part in enumerate(plan.parts, 2):
                 self._make_part(part, text, self._numbered(number, count, part))
-            folder.keep = any(existing(part, target) is None for part in PARTS if part not in plan.left_out)
+            folder.keep = any(existing(part, target) is None for part in (*plan.parts, *plan.later))
             self._finish()
 
     def _start(self, new_text: bool) -> None:

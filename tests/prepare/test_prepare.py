@@ -219,9 +219,14 @@ def test_a_part_that_the_model_cannot_have_is_left_out_with_the_reason(model, ca
 
     monkeypatch.setattr(TargetModel, "load", classmethod(without_projection))
     assert prepare(model, "--parts", "medusa,datastore") == 0
-    assert "has no vocabulary projection for the heads to share; use another model  (for medusa," in capsys.readouterr().out
+    assert (
+        "has no vocabulary projection to share with a medusa checkpoint; use another model  (for medusa,"
+        in capsys.readouterr().out
+    )
     assert {*made(cache)} == {"datastore.safetensors"}
     assert [*record_in(cache)["left_out"]] == ["medusa"]
+    assert prepare(model, "--parts", "matrix") == 0  # nothing else can be made
+    assert list(cache.rglob("*.part")) == []
     assert prepare(model, "--parts", "medusa,datastore") == 0
     assert capsys.readouterr().out.endswith("nothing to make\n")
 
