@@ -97,10 +97,12 @@ def _prepare(target: Any, chosen: list[str], options: argparse.Namespace) -> int
     from aded.prepare import plan
     from aded.prepare.record import PrepareRecord
     from aded.prepare.run import Run, report, report_lines
+    from aded.prepare.text import discard_text
 
     sizes = plan.sizes_for(target.device.type, options.budget_minutes)
     trainer, record = Trainer(target, options, sizes), PrepareRecord(model_folder(target.label, target.fingerprint))
-    planned = plan.make_plan(target, chosen, sizes, trainer.check, record.started(sizes.minutes))
+    begun = record.begun() if record.unfinished(sizes.minutes) else ()
+    planned = plan.make_plan(target, chosen, sizes, trainer.check, record.started(sizes.minutes), begun)
     if planned.parts:
         self_generation.check_model(target)
         self_generation.script_of(target.tokenizer)
@@ -109,6 +111,8 @@ def _prepare(target: Any, chosen: list[str], options: argparse.Namespace) -> int
     if planned.parts:
         with terminal.Progress() as progress:
             Run(target, planned, record, trainer, options.restart, progress).make()
+    elif not planned.later:
+        discard_text(target, planned)
     body = report(record, target)
     if options.json:
         print(json.dumps(body, ensure_ascii=False, allow_nan=False))

@@ -41,7 +41,8 @@ def datastore_figures(target: TargetModel, records: Sequence[Record]) -> dict[st
 def trained_figures(path: Path) -> dict[str, Any]:
     """Accuracy of the most probable token, by position, and simulated acceptance length, from the header of a checkpoint."""
     header = tensor_file.read_header(path).metadata
-    figures = json.loads(header["figures"])["recorded"]
+    figures = json.loads(header["figures"])
+    figures = figures.get("recorded", figures)
     accuracy = figures["accuracy"]
     first = [row[0] for row in accuracy] if isinstance(accuracy[0], list) else [accuracy[0]]
     steps = json.loads(header["training"])["steps"]

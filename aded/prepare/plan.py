@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,17 +102,19 @@ def make_plan(
     sizes: Sizes,
     check: Callable[[str], None],
     started: Mapping[str, float],
+    begun: Container[str] = (),
 ) -> Plan:
     """The plan for the requested parts.
 
     Args:
         check: raises ``AdedError`` if the model cannot have a trained part.
         started: time limits of an interrupted run with the same budget, which stay.
+        begun: parts that this run began; if their files exist, they have yet to be evaluated.
 
     Raises:
         AdedError: a file of a part is damaged.
     """
-    files = {part: file for part in PARTS if (file := existing(part, target)) is not None}
+    files = {part: file for part in PARTS if (file := existing(part, target)) is not None and part not in begun}
     impossible: dict[str, str] = {}
     for part in TRAINED:
         try:

@@ -40,6 +40,10 @@ class PrepareRecord:
         """The time limits of an unfinished run with this budget."""
         return self.body["minutes"] if self.unfinished(budget) else {}
 
+    def begun(self) -> set[str]:
+        """The parts of an unfinished run that were begun and are neither finished nor failed."""
+        return {name for name, known in self.body["parts"].items() if not {"file", "error"} & known.keys()}
+
     def part(self, name: str) -> dict[str, Any]:
         """What is known of a part; changes are kept when the record is saved."""
         return self.body["parts"].setdefault(name, {})

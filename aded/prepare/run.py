@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -84,8 +85,7 @@ class Run:
     def _finish(self) -> None:
         """Record that nothing is unfinished, or which parts of an earlier run with the same budget still are."""
         body = self.record.body
-        begun = {*body["minutes"], *body["parts"]} - {"text"}
-        finished = all({"file", "error"} & body["parts"].get(part, {}).keys() for part in begun)
+        finished = not self.record.begun() and {*body["minutes"]} <= {"text", *body["parts"]}
         self.record.save(minutes={} if finished else body["minutes"], finished=finished)
 
     def _make_part(self, part: str, text: WrittenText, progress: Progress) -> None:
@@ -103,6 +103,8 @@ class Run:
         self.record.save()
 
     def _build(self, part: str, text: WrittenText, progress: Progress) -> Path:
+        if (found := existing(part, self.target)) is not None:
+            return found
         folder, vocabulary = self._folder(part), text.vocabulary
         if part == "matrix":
             path = folder / "matrix.safetensors"
@@ -161,8 +163,8 @@ def report_lines(body: dict[str, Any], parts: Sequence[str], record: PrepareReco
         if "error" in known:
             rows.append((part, "–", "–", seconds, f"not made: {known['error']}"))
         else:
-            file = Path(known["file"]).relative_to(body["folder"])
-            rows.append((part, str(file), f"{known['bytes'] / 1e6:.1f}", seconds, figures.described(part, known)))
+            file = os.path.relpath(known["file"], body["folder"])
+            rows.append((part, file, f"{known['bytes'] / 1e6:.1f}", seconds, figures.described(part, known)))
     yield from (f"{part:<9}  {file:<33}  {size:>6}  {seconds:>7}  {figure}" for part, file, size, seconds, figure in rows)
     yield f"folder: {body['folder']}, with this report in {record.path.name}"
     yield f"methods that can run now: {', '.join(body['methods'])}"

@@ -17,7 +17,7 @@ from aded.core.errors import AdedError
 from aded.data.build_matrix import Vocabulary, write
 from aded.data.conversations import Collection
 from aded.data.corpus import separator_for
-from aded.data.job_folder import WorkFolder, npy_bytes, store
+from aded.data.job_folder import WorkFolder, npy_bytes, store, work_folder
 from aded.data.readers import stamps
 from aded.data.records import Record, records_bytes
 from aded.engine.weights import Progress
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 HELD_OUT = 0.05
 """Share of the conversations that are held out."""
 MAX_HELD_OUT = 64
+TEXT = "text.npy"
 ELSEWHERE = "set ADED_CACHE to another folder"
 
 
@@ -62,8 +63,15 @@ def text_folder(target: TargetModel, plan: Plan, restart: bool) -> Iterator[Work
         raise AdedError(f"cannot write {plan.folder}: {error.strerror}; {ELSEWHERE}") from None
     model = [target.spec, target.device_name, str(target.dtype)]
     identity = {"version": aded.__version__, "fingerprint": target.fingerprint, "model": model}
-    with WorkFolder(str(plan.folder / "text.npy"), identity, stamps(target.spec), restart, ELSEWHERE) as folder:
+    with WorkFolder(str(plan.folder / TEXT), identity, stamps(target.spec), restart, ELSEWHERE) as folder:
         yield folder
+
+
+def discard_text(target: TargetModel, plan: Plan) -> None:
+    """Delete the text of earlier runs, which is not needed any more."""
+    if work_folder(str(plan.folder / TEXT)).exists():
+        with text_folder(target, plan, restart=True):
+            pass
 
 
 def write_text(target: TargetModel, plan: Plan, folder: WorkFolder, progress: Progress) -> WrittenText:
@@ -90,7 +98,7 @@ def write_text(target: TargetModel, plan: Plan, folder: WorkFolder, progress: Pr
     first = collection.conversations - held_out
     if first < 1:
         raise AdedError("the model wrote only one conversation; give a larger --budget-minutes")
-    tokens, records = folder.path("text.npy"), folder.path("held-out.jsonl")
+    tokens, records = folder.path(TEXT), folder.path("held-out.jsonl")
     for path, data in ((tokens, npy_bytes(collection.text(first))), (records, records_bytes(collection.records(first)))):
         if not path.exists() or path.read_bytes() != data:  # unchanged files keep their times, so that builds from them resume
             store(path, data)

@@ -137,7 +137,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(model, cache, tmp_path, mo
     monkeypatch.setenv("ADED_CACHE", str(tmp_path))
     messages: list[str] = []
     for words, file in (
-        ("text, writing", "batch-00000.npz"), ("matrix, sorting", "*"), ("datastore, sorting", "*"),
+        ("text, writing", "batch-00000.npz"), ("matrix, sorting", "*"), ("matrix, evaluating", "*"), ("datastore, sorting", "*"),
         ("eagle, training: step 4", "*"), ("eagle, evaluating", "*"),
     ):  # fmt: skip
         undo = interrupt_at(monkeypatch, words, file)
@@ -151,15 +151,23 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(model, cache, tmp_path, mo
     assert "eagle, training: step 3 of 5" in messages[-1]
     assert prepare(model, *parts) == 0
     assert made(tmp_path) == made(cache) != {}
+    body, other = record_in(tmp_path), record_in(cache)
+    assert body["finished"] and body["minutes"] == {}
+    assert {p: known["figures"] for p, known in body["parts"].items()} == {
+        p: known["figures"] for p, known in other["parts"].items()
+    }
 
 
-def test_the_text_is_written_once_and_kept_while_parts_are_missing(model, cache, monkeypatch):
+def test_the_text_is_written_once_and_kept_while_parts_are_missing(model, cache, written, monkeypatch):
     from aded.data.self_generation import SelfWriter
 
     monkeypatch.setattr(SelfWriter, "write_batch", None)
     assert prepare(model, "--parts", "datastore") == 0
     assert [path.name for path in cache.rglob("*.part")] == ["text.npy.part"]
     assert prepare(model) == 0
+    assert list(cache.rglob("*.part")) == []
+    shutil.copytree(written, cache, dirs_exist_ok=True)
+    assert prepare(model, "--parts", "medusa") == 0  # nothing to make, and nothing later
     assert list(cache.rglob("*.part")) == []
     assert [*record_in(cache)["parts"]] == ["datastore", *(part for part in PARTS if part != "datastore")]
 
