@@ -275,7 +275,7 @@ def _add_fetch(commands: Any) -> None:
 def _add_prepare(commands: Any) -> None:
     from aded.cli import prepare as prepare_command
 
-    prepare_command.add_options(commands.add_parser("prepare", help="make everything that a model needs for all methods"))
+    prepare_command.add_options(commands.add_parser("prepare", help="make all artifacts that methods need for a model"))
 
 
 def _add_train(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""The command ``prepare``: make everything that a model needs for all methods."""
+"""The command ``prepare``: make all artifacts that methods need for a model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from aded.prepare.plan import Sizes
     from aded.prepare.text import WrittenText
 
-EPILOG = """The model writes one text, from which all parts are made. Without --budget-minutes this takes about 20 minutes on a
-GPU, and about 30 on a CPU, with little text. After an interruption the same command resumes. The parts go to the cache folder,
-where all commands and the page find them."""
+EPILOG = """The model writes one text, from which all parts (artifacts) are made. Without --budget-minutes this takes about 20
+minutes on a GPU, and about 30 on a CPU, with little text. After an interruption the same command resumes. The parts go to the cache
+folder, where all commands and the page find them."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,1 +1,1 @@
-"""Everything that a model needs for all methods, made in one run from one text that the model writes."""
+"""All artifacts that methods need for a model, its parts here, made in one run from one text that the model writes."""

@@ -1,4 +1,4 @@
-"""The parts that methods need: which methods use each, and the files that exist for a model."""
+"""The parts of a run, which are the artifacts that methods need: which methods use each, and the files that exist for a model."""
 
 from __future__ import annotations
 

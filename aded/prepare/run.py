@@ -169,4 +169,4 @@ def report_lines(body: dict[str, Any], parts: Sequence[str], record: PrepareReco
     yield f"folder: {body['folder']}, with this report in {record.path.name}"
     yield f"methods that can run now: {', '.join(body['methods'])}"
     if body["unavailable"]:
-        yield f"methods that still lack a part: {', '.join(body['unavailable'])}"
+        yield f"methods that still lack an artifact: {', '.join(body['unavailable'])}"

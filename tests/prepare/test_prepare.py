@@ -182,7 +182,7 @@ def test_a_part_that_fails_is_reported_and_the_others_are_made(model, cache, mon
         assert prepare(model, "--parts", "mtp,medusa") == 2
     said = capsys.readouterr().out
     assert "not made: nothing was learned: give more" in said
-    assert "methods that still lack a part: rest, eagle, mtp" in said
+    assert "methods that still lack an artifact: rest, eagle, mtp" in said
     assert {*made(cache)} == {"heads.safetensors"}
     assert prepare(model, "--parts", "mtp,medusa") == 0
     assert "error" not in record_in(cache)["parts"]["mtp"]
