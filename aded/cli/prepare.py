@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aded.prepare.text import WrittenText
 
 EPILOG = """The model writes one text, from which all parts (artifacts) are made. Without --budget-minutes this takes about 20
-minutes on a GPU, and about 30 on a CPU, with little text. After an interruption the same command resumes. The parts go to the cache
-folder, where all commands and the page find them."""
+minutes on a GPU, and about 30 on a CPU, with little text. After an interruption the same command resumes. The parts go to the
+cache folder, where all commands and the page find them."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
