@@ -82,11 +82,7 @@ def questions() -> list[str]:
 @pytest.fixture
 def real_tokenizer_folder(tmp_path: Path) -> Path:
     """A folder with a small real tokenizer, in which a model can be saved."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from fakes import save_tokenizer
 
-    words = {f"w{i}": i for i in range(97)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="w1", eos_token="w2", unk_token="w0").save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
     return tmp_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,19 @@ class WordTokenizer:
         return "".join(
             self.words.get(int(i), f"w{int(i)} ") for i in ids if not (skip_special_tokens and int(i) in self.all_special_ids)
         )
+
+
+def save_tokenizer(folder: Path, chat_template: str | None = None) -> None:
+    """Save a small real tokenizer, whose token i is the word ``w<i>``, into a folder."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {f"w{i}": i for i in range(VOCAB)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    saved = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="w1", eos_token="w2", unk_token="w0")
+    saved.chat_template = chat_template
+    saved.save_pretrained(folder)
 
 
 def tiny_target(family: str = "llama", seed: int = 0, **options: Any) -> Any:

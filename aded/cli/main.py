@@ -112,6 +112,7 @@ def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
     _add_matrix(commands)
     _add_datastore(commands)
     _add_fetch(commands)
+    _add_prepare(commands)
     _add_train(commands)
     _add_bench(commands)
     _add_ablate(commands)
@@ -269,6 +270,12 @@ def _add_fetch(commands: Any) -> None:
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id or a .gguf file"
     )
     parser.set_defaults(run=_fetch)
+
+
+def _add_prepare(commands: Any) -> None:
+    from aded.cli import prepare as prepare_command
+
+    prepare_command.add_options(commands.add_parser("prepare", help="make all artifacts that methods need for a model"))
 
 
 def _add_train(commands: Any) -> None:

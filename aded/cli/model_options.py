@@ -14,15 +14,20 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", default="default", metavar="SPEC", help="default (SmolLM2-135M-Instruct), a hub id, a folder or a .gguf file"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    add_device_options(parser)
     parser.add_argument("--device-map", choices=("auto",), help="distribute the model's layers over all GPUs")
     parser.add_argument("--tp", action="store_true", help="tensor parallelism: shard every layer over the processes of torchrun")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
     parser.add_argument(
         "--attention",
         default="triton",
         help="tree attention on a GPU: triton (default), flex or sdpa; `bench --shape` compares several with commas",
     )
+
+
+def add_device_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select the model's device and its dtype."""
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16 (default: auto)")
 
 
 MODEL_OPTIONS = ("model", "device", "device_map", "tp", "dtype", "attention")

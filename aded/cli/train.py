@@ -213,7 +213,7 @@ def train(target: Any, options: argparse.Namespace, folder: Path, progress: Prog
     from aded.train import dataset, loop
 
     _check(options)
-    _check_fit(target, options)
+    check_fit(target, options)
     ahead = KINDS[options.kind].ahead(options)
     recorded = dataset.recorded(options.held_out, target, ahead) if options.held_out else None
     text = dataset.read(options.corpus, target, options.self_written, options.seed, progress)
@@ -265,8 +265,8 @@ def _schedule(options: argparse.Namespace) -> Schedule:
     )
 
 
-def _check_fit(target: Any, options: argparse.Namespace) -> None:
-    """Check the options against the model, before any text is read or generated."""
+def check_fit(target: Any, options: argparse.Namespace) -> None:
+    """Raise ``AdedError`` if this cannot be trained for the model; before any text is read or generated."""
     if options.length > target.context_limit:
         raise AdedError(
             f"--length is {options.length}, longer than the context of {target.label}; give a smaller --length, at most "
@@ -276,8 +276,10 @@ def _check_fit(target: Any, options: argparse.Namespace) -> None:
         raise AdedError(f"--layers is {options.layers}; give at most {limit}, the number of layers of the model")
     if options.kind == "draft" and target.mode != "tree":
         raise AdedError(f"{target.label} cannot have a draft model of its layers: it does not support tree attention")
-    if options.kind != "draft" and target.model.get_output_embeddings() is None:
-        raise AdedError(f"{target.label} has no vocabulary projection for the heads to share; use another model")
+    if target.model.get_output_embeddings() is None:
+        raise AdedError(
+            f"{target.label} has no vocabulary projection to share with a {options.kind} checkpoint; use another model"
+        )
 
 
 def _check(options: argparse.Namespace) -> None:

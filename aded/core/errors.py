@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 MODEL_PLACEHOLDER = "SPEC"
 """Placeholder for the model in commands that an error message suggests."""
 
@@ -39,6 +41,12 @@ def as_text(value: object) -> str:
     """What a custom drafter gave as text, also if it is of another type; lone surrogates become question marks."""
     text = value if isinstance(value, str) else shown(value)
     return text.encode("utf-8", "replace").decode()
+
+
+def remedy_for_missing(model: str, option: str | None = None) -> str:
+    """The end of a message on a missing artifact: the command that makes it for a model, and the option that names a file."""
+    remedy = f"make what is missing with `python -m aded prepare {shlex.quote(model)}`"
+    return f"{remedy}, or give --{option} FILE" if option else remedy
 
 
 def check_type(value: object, kinds: type | tuple[type, ...], what: str, remedy: str) -> None:

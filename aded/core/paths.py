@@ -70,10 +70,15 @@ def artifacts(kind: str, model: Any) -> list[Path]:
 
 def artifact_folder(kind: str, label: str, fingerprint: str) -> Path:
     """Create the default folder for a model's artifacts of a kind, in which ``artifacts`` finds them."""
-    folder = cache_folder() / "artifacts" / _model_folder(label, fingerprint) / kind
+    folder = model_folder(label, fingerprint) / kind
     with suppress(OSError):  # writing to it reports the error
         folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def model_folder(label: str, fingerprint: str) -> Path:
+    """The default folder for all artifacts of a model, with one folder per kind."""
+    return cache_folder() / "artifacts" / _model_folder(label, fingerprint)
 
 
 def _model_folder(label: str, fingerprint: str) -> str:

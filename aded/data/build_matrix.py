@@ -35,6 +35,8 @@ from aded.engine.weights import Progress, label_of
 from aded.ngram.trigram import MAX_SUCCESSORS, TrigramMatrix
 
 MAX_PROCESSES = 256
+MAX_MEMORY = 1024
+"""Default approximate memory for counting, in MB."""
 SMALLEST_PIECE = 1 << 12
 """Tokens; a lower memory limit is raised to what this many tokens need."""
 SOURCE_OPTIONS = {
@@ -109,7 +111,25 @@ def _from_source(options: argparse.Namespace, progress: Progress) -> tuple[Trigr
     source = _source(options)
     tokenizer, size = corpus.load_tokenizer(options.model)
     default = 0 if options.tokens else tokenizer.eos_token_id
-    vocabulary = Vocabulary(tokenizer, size, corpus.separator_for(options.separator, default, size))
+    return _count_source(
+        source, Vocabulary(tokenizer, size, corpus.separator_for(options.separator, default, size)), options, progress
+    )
+
+
+def count_tokens(path: Path, vocabulary: Vocabulary, out: Path, restart: bool, progress: Progress) -> TrigramMatrix:
+    """Build the matrix of a ``.npy`` file of token ids and save it; otherwise as ``matrix build --tokens``.
+
+    Raises:
+        AdedError: see ``run``.
+    """
+    bounds = {"rows": None, "successors": None, "bytes": None}
+    options = argparse.Namespace(out=str(out), restart=restart, max_memory=MAX_MEMORY, processes=1, **bounds)
+    return _count_source(TokenFile(str(path)), vocabulary, options, progress)[0]
+
+
+def _count_source(
+    source: Source, vocabulary: Vocabulary, options: argparse.Namespace, progress: Progress
+) -> tuple[TrigramMatrix, list[str]]:
     with _folder(options, vocabulary, source.identity, source.inputs) as folder:
         _settle_pieces(folder, options)
         matrix = _counted(source, vocabulary, folder, "piece", options, progress)
@@ -158,11 +178,18 @@ def _rebuilt(folder: WorkFolder) -> list[str]:
     return [f"damaged files rebuilt: {', '.join(folder.damaged)}"] if folder.damaged else []
 
 
-def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Progress) -> None:
+def write(
+    writer: Any,
+    collection: Collection,
+    folder: WorkFolder,
+    progress: Progress,
+    expired: Callable[[], bool] = lambda: False,
+) -> None:
     """Generate conversations until the collection is full; batches that are in the folder are read, new ones are stored there.
 
     Args:
         writer: a ``aded.data.self_generation.SelfWriter``.
+        expired: called before each batch except the first; whether time is up, so that no more are written.
 
     Raises:
         AdedError: the model only repeats earlier questions.
@@ -174,6 +201,8 @@ def write(writer: Any, collection: Collection, folder: WorkFolder, progress: Pro
         if batch is not None:
             collection.add(batch)
             reporter.start(collection.tokens / collection.limit)
+        elif index and expired():
+            return
         else:
             batch = writer.write_batch(index, reporter.subtask(before / collection.limit, 1 / collection.limit))
             store(folder.path(name), pack(batch))

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from aded.core.errors import AdedError
+from aded.data.records import Record
 
 MAX_REPEATED_BATCHES = 3
 """Consecutive batches without a new question after which generation stops with an error."""
@@ -99,9 +100,14 @@ class Collection:
             self.tokens += len(ids)
             self.conversations += 1
 
-    def text(self) -> np.ndarray:
-        """All conversations, each followed by the separator: uint16 ``[tokens]``, uint32 for a larger vocabulary."""
-        return np.concatenate([np.zeros(0, self._dtype), *self._conversations])
+    def text(self, conversations: int | None = None) -> np.ndarray:
+        """The first conversations (None: all), each followed by the separator: uint16 ``[n]``, uint32 for a larger vocabulary."""
+        return np.concatenate([np.zeros(0, self._dtype), *self._conversations[:conversations]])
+
+    def records(self, first: int) -> list[Record]:
+        """The conversations from number ``first`` on as recorded decodes, each with the answer as its output."""
+        spans = list(zip(self._conversations, self._answer_starts))[first:]
+        return [Record(ids[:start].astype(np.int32), ids[start:-1].astype(np.int32)) for ids, start in spans]
 
     def distinct(self, n: int = 4) -> float:
         """Distinct-n of the answers (arXiv 1510.03055): distinct n-grams divided by all n-grams; 0 if there are none.

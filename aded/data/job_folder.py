@@ -22,7 +22,7 @@ from aded.core.trace import write_atomically
 FORMAT = "aded-work"
 MANIFEST, LOCK, SPILL = "manifest.json", ".lock", ".spill"
 """Names in the folder: the job's identity, the lock, and a folder for what does not fit in memory."""
-SUFFIXES = (".npy", ".npz")
+SUFFIXES = (".npy", ".npz", ".jsonl")
 """Suffixes of a job's files other than the manifest."""
 RESUME_HINT = "run the command again: it resumes where it stopped"
 T = TypeVar("T")
@@ -35,27 +35,38 @@ class InterruptedJobError(AdedError):
 class WorkFolder:
     """The folder ``OUT.part`` of a job that writes ``OUT``; a context manager that creates and locks it.
 
-    An interrupted job resumes from these files; a job that succeeds deletes the folder. Files of another job are deleted only
-    if they are useless: that job failed because of its input, or its input has changed since.
+    An interrupted job resumes from these files; a job that succeeds deletes the folder, unless it sets ``keep``. Files of another
+    job are deleted only if they are useless: that job succeeded or failed because of its input, or its input has changed since.
 
     Attributes:
         settings: settings chosen by the run that started the job, JSON values; a resumed run uses the same.
         damaged: names of files that were damaged and have to be rebuilt.
+        keep: keep the folder after success.
     """
 
-    def __init__(self, out: str, identity: dict[str, Any], inputs: Any = None, restart: bool = False) -> None:
+    def __init__(
+        self,
+        out: str,
+        identity: dict[str, Any],
+        inputs: Any = None,
+        restart: bool = False,
+        elsewhere: str = "choose another --out",
+    ) -> None:
         """
         Args:
             out: the job's output file.
             identity: the parameters of the job, JSON values.
             inputs: the state of the files that the job reads, JSON values.
             restart: delete the files of an earlier run.
+            elsewhere: the remedy for a folder that cannot be used, in messages.
         """
         from filelock import FileLock
 
         self.folder = work_folder(out)
         self.settings: dict[str, Any] = {}
         self.damaged: list[str] = []
+        self.keep = False
+        self._elsewhere = elsewhere
         self._identity, self._inputs = json.loads(json.dumps([identity, inputs]))
         self._restart = restart
         self._lock = FileLock(self.folder / LOCK)
@@ -71,9 +82,9 @@ class WorkFolder:
             self.folder.mkdir(exist_ok=True)
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise AdedError(f"another build writes to {self.folder}; wait for it, or choose another --out") from None
+            raise AdedError(f"another build writes to {self.folder}; wait for it, or {self._elsewhere}") from None
         except OSError as error:
-            raise AdedError(f"cannot write {self.folder}: {error.strerror}; choose another --out") from None
+            raise AdedError(f"cannot write {self.folder}: {error.strerror}; {self._elsewhere}") from None
         try:
             self._resume_or_clear()
             self._write_manifest()
@@ -83,13 +94,13 @@ class WorkFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None or self._files() <= {MANIFEST}:
+        if (error is None and not self.keep) or self._files() <= {MANIFEST}:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock.release()
             return
-        if isinstance(error, AdedError) and not isinstance(error, InterruptedJobError):
+        if error is None or (isinstance(error, AdedError) and not isinstance(error, InterruptedJobError)):
             with suppress(AdedError):
-                self._write_manifest(failed=True)
+                self._write_manifest(ended=True)
         self._release()
 
     def path(self, name: str) -> Path:
@@ -98,6 +109,11 @@ class WorkFolder:
     def settle(self, **defaults: Any) -> None:
         """Add settings; settings from the start of the job are not changed."""
         self.settings = {**defaults, **self.settings}
+        self._write_manifest()
+
+    def change(self, **settings: Any) -> None:
+        """Change settings."""
+        self.settings |= settings
         self._write_manifest()
 
     def read(self, name: str, reader: Callable[[Path], T]) -> T | None:
@@ -115,7 +131,7 @@ class WorkFolder:
         """Keep the files of this job, delete useless files of another job, and refuse any other folder."""
         files, found = self._files(), self._manifest()
         if files and not (MANIFEST in files and all(name == MANIFEST or name.endswith(SUFFIXES) for name in files)):
-            raise AdedError(f"{self.folder} is not the folder of an interrupted build; move it away, or choose another --out")
+            raise AdedError(f"{self.folder} is not the folder of an interrupted build; move it away, or {self._elsewhere}")
         if files and not self._restart:
             if found is None:
                 raise AdedError(f"{self.folder / MANIFEST} is damaged; add --restart to delete the files of that build")
@@ -123,9 +139,9 @@ class WorkFolder:
             if same and found.get("inputs") == self._inputs:
                 self.settings = found["settings"]
                 return
-            if not same and not found.get("failed"):
+            if not same and not found.get("ended"):
                 raise AdedError(
-                    f"{self.folder} holds a different interrupted build; add --restart to delete it, or choose another --out"
+                    f"{self.folder} holds a different interrupted build; add --restart to delete it, or {self._elsewhere}"
                 )
         self._clear()
 
@@ -158,9 +174,9 @@ class WorkFolder:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _write_manifest(self, failed: bool = False) -> None:
+    def _write_manifest(self, ended: bool = False) -> None:
         body = {"format": FORMAT, "identity": self._identity, "inputs": self._inputs, "settings": self.settings}
-        store(self.folder / MANIFEST, json.dumps({**body, "failed": failed}, indent=1).encode())
+        store(self.folder / MANIFEST, json.dumps({**body, "ended": ended}, indent=1).encode())
 
 
 def work_folder(out: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,12 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
             reason = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
             raise AdedError(f"{path}, line {number} is not a recorded output ({reason}); record it again") from None
     return records
+
+
+def records_bytes(records: Iterable[Record]) -> bytes:
+    """A file that `read_records` reads."""
+    bodies = [{"prompt_ids": one.prompt.tolist(), "output_ids": one.output.tolist()} for one in records]
+    return "".join(json.dumps(body) + "\n" for body in bodies).encode()
 
 
 def _token_ids(values: object) -> np.ndarray:

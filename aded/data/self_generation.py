@@ -73,8 +73,7 @@ class SelfWriter:
         Raises:
             AdedError: the model has no chat template or cannot be batched, a setting is out of range, or memory is insufficient.
         """
-        if target.mode != "tree" or target.masks.kind == "none":
-            raise AdedError(f"{target.label} cannot generate texts in batches; {REMEDY}")
+        check_model(target)
         if not 0 <= greedy_share <= 1:
             raise AdedError(f"greedy share is {greedy_share}; give a number from 0 to 1")
         if batch is not None and batch < 1:
@@ -176,6 +175,12 @@ class SelfWriter:
             and int(one.ids[one.closed + gap]) not in self.target.eos_ids
             and self.target.tokenizer.decode(question.tolist()).strip()
         ]
+
+
+def check_model(target: TargetModel) -> None:
+    """Raise ``AdedError`` if a model cannot generate texts in batches."""
+    if target.mode != "tree" or target.masks.kind == "none":
+        raise AdedError(f"{target.label} cannot generate texts in batches; {REMEDY}")
 
 
 def script_of(tokenizer: Any) -> Script:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from aded.core import tensor_file
-from aded.core.errors import AdedError, first_line
+from aded.core.errors import AdedError, first_line, remedy_for_missing
 from aded.core.paths import artifacts
 from aded.core.trace import write_atomically
 
@@ -73,7 +73,7 @@ def missing(kind: Kind, target: TargetModel) -> str | None:
     if find(kind, target) is not None:
         return None
     reason, option = MISSING[kind]
-    return f"{reason} for this model; make what is missing with {command(kind, target.spec)}, or give --{option} FILE"
+    return f"{reason} for this model; {remedy_for_missing(target.spec, option)}"
 
 
 def _fits(path: Path, kind: Kind, target: TargetModel) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aded.core.errors import OtherModelError
 from aded.core.paths import artifacts
@@ -20,14 +21,29 @@ T = TypeVar("T")
 
 def _load(kind: str, load: Callable[[str, str, int], T], model: TargetModel, path: str | None) -> T | None:
     """The file at ``path``, or else the first artifact of this kind that is for the model's tokenizer."""
-    if path is not None:
-        return load(str(path), model.fingerprint, model.vocab_size)
+    file = _find(kind, load, model) if path is None else path
+    return None if file is None else load(str(file), model.fingerprint, model.vocab_size)
+
+
+def _find(kind: str, load: Callable[[str, str, int], Any], model: TargetModel) -> Path | None:
+    """The first artifact of this kind that is for the model's tokenizer."""
     for file in artifacts(kind, model):
         try:
-            return load(str(file), model.fingerprint, model.vocab_size)
+            load(str(file), model.fingerprint, model.vocab_size)
         except OtherModelError:
             continue
+        return file
     return None
+
+
+def find_matrix(model: TargetModel) -> Path | None:
+    """The file that ``matrix_for`` loads without a path; raises ``AdedError`` as it does."""
+    return _find("trigram", _load_matrix, model)
+
+
+def find_datastore(model: TargetModel) -> Path | None:
+    """The file that ``datastore_for`` loads without a path; raises ``AdedError`` as it does."""
+    return _find("datastore", _load_datastore, model)
 
 
 def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aded.core.errors import MODEL_PLACEHOLDER, AdedError, check_type
+from aded.core.errors import AdedError, check_type, remedy_for_missing
 from aded.core.limits import check_choice, check_flags
 from aded.drafters.artifacts import base_counts_for, datastore_for, matrix_for
 from aded.drafters.base import Drafter
@@ -165,10 +164,7 @@ def _prompt_lookup(model: TargetModel | None, options: Mapping[str, Any], seed: 
 def _no_datastore(model: TargetModel) -> str | None:
     if datastore_for(model) is not None:
         return None
-    from aded.retrieval.suffix_array import COMMAND
-
-    command = COMMAND.replace(MODEL_PLACEHOLDER, shlex.quote(model.spec))
-    return f"rest has no datastore for this model's tokenizer; make one with `{command}`, or name one with --datastore"
+    return f"there is no datastore for this model's tokenizer; {remedy_for_missing(model.spec, 'datastore')}"
 
 
 def _check_base_counts(model: TargetModel) -> None:

@@ -134,7 +134,7 @@ def test_methods_are_listed(capsys):
 def test_methods_lists_the_missing_prerequisites_of_another_model(tiny, capsys):
     assert run("methods", "--model", "another") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert sum("unavailable: there are no Medusa heads for this model" in line and "train medusa" in line for line in lines) == 4
+    assert sum("unavailable: there are no Medusa heads for this model" in line and "aded prepare" in line for line in lines) == 4
 
 
 def test_a_prompt_file_is_read(tiny, capsys, tmp_path):
@@ -432,9 +432,9 @@ def test_remedies_name_the_given_model(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
     (tmp_path / "x").write_text("no matrix")
     for more, command in (
-        (["--method", "medusa"], "train medusa --model 'my models/one'`"),
-        (["--method", "specinfer"], "train draft --model 'my models/one'`"),
-        (["--method", "rest"], "datastore build --model 'my models/one' --text FILE"),
+        (["--method", "medusa"], "make what is missing with `python -m aded prepare 'my models/one'`, or give --heads FILE"),
+        (["--method", "specinfer"], "`python -m aded prepare 'my models/one'`, or give --draft FILE"),
+        (["--method", "rest"], "`python -m aded prepare 'my models/one'`, or give --datastore FILE"),
         (["--matrix", str(tmp_path / "x")], "matrix build --model 'my models/one' --text FILE --out FILE`"),
     ):
         assert run("generate", "--prompt", "a", "--model", "my models/one", *more) == 2

@@ -13,6 +13,7 @@ from fakes import WordTokenizer, alone, tiny_target
 from aded.core.errors import AdedError
 from aded.data import conversations
 from aded.data.conversations import Collection, Conversation, pack, unpack
+from aded.data.records import read_records, records_bytes
 from aded.data.self_generation import PLACEHOLDER, Script, SelfWriter, read_beginnings, script_of, separator_of
 from aded.decoding.decoder import Decoder, GenerationSettings
 
@@ -168,6 +169,15 @@ def test_a_collection_drops_repeated_questions_and_ends_at_its_limit() -> None:
     assert collection.text().dtype == np.uint16
     assert collection.text().tolist() == [*OPENING, 20, *CLOSING, 30, 2, 0, *OPENING, 21, *CLOSING, 32, 33, 2, 0]
     assert Collection(1, 0, 1 << 17).text().dtype == np.uint32
+
+
+def test_a_collection_is_split_into_a_text_and_records_that_can_be_saved(tmp_path: Path) -> None:
+    collection = Collection(100, separator=0, vocab_size=97)
+    collection.add([conversation([20], [30, 2]), conversation([21], [31]), conversation([22], [32, 33, 2])])
+    assert collection.text(1).tolist() == [*OPENING, 20, *CLOSING, 30, 2, 0]
+    (tmp_path / "r.jsonl").write_bytes(records_bytes(collection.records(1)))
+    found = [(one.prompt.tolist(), one.output.tolist()) for one in read_records(tmp_path / "r.jsonl")]
+    assert found == [([*OPENING, 21, *CLOSING], [31]), ([*OPENING, 22, *CLOSING], [32, 33, 2])]
 
 
 def test_distinct_grams_are_counted_over_all_answers(monkeypatch: pytest.MonkeyPatch) -> None:

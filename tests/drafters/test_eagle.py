@@ -164,9 +164,9 @@ def test_a_head_is_stored_in_8_bits_and_found_for_its_model_only(target, tmp_pat
 
 
 @pytest.mark.parametrize(("kind", "name"), [("eagle", "EAGLE"), ("mtp", "MTP")])
-def test_without_a_head_the_command_that_trains_one_is_named(kind, name, target):
+def test_without_a_head_the_command_that_makes_one_is_named(kind, name, target):
     reason = METHODS[kind].unavailable(target)
-    assert reason.startswith(f"there is no {name} head for this model; make what is missing with `python -m aded train {kind}")
+    assert reason.startswith(f"there is no {name} head for this model; make what is missing with `python -m aded prepare llama`")
     with pytest.raises(AdedError, match="or give --head FILE"):
         METHODS[kind].make(target, {}, 0)
 

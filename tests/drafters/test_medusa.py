@@ -145,8 +145,8 @@ def test_a_static_tree_has_one_shape(target, reader):
 def test_heads_of_a_file_are_found_by_option_and_in_the_assets(target, heads_file, monkeypatch):
     method = METHODS["medusa"]
     monkeypatch.setattr(paths, "ASSETS", heads_file.parent / "nowhere")
-    assert "train medusa" in method.unavailable(target)
-    with pytest.raises(AdedError, match="train medusa"):
+    assert "python -m aded prepare" in method.unavailable(target)
+    with pytest.raises(AdedError, match="python -m aded prepare"):
         method.make(target, {}, 0)
     assert isinstance(method.make(target, {"heads": str(heads_file)}, 0), MedusaDrafter)
     monkeypatch.setattr(paths, "ASSETS", heads_file.parent)

@@ -97,8 +97,8 @@ def test_the_text_equals_plain_decoding_and_drafts_are_accepted(tmp_path, settin
 
 def test_a_missing_datastore_is_reported_with_the_command() -> None:
     target = tiny_target()
-    assert "python -m aded datastore build" in METHODS["rest"].unavailable(target)
-    with pytest.raises(AdedError, match="datastore build"):
+    assert "`python -m aded prepare llama`" in METHODS["rest"].unavailable(target)
+    with pytest.raises(AdedError, match="or give --datastore FILE"):
         Decoder(target, "rest")
 
 

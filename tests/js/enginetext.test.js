@@ -76,15 +76,15 @@ const answers = [
   joined("aded/engine/target_model.py", "the prompt has").replace("Xtokens", "X tokens"),
   joined("aded/decoding/decoder.py", "the memory of the device"),
   "the prompt holds characters that are no valid Unicode; give it as UTF-8 text",
-  "rest has no datastore for this model's tokenizer; make one with `python -m aded datastore build`, or name one with --datastore",
-  "there are no Medusa heads for this model; make what is missing with `python -m aded train medusa --model SPEC`, or give --heads FILE",
-  "there is no EAGLE head for this model; make what is missing with `python -m aded train eagle --model SPEC`, or give --head FILE",
+  "there is no datastore for this model's tokenizer; make what is missing with `python -m aded prepare SPEC`, or give --datastore FILE",
+  "there are no Medusa heads for this model; make what is missing with `python -m aded prepare SPEC`, or give --heads FILE",
+  "there is no EAGLE head for this model; make what is missing with `python -m aded prepare SPEC`, or give --head FILE",
   "the prompt has one token, so the head has no features before the first step: plain step",
   "a beam search to depth 6 found 328 candidates; the 63 of highest cumulative probability are kept, and the best of the others has 0.0021",
   "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype",
-  "there is no GliDe head for this model; make what is missing with `python -m aded train glide --model SPEC`, or give --head FILE",
-  "there is no MTP head for this model; make what is missing with `python -m aded train mtp --model SPEC`, or give --head FILE",
-  "there is no draft model for this model; make what is missing with `python -m aded train draft --model SPEC`, or give --draft FILE",
+  "there is no GliDe head for this model; make what is missing with `python -m aded prepare SPEC`, or give --head FILE",
+  "there is no MTP head for this model; make what is missing with `python -m aded prepare SPEC`, or give --head FILE",
+  "there is no draft model for this model; make what is missing with `python -m aded prepare SPEC`, or give --draft FILE",
   "starting the engine",
   "loading the model",
   "checking the weights",
@@ -109,8 +109,8 @@ test("engine messages are translated to Chinese, alone and in a sentence", () =>
 });
 
 test("the sentences in the engine's source are those of the patterns", () => {
-  const source = ["aded/engine/target_model.py", "aded/engine/gguf_file.py", "aded/engine/loader.py", "aded/engine/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/models.py"].map(read).join("\n");
-  const quoted = ["starting the engine", "loading the model", "checking the weights", "saving the converted model", "this model verifies", "the context is held to", "there are no Medusa heads", "there is no EAGLE head", "there is no draft model", "for this model; make what is missing with", "rest has no datastore for this model's tokenizer", "steps of this model cannot be captured", "converting the model, once: tensor", "downloading the default model"];
+  const source = ["aded/core/errors.py", "aded/engine/target_model.py", "aded/engine/gguf_file.py", "aded/engine/loader.py", "aded/engine/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/models.py"].map(read).join("\n");
+  const quoted = ["starting the engine", "loading the model", "checking the weights", "saving the converted model", "this model verifies", "the context is held to", "there are no Medusa heads", "there is no EAGLE head", "there is no draft model", "make what is missing with `python -m aded prepare", "there is no datastore for this model's tokenizer", "steps of this model cannot be captured", "converting the model, once: tensor", "downloading the default model"];
   for (const words of quoted) assert.ok(source.includes(words), words);
 });
 

@@ -178,8 +178,8 @@ def test_a_datastore_built_without_a_name_is_the_one_that_methods_find(tmp_path,
 
     monkeypatch.setenv("ADED_CACHE", str(tmp_path / "cache"))
     target = ModelStandIn(tokenizer_fingerprint(load_tokenizer(model_folder)[0]), 97)
-    assert "datastore build" in registry.METHODS["rest"].unavailable(target)
-    with pytest.raises(AdedError, match="datastore build"):
+    assert "aded prepare" in registry.METHODS["rest"].unavailable(target)
+    with pytest.raises(AdedError, match="there is no datastore for this model's tokenizer"):
         registry.METHODS["rest"].make(target, {}, 0)
     (tmp_path / "t.txt").write_text("w5 w6 w7")
     assert main.main(["datastore", "build", "--model", model_folder, "--text", str(tmp_path / "t.txt")]) == 0

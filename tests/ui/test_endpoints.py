@@ -311,7 +311,7 @@ def test_the_row_of_a_text_is_that_of_its_last_bigram(monkeypatch: pytest.Monkey
     from ui.serving import api
 
     tokenizer = WordTokenizer()
-    model = SimpleNamespace(tokenizer=tokenizer)
+    model = SimpleNamespace(tokenizer=tokenizer, spec="org/model")
     first, second = tokenizer("two words")["input_ids"]
     text = np.array([first, second, 11, 0, first, second, 11, 0, first, second, 12, 0])
     matrix = TrigramMatrix.build(text, separator=0, vocab_size=97, fingerprint="f")
@@ -323,6 +323,9 @@ def test_the_row_of_a_text_is_that_of_its_last_bigram(monkeypatch: pytest.Monkey
     assert api.row_of(model, "never seen")["known"] is False
     with pytest.raises(AdedError, match="fewer than two tokens"):
         api.row_of(model, "one")
+    monkeypatch.setattr(api, "matrix_for", lambda model: None)
+    with pytest.raises(AdedError, match="make what is missing with `python -m aded prepare org/model`$"):
+        api.row_of(model, "two words")
 
 
 def test_a_race_without_a_step_does_not_compare_texts():

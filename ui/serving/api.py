@@ -8,7 +8,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from aded.core.errors import AdedError
+from aded.core.errors import AdedError, remedy_for_missing
 from aded.core.trace import Race, Trace, to_json
 from aded.drafters.artifacts import matrix_for
 from aded.drafters.registry import METHODS, find_method
@@ -222,7 +222,7 @@ def row_of(model: Any, text: str) -> Answer:
         raise AdedError("the text has fewer than two tokens; give two words or more")
     matrix = matrix_for(model)
     if matrix is None:
-        raise AdedError("there is no matrix for this model; make one with `python -m aded matrix build`")
+        raise AdedError(f"there is no matrix for this model; {remedy_for_missing(model.spec)}")
     tokens, probabilities = matrix.row(*ids)
     best = sorted(zip(probabilities.tolist(), tokens.tolist()), reverse=True)[:MAX_SUCCESSORS]
     texts = TokenTexts(model.tokenizer)

@@ -35,7 +35,7 @@ const PATTERNS = Object.entries({
   "memory": ["the memory of the device is used up; ask for fewer new tokens, a shorter prompt or a smaller model"],
   "unicode": ["the prompt holds characters that are no valid Unicode; give it as UTF-8 text"],
   "template": ["the model's chat template failed \\((.+)\\); use --raw for bare text", "reason"],
-  "no-datastore": ["rest has no datastore for this model's tokenizer; make one with `(.+)`, or name one with --datastore", "command"],
+  "no-datastore": ["there is no datastore for this model's tokenizer; make what is missing with `(.+)`, or give --datastore FILE", "command"],
   "no-heads": ["there are no Medusa heads for this model; make what is missing with `(.+)`, or give --heads FILE", "command"],
   "no-eagle": ["there is no EAGLE head for this model; make what is missing with `(.+)`, or give --head FILE", "command"],
   "no-mtp": ["there is no MTP head for this model; make what is missing with `(.+)`, or give --head FILE", "command"],
