@@ -301,11 +301,6 @@ class Beam:
             levels.append(BeamLevel(len(level), *(tuple(column.tolist()) for column in columns)))
         return levels
 
-    def left_out(self, budget: int) -> tuple[int, float]:
-        """Number of candidates, and the highest cumulative probability that ``best(budget)`` leaves out; 0 if none."""
-        others = np.delete(self._cumulative, self._best(budget))
-        return len(self._tokens) - 1, float(others.max(initial=0.0))
-
     def expansions(self) -> Expansions:
         """The children of the expanded candidates."""
         tokens = self._tokens[1:].reshape(-1, self._width)

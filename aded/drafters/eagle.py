@@ -106,12 +106,7 @@ class EagleDrafter(HeadDrafter):
             return Explanation(note=NO_FEATURES)
         if self._beam is None:
             return Explanation()
-        found, left_out = self._beam.left_out(budget)
-        note = (
-            f"a beam search to depth {self.depth} found {found} candidates; the {budget - 1} of highest cumulative probability "
-            f"are kept, and the best of the others has {left_out:.4f}"
-        )
-        return Explanation(note if found >= budget else None, levels=tuple(self._beam.levels(budget, SHOWN_CANDIDATES)))
+        return Explanation(levels=tuple(self._beam.levels(budget, SHOWN_CANDIDATES)))
 
     def settings(self) -> dict[str, object]:
         depth = {"depth": self.depth} if self.tree == "dynamic" else {}

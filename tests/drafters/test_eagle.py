@@ -77,23 +77,6 @@ def test_a_static_tree_has_one_shape_and_a_dynamic_one_has_several(target):
     assert len(shapes["dynamic"]) > 1
 
 
-def test_the_note_counts_the_candidates_and_names_the_best_that_was_cut(target):
-    """Compared with the beam search itself, for a budget that keeps some and one that keeps all."""
-    from aded.draft_models import feature_tree
-
-    one, seen = drafter(target, depth=3), []
-    search = feature_tree.beam_search
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feature_tree, "beam_search", lambda *arguments: seen.append(search(*arguments)) or seen[-1])
-        steps = Decoder(target, one, GenerationSettings(max_new_tokens=20, budget=24)).run(PROMPT).steps
-    for step, beam in zip(steps[:-4], seen):
-        best = np.sort(beam._cumulative)[::-1]
-        assert f"to depth 3 found {len(best) - 1} candidates; the 23 of highest" in step.note
-        assert step.note.endswith(f"others has {best[24]:.4f}")
-    everything = Decoder(target, drafter(target, depth=1), GenerationSettings(max_new_tokens=4, budget=24)).run(PROMPT)
-    assert everything.steps[0].note is None
-
-
 def test_the_candidates_of_every_level_are_recorded_with_those_that_were_cut(target):
     """The kept ones are the nodes of the draft at this level, with their cumulative probabilities."""
     cut = 0

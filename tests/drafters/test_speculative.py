@@ -263,7 +263,7 @@ def test_a_draft_checkpoint_is_loaded_only_for_its_model(target, tmp_path):
     checkpoints.write(path, "draft", target, {"stray": torch.zeros(2)}, layers=1)
     with pytest.raises(AdedError, match="does not fit this model"):
         draft_model.load(path, target)
-    with pytest.raises(AdedError, match="train draft"):
+    with pytest.raises(AdedError, match="aded prepare"):
         METHODS["speculative"].make(target, {}, 0)
 
 

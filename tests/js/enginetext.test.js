@@ -80,7 +80,6 @@ const answers = [
   "there are no Medusa heads for this model; make what is missing with `python -m aded prepare SPEC`, or give --heads FILE",
   "there is no EAGLE head for this model; make what is missing with `python -m aded prepare SPEC`, or give --head FILE",
   "the prompt has one token, so the head has no features before the first step: plain step",
-  "a beam search to depth 6 found 328 candidates; the 63 of highest cumulative probability are kept, and the best of the others has 0.0021",
   "the head stops drafting: its logits are not finite; train it again, or use a wider --dtype",
   "there is no GliDe head for this model; make what is missing with `python -m aded prepare SPEC`, or give --head FILE",
   "there is no MTP head for this model; make what is missing with `python -m aded prepare SPEC`, or give --head FILE",

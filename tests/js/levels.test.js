@@ -16,7 +16,7 @@ test("every level has its candidates after their parents, those that were cut ma
   assert.equal(part("levels-card").hidden, false);
   assert.deepEqual(part("levels-head").children.map((cell) => cell.textContent), ["level 1: 1 of 8", "level 2: 1 of 64"]);
   const [first, second] = part("levels-rows").children.map((row) => row.children[0]);
-  assert.deepEqual([first, second].map((cell) => cell.textContent), ["␣r ␣a 0.50", "␣r ␣b 0.25"]);
+  assert.deepEqual([first, second].map((cell) => cell.textContent), ["␣r → ␣a 0.50", "␣r → ␣b 0.25"]);
   assert.deepEqual([first, second].map((cell) => [cell.attributes["data-kept"], cell.attributes.title]), [["true", "kept"], ["false", "cut"]]);
 });
 

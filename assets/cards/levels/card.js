@@ -17,7 +17,7 @@ export function renderLevels(part, levels) {
 }
 
 function cellsOf({ texts, parent_texts: parents, cumulative, kept }) {
-  return texts.map((text, i) => shareCell(cumulative[i], `${visible(parents[i])} ${visible(text)}`, probability(cumulative[i]), { "data-kept": String(kept[i]), title: say(kept[i] ? "levels.kept" : "levels.cut") }));
+  return texts.map((text, i) => shareCell(cumulative[i], `${visible(parents[i])} → ${visible(text)}`, probability(cumulative[i]), { "data-kept": String(kept[i]), title: say(kept[i] ? "levels.kept" : "levels.cut") }));
 }
 
 function levelsTable(levels) {

@@ -194,13 +194,15 @@ function renderSteps(view, state, done) {
   keepInView(view.parts.text, view.steps[Math.min(current, view.steps.length - 1)]);
 }
 
-// Scrolls the text box of the run, never the page: the step begins on the second line, or on the only one.
+// Scrolls the text box of the run, never the page: all of the step is in view if it fits, and a line before it.
 function keepInView(box, node) {
   if (!node || box.scrollHeight <= box.clientHeight + 1) return;
   const line = parseFloat(getComputedStyle(box).lineHeight);
   const at = Math.floor(node.offsetTop / line);
+  const end = Math.ceil((node.offsetTop + node.offsetHeight - 2) / line);
   const first = Math.round(box.scrollTop / line);
-  if (at <= first || node.offsetTop + node.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, box.clientHeight < 1.5 * line ? at : at - 1) * line;
+  const lines = Math.floor(box.clientHeight / line + 0.2);
+  if (at <= first || end > first + lines) box.scrollTop = Math.max(0, Math.min(at, Math.max(at - 1, end - lines))) * line;
 }
 
 // The most probable path of rejected draft tokens after the last accepted node; [] if none were rejected there.

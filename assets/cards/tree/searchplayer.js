@@ -45,6 +45,7 @@ export function createSearch(part, onMoment) {
     shown = { step, header, moment };
     const note = searchNote(step, header);
     setText(part("search-note"), note);
+    part("search-note").title = note;
     part("search-row").hidden = Boolean(note) || !step.simulations.length;
     if (!part("search-row").hidden) renderRow(part, phases, shown, Boolean(timer));
   }

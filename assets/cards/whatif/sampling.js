@@ -36,7 +36,8 @@ export function distribution(choice, header, settings) {
   if (asRecorded && !isGreedy(settings)) keepRecorded(made, choice);
   const kept = keptWeight(made);
   const total = kept + made.most;
-  const items = tokens.map((token, i) => ({ token, text: texts[i], p: keptOf(made, i) / total, most: keptOf(made, i) / (kept + made.least), cut: made.cut[i] }));
+  const known = (i) => (asRecorded && !isGreedy(settings) && !made.cut[i] ? recordedP(choice, tokens[i]) : null);
+  const items = tokens.map((token, i) => ({ token, text: texts[i], p: known(i) ?? keptOf(made, i) / total, most: keptOf(made, i) / (kept + made.least), cut: made.cut[i] }));
   return { items, others: made.most / total, exact: made.most === made.least, asRecorded };
 }
 
@@ -100,11 +101,16 @@ function applyTopP(made, limit) {
   Object.assign(made, { least: 0, most: all ? 0 : made.most });
 }
 
+// A token's probability as the record shows it; null if it does not.
+function recordedP({ token, probability, rejection }, one) {
+  return one === token ? probability : (rejection?.trials[0]?.top_p[rejection.tokens.indexOf(one)] ?? null);
+}
+
 // With the settings of the run, the record says the chosen token's probability, and so the weight of all tokens together, and which of
 // the tokens beyond the most probable ones were excluded.
-function keepRecorded(made, { token, probability, logits, rejection }) {
-  const recordedP = (one) => (one === token ? probability : (rejection?.trials[0]?.top_p[rejection.tokens.indexOf(one)] ?? null));
-  made.cut = made.cut.map((cut, i) => (recordedP(logits.tokens[i]) === 0 ? (cut ?? "top-p") : recordedP(logits.tokens[i]) ? null : cut));
+function keepRecorded(made, choice) {
+  const { token, probability, logits } = choice;
+  made.cut = made.cut.map((cut, i) => (recordedP(choice, logits.tokens[i]) === 0 ? (cut ?? "top-p") : recordedP(choice, logits.tokens[i]) ? null : cut));
   const i = logits.tokens.indexOf(token);
   if (keptOf(made, i) > 0) made.most = made.least = Math.max(0, made.weights[i] / probability - keptWeight(made));
 }

@@ -5,6 +5,8 @@ import { toggleClass, withCode } from "../core/dom.js";
 import { engineMessage, engineSentence } from "../record/enginetext.js";
 import { localize, say, sentences } from "../core/words.js";
 
+const SUCCESS = 10_000; // milliseconds for which a message of success is shown
+
 // The value is a notice of the server as JSON: {kind, messages, fraction}. `withLocal`: also show notices of the page itself.
 export function mountNotice(element, props, watch, withLocal = false) {
   const box = element.querySelector(".ax-notice");
@@ -12,6 +14,11 @@ export function mountNotice(element, props, watch, withLocal = false) {
   const meter = element.querySelector("[data-part='meter']");
   let local = null;
   let closed = ""; // the words that the user has closed
+  let closing = 0; // the timer that closes the message of success
+  const close = () => {
+    closed = text.textContent;
+    box.hidden = true;
+  };
   const show = () => {
     const notice = local || (props.value ? JSON.parse(props.value) : { kind: "", messages: [], fraction: null });
     const words = sentences(...notice.messages.map(wording));
@@ -23,6 +30,8 @@ export function mountNotice(element, props, watch, withLocal = false) {
     toggleClass(meter, "ax-unknown", notice.fraction === null);
     meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
     markLong(box, text);
+    clearTimeout(closing);
+    if (notice.kind === "done" && !box.hidden) closing = setTimeout(close, SUCCESS);
   };
   const showLocal = (notice) => {
     local = notice;
@@ -39,10 +48,7 @@ export function mountNotice(element, props, watch, withLocal = false) {
       showLocal(null);
     });
   }
-  element.querySelector("[data-part='close']").addEventListener("click", () => {
-    closed = text.textContent;
-    box.hidden = true;
-  });
+  element.querySelector("[data-part='close']").addEventListener("click", close);
   localize(element, show);
   show();
 }

@@ -42,7 +42,6 @@ const PATTERNS = Object.entries({
   "no-glide": ["there is no GliDe head for this model; make what is missing with `(.+)`, or give --head FILE", "command"],
   "no-slots": ["the prompt has one token, so the target's KV cache is empty before the first step: plain step"],
   "no-features": ["the prompt has one token, so the head has no features before the first step: plain step"],
-  "beam": [`a beam search to depth (\\d+) found (\\d+) candidates; the (\\d+) of highest cumulative probability are kept, and the best of the others has ${NUMBER}`, "depth", "candidates", "kept", "best"],
   "head-not-finite": ["the head stops drafting: its logits are not finite; train it again, or use a wider --dtype"],
   "no-draft-model": ["there is no draft model for this model; make what is missing with `(.+)`, or give --draft FILE", "command"],
   "starting": ["starting the engine"],

@@ -14,6 +14,8 @@ export function mountStage({ part, element, state, isMoving, showTab, subscribe 
   const holdHeights = createStableHeights([...element.querySelectorAll(STABLE)]);
   const fit = fitStage(part("stage"), part("dock"), document.querySelectorAll(ABOVE.join(", ")));
   const tabs = createTabs(part, showTab);
+  const reveal = ({ target }) => target.open && target.scrollIntoView({ block: "nearest" });
+  part("stage").addEventListener("toggle", reveal, true); // a card below the tree that was opened
   subscribe(
     "quiet",
     () => [{}],
