@@ -66,14 +66,14 @@ def cards(root: Path = ASSETS) -> list[Card]:
 
 
 def template(name: str, root: Path = ASSETS) -> str:
-    """A static template of the page with the cards of its sections; it never contains tokens."""
+    """A static template of the page with the cards of its sections, without indentation; it never contains tokens."""
     (file,) = (root / "page").glob(f"*/{name}.html")
     known = cards(root)
 
     def markup(found: re.Match[str]) -> str:
         return "".join((card.folder / "card.html").read_text("utf-8") for card in known if card.section == found[1])
 
-    return SECTION.sub(markup, file.read_text("utf-8"))
+    return re.sub("\n +", "\n", SECTION.sub(markup, file.read_text("utf-8")))
 
 
 def styles(root: Path = ASSETS) -> str:

@@ -301,6 +301,7 @@ def test_the_search_is_replayed_phase_by_phase_forwards_and_backwards(page: sync
     assert text.inner_text() == paused
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_prompt_runs_on_the_real_model_and_all_runs_write_the_same(page: sync_api.Page):
     tick(page, "plain", "aded", "token-recycling")

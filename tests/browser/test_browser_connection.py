@@ -132,6 +132,7 @@ def separate(port: int, steps: int) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(HANG)
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_reported_and_the_page_works_with_the_next_one(browser: sync_api.Browser):
     port = free_port()
     with separate(port, 6) as process, faulty_page(browser, f"http://127.0.0.1:{port}/") as page:

@@ -131,6 +131,7 @@ def test_one_command_makes_all_parts_and_all_methods_can_run_and_are_lossless(mo
     assert made(cache) == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_bytes(model, cache, tmp_path, monkeypatch, capsys):
     parts = ("--parts", "matrix,datastore,eagle")
     assert prepare(model, *parts) == 0
@@ -158,6 +159,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(model, cache, tmp_path, mo
     }
 
 
+@pytest.mark.slow
 def test_the_text_is_written_once_and_kept_while_parts_are_missing(model, cache, written, monkeypatch):
     from aded.data.self_generation import SelfWriter
 
@@ -188,6 +190,7 @@ def test_a_part_that_fails_is_reported_and_the_others_are_made(model, cache, mon
     assert "error" not in record_in(cache)["parts"]["mtp"]
 
 
+@pytest.mark.slow
 def test_another_budget_begins_the_training_again_with_the_text_that_exists(model, cache, monkeypatch, capsys):
     monkeypatch.setattr(plan, "MIN_TEXT_TOKENS", 1200)
     monkeypatch.setitem(plan.SIZES, "cpu", replace(TINY, minutes=1000))
@@ -205,6 +208,7 @@ def test_another_budget_begins_the_training_again_with_the_text_that_exists(mode
     assert "medusa, training: step 1 " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_with_another_dtype_is_refused_until_it_is_restarted(model, cache, monkeypatch, capsys):
     undo = interrupt_at(monkeypatch, "medusa, training: step 4")
     assert prepare(model, "--parts", "medusa") == 130
