@@ -338,6 +338,8 @@ def load(path: str | Path, target: TargetModel, kind: Kind) -> LoadedHead:
             raise ValueError("its draft vocabulary is not the model's")
         head: DraftHead = HEADS[kind](geometry, tokens)
         head.load_state_dict({**tensors, "tokens": tokens})
+    except AdedError:
+        raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         remedy = checkpoints.command(kind, target.spec)
         raise AdedError(f"{path} does not fit this model ({first_line(error)[:200]}); make one with {remedy}") from None
