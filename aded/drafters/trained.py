@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError, shown
 from aded.core.limits import check_choice
-from aded.draft_models import checkpoints, draft_model, foreign_heads
+from aded.draft_models import checkpoints, draft_model, feature_heads, foreign_heads
 from aded.draft_models.medusa_heads import LATTICE_RANKS, HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
 from aded.sampling.settings import TypicalAcceptance
 
 if TYPE_CHECKING:
+    from aded.draft_models.feature_heads import LoadedHead
     from aded.drafters.base import Drafter
     from aded.drafters.eagle import EagleDrafter
     from aded.drafters.rescoring import Rescoring
@@ -71,19 +72,23 @@ def mtp(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
 
 def glide(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.draft_models.feature_heads import head_for
     from aded.drafters.glide import GlideDrafter
 
-    rest = dict(options)
-    return GlideDrafter(head_for(model, "glide", rest.pop("head", None)), **rest)
+    head, rest = _head(model, "glide", options)
+    return GlideDrafter(head, **rest)
 
 
 def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> EagleDrafter:
-    from aded.draft_models.feature_heads import head_for
     from aded.drafters.eagle import EagleDrafter
 
+    head, rest = _head(model, kind, options)
+    return EagleDrafter(head, **rest)
+
+
+def _head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> tuple[LoadedHead, dict[str, Any]]:
+    """The head of a kind, and the options that do not select it."""
     rest = dict(options)
-    return EagleDrafter(head_for(model, kind, rest.pop("head", None), foreign_heads.load_head), **rest)
+    return feature_heads.head_for(model, kind, rest.pop("head", None), foreign_heads.load_head), rest
 
 
 def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
