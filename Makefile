@@ -11,8 +11,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 BIOME := @biomejs/biome@2.6.8
 ARGS ?=
+# Compiled Python is kept, whatever the caller's environment says: each of the many processes of a test run loads it.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations 15
-PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The model is converted and all code compiled once, before the processes that would each do it.
 WARM_UP := $(BIN)/python -m aded fetch && $(BIN)/python -m aded generate --prompt Hello --method aded --max-new-tokens 2
 

@@ -136,6 +136,7 @@ def test_a_damaged_file_is_reported_and_the_view_stays(page: sync_api.Page, tmp_
     assert text_of(page, "plain") == before
 
 
+@pytest.mark.slow
 def test_a_file_that_is_opened_during_a_race_waits_for_its_end(live_page: sync_api.Page, live: Live, tmp_path: Path):
     trace.save(make_race(["a", " b"]), tmp_path / "saved.json")
     start(live_page, "hello", 32)
@@ -214,6 +215,7 @@ def test_six_runs_keep_their_height_at_every_time(page: sync_api.Page, tmp_path:
     assert page.evaluate(height) == full
 
 
+@pytest.mark.slow
 def test_a_part_of_the_time_is_selected_by_dragging_or_by_buttons(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
@@ -248,6 +250,7 @@ def test_a_part_of_the_time_is_selected_by_dragging_or_by_buttons(page: sync_api
     sync_api.expect(more).to_have_attribute("aria-disabled", "true")
 
 
+@pytest.mark.slow
 def test_the_steps_shown_are_those_of_the_selected_run(page: sync_api.Page, tmp_path: Path):
     race = six_runs()
     open_race(page, race, tmp_path)
@@ -264,6 +267,7 @@ def test_the_steps_shown_are_those_of_the_selected_run(page: sync_api.Page, tmp_
     sync_api.expect(part(page, "matrix-card")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_the_agreement_of_the_step_is_shown_as_a_chart_and_in_numbers(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
@@ -348,6 +352,7 @@ def test_a_race_stops_early_and_another_visitor_sees_nothing_of_it(browser: sync
         assert notice(other).inner_text() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_during_a_race_no_other_one_can_be_opened_and_the_chips_name_what_is_shown(page: sync_api.Page):
     chip, examples = page.locator(".ax-chips [data-race='A maths teacher']"), page.locator("#ax-examples input")

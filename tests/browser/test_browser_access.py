@@ -77,6 +77,7 @@ def test_the_shortcuts_are_shown_by_a_key_and_closed_by_another(page: sync_api.P
     sync_api.expect(sheet).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_every_control_is_reached_by_tab_and_shows_its_focus(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     at_rest(page)

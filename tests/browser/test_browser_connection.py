@@ -67,7 +67,7 @@ def has_ended(page: sync_api.Page) -> None:
     [
         ((PRESENCE,), False),
         pytest.param((MESSAGES,), True, marks=pytest.mark.slow),
-        ((PRESENCE, MESSAGES), False),
+        pytest.param((PRESENCE, MESSAGES), False, marks=pytest.mark.slow),
         pytest.param((PRESENCE,), True, marks=pytest.mark.slow),
         pytest.param((MESSAGES,), False, marks=pytest.mark.slow),
         pytest.param((PRESENCE, MESSAGES), True, marks=pytest.mark.slow),

@@ -32,6 +32,7 @@ def test_the_embedded_page_shows_the_panel_of_its_link_only(browser: sync_api.Br
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
 
 
+@pytest.mark.slow
 def test_the_code_of_a_frame_is_copied_and_works_on_another_site(browser: sync_api.Browser, address: str):
     with watched_page(browser, f"{address}#{VIEW}") as page:
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -71,6 +71,7 @@ HOVERS = """() => [...document.querySelectorAll('.js-plotly-plot')].filter(box =
         .map(one => [box.dataset.part, one.hovertemplate, one.line?.dash]))"""
 
 
+@pytest.mark.slow
 def test_every_chart_names_line_axes_and_units_below_the_pointer_and_dashes_what_is_extrapolated(page: sync_api.Page):
     page.wait_for_function("document.querySelectorAll('.ax-measure-grid .main-svg').length >= 3")
     drawn(page)
@@ -107,6 +108,7 @@ def test_the_savings_of_the_kv_cache_are_computed_from_the_forward_passes_of_the
     sync_api.expect(sentence).to_contain_text("若没有 KV 缓存")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cost", "source"),
     [

@@ -100,6 +100,7 @@ def offered(page: sync_api.Page) -> dict[str, set[str]]:
     return {kind: {name for name, end in (file.split(".") for file in files) if end == kind} for kind in ("svg", "png", "csv")}
 
 
+@pytest.mark.slow
 def test_the_menu_has_the_same_entries_in_every_tab_with_reasons(page: sync_api.Page):
     seen = set()
     for tab in TABS:
@@ -168,6 +169,7 @@ def save_pictures(page: sync_api.Page, names: set[str], tmp_path: Path) -> None:
         assert size == [2 * int(drawing.attrib[side]) for side in ("width", "height")]
 
 
+@pytest.mark.slow
 def test_the_saved_mask_says_what_its_axes_and_colours_mean(page: sync_api.Page, tmp_path: Path):
     show_tab(page, "pass")
     drawn(page)
@@ -176,6 +178,7 @@ def test_the_saved_mask_says_what_its_axes_and_colours_mean(page: sync_api.Page,
         assert word in words
 
 
+@pytest.mark.slow
 def test_the_marks_of_bonus_and_correction_tokens_differ_in_the_saved_tree(page: sync_api.Page, tmp_path: Path):
     drawing = drawing_of(saved(page, "tree.svg", tmp_path))
     turned = [group for group in drawing.iter(f"{SVG}g") if group.get("transform", "").startswith("rotate(45 ")]
@@ -259,6 +262,7 @@ def test_saved_tables_have_the_values_of_the_trace(hostile: sync_api.Page, tmp_p
     assert [int(row["session_rows"]) for row in read["sizes"]] == [step.size.overlay_rows for step in aded.steps if step.size]
 
 
+@pytest.mark.slow
 def test_verdicts_are_not_saved_before_they_are_predicted(page: sync_api.Page, tmp_path: Path):
     part(page, "heat-rows").locator("tr").first.wait_for()
     part(page, "prediction-toggle").click()
@@ -271,6 +275,7 @@ def test_verdicts_are_not_saved_before_they_are_predicted(page: sync_api.Page, t
     assert {row["when"] for row in rows_of(saved(page, "slots.csv", tmp_path))} == {"before"}
 
 
+@pytest.mark.slow
 def test_compared_races_and_learning_are_saved_from_a_saved_page(page: sync_api.Page, browser: sync_api.Browser, tmp_path: Path):
     """Two races and two prompts in a saved page, as after a visitor has run them."""
     file = saved(page, "race.html", tmp_path)

@@ -31,7 +31,7 @@ def nodes_on_screen(page: sync_api.Page) -> int:
     return sum(inside(point, bottom) for point in points)
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (390, 844)])
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), pytest.param(1440, 900, marks=pytest.mark.slow), (390, 844)])
 def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
     browser: sync_api.Browser, address: str, width: int, height: int
 ):
@@ -55,6 +55,7 @@ def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
             check_tab(page, tab, width)
 
 
+@pytest.mark.slow
 def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser, address: str):
     """Also a race of many runs or with a long verdict: the page need not be scrolled for any part of a step."""
     with watched_page(browser, address, unfolded=False) as page:
@@ -85,6 +86,7 @@ def check_residual_view(page: sync_api.Page) -> None:
         assert part(page, visible).locator(".ax-wide").evaluate("e => e.scrollWidth <= e.clientWidth + 1")
 
 
+@pytest.mark.slow
 def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
@@ -148,6 +150,7 @@ def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Bro
         sync_api.expect(page.locator("#ax-notice .ax-notice")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_an_arrow_leads_to_the_races_that_are_not_in_view(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.emulate_media(reduced_motion="reduce")
@@ -209,6 +212,7 @@ def test_no_target_on_a_phone_is_smaller_than_24_pixels_and_no_table_of_the_veri
                     assert part(page, "walk").locator("td[data-head]").count() > 3
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_card_of_a_node_is_a_sheet_at_the_bottom(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, 390, unfolded=False) as page:
         page.set_viewport_size({"width": 390, "height": 844})
@@ -281,6 +285,7 @@ FONTS = """all => all.filter(e => e.textContent && !'✓×'.includes(e.textConte
     parseFloat(getComputedStyle(e).fontSize) * (e.closest(".ax-plot").currentCSSZoom ?? 1))"""
 
 
+@pytest.mark.slow
 def test_a_prediction_leaves_the_tree_in_view(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})

@@ -121,7 +121,7 @@ def press_by_keyboard(page: sync_api.Page, button: str, tokens: int) -> None:
     sync_api.expect(page.locator(button)).to_be_disabled()
 
 
-@pytest.mark.parametrize("button", ["#ax-run", "#ax-ablate"])
+@pytest.mark.parametrize("button", ["#ax-run", pytest.param("#ax-ablate", marks=pytest.mark.slow)])
 def test_a_race_moves_the_focus_to_stop_and_back(live_page: sync_api.Page, live: Live, button: str):
     page = live_page
     page.locator("#ax-controls button.label-wrap", has_text="Ablation").click()
@@ -193,7 +193,7 @@ COMPOSED = """([selector, key, code]) => {
 """Sends a key of an input method to an element: during the composition, or the last one with code 229."""
 
 
-@pytest.mark.parametrize("code", [None, 229])
+@pytest.mark.parametrize("code", [None, pytest.param(229, marks=pytest.mark.slow)])
 def test_keys_of_an_input_method_do_nothing(live_page: sync_api.Page, code: int | None):
     page = live_page
     page.keyboard.press("End")
@@ -214,6 +214,7 @@ def test_keys_of_an_input_method_do_nothing(live_page: sync_api.Page, code: int 
     assert part(page, "play").get_attribute("aria-label") == "Play"
 
 
+@pytest.mark.slow
 def test_shortcuts_leave_keys_to_boxes_that_scroll_and_to_tables(live_page: sync_api.Page):
     page, where = live_page, part(live_page, "where")
     page.keyboard.press("End")

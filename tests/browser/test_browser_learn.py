@@ -78,6 +78,7 @@ def test_the_tour_changes_to_a_run_that_has_what_a_step_shows(page: sync_api.Pag
         sync_api.expect(part(page, place)).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_tour_leaves_out_what_no_run_has(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, Race([run for run in race.lanes if run.header.method == "plain"]), tmp_path)
@@ -101,6 +102,7 @@ BOX = """name => {
 """The part of an element that its panel shows."""
 
 
+@pytest.mark.slow
 def test_the_card_of_the_tour_never_covers_what_it_explains(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.emulate_media(reduced_motion="reduce")
@@ -182,6 +184,7 @@ LOOKS = """all => all.map(e => [e.getBoundingClientRect().height, getComputedSty
     [...e.children].map(b => getComputedStyle(b).display)].join())"""
 
 
+@pytest.mark.slow
 def test_the_time_strip_hides_what_is_still_to_be_predicted(page: sync_api.Page):
     bars, strip = page.locator(".ax-strip i"), page.locator(".ax-strip")
     full = bars.evaluate_all(LOOKS)
@@ -247,6 +250,7 @@ def test_the_whole_page_uses_the_selected_language_and_keeps_it(page: sync_api.P
     sync_api.expect(part(page, "sentence")).to_contain_text("plain decoding needed")
 
 
+@pytest.mark.slow
 def test_predictions_in_a_live_race_show_no_answer(live_page: sync_api.Page, live: Live):
     page = live_page
     start(page, "Write a long story about the sea.", 60)

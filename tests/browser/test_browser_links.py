@@ -28,6 +28,7 @@ def wait_for_link(page: sync_api.Page, name: str, value: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_untouched_page_keeps_its_short_address(page: sync_api.Page, address: str):
     at_rest(page)
     assert page.url == address
@@ -72,6 +73,7 @@ def test_the_link_of_a_live_race_says_how_to_repeat_it(browser: sync_api.Browser
         assert part(page, "source").inner_text() == "recorded"
 
 
+@pytest.mark.slow
 def test_back_and_forward_go_through_the_shown_views(page: sync_api.Page):
     page.keyboard.press("Home")
     wait_for_link(page, "step", "1")
@@ -415,6 +417,7 @@ def test_a_note_about_a_race_disappears_with_it(page: sync_api.Page):
     sync_api.expect(part(page, "note-text")).to_contain_text("no step “9999”")
 
 
+@pytest.mark.slow
 def test_a_link_to_another_run_has_no_step_or_node_of_the_first(page: sync_api.Page):
     page.evaluate("location.hash = '#method=plain'")
     sync_api.expect(part(page, "step-title")).to_contain_text("Plain decoding")

@@ -49,6 +49,7 @@ def test_no_word_of_a_setting_is_broken_and_no_table_of_the_race_is_wider_than_i
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+@pytest.mark.slow
 def test_a_step_that_ends_a_line_has_no_mark_on_the_empty_line_after_it(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(["one", "\n", "\n", "two"]), tmp_path)
     plain = page.locator(".ax-run-view[data-method='plain']")
@@ -114,6 +115,7 @@ def open_race_again(page: sync_api.Page, race: Race, folder: Path) -> None:
     sync_api.expect(part(page, "race-title")).to_have_text("again.json")
 
 
+@pytest.mark.slow
 def test_few_steps_fill_the_strip_and_each_can_be_clicked(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(["one", " two", " three", " four", " five", " six", " seven"]), tmp_path)
     page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
@@ -163,6 +165,7 @@ def test_the_mark_of_a_space_is_the_same_in_text_and_in_columns(page: sync_api.P
     assert running == columns
 
 
+@pytest.mark.slow
 def test_an_empty_list_has_a_placeholder_in_the_language_of_the_user(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     page.locator("#ax-prompt textarea").fill("another prompt")

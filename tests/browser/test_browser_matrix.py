@@ -56,6 +56,7 @@ def test_the_bigram_of_the_step_is_shown_in_all_panels(page: sync_api.Page, tmp_
     assert numbers == ["0.050", "0.200"]
 
 
+@pytest.mark.slow
 def test_the_size_of_the_matrix_is_shown_as_a_sentence_and_as_a_chart(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     step = opened_at(page, race, tmp_path, 6)
@@ -84,6 +85,7 @@ def test_the_heat_map_shows_the_rows_that_changed_in_most_steps_so_far(page: syn
     assert set(marks) == {"▲", "▼"}
 
 
+@pytest.mark.slow
 def test_a_bigram_selected_in_one_panel_is_selected_in_all_up_to_the_next_step(page: sync_api.Page, tmp_path: Path):
     opened_at(page, make_race(), tmp_path, 7)
     current = shown_bigram(page)
@@ -182,6 +184,7 @@ def test_a_click_moves_a_node_of_the_neighbourhood_to_the_centre(page: sync_api.
     page.wait_for_function("old => !document.querySelector('[data-part=matrix-key]').textContent.includes(old)", arg=before)
 
 
+@pytest.mark.slow
 def test_a_trace_of_the_first_version_says_what_it_does_not_contain(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     old = [
@@ -194,6 +197,7 @@ def test_a_trace_of_the_first_version_says_what_it_does_not_contain(page: sync_a
     sync_api.expect(part(page, "heat-rows").locator("tr").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_method_without_a_matrix_has_none_of_the_panels(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     page.locator(".ax-run-view[data-method='plain'] .ax-look").click()
@@ -201,6 +205,7 @@ def test_a_method_without_a_matrix_has_none_of_the_panels(page: sync_api.Page, t
         sync_api.expect(part(page, name)).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_hostile_tokens_are_text_in_every_panel_of_the_matrix(page: sync_api.Page, tmp_path: Path):
     race = make_race([*HOSTILE, "w" * 2000] * 3)
     open_race(page, race, tmp_path)
@@ -269,6 +274,7 @@ def overlap(a: list[float], b: list[float]) -> bool:
     return min(a[2], b[2]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[1], b[1]) > 2
 
 
+@pytest.mark.slow
 def test_rows_of_the_matrix_are_saved_as_a_table(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)

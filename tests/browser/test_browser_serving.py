@@ -29,6 +29,7 @@ def test_a_second_visitor_sees_the_place_in_the_queue_and_a_closed_tab_frees_the
         until(lambda: service.scheduler.running == 0 and len(service.sessions) == 0)
 
 
+@pytest.mark.slow
 def test_stop_ends_the_race_and_the_next_one_runs(browser: sync_api.Browser):
     engine = GatedEngine()
     service = fake_service(engine)

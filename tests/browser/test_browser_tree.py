@@ -83,6 +83,7 @@ def path_race() -> trace.Race:
     return trace.Race([make_trace("plain", written), aded])
 
 
+@pytest.mark.slow
 def test_a_long_path_has_no_overlapping_labels_and_fit_shows_the_whole_tree(page: sync_api.Page, tmp_path: Path):
     open_race(page, path_race(), tmp_path)
     labels = page.locator(".ax-plot .textpoint text").all_text_contents()
@@ -135,6 +136,7 @@ def test_no_label_of_a_tree_is_cut_off(page: sync_api.Page):
         page.keyboard.press("ArrowRight")
 
 
+@pytest.mark.slow
 def test_a_large_tree_is_complete_in_the_table_and_in_the_saved_drawing(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
     sync_api.expect(page.locator(".ax-nodes tbody tr")).to_have_count(MAX_NODES + 1)
@@ -211,6 +213,7 @@ def test_rejected_tokens_are_shown_struck_through_in_the_text_on_demand(page: sy
     assert struck.count() == now.count()
 
 
+@pytest.mark.slow
 def test_a_rejected_line_break_is_a_mark_and_breaks_no_line(page: sync_api.Page):
     choose_race(page, "Where drafting is slower")
     sync_api.expect(part(page, "race-title")).to_have_text("Where drafting is slower")
@@ -263,6 +266,7 @@ def test_the_slots_of_the_kv_cache_before_and_after_compaction_are_those_of_the_
     assert rows[1].count() == 0
 
 
+@pytest.mark.slow
 def test_the_slots_of_hidden_nodes_are_one_mark(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
     show_tab(page, "pass")

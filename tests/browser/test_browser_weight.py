@@ -93,6 +93,7 @@ def test_other_languages_and_races_are_loaded_when_they_are_chosen(browser: sync
         assert [name for name in loaded(page) if "json" in name] == ["zh.json", "05-a-summary.jsonl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("held", "until"),
     [("**/app.js", "/assets/index-"), ("**/app.css", "/assets/index-"), ("**/en.json", "/gradio_api/run/predict")],
@@ -167,6 +168,7 @@ def test_a_page_that_cannot_be_saved_completely_is_not_saved(browser: sync_api.B
         sync_api.expect(page.locator("[data-save='race.json']")).to_be_enabled()
 
 
+@pytest.mark.slow
 def test_a_live_race_is_not_replaced_by_a_recorded_one_that_arrives_later(browser: sync_api.Browser, live: Any):
     waiting: list[sync_api.Route] = []
     watched = watched_page(browser, live.address)

@@ -142,6 +142,7 @@ def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_
     context.close()
 
 
+@pytest.mark.slow
 def test_a_record_without_logits_says_so(page: sync_api.Page, tmp_path: Path):
     open_race(page, make_race(), tmp_path)
     show_tab(page, "verify")

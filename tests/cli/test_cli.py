@@ -468,7 +468,7 @@ def test_model_options_are_those_that_the_parser_has():
     assert set(vars(parser.parse_args([]))) == set(model_options.MODEL_OPTIONS)
 
 
-@pytest.mark.parametrize("method", ["suffix", "token-recycling"])
+@pytest.mark.parametrize("method", ["suffix", pytest.param("token-recycling", marks=pytest.mark.slow)])
 def test_methods_without_a_corpus_start_without_counts(tiny, capsys, method):
     assert run("generate", "--prompt", "a b", "--method", method, "--no-warm", "--max-new-tokens", "3", "--json") == 0
 

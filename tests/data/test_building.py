@@ -87,6 +87,7 @@ def test_the_matrix_is_that_of_the_whole_text_for_every_memory_limit(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "m"]
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(tmp_path: Path) -> None:
     lines = [json.dumps({"text": " ".join(f"w{(i * j) % 50}" for j in range(40))}) for i in range(30)]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
@@ -158,6 +159,7 @@ def test_self_generated_text_is_counted_kept_and_reported(tmp_path: Path, capsys
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_build_continues_to_the_same_bytes(tmp_path: Path, ids: np.ndarray) -> None:
     program = (
         "import os, signal, sys; sys.path.insert(0, 'tests'); from fakes import VOCAB, WordTokenizer; "
@@ -273,6 +275,7 @@ def test_a_damaged_piece_is_reported_and_tokenized_again(tmp_path: Path, ids: np
     assert (tmp_path / "m").read_bytes() == TrigramMatrix.build(ids, separator=0, **KNOWN).to_bytes()
 
 
+@pytest.mark.slow
 def test_a_damaged_batch_is_reported_and_generated_again(tmp_path: Path, monkeypatch, capsys) -> None:
     assert run(*WRITTEN, "--out", tmp_path / "straight") == 0
     with monkeypatch.context() as patch:
@@ -286,7 +289,7 @@ def test_a_damaged_batch_is_reported_and_generated_again(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("asked", [300, pytest.param(1500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("number", [2, 6])
+@pytest.mark.parametrize("number", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_what_was_written_serves_any_number_of_tokens(tmp_path: Path, monkeypatch, number: int, asked: int) -> None:
     command = ("matrix", "build", "--self-written", asked, *WRITTEN[4:])
     assert WRITTEN[3] == 900 != asked

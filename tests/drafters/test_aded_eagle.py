@@ -59,6 +59,7 @@ def test_the_lattice_has_the_candidates_of_the_beam_search(seed):
     assert (lattice.below[:, -1] == -1).all()
 
 
+@pytest.mark.slow
 def test_a_nodes_successors_are_those_of_its_path(source):  # noqa: F811
     """Below a token that the head has not expanded, the matrix drafts alone."""
     lattice = _lattice(random_beam(0))._replace(shares=np.full((1 + 2 * BEAM, KINDS), 0.5))

@@ -46,7 +46,9 @@ def test_the_output_is_the_targets(kind, family, tree, settings):
     assert max(len(step.tree.tokens) for step in trace.steps) == 24
 
 
-@pytest.mark.parametrize(("kind", "tree"), [("eagle", "dynamic"), ("eagle", "static"), ("mtp", "dynamic")])
+@pytest.mark.parametrize(
+    ("kind", "tree"), [("eagle", "dynamic"), pytest.param("eagle", "static", marks=pytest.mark.slow), ("mtp", "dynamic")]
+)
 def test_a_head_trained_on_a_text_drafts_it(kind, tree, target):
     """A head that knows the text it drafts has most of it accepted: positions, features and tokens belong together."""
     rule = Rule(SamplingSettings())

@@ -43,6 +43,7 @@ def test_the_output_is_the_targets(family, cape, settings):
     assert max(len(step.tree.tokens) for step in trace.steps) == (24 if cape == "on" else 9)
 
 
+@pytest.mark.slow
 def test_a_head_trained_on_a_text_drafts_it(target):
     """A head that knows the text has most of its chain accepted: positions, tokens and the target's cache belong together."""
     texts = [[*PROMPT[: 3 + i], *alone(target, PROMPT[: 3 + i], 60)] for i in range(4)]

@@ -127,7 +127,7 @@ def test_coupled_output_equals_plain_decoding_with_the_same_seed(target, draft, 
         assert record.token_ids == alone(target, PROMPT, 30, Rule(settings.sampling))
 
 
-@pytest.mark.parametrize("budget", [8, "auto"])
+@pytest.mark.parametrize("budget", [8, pytest.param("auto", marks=pytest.mark.slow)])
 def test_sampled_output_follows_the_target(target, draft, budget):
     """Chi-square of the first two tokens of 350 decodes against the exact joint distribution; one false alarm in 10^6."""
     settings = {"temperature": 0.9, "top_k": 3}

@@ -174,6 +174,7 @@ def test_the_text_is_written_once_and_kept_while_parts_are_missing(model, cache,
     assert [*record_in(cache)["parts"]] == ["datastore", *(part for part in PARTS if part != "datastore")]
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_is_reported_and_the_others_are_made(model, cache, monkeypatch, capsys):
     def fail(before: float, after: float, folder: Path) -> None:
         if folder.name == "mtp":
@@ -221,6 +222,7 @@ def test_a_run_with_another_dtype_is_refused_until_it_is_restarted(model, cache,
     assert "text, writing: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_part_that_the_model_cannot_have_is_left_out_with_the_reason(model, cache, monkeypatch, capsys):
     load = TargetModel.load.__func__
 
@@ -298,6 +300,7 @@ def test_a_budget_is_divided_and_scales_the_numbers_of_tokens():
     assert plan._division(["medusa"], None) == {}
 
 
+@pytest.mark.slow
 def test_writing_stops_after_a_batch_when_its_time_is_over(model, empty_cache, monkeypatch):
     cache = empty_cache
     monkeypatch.setitem(plan.SIZES, "cpu", replace(TINY, minutes=1e-6, text_tokens=10**9))
@@ -335,6 +338,7 @@ def test_a_damaged_record_is_as_none(tmp_path, content):
     assert record.started(None) == {}
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_the_next_one_resumes(model, cache, monkeypatch, capsys):
     def full(*arguments: Any) -> None:
         raise build_matrix.InterruptedJobError("cannot write x: no space; free disk space")

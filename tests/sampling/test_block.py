@@ -101,9 +101,9 @@ def test_texts_follow_the_target_s_distribution():
 @pytest.mark.parametrize(
     "mistake",
     [
-        what_is_left_without_the_weight,
+        pytest.param(what_is_left_without_the_weight, marks=pytest.mark.slow),
         the_residual_of_the_prefix_before,
-        prefixes_tested_by_their_weights,
+        pytest.param(prefixes_tested_by_their_weights, marks=pytest.mark.slow),
         target_and_draft_swapped,
     ],
 )

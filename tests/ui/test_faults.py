@@ -53,6 +53,7 @@ def test_a_site_on_a_full_disk_is_an_error_and_has_no_page(tmp_path: Path):
     assert (tmp_path / "again" / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_the_export_command_reports_a_full_disk_in_one_line_with_status_2(tmp_path: Path):
     trace.save(make_race(), tmp_path / "01-a-race.json")
     code = (

@@ -71,6 +71,7 @@ def test_the_bundled_races_have_the_same_lines_and_layouts_as_in_python():
         assert events(found["lines"]) == events(to_lines(trace.load(file), COLOURS, "file", file.name)), title_of(file)
 
 
+@pytest.mark.slow
 def test_large_trees_and_several_runs_of_one_method_have_the_same_lines_as_in_python(tmp_path: Path):
     rng = random.Random(1)
     step = make_step(0, ["a", "b", "c"], [1, 2, 3], 2, rng, 900)

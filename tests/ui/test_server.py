@@ -150,7 +150,7 @@ def test_a_signal_during_the_start_ends_it_with_status_0(number: signal.Signals,
     assert (done.stdout, done.returncode) == ("imported\n", 0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_stops_jobs_with_a_message_and_ends_it_with_status_0(
     server: tuple[str, subprocess.Popen[str]], number: signal.Signals
 ):

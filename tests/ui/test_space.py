@@ -84,6 +84,7 @@ def test_the_command_names_large_files_and_errors(tmp_path: Path, capsys: pytest
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_page_can_be_built_in_the_running_environment_from_the_folder_alone(tmp_path: Path) -> None:
     """As on a Space: the working folder is that of the Space, and the checkout is not on the path."""
     import subprocess

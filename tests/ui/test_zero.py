@@ -152,7 +152,7 @@ def test_results_that_cannot_be_pickled_are_reported(on_zero: Any):
     assert "The race failed on the shared GPU (PicklingError)." in words(last)
 
 
-@pytest.mark.parametrize("method", ["aded", "suffix", "token-recycling"])
+@pytest.mark.parametrize("method", ["aded", "suffix", pytest.param("token-recycling", marks=pytest.mark.slow)])
 def test_what_drafters_learned_in_a_worker_is_returned_and_used_in_the_next_race(on_zero: Any, spaces: Spaces, method: str):
     """The reference is the same two races with drafters that stay in the process."""
     target = tiny_target("llama")
