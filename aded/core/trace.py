@@ -58,6 +58,7 @@ List = Annotated[list[T], FailFast()]
 """A list; reading it stops at the first invalid item."""
 Duration = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 """Seconds."""
+Count = Annotated[int, Field(ge=0)]
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """Fields are read without conversion; unknown fields and numbers that are not finite are refused."""
 
@@ -178,7 +179,7 @@ class LogitsRecord:
     tokens: List[int]  # the most probable ones, in descending order; then tried children and the chosen token if not among them
     texts: List[str]
     values: List[float]  # log-probabilities at temperature 1, in nats: logits minus their log-sum-exp
-    ranked: int  # number of most probable tokens
+    ranked: Count  # number of most probable tokens
     others: List[float]  # sum of exp(v / T) over all other tokens for ``TEMPERATURES`` and the run's T (1 if greedy)
 
 
@@ -190,7 +191,7 @@ class Choice:
     token: int
     text: str
     probability: float
-    rank: int
+    rank: Count
     drafted: bool  # whether a child of the node held this token
     top_tokens: List[int]
     top_texts: List[str]
@@ -230,10 +231,10 @@ class Agreement:
 class Size:
     """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (``overlay``)."""
 
-    base_rows: int
-    base_bytes: int
-    overlay_rows: int
-    overlay_bytes: int
+    base_rows: Count
+    base_bytes: Count
+    overlay_rows: Count
+    overlay_bytes: Count
 
 
 @dataclass(frozen=True)
@@ -259,19 +260,19 @@ class LatticeRecord:
 class PoolRecord:
     """The n-grams of a pool that begin with the token at which they continue the draft, latest first."""
 
-    size: int  # number of n-grams in the pool
+    size: Count  # number of n-grams in the pool
     token: int
     text: str
     phrases: List[List[int]]  # the tokens after it
     texts: List[List[str]]
-    drafted: int  # how many of them, from the first on, are in the draft
+    drafted: Count  # how many of them, from the first on, are in the draft
 
 
 @dataclass(frozen=True)
 class LevelRecord:
     """One level of a beam search: its most probable candidates, one entry each."""
 
-    candidates: int  # of the level
+    candidates: Count  # of the level
     tokens: List[int]  # by cumulative draft probability, highest first
     texts: List[str]
     parent_texts: List[str]  # of the token before
@@ -283,7 +284,7 @@ class LevelRecord:
 class AttendedRecord:
     """The verified tokens to which a head of GliDe attended most when it drafted a token; one entry per verified token."""
 
-    positions: List[int]  # in the text, most attended first
+    positions: List[Count]  # in the text, most attended first
     tokens: List[int]
     texts: List[str]
     weights: List[float]  # attention weights, means over the heads
@@ -293,7 +294,7 @@ class AttendedRecord:
 class Budget:
     """Maximum number of nodes of the draft, and the reason for it."""
 
-    nodes: int
+    nodes: Count
     why: str
 
 
@@ -315,8 +316,8 @@ class Seconds:
 class Step:
     """One step: a draft, its verification and the emitted tokens."""
 
-    index: int
-    position: int  # absolute position of the root
+    index: Count
+    position: Count  # absolute position of the root
     tree: Annotated[TreeRecord, AfterValidator(_check_tree)]
     path: List[int]  # accepted nodes, starting with the root
     choices: List[Annotated[Choice, AfterValidator(_check_choice)]]  # one per node of the path
@@ -381,8 +382,8 @@ class Header:
 class Footprint:
     """GPU memory of the engine at recording: weights, KV caches and CUDA graphs of all decodes."""
 
-    bytes: int
-    captured_steps: int  # step shapes captured as CUDA graphs so far
+    bytes: Count
+    captured_steps: Count  # step shapes captured as CUDA graphs so far
     capture_seconds: float  # time of these captures, not part of the decode time
 
 

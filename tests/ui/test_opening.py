@@ -116,3 +116,13 @@ def test_damaged_files_are_refused_for_the_same_reason_as_in_python(tmp_path: Pa
             assert events(found["lines"]) == events(to_lines(trace.loads(content), COLOURS, "file", f"{seed}.json")), seed
         refused += reason is not None
     assert FILES // 3 < refused < len(contents)
+
+
+@pytest.mark.parametrize("field", ["index", "position"])
+def test_numbers_below_zero_are_refused_as_in_python(tmp_path: Path, field: str):
+    body = trace.to_json(make_race(["a", " b"]))
+    body["lanes"][0]["steps"][0][field] = -1
+    (tmp_path / "race.json").write_text(json.dumps(body))
+    assert [key for key, _ in opened([tmp_path / "race.json"])[0]["messages"]][:1] == ["file.damaged"]
+    with pytest.raises(TraceError, match=rf"steps\[0\]\.{field}"):
+        trace.loads(json.dumps(body))

@@ -19,7 +19,7 @@ export function faultOf(value, schema, definitions, checks, maxFields) {
 const TYPES = {
   string: (value, { enum: names }) => typeof value === "string" && !/\p{Cs}/u.test(value) && (!names || names.includes(value)),
   boolean: (value) => typeof value === "boolean",
-  integer: (value) => Number.isInteger(value), // also 1.0, which is the same number here
+  integer: (value, limits) => Number.isInteger(value) && TYPES.number(value, limits), // also 1.0, which is the same number here
   number: (value, limits) => Number.isFinite(value) && value >= (limits.minimum ?? value) && value <= (limits.maximum ?? value) && value > (limits.exclusiveMinimum ?? Number.NEGATIVE_INFINITY),
   array: (value) => Array.isArray(value),
   object: (value) => value !== null && typeof value === "object" && !Array.isArray(value),
