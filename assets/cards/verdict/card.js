@@ -24,12 +24,14 @@ export function verdict(race) {
   return { sentence, detail: sentences(capital(texts), midway ? "" : slowerText(race), ...notes(race)) };
 }
 
-// The runs that were clearly slower than plain decoding in every repeat, or in this record if it has no repeats.
+// The runs that were clearly slower than plain decoding in every repeat, or in this record if it has no repeats; or why nothing is said.
 export function slowerText(race) {
   const base = plainRun(race);
-  if (!base || tokensOf(base) < FEW) return "";
+  if (!base) return "";
+  if (race.runs.length > 1 && race.runs.some((run) => tokensOf(run) < FEW)) return say("verdict.short", { count: FEW });
   const ratioOf = (run) => speedSpread(run, base)?.[2] ?? (last(base.ends, 0) * tokensOf(run)) / (last(run.ends, 0) * tokensOf(base));
-  const slower = race.runs.filter((run) => run !== base && tokensOf(run) >= FEW && ratioOf(run) < SLOWER);
+  const slower = race.runs.filter((run) => run !== base && ratioOf(run) < SLOWER);
+  if (slower.length > 1 && slower.length === race.runs.length - 1) return say("verdict.slower.all");
   return slower.length ? say("verdict.slower", { names: slower.map((run) => run.label).join(say("verdict.and")), count: slower.length }) : "";
 }
 
@@ -74,12 +76,10 @@ function textsText(race, midway) {
   return say("verdict.identical", { count });
 }
 
-// The runs that differ from the base, and from which token on.
+// The run that differs from the base, or all texts if several do, and from which token on.
 function differencesText(differing, count) {
-  if (count === 2) return say("verdict.differ", { at: differing[0].at });
-  const words = differing.map((one, i) => say(i ? "verdict.differs.more" : "verdict.differs", one));
-  const same = count - differing.length;
-  return [...words, same > 1 ? say("verdict.others", { count: same }) : ""].filter(Boolean).join(say("verdict.semicolon"));
+  if (count === 2 || differing.length > 1) return say("verdict.differ", { at: Math.min(...differing.map(({ at }) => at)) });
+  return say("verdict.differs", differing[0]) + say("verdict.semicolon") + say("verdict.others", { count: count - 1 });
 }
 
 const RESAMPLING = ["speculative", "specinfer"]; // methods that draw another text than plain decoding, with the same distribution
