@@ -67,7 +67,7 @@ def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser
             for tab in TABS:
                 show_tab(page, tab)
                 drawn(page)
-                check_tab(page, tab, 1280 if race == "Speculative sampling" else 0)
+                check_tab(page, tab, 1280 if race == "Speculative sampling" else 1000)
             if race == "Speculative sampling":
                 check_residual_view(page)
             heads = page.locator(".ax-run-head")
@@ -112,15 +112,16 @@ TALLER = """all => all.filter(e => e.clientHeight && e.scrollHeight > e.clientHe
 
 
 def check_tab(page: sync_api.Page, tab: str, width: int) -> None:
-    """The whole tab is on the screen; on wide screens a usual step needs no scrolling inside it either."""
+    """On wide screens the whole tab is in the window, without scrolling inside it; on phones the tree is, and other tabs scroll with the page."""
     assert page.evaluate("scrollY") == 0
     assert inside(page.locator(f"[role='tab'][data-tab='{tab}']"))
     dock = part(page, "dock").bounding_box()
     stage = part(page, "stage").bounding_box()
     assert dock and stage
-    assert stage["y"] + stage["height"] <= dock["y"] + 1
     panel = page.locator(f"[data-panel='{tab}']")
-    if width >= 1280:
+    if tab == "draft" or width > 860:
+        assert stage["y"] + stage["height"] <= dock["y"] + 1
+    if width >= 1280 or (tab != "draft" and width <= 860):
         assert panel.evaluate("e => e.scrollHeight <= e.clientHeight + 1"), tab
     assert page.locator(".ax-stage, .ax-stage *").evaluate_all(TALLER) == []
 
@@ -170,7 +171,7 @@ def test_an_arrow_leads_to_the_races_that_are_not_in_view(browser: sync_api.Brow
 
 
 def test_an_enlarged_page_can_be_used(browser: sync_api.Browser, address: str):
-    """At 200 % a screen of 1280 x 720 has 640 x 360 pixels: the bars at its edges leave room for the whole stage."""
+    """At 200 % a screen of 1280 x 720 has 640 x 360 pixels: the bars at its edges leave room for the whole tree."""
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 640, "height": 360})
         for tab in TABS:
@@ -180,7 +181,7 @@ def test_an_enlarged_page_can_be_used(browser: sync_api.Browser, address: str):
             dock, stage = part(page, "dock").bounding_box(), part(page, "stage").bounding_box()
             assert dock and stage
             assert stage["y"] > -1  # scroll positions are rounded to pixels
-            assert stage["y"] + stage["height"] <= dock["y"] + 1
+            assert tab != "draft" or stage["y"] + stage["height"] <= dock["y"] + 1
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

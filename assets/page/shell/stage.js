@@ -79,8 +79,6 @@ function fitStage(stage, dock, above) {
     document.body.style.setProperty("--ax-dock", `${Math.round(docked)}px`);
     const free = window.innerHeight - top - docked - GAP;
     const height = `${Math.max(MIN_STAGE, Math.floor(free / (stage.currentCSSZoom ?? 1)))}px`; // presenting enlarges the page
-    if (stage.style.height === height) return;
-    stage.style.height = height;
     stage.style.setProperty("--ax-stage", height);
   }
   const observer = new ResizeObserver(fit);
