@@ -112,7 +112,7 @@ TALLER = """all => all.filter(e => e.clientHeight && e.scrollHeight > e.clientHe
 
 
 def check_tab(page: sync_api.Page, tab: str, width: int) -> None:
-    """On wide screens the whole tab is in the window, without scrolling inside it; on phones the tree is, and other tabs scroll with the page."""
+    """The whole tab is in the window, without scrolling inside it; on phones the tree is, and other tabs scroll with the page."""
     assert page.evaluate("scrollY") == 0
     assert inside(page.locator(f"[role='tab'][data-tab='{tab}']"))
     dock = part(page, "dock").bounding_box()
