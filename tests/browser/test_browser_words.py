@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAMES = """ADED Explorer PUCT MCTS Medusa REST SpecInfer Leviathan Monte Carlo arXiv Python JSON HTML CSV SVG PNG KV
     LLM CUDA GPU GB MiB MB kB ms English SmolLM Instruct cpu CPU float hub Hub Unicode UTF default auto Go Jacobi top gram
-    min max ln logits NVIDIA cuda bfloat EAGLE MTP GliDe CaPE DeepSeek FastMTP Ouroboros"""
+    min max ln log logits MLP NVIDIA cuda bfloat EAGLE MTP GliDe CaPE DeepSeek FastMTP Ouroboros"""
 """Words that a Chinese paper does not translate: names, acronyms, units, devices, and texts that the user types."""
 KEYS = "Space Home End Tab Enter Esc"
 TYPED = "light dark hide controls"

@@ -96,11 +96,13 @@ export function engineSentence(text) {
   return end === "…" ? whole + end : say("verdict.sentence", { clauses: whole });
 }
 
-// Name of a run: its method, or for a run of an ablation the value of the setting.
+// Name of a run: its method with its options, or for a run of an ablation the value of the setting.
 export function runLabel({ method, label }) {
   const variant = /^ADED, (\w+) (\S+)$/.exec(label);
   if (variant && sayOr(`control.${variant[1]}`, null)) return variantLabel(variant);
-  return label === labels[method] ? say(`article.${method}`) : fitted(label, LONGEST_LABEL);
+  if (label === labels[method]) return say(`article.${method}`);
+  const options = label.startsWith(`${labels[method]} (`) ? sayOr(`choice.${label.slice(labels[method].length + 2, -1)}`, null) : null;
+  return options ? say("run.options", { method: say(`article.${method}`), options }) : fitted(label, LONGEST_LABEL);
 }
 
 function variantLabel([, setting, value]) {
