@@ -1,13 +1,14 @@
 // Checks of a value against a JSON Schema, of which the keywords are used that describe a trace.
 
 // Where the first fault of a value is, such as ".steps[3].path"; null if it has none. Missing fields get their defaults.
-// `checks`: further checks, by the name of a definition, which return a fault in the same form; `maxFields`: of an object.
+// `checks`: further checks, by the name of a definition or by the keyword "check", which return a fault in the same form; `maxFields`: of an object.
 export function faultOf(value, schema, definitions, checks, maxFields) {
   const fault = (part, known) => faultOf(part, known, definitions, checks, maxFields);
   if (schema.$ref) {
     const name = schema.$ref.split("/").pop();
     return fault(value, definitions[name]) ?? checks[name]?.(value) ?? null;
   }
+  if (schema.check) return checks[schema.check](value);
   if (schema.anyOf) return value === null ? null : fault(value, schema.anyOf[0]);
   if (!TYPES[schema.type]?.(value, schema)) return schema.type ? "" : null;
   if (schema.type === "array") return first(value.keys(), (i) => located(`[${i}]`, fault(value[i], schema.items)));
