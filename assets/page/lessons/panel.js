@@ -71,7 +71,8 @@ export function createPanel(openList) {
   function arrive() {
     if (!now.arriving || !now.lesson || !isThere() || !now.race) return;
     now.arriving = false;
-    const { moment, panel } = now.shown;
+    const { moment, panel, node } = now.shown;
+    document.querySelector("[data-part='node-card']").dataset.open = String((node ?? null) !== null);
     if (hides() && !now.answered.has(now.part)) cover();
     else if ((moment ?? null) !== null) emit("moment", moment);
     if (panel) reveal(panel);
@@ -231,8 +232,8 @@ function createView() {
     bar: el("i"),
   };
   const away = el("p", { class: "ax-lesson-away", hidden: true }, parts.awayText, " ", parts.show);
-  const head = el("header", { class: "ax-lesson-head" }, parts.name, parts.count, parts.fold, parts.close);
-  const foot = el("footer", { class: "ax-lesson-foot" }, parts.list, parts.back, parts.next);
+  const head = el("div", { class: "ax-lesson-head" }, parts.name, parts.count, parts.fold, parts.close);
+  const foot = el("div", { class: "ax-lesson-foot" }, parts.list, parts.back, parts.next);
   const progress = el("div", { class: "ax-lesson-progress", "aria-hidden": "true" }, parts.bar);
   const panel = el("aside", { class: "ax ax-lesson", "data-part": "lesson", "aria-labelledby": "ax-lesson-title", hidden: true }, head, progress, parts.title, parts.body, foot);
   document.body.append(panel);

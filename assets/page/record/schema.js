@@ -17,6 +17,7 @@ export function faultOf(value, schema, definitions, checks, maxFields) {
   return schema.properties ? fieldFault(value, schema, fault) : first(Object.keys(value), (key) => located(`.${key}`, typeof schema.additionalProperties === "object" ? fault(value[key], schema.additionalProperties) : null));
 }
 
+const EMPTY = { array: [], object: {} };
 const TYPES = {
   string: (value, { enum: names }) => typeof value === "string" && !/\p{Cs}/u.test(value) && (!names || names.includes(value)),
   boolean: (value) => typeof value === "boolean",
@@ -28,7 +29,7 @@ const TYPES = {
 
 function fieldFault(value, { properties, required = [] }, fault) {
   for (const [name, schema] of Object.entries(properties)) {
-    if (!Object.hasOwn(value, name) && !required.includes(name)) value[name] = structuredClone(schema.default ?? (schema.type === "array" ? [] : null));
+    if (!Object.hasOwn(value, name) && !required.includes(name)) value[name] = structuredClone(schema.default ?? EMPTY[schema.type] ?? null);
     const found = Object.hasOwn(value, name) ? fault(value[name], schema) : "";
     if (found !== null) return `.${name}${found}`;
   }
