@@ -56,7 +56,9 @@ def page_files() -> dict[str, File]:
     texts |= {f"lesson-{name}.json": lesson_files.text_of(path) for name, path in lesson_files.lessons().items()}
     contents = {"plotly.js": PLOTLY.read_bytes(), **{name: text.encode() for name, text in texts.items()}}
     files = [_file(name, content) for name, content in contents.items()]
-    addresses = {name: next(file.address for file in files if file.name == f"lesson-{name}.json") for name in lesson_files.lessons()}
+    addresses = {
+        name: next(file.address for file in files if file.name == f"lesson-{name}.json") for name in lesson_files.lessons()
+    }
     files.append(_file("lessons.js", lesson_files.script(addresses).encode()))
     return {file.name: file for file in [*files, *recorded().values()]}
 
@@ -97,7 +99,11 @@ def script(root: Path = ASSETS) -> str:
         f"start.begin({{ labels: {labels}, format: {format_of_races}, cards: [{mounts}] }});",
         "return { ...start, modules };",
     ]
-    parts = ["const modules = {};", *(sources.bundled(*module) for module in sources.modules(root).items() if not sources.is_late(module[0])), *begin]
+    parts = [
+        "const modules = {};",
+        *(sources.bundled(*module) for module in sources.modules(root).items() if not sources.is_late(module[0])),
+        *begin,
+    ]
     return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
 
 

@@ -1,6 +1,6 @@
 """The lessons of the page: their files, and the script that the page loads when one is opened.
 
-The script has the modules of ``assets/page/lessons``, their styles and texts, and the list of all lessons, so that a first visit loads
+The script has the modules of ``assets/page/lessons``, their styles and texts, and the list of all lessons; a first visit loads
 none of it.
 """
 
@@ -54,4 +54,9 @@ def script(addresses: Mapping[str, str]) -> str:
 
 def _entry(name: str, address: str) -> dict[str, Any]:
     body = json.loads(text_of(lessons()[name]))
-    return {"name": name, **{key: body[key] for key in ("title", "about", "minutes")}, "parts": len(body["parts"]), "file": address}
+    return {
+        "name": name,
+        **{key: body[key] for key in ("title", "about", "minutes")},
+        "parts": len(body["parts"]),
+        "file": address,
+    }

@@ -68,7 +68,9 @@ def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
     texts |= {name: script_of(name, files.language(code)) for code, name in languages.items()}
     texts[PLOTLY] = script_of(PLOTLY, files.PLOTLY.read_text("utf-8"))
     lessons = {name: f"lessons/{name}.js" for name in lesson_files.lessons()}
-    texts |= {lessons[name]: script_of(lessons[name], lesson_files.text_of(path)) for name, path in lesson_files.lessons().items()}
+    texts |= {
+        lessons[name]: script_of(lessons[name], lesson_files.text_of(path)) for name, path in lesson_files.lessons().items()
+    }
     texts[LESSONS] = lesson_files.script(lessons)
     texts |= {"README.md": README, "index.html": index(names, languages)}  # the page last, when all its files exist
     for name, text in texts.items():

@@ -9,7 +9,6 @@ from aded.evaluation.colours import METHOD_COLOURS
 from ui.layout import MAX_NODES
 from ui.wire import MAX_PROBABILITY, SERIES_COLOURS
 
-
 NAMES = ("title", "description")
 
 

@@ -1,4 +1,4 @@
-"""Checks of a lesson beyond its form: names, languages, places in a race, and whether measured numbers are those of their source."""
+"""Checks of a lesson beyond its form: names, languages, places in a race, and measured numbers against their sources."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ def merged(before: dict[str, Any], show: dict[str, Any] | None) -> dict[str, Any
     """What a part shows: race and method as in the part before if it names no race, everything if it has no ``show``."""
     if show is None or "race" in show or "file" in show:
         return show or before
-    return {**{name: before[name] for name in ("race", "file", "method") if name in before}, **show}
+    kept: dict[str, Any] = {name: before[name] for name in ("race", "file", "method") if name in before}
+    return {**kept, **show}
 
 
 def _exercise(exercise: dict[str, Any], where: str) -> Iterator[Fault]:
@@ -219,7 +220,7 @@ def _place(race: trace.Race, place: dict[str, Any], where: str) -> Iterator[Faul
 
 def _reference(value: dict[str, Any], shown: dict[str, Any], where: str, folder: Path) -> Iterator[Fault]:
     """A reference has the step and the node that it needs, of itself or of what is shown, and they exist."""
-    place = {**{name: shown[name] for name in ("method", "step", "node") if name in shown}, **value}
+    place: dict[str, Any] = {**{name: shown[name] for name in ("method", "step", "node") if name in shown}, **value}
     level = RECORD[value["record"]]
     needed = () if level == RUN else ("step", "node") if level == NODE else ("step",)
     missing = [name for name in needed if place.get(name) is None]
@@ -229,7 +230,7 @@ def _reference(value: dict[str, Any], shown: dict[str, Any], where: str, folder:
 
 
 def _sources(body: dict[str, Any]) -> Iterator[Fault]:
-    """A fact that is a number names its source, and is the number there, if the file is here (it is not in an installed package)."""
+    """A fact that is a number names its source, and is the number there; an installed package has no such files."""
     for name, fact in body.get("facts", {}).items():
         where = f"facts.{name}"
         if not isinstance(fact["value"], (int, float)):

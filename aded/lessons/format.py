@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
@@ -75,8 +76,8 @@ COMPUTE = {
     "root": 1,
     "expected-tokens": 2,
 }
-"""Calculations and their number of values. ``expected-tokens`` is (1 - a^(g + 1)) / (1 - a) of acceptance rate a and draft length g
-(arXiv 2211.17192, equation 1)."""
+"""Calculations and their number of values. ``expected-tokens`` is (1 - a^(g + 1)) / (1 - a) of the acceptance rate a and the
+draft length g (arXiv 2211.17192, equation 1)."""
 REFERENCE = {"record", "path", "method", "step", "node", "moment"}
 
 
@@ -135,7 +136,7 @@ class Source:
 
     file: str  # from the root of the repository
     field: str  # of the row, or of the file; with points, such as categories.math
-    row: dict[str, Any] = field(default_factory=dict)  # what the row has that is meant; empty: the file itself
+    row: dict[str, Any] = default(default_factory=dict)  # what the row has that is meant; empty: the file itself
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class Exercise:
     cover: bool = False  # whether the verification of the step is hidden until it is answered; always so for a path
     answer: Value | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
-    options: list[Option] = field(default_factory=list)
+    options: list[Option] = default(default_factory=list)
     correct: Annotated[Any, WithJsonSchema({"check": "correct"})] = None  # number of the option, from 0; greatest or least
     which: Which | None = None
 
@@ -209,7 +210,7 @@ class Figure:
     title: Text
     y: Text  # title of the axis, with the unit
     x: Text | None = None
-    bars: list[Bar] = field(default_factory=list)
+    bars: list[Bar] = default(default_factory=list)
     series: Value | None = None  # tokens-by-step or accepted-by-step, instead of bars
 
 
@@ -229,7 +230,7 @@ class Part:
     show: Show | None = None  # None: as in the part before
     exercise: Exercise | None = None
     figure: Figure | None = None
-    reading: list[Reading] = field(default_factory=list)
+    reading: list[Reading] = default(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ class Lesson:
     about: Text  # one sentence for the list
     minutes: Annotated[int, Field(ge=1, le=120)]
     parts: Annotated[list[Part], Field(min_length=1)]
-    facts: dict[str, Fact] = field(default_factory=dict)
+    facts: dict[str, Fact] = default(default_factory=dict)
 
 
 LESSON = TypeAdapter(Lesson)
@@ -258,7 +259,7 @@ class Fault:
 
     where: str
     key: str
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = default(default_factory=dict)
 
 
 def read(text: str | bytes) -> tuple[dict[str, Any] | None, list[Fault]]:
@@ -281,7 +282,9 @@ def read(text: str | bytes) -> tuple[dict[str, Any] | None, list[Fault]]:
 
 def _fault(found: Any) -> Fault:
     where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in found["loc"]).removeprefix(".")
-    kind = {"missing": "missing", "unexpected_keyword_argument": "unknown", "extra_forbidden": "unknown"}.get(found["type"], "form")
+    kind = {"missing": "missing", "unexpected_keyword_argument": "unknown", "extra_forbidden": "unknown"}.get(
+        found["type"], "form"
+    )
     return Fault(where, kind, {"reason": found["msg"].removeprefix("Value error, ")} if kind == "form" else {})
 
 

@@ -41,7 +41,7 @@ TEMPLATE: dict[str, Any] = {
                 }
             ],
             "show": {
-                "//": "The title of a recorded race, or file: the name of a saved race that the reader opens. Steps count from 1.",
+                "//": "The title of a recorded race, or `file`: the name of a saved race that the reader opens. Steps: from 1.",
                 "race": "A maths teacher",
                 "method": "aded",
                 "step": 4,
@@ -81,8 +81,8 @@ TEMPLATE: dict[str, Any] = {
             "title": {"en": "Choose and select", "zh": "选择"},
             "text": [
                 {
-                    "en": "An option may have a value: the greatest one is then the right one. Nodes are selected by `which`: here the "
-                    "child of the root with most visits.",
+                    "en": "An option may have a value; then the greatest is right. Nodes are selected by `which`: here the child "
+                    "of the root with most visits.",
                     "zh": "选项可以带一个值，值最大的就是正确答案。节点由 `which` 指定：这里是根的子节点中访问次数最多的。",
                 }
             ],

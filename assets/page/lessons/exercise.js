@@ -105,7 +105,7 @@ function nodeExercise(exercise, lesson, tell) {
 }
 
 // The accepted path is predicted token by token: a child of the last predicted node, or that the target chooses another token there.
-function pathExercise(exercise, lesson, tell, state) {
+function pathExercise(_, lesson, tell, state) {
   const trail = el("p", { class: "ax-lesson-trail", "aria-live": "polite" });
   const choices = el("div", { class: "ax-lesson-choices" });
   const element = el("div", {}, trail, choices);

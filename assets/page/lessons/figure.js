@@ -6,7 +6,7 @@ import { say } from "../core/words.js";
 import { drawingOf, svgText } from "../export/svgexport.js";
 import { PLOT_CONFIG, hoverOf, lineLayout, plotly, plotted } from "../plot/charts.js";
 import { spoken } from "./markup.js";
-import { shownValue, valueOf } from "./values.js";
+import { shownValue, resolved } from "./values.js";
 
 const KEPT = 10000; // milliseconds until the memory of a saved picture is released
 const LINES = 2; // of a label
@@ -23,8 +23,8 @@ export function createFigure(figure, context) {
   // Labels and numbers of the bars, null while the record is not there.
   function data() {
     const { series, bars } = figure;
-    if (series !== null) return (valueOf(series, context()) ?? []).map((value, i) => ({ label: String(i + 1), value }));
-    return bars.map(({ label, value }) => ({ label: spoken(label), value: valueOf(value, context()) }));
+    if (series !== null) return (resolved(series, context()) ?? []).map((value, i) => ({ label: String(i + 1), value }));
+    return bars.map(({ label, value }) => ({ label: spoken(label), value: resolved(value, context()) }));
   }
 
   async function refresh() {

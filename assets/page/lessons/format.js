@@ -112,7 +112,7 @@ function textFaults(lesson, terms) {
     for (const part of isObject(text) ? Object.values(text) : [text]) {
       for (const [, name] of part.matchAll(/\{([\w-]+)\}/g)) if (!Object.hasOwn(lesson.facts, name)) fault("fact", { name });
       for (const [, name] of part.matchAll(/\[[^\]]+\]\(term:([^)]*)\)/g)) if (!terms.includes(name)) fault("term", { name });
-      const decimal = /\d\.\d/.exec(part.replace(/`[^`]*`|\[[^\]]+\]\([^)]*\)|\{[^}]*\}/g, ""));
+      const decimal = /\d\.\d/.exec(part.replace(/\x60[^\x60]*\x60|\[[^\]]+\]\([^)]*\)|\{[^}]*\}/g, ""));
       if (decimal && !where.endsWith(".at")) fault("decimal", { text: decimal[0] });
     }
   }

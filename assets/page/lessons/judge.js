@@ -2,7 +2,7 @@
 
 import { column, depthsOf } from "../record/record.js";
 import { puctOf } from "../record/search.js";
-import { placeOf, valueOf } from "./values.js";
+import { placeOf, resolved } from "./values.js";
 
 // A typed number: with a decimal point or comma, a percent sign, a fraction such as 69/32; null if it is none.
 export function typedNumber(text) {
@@ -15,7 +15,7 @@ export function typedNumber(text) {
 
 // {right, kind, answer}: kind is "low", "high", "form" if the text is no number, or "unknown" if the record has no answer.
 export function judgeNumber({ answer, tolerance }, text, context) {
-  const wanted = valueOf(answer, context);
+  const wanted = resolved(answer, context);
   const given = typedNumber(text);
   if (wanted === null) return { right: false, kind: "unknown", answer: null };
   if (given === null) return { right: false, kind: "form", answer: wanted };
@@ -26,7 +26,7 @@ export function judgeNumber({ answer, tolerance }, text, context) {
 // The number of the right option.
 export function rightOption({ correct, options }, context) {
   if (Number.isInteger(correct)) return correct;
-  const values = options.map(({ value }) => valueOf(value, context));
+  const values = options.map(({ value }) => resolved(value, context));
   if (values.includes(null)) return null;
   return values.indexOf(correct === "greatest" ? Math.max(...values) : Math.min(...values));
 }

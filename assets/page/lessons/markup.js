@@ -1,9 +1,9 @@
-// Paragraphs of a lesson: `code` (a token with its space), *emphasis*, [words](term:name) for the glossary, and {name} for a fact. Text is only inserted as textContent.
+// Paragraphs of a lesson: code in backquotes (a token with its space), *emphasis*, [words](term:name) for the glossary, and {name} for a fact. Text is only inserted as textContent.
 
 import { el } from "../core/dom.js";
 import { language } from "../core/words.js";
 
-const PART = /`([^`]+)`|\*([^*]+)\*|\[([^\]]+)\]\(term:([\w-]+)\)|\{([\w-]+)\}/g;
+const PART = /\x60([^\x60]+)\x60|\*([^*]+)\*|\[([^\]]+)\]\(term:([\w-]+)\)|\{([\w-]+)\}/g;
 
 // A text in the current language, or in the first that it has.
 export function spoken(text) {
@@ -35,7 +35,13 @@ const MAKERS = {
   fact: ({ name }, fact) => el("span", { class: "ax-num", text: fact(name) }),
 };
 
-// The nodes of a paragraph; `fact` returns the text of a fact by its name.
+// A paragraph; one that is only code is a formula.
+export function paragraphOf(text, fact) {
+  const parts = partsOf(spoken(text));
+  return el("p", { class: parts.length === 1 && parts[0].kind === "code" ? "ax-formula" : null }, ...nodesOf(text, fact));
+}
+
+// The nodes of a text; `fact` returns the text of a fact by its name.
 export function nodesOf(text, fact) {
   return partsOf(spoken(text)).map((part) => MAKERS[part.kind](part, fact));
 }

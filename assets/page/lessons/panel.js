@@ -7,9 +7,9 @@ import { viewOf } from "../shell/link.js";
 import { createExercise } from "./exercise.js";
 import { createFigure } from "./figure.js";
 import { shownBy } from "./format.js";
-import { nodesOf, spoken } from "./markup.js";
+import { paragraphOf, spoken } from "./markup.js";
 import { note, progressOf } from "./progress.js";
-import { shownValue, valueOf } from "./values.js";
+import { shownValue, resolved } from "./values.js";
 
 const OPEN = "ax-with-lesson"; // class of the body while a lesson is open
 const SHEET = "(max-width: 1080px)"; // as in the style sheet
@@ -111,7 +111,7 @@ export function createPanel(openList) {
   }
 
   const context = () => ({ race: now.race, facts: now.lesson.facts, shown: now.shown });
-  const fact = (name) => shownValue(valueOf(name, context()), now.lesson.facts[name]);
+  const fact = (name) => shownValue(resolved(name, context()), now.lesson.facts[name]);
 
   function onVerdict(right, over) {
     now.answered.add(now.part);
@@ -136,7 +136,7 @@ export function createPanel(openList) {
     setText(view.count, say("lesson.count", { at: part + 1, of: lesson.parts.length }));
     const solved = !now.own && progressOf(lesson.name).solved.includes(part);
     now.parts = [exercise ? createExercise(exercise, { context, fact, onVerdict, node: () => now.screen?.node ?? null, there: isThere }, solved) : null, figure ? createFigure(figure, context) : null].filter(Boolean);
-    const words = el("div", { class: "ax-lesson-text" }, ...text.map((paragraph) => el("p", {}, ...nodesOf(paragraph, fact))));
+    const words = el("div", { class: "ax-lesson-text" }, ...text.map((paragraph) => paragraphOf(paragraph, fact)));
     view.body.replaceChildren(words, view.away, ...now.parts.map(({ element }) => element), ...(reading.length ? [readingList(reading)] : []));
     view.body.scrollTop = 0;
     setText(view.back, say("lesson.back"));
@@ -169,7 +169,7 @@ export function createPanel(openList) {
     const away = !isThere() || !now.race;
     view.away.hidden = !away;
     const waits = now.shown.file && now.screen?.file !== now.shown.file;
-    setText(view.awayText, waits ? say("lesson.file", { name: now.shown.file, list: { say: "save.open" }, open: { say: "control.open" } }) : say("lesson.away"));
+    setText(view.awayText, waits ? say("lesson.file", { name: now.shown.file, open: { say: "control.open" } }) : say("lesson.away"));
     setText(view.show, say("lesson.show"));
     view.show.hidden = Boolean(waits);
     for (const part of now.parts) part.refresh();

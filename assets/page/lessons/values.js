@@ -82,8 +82,8 @@ export function placeOf(race, reference, shown) {
 }
 
 // A value as a number, a text or a list; null if the record does not have it. `facts`: of the lesson.
-export function valueOf(value, { race, facts, shown }) {
-  const of = (part) => valueOf(part, { race, facts, shown });
+export function resolved(value, { race, facts, shown }) {
+  const of = (part) => resolved(part, { race, facts, shown });
   if (typeof value === "number") return value;
   if (typeof value === "string") return of(facts[value].value);
   if (value.compute) {
