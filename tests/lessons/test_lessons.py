@@ -1,4 +1,4 @@
-"""Lessons: every error is named with its place, measured numbers are those of their sources, and the documents name everything."""
+"""Lessons: every error is named with its place, measured numbers are those of their sources, the document is complete."""
 
 from __future__ import annotations
 
@@ -141,7 +141,16 @@ def test_a_race_beside_the_lesson_is_checked_too(tmp_path: Path):
 
 
 def test_the_document_names_every_field_kind_and_value():
-    for record in (format.Lesson, format.Part, format.Show, format.Exercise, format.Figure, format.Fact, format.Source, format.Which):
+    for record in (
+        format.Lesson,
+        format.Part,
+        format.Show,
+        format.Exercise,
+        format.Figure,
+        format.Fact,
+        format.Source,
+        format.Which,
+    ):
         for field in dataclasses.fields(record):
             assert f"`{field.name}`" in DOCUMENT, (record.__name__, field.name)
     for name in (*format.RECORD, *format.COMPUTE, *format.KINDS):
