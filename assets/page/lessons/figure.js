@@ -9,7 +9,6 @@ import { spoken } from "./markup.js";
 import { shownValue, resolved } from "./values.js";
 
 const KEPT = 10000; // milliseconds until the memory of a saved picture is released
-const LINES = 2; // of a label
 
 // Returns {element, refresh}; `context()` returns {race, facts, shown}.
 export function createFigure(figure, context) {
@@ -57,7 +56,7 @@ function draw(Plotly, box, { x, y, series }, bars) {
   const data = { type: "bar", x: known.map(({ label }) => (many ? Number(label) : bars.findIndex((bar) => bar.label === label))), y: known.map(({ value }) => value), marker: { color: cssToken("--ax-accept") }, hovertemplate: hoverOf(spoken(y), axes) };
   const text = many ? {} : { text: known.map(({ value }) => fixed(value, Number.isInteger(value) ? 0 : 2)), textposition: "outside", textfont: { color: cssToken("--ax-ink") }, cliponaxis: false };
   const layout = lineLayout(box, axes, null);
-  Plotly.react(box, [{ ...data, ...text }], { ...layout, bargap: many ? 0.15 : 0.35, margin: { ...layout.margin, b: many ? 34 : 26 + 15 * LINES } }, PLOT_CONFIG);
+  Plotly.react(box, [{ ...data, ...text }], { ...layout, bargap: many ? 0.15 : 0.35, margin: { ...layout.margin, b: many ? 34 : bars.some(({ label }) => broken(label).includes("<br>")) ? 44 : 28 } }, PLOT_CONFIG);
 }
 
 // A label in at most two lines.

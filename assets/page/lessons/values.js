@@ -1,7 +1,7 @@
 // Values of a lesson: of its facts, calculated, and read from the record of the race that a part shows. Draws nothing.
 
 import { fixed } from "../core/dom.js";
-import { acceptanceRate, column, depthsOf, last, plainRun, runName, runStats, draftingRun } from "../record/record.js";
+import { acceptanceRate, column, depthsOf, last, plainRun, runName, runStats, draftingRun, speedSpread } from "../record/record.js";
 import { moments, puctOf, searchedStep } from "../record/search.js";
 
 const stats = ({ run }) => runStats(run, run.steps.length);
@@ -20,7 +20,7 @@ export const RECORD = {
   "accepted-per-step": ({ run }) => sum(run.steps.map(accepted)) / run.steps.length,
   "acceptance-rate": ({ run }) => acceptanceRate(run.steps),
   "tokens-per-second": (place) => stats(place).rate,
-  "speed-up": (place) => (plainRun(place.race) ? stats(place).rate / stats({ run: plainRun(place.race) }).rate : null),
+  "speed-up": ({ race, run }) => (plainRun(race) ? (speedSpread(run, plainRun(race))?.[1] ?? stats({ run }).rate / stats({ run: plainRun(race) }).rate) : null),
   "run-field": ({ run, path }) => fieldOf(run, path),
   "tokens-by-step": ({ run }) => run.steps.map(({ emitted }) => emitted.length),
   "accepted-by-step": ({ run }) => run.steps.map(accepted),
