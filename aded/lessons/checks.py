@@ -119,9 +119,18 @@ def _values(body: dict[str, Any]) -> Iterator[Fault]:
     for where, value in values(body):
         if isinstance(value, str) and value not in facts:
             yield Fault(where, "fact", {"name": value})
+    used = used_facts(body)
+    yield from (Fault(f"facts.{name}", "unused") for name in facts if name not in used)
     for name in facts:
         if _contains(name, facts[name]["value"], facts, set()):
             yield Fault(f"facts.{name}", "circle", {"name": name})
+
+
+def used_facts(part: dict[str, Any]) -> set[str]:
+    """The names of the facts that texts and values of a lesson, or of a part of it, use."""
+    said = [one for _, text in texts(part) for one in (text.values() if isinstance(text, dict) else [text])]
+    named = {value for _, value in values(part) if isinstance(value, str)}
+    return named | {name for text in said for name in SLOT.findall(text)}
 
 
 def _contains(name: str, value: Any, facts: dict[str, Any], seen: set[str]) -> bool:
@@ -132,22 +141,31 @@ def _contains(name: str, value: Any, facts: dict[str, Any], seen: set[str]) -> b
 def _parts(body: dict[str, Any], folder: Path) -> Iterator[Fault]:
     """What a part shows exists, and its exercise has what its kind needs."""
     shown: dict[str, Any] = {}
+    facts = body.get("facts", {})
+    broken = False
     for i, part in enumerate(body["parts"]):
         where = f"parts[{i}]"
         shown = merged(shown, part.get("show"))
-        race = None
         if "show" in part or i == 0:
             yield from (places := list(_shown(shown, f"{where}.show", folder)))
-            race = None if places else shown
+            broken = bool(places)
         if "exercise" in part:
             yield from _exercise(part["exercise"], f"{where}.exercise")
         figure = part.get("figure")
         if figure and bool(figure.get("bars")) == ("series" in figure):
             yield Fault(f"{where}.figure", "figure")
-        if race:
-            for place, value in values(part, where):
-                if isinstance(value, dict) and "record" in value:
-                    yield from _reference(value, shown, place, folder)
+        used = [] if broken else [*values(part, where), *_used_values(used_facts(part), facts)]
+        for place, value in used:
+            if isinstance(value, dict) and "record" in value:
+                yield from _reference(value, shown, place, folder)
+
+
+def _used_values(names: set[str], facts: dict[str, Any], seen: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any]]:
+    """The values of facts, and of those that they are calculated from."""
+    for name in sorted(names & set(facts) - seen):
+        found = list(_of(facts[name]["value"], f"facts.{name}.value"))
+        yield from found
+        yield from _used_values({value for _, value in found if isinstance(value, str)}, facts, seen | names)
 
 
 def merged(before: dict[str, Any], show: dict[str, Any] | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
-import { readLesson, setLessonFormat, shownBy } from "../../assets/page/lessons/format.js";
+import { readLesson, setLessonFormat, shownBy, usedFacts } from "../../assets/page/lessons/format.js";
 import { judgeChoice, judgeNode, judgeNumber, judgePath, rightNodes, typedNumber } from "../../assets/page/lessons/judge.js";
 import { partsOf, spoken } from "../../assets/page/lessons/markup.js";
 import { note, progressOf } from "../../assets/page/lessons/progress.js";
@@ -51,6 +51,7 @@ for (const [where, key, change] of [
   ["facts.per-step.value", "form", (body) => (body.facts["per-step"].value = { record: "speed" })],
   ["facts.greedy", "unsourced", (body) => delete body.facts.greedy.source],
   ["facts.per-step", "circle", (body) => (body.facts["per-step"].value = { compute: "add", of: [1, "per-step"] })],
+  ["facts.idle", "unused", (body) => (body.facts.idle = { value: { record: "steps" } })],
   ["parts[0].text[0]", "fact", (_, parts) => (parts[0].text[0].en += " {none}")],
   ["parts[0].text[0]", "term", (_, parts) => (parts[0].text[0].zh += " [x](term:none)")],
   ["parts[0].text[0]", "decimal", (_, parts) => (parts[0].text[0].en += " 3.14")],
@@ -60,7 +61,7 @@ for (const [where, key, change] of [
   ["parts[2].exercise", "needs", (_, parts) => delete parts[2].exercise.tolerance],
   ["parts[2].exercise.answer", "fact", (_, parts) => (parts[2].exercise.answer = "none")],
   ["parts[2].exercise.correct", "option", (_, parts) => Object.assign(parts[2].exercise, { kind: "choice", options: [{ text: { en: "a", zh: "a" } }], correct: 1 })],
-  ["parts[3].figure", "figure", (_, parts) => (parts[3].figure.bars = [])],
+  ["parts[3].figure", "figure", (_, parts) => (parts[3].figure.series = { record: "tokens-by-step" })],
 ]) {
   test(`a lesson is refused with the place ${where}, because of ${key}`, () => {
     const { faults } = changed(change);
@@ -79,14 +80,13 @@ test("every name that Python knows can be read or calculated, and no other", () 
   assert.deepEqual(Object.fromEntries(Object.entries(COMPUTE).map(([name, compute]) => [name, compute.length])), format.compute);
 });
 
-// Every value of a bundled lesson, with what its part shows; facts with what the first part shows.
+// Every value of a bundled lesson, with what its part shows.
 function* valuesIn(lesson) {
   const shown = shownBy(lesson);
-  for (const name of Object.keys(lesson.facts)) yield [name, shown[0], `facts.${name}`];
-  for (const [i, { exercise, figure }] of lesson.parts.entries()) {
-    if (exercise?.answer) yield [exercise.answer, shown[i], `parts[${i}].exercise`];
-    for (const { value } of [...(exercise?.options ?? []), ...(figure?.bars ?? [])]) if (value !== null) yield [value, shown[i], `parts[${i}]`];
-    if (figure?.series) yield [figure.series, shown[i], `parts[${i}].figure`];
+  for (const [i, part] of lesson.parts.entries()) {
+    const { exercise, figure } = part;
+    const values = [...usedFacts(part), exercise?.answer, figure?.series, ...[...(exercise?.options ?? []), ...(figure?.bars ?? [])].map(({ value }) => value)];
+    for (const value of values) if ((value ?? null) !== null) yield [value, shown[i], `parts[${i}]: ${JSON.stringify(value)}`];
   }
 }
 
@@ -125,6 +125,7 @@ test("values are those of the record", () => {
   assert.equal(read("score", { node: 9999 }), null);
   assert.equal(read("prior", { step: 999, node: 1 }), null);
   assert.equal(read("visits", { node: 1, moment: 0 }), 0);
+  assert.equal(resolved({ record: "visits", node: 1, step: 4 }, at(5, { moment: 0 })), recorded.tree.columns.visits[1]);
   assert.equal(resolved({ record: "q", node: 1 }, at(4)), null);
 });
 

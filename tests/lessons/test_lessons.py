@@ -110,6 +110,8 @@ def step(number: int) -> Callable[[Any], object]:
         ("parts[3].figure", "figure", lambda body: body["parts"][3]["figure"].pop("bars")),
         ("facts.greedy", "differs", lambda body: body["facts"]["greedy"].update(value=3.01)),
         ("facts.greedy.source", "nosource", lambda body: body["facts"]["greedy"]["source"].update(row={"setting": "search"})),
+        ("facts.idle", "unused", lambda body: body["facts"].update(idle={"value": {"record": "steps"}})),
+        ("facts.per-step.value", "place", lambda body: body["facts"]["per-step"].update(value={"record": "prior"})),
         ("facts.greedy", "unsourced", lambda body: body["facts"]["greedy"].pop("source")),
         ("facts.per-step", "circle", lambda body: body["facts"]["per-step"].update(value="per-step")),
         (

@@ -50,6 +50,12 @@ function formFault(lesson, where) {
 const isText = (text) => typeof text === "string" && text.trim() !== "";
 const isWhole = (value, least) => value === undefined || (Number.isInteger(value) && value >= least);
 
+// The names of the facts that texts and values use.
+export function usedFacts(part) {
+  const said = [...textsOf(part)].flatMap(([, text]) => (isObject(text) ? Object.values(text) : [text])).flatMap((text) => [...text.matchAll(/\{([\w-]+)\}/g)].map(([, name]) => name));
+  return new Set([...said, ...[...valuesOf(part)].map(([, value]) => value).filter((value) => typeof value === "string")]);
+}
+
 // Further checks, by the name in the schema; each returns where the fault is, or null.
 const CHECKS = {
   text: (text) => (isText(text) || (isObject(text) && Object.keys(text).length > 0 && Object.values(text).every(isText)) ? null : ""),
@@ -123,7 +129,9 @@ function valueFaults(lesson) {
   const faults = [...valuesOf(lesson)].filter(([, value]) => typeof value === "string" && !Object.hasOwn(lesson.facts, value)).map(([where, name]) => ({ where, key: "fact", values: { name } }));
   const circles = Object.keys(lesson.facts).filter((name) => contains(name, lesson.facts[name].value, lesson.facts, new Set()));
   const open = Object.entries(lesson.facts).filter(([, { value, source }]) => typeof value === "number" && !source);
-  return [...faults, ...circles.map((name) => ({ where: `facts.${name}`, key: "circle", values: { name } })), ...open.map(([name]) => ({ where: `facts.${name}`, key: "unsourced", values: {} }))];
+  const used = usedFacts(lesson);
+  const idle = Object.keys(lesson.facts).filter((name) => !used.has(name)).map((name) => ({ where: `facts.${name}`, key: "unused", values: {} }));
+  return [...faults, ...idle, ...circles.map((name) => ({ where: `facts.${name}`, key: "circle", values: { name } })), ...open.map(([name]) => ({ where: `facts.${name}`, key: "unsourced", values: {} }))];
 }
 
 function contains(name, value, facts, seen) {

@@ -20,7 +20,7 @@ export function begin({ format, lessons, words, styles }) {
   addWords(words);
   const opener = document.querySelector("[data-part='lessons']");
   const sheet = createSheet("lesson-list", "lessons.title", () => listOf(lessons, start, tour));
-  const panel = createPanel({ open: sheet.open, focus: () => opener.focus({ preventScroll: true }) });
+  const panel = createPanel({ open: sheet.open, focus: () => (opener.offsetHeight ? opener : document.querySelector("[data-part='more'] summary")).focus({ preventScroll: true }) });
   const closeList = () => sheet.body.closest("dialog").close();
   const known = () => ({ races: (pageFiles().races ?? []).map(({ title }) => title), terms: keysOf("term") });
 

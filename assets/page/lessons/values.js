@@ -75,7 +75,8 @@ export function placeOf(race, reference, shown) {
   const at = method === null ? draftingRun(race) : names.indexOf(method);
   const run = race.runs[at] ?? null;
   const recorded = run?.steps[(reference.step ?? shown.step ?? 0) - 1] ?? null;
-  const moment = reference.moment ?? shown.moment ?? null;
+  const own = (reference.step ?? shown.step) === shown.step; // a reference to another step means the end of its search
+  const moment = reference.moment ?? (own ? shown.moment : null) ?? null;
   const replayed = moment !== null && recorded?.simulations.length && moment <= moments(recorded);
   const step = replayed ? searchedStep(recorded, moment, run.header.method_settings) : recorded;
   return { race, run, recorded, step, node: reference.node ?? shown.node ?? null, path: reference.path };

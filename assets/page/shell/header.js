@@ -79,7 +79,7 @@ function createAddress(props, watch, trigger, note) {
     if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
     here.opened = true;
-    followLesson(here.link);
+    if (!isEmbedded(window.location, here.link)) followLesson(here.link);
     const foreign = [...new URLSearchParams(window.location.search).keys()];
     const request = again && sameSettings(answer().settings, here.link) ? { race: asked.race } : asked;
     if (asksServer(request, here.view?.race) || (again && request === asked)) {
