@@ -108,7 +108,7 @@ def test_the_list_begins_with_the_tour_and_a_lesson_of_a_wrong_link_is_reported(
     sync_api.expect(entries.first).to_contain_text("tour")
     entries.nth(1).click()
     sync_api.expect(page.locator(".ax-lesson h3")).to_be_focused()
-    sync_api.expect(page.locator(".ax-lesson-text")).to_contain_text("69 tokens, 69 forward passes")
+    sync_api.expect(page.locator(".ax-lesson-text")).to_contain_text("69 tokens in 69 forward passes")
     page.locator(".ax-run-view[data-method='medusa'] .ax-look").click()
     sync_api.expect(page.locator(".ax-lesson-away")).to_be_visible()
     part(page, "lesson-show").click()

@@ -66,7 +66,7 @@ export function begin({ format, lessons, words, styles }) {
 
 function messagesOf(name, faults) {
   const [{ where, key, values }] = faults;
-  return [["lesson.faulty", { name: cited(name) }], ...(where ? [["file.where", { where: cited(where) }]] : []), [`lesson.fault.${key}`, values], ["lesson.faults", { count: faults.length }]];
+  return [[where ? "lesson.faulty.at" : "lesson.faulty", { name: cited(name), where: cited(where) }], [`lesson.fault.${key}`, values], ["lesson.faults", { count: faults.length }]];
 }
 
 function listOf(lessons, start, tour) {
