@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,19 @@ def test_a_file_that_is_no_lesson_is_refused_in_one_line(content: bytes, tmp_pat
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_the_steps_of_a_race_and_the_nodes_of_a_step_are_listed_as_lessons_count_them(capsys: pytest.CaptureFixture[str]):
+    assert program(["lesson", "race", "A maths teacher"]) == 0
+    steps = capsys.readouterr().out.splitlines()
+    assert len(steps) == 32
+    assert steps[3] == "step 4: 23 drafted, 2 accepted after ' probability': ' distribution is a'"
+    assert program(["lesson", "race", "A maths teacher", "--step", "4"]) == 0
+    nodes = capsys.readouterr().out.splitlines()
+    assert nodes[2].startswith("node 2 (parent 0) ' of' rejected: prior 0.2001, visits 4")
+    assert program(["lesson", "race", "A maths teacher", "--step", "33"]) == 2
+    assert program(["lesson", "race", "A maths teacher", "--method", "rest"]) == 2
+    assert "it has plain, aded, medusa" in capsys.readouterr().err
+
+
 def test_a_missing_file_is_reported_with_the_command_that_makes_one(tmp_path: Path):
     with pytest.raises(AdedError, match="lesson new"):
         checks.check(tmp_path / "none.json")
@@ -157,6 +171,13 @@ def test_the_document_names_every_field_kind_and_value():
             assert f"`{field.name}`" in DOCUMENT, (record.__name__, field.name)
     for name in (*format.RECORD, *format.COMPUTE, *format.KINDS):
         assert f"`{name}`" in DOCUMENT, name
+
+
+def test_the_example_of_the_document_has_no_faults(tmp_path: Path):
+    (example,) = [block for block in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL) if '"format"' in block]
+    (tmp_path / "my-lesson.json").write_text(example, "utf-8")
+    _, found = checks.check(tmp_path / "my-lesson.json")
+    assert [checks.sentence(fault) for fault in found] == []
 
 
 def test_the_document_lists_the_glossary():
