@@ -43,7 +43,7 @@ export function mountHeader(element, props, watch, trigger) {
   part("copy").addEventListener("click", () => copy(sayCopied, address, note));
   on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
   createLearning(element);
-  createLessons(part("lessons"));
+  createLessons(part("lessons"), element.querySelector("[data-opens='lessons']"));
   localize(element);
   address.open();
 }

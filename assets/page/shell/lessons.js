@@ -18,9 +18,9 @@ async function lessons() {
   }
 }
 
-// The button that opens the list; a saved page has no lessons.
-export function createLessons(button) {
-  button.hidden = !pageFiles().lessons;
+// The button that opens the list, and the entry of the menu for it; a saved page has no lessons.
+export function createLessons(button, entry) {
+  button.hidden = entry.hidden = !pageFiles().lessons;
   button.addEventListener("click", async () => (await lessons())?.openList());
 }
 
