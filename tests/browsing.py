@@ -151,7 +151,7 @@ class watched_page:
 CHARTED = """() => window.Plotly && (document.querySelector('.ax-plot .main-svg')
     || !document.querySelector('.ax-plot').offsetParent)"""
 """Whether the chart library is loaded, and the tree is drawn if its tab is on screen."""
-MENU = ("learn", "keys", "theme", "language")
+MENU = ("tour", "learn", "keys", "theme", "language")
 """Parts in the menu of the bar."""
 
 

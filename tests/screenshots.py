@@ -59,6 +59,7 @@ VIEWS: dict[str, tuple[str, Callable[[sync_api.Page], None]]] = {
     "measure": (RACE, unfold("measure")),
     "controls": (RACE, open_controls),
     "present": (f"{RACE}&hide=controls", nothing),
+    "lesson": ("lesson=draft-and-verify&part=4", nothing),
     "tour": (RACE, press("tour")),
     "glossary": (RACE, press("learn")),
     "keys": (RACE, press("keys")),

@@ -19,6 +19,7 @@ from app_process import free_port, wait_for
 from waiting import HANG
 
 from aded.drafters.registry import METHODS
+from aded.lessons.checks import bundled
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("aded", "ui", "assets", "app.py", "pyproject.toml", "requirements.txt", "README.md", "LICENSE")
@@ -87,8 +88,15 @@ def test_the_command_line_shows_its_help_and_finds_the_prerequisites_of_every_me
 
 def test_a_bundled_recorded_race_is_exported(installed: Installed):
     race = min((installed.folder / "aded" / "assets" / "traces").iterdir())
-    assert installed.run("aded", "export", "site", "--out", "site", "--traces", str(race)).startswith("site: 6 files")
+    assert installed.run("aded", "export", "site", "--out", "site", "--traces", str(race)).startswith(
+        f"site: {7 + len(bundled())} files"
+    )
     assert (installed.elsewhere / "site" / "index.html").is_file()
+
+
+def test_a_bundled_lesson_is_valid_without_the_results_that_it_quotes(installed: Installed):
+    lesson = installed.folder / "aded" / "assets" / "lessons" / "puct.json"
+    assert "no errors" in installed.run("aded", "lesson", "check", str(lesson))
 
 
 @pytest.mark.model

@@ -19,7 +19,8 @@ from aded.core import trace
 from aded.core.paths import ASSETS
 from aded.drafters.registry import METHODS
 from aded.evaluation import colours
-from ui import layout, sources, wire, words
+from aded.lessons.checks import title_of
+from ui import layout, lesson_files, sources, wire, words
 from ui.trace_format import trace_format
 
 FOLDER = "files"
@@ -52,9 +53,18 @@ class File:
 def page_files() -> dict[str, File]:
     """All files by name."""
     texts = {"app.js": script(), "app.css": sources.styles(), **{f"{code}.json": language(code) for code in words.tables()}}
+    texts |= {f"lesson-{name}.json": lesson_files.text_of(path) for name, path in lesson_files.lessons().items()}
     contents = {"plotly.js": PLOTLY.read_bytes(), **{name: text.encode() for name, text in texts.items()}}
-    files = [File(name, _digest(content), partial(bytes, content)) for name, content in contents.items()]
+    files = [_file(name, content) for name, content in contents.items()]
+    addresses = {
+        name: next(file.address for file in files if file.name == f"lesson-{name}.json") for name in lesson_files.lessons()
+    }
+    files.append(_file("lessons.js", lesson_files.script(addresses).encode()))
     return {file.name: file for file in [*files, *recorded().values()]}
+
+
+def _file(name: str, content: bytes) -> File:
+    return File(name, _digest(content), partial(bytes, content))
 
 
 def _digest(*parts: bytes) -> str:
@@ -63,10 +73,10 @@ def _digest(*parts: bytes) -> str:
 
 @cache
 def recorded() -> dict[str, File]:
-    """The bundled recorded races by title, in the order of their file names; they are JSON lines (see ``ui.wire``)."""
+    """The bundled recorded races by title, those that only lessons show last; they are JSON lines (see ``ui.wire``)."""
     makers = [inspect.getsource(module).encode() for module in (trace, colours, layout, wire)]
     races = {}
-    for path in sorted((ASSETS / "traces").glob("*.json")):
+    for path in [*sorted((ASSETS / "traces").glob("*.json")), *lesson_files.hidden_races()]:
         title, digest = title_of(path), _digest(path.read_bytes(), *makers)
         races[title] = File(f"{path.stem}.jsonl", digest, partial(_race, path, title, digest[:8]))
     return races
@@ -74,12 +84,6 @@ def recorded() -> dict[str, File]:
 
 def _race(path: Path, title: str, key: str) -> bytes:
     return wire.to_lines(trace.load(path), colours.METHOD_COLOURS, "recorded", title, key).encode()
-
-
-def title_of(path: Path) -> str:
-    """``01-a-short_story.json`` becomes "A short story"."""
-    text = path.stem.lstrip("0123456789-_ ").replace("-", " ").replace("_", " ") or path.stem
-    return text[:1].upper() + text[1:]
 
 
 def script(root: Path = ASSETS) -> str:
@@ -93,9 +97,13 @@ def script(root: Path = ASSETS) -> str:
     begin = [
         'const start = modules["page/shell/start"];',
         f"start.begin({{ labels: {labels}, format: {format_of_races}, cards: [{mounts}] }});",
-        "return start;",
+        "return { ...start, modules };",
     ]
-    parts = ["const modules = {};", *(sources.bundled(*module) for module in sources.modules(root).items()), *begin]
+    parts = [
+        "const modules = {};",
+        *(sources.bundled(*module) for module in sources.modules(root).items() if not sources.is_late(module[0])),
+        *begin,
+    ]
     return "\n".join(["window.AdedExplorer = (() => {", *parts, "})();"])
 
 
@@ -104,24 +112,33 @@ def language(code: str) -> str:
     return json.dumps(words.tables()[code], ensure_ascii=False, separators=(",", ":"))
 
 
-def listing(languages: Mapping[str, str], plotly: str, races: Mapping[str, str], packed: bool = False) -> str:
+def listing(
+    languages: Mapping[str, str], plotly: str, races: Mapping[str, str], lessons: str | None = None, packed: bool = False
+) -> str:
     """The element in which the script finds the addresses of the files that it loads.
 
     Args:
         languages: addresses by language code.
         plotly: address of the chart library.
         races: addresses of recorded races by title.
+        lessons: address of the script of the lessons.
         packed: whether the files are scripts with compressed text (see ``ui.site``).
     """
     names = {code: table["language.name"] for code, table in words.tables().items()}
     known: dict[str, Any] = {
         "languages": [{"code": code, "name": names[code], "file": file} for code, file in languages.items()],
         "plotly": plotly,
-        "races": [{"title": title, "file": file} for title, file in races.items()],
+        "races": [_listed(title, file) for title, file in races.items()],
+        "lessons": lessons,
         "packed": packed,
     }
     text = json.dumps(known).replace("<", "\\u003c")
     return f'<script type="application/json" data-ax-files>{text}</script>'
+
+
+def _listed(title: str, file: str) -> dict[str, Any]:
+    hidden = title in {title_of(path) for path in lesson_files.hidden_races()}
+    return {"title": title, "file": file} | ({"hidden": True} if hidden else {})
 
 
 def head() -> tuple[str, str]:
@@ -131,7 +148,8 @@ def head() -> tuple[str, str]:
     """
     files = page_files()
     languages = {code: files[f"{code}.json"].address for code in words.tables()}
-    listed = listing(languages, files["plotly.js"].address, {title: file.address for title, file in recorded().items()})
+    races = {title: file.address for title, file in recorded().items()}
+    listed = listing(languages, files["plotly.js"].address, races, files["lessons.js"].address)
     script = f'<script defer fetchpriority="high" data-ax-script src="{files["app.js"].address}"></script>'
     return listed + script, f'<link rel="stylesheet" data-ax href="{files["app.css"].address}">'
 

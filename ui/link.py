@@ -18,7 +18,7 @@ from ui.words import Message, Refused, cut, word
 
 LONGEST = 20_000
 """Maximum number of characters of a value."""
-VIEW = ("race", "run", "file", "method", "step", "node", "bigram", "tab", "theme", "lang", "hide")
+VIEW = ("race", "run", "file", "method", "step", "node", "bigram", "tab", "theme", "lang", "hide", "lesson", "part")
 """Names that only the browser uses."""
 
 

@@ -14,10 +14,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.evaluation.colours import METHOD_COLOURS
+from aded.lessons.checks import race_files
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Localizer, create_controls, create_run, settings_of
-from ui.files import title_of
 from ui.form import ABLATIONS
 from ui.numbers import fields_for
 from ui.run import Notice, Update, failed
@@ -85,8 +85,8 @@ def create_status() -> gr.HTML:
 @cache
 def recorded_settings(title: str) -> dict[str, str] | None:
     """The settings of a bundled recorded race, as in a link; None if there is no such race."""
-    files = {title_of(file): file for file in (theme.ASSETS / "traces").glob("*.json")}
-    return settings_of(trace.load(files[title])) if title in files else None
+    file = race_files().get(title)
+    return None if file is None else settings_of(trace.load(file))
 
 
 def opened_settings(headers: object) -> dict[str, str] | None:

@@ -17,14 +17,14 @@ from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Race, write_atomically
 from aded.evaluation.colours import METHOD_COLOURS
-from ui import files, sources, theme, words
+from ui import files, lesson_files, sources, theme, words
 from ui.files import title_of
 from ui.wire import check_drawable, to_lines
 
 MARK = "aded-explorer-site"
 """Generator name in the page: a folder with such a page may be overwritten."""
 PANELS = ("header", "site", "race")
-PLOTLY, FOLDERS = "plotly.js", ("traces", "languages")
+PLOTLY, LESSONS, FOLDERS = "plotly.js", "lessons.js", ("traces", "languages", "lessons")
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "connect-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -58,7 +58,7 @@ def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
     Raises:
         AdedError: a race cannot be read or drawn, or the folder cannot be written or contains something else.
     """
-    races = read(traces or sorted((theme.ASSETS / "traces").glob("*.json")))
+    races = read(traces or [*sorted((theme.ASSETS / "traces").glob("*.json")), *lesson_files.hidden_races()])
     _claim(out)
     names = {title: f"traces/{number:02}-{_slug(title)}.js" for number, title in enumerate(races, 1)}
     texts = {
@@ -67,6 +67,11 @@ def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
     languages = {code: f"languages/{code}.js" for code in words.tables()}
     texts |= {name: script_of(name, files.language(code)) for code, name in languages.items()}
     texts[PLOTLY] = script_of(PLOTLY, files.PLOTLY.read_text("utf-8"))
+    lessons = {name: f"lessons/{name}.js" for name in lesson_files.lessons()}
+    texts |= {
+        lessons[name]: script_of(lessons[name], lesson_files.text_of(path)) for name, path in lesson_files.lessons().items()
+    }
+    texts[LESSONS] = lesson_files.script(lessons)
     texts |= {"README.md": README, "index.html": index(names, languages)}  # the page last, when all its files exist
     for name, text in texts.items():
         write_atomically(out / name, text.encode())
@@ -112,7 +117,7 @@ def index(races: Mapping[str, str], languages: Mapping[str, str]) -> str:
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">
 <title>ADED Explorer</title>
-{files.listing(languages, PLOTLY, races, packed=True)}
+{files.listing(languages, PLOTLY, races, LESSONS, packed=True)}
 <style data-ax>{sources.styles()}</style>
 <script data-ax-script>{files.script()}</script>
 </head>
@@ -129,7 +134,7 @@ def _claim(out: Path) -> None:
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        expected = {*FOLDERS, PLOTLY, "README.md"}
+        expected = {*FOLDERS, PLOTLY, LESSONS, "README.md"}
         if page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]:
             expected.add(page.name)
         if any(entry.name not in expected for entry in out.iterdir()):

@@ -21,6 +21,8 @@ CARD_FILES = ("card.html", "card.js")
 """Template and script of a card; its texts are one more file per language, such as ``en.json``. A style sheet is optional."""
 CORE = "core"
 """The folder of ``page`` whose style sheets come first; its texts say which languages there are."""
+LATE = "lessons"
+"""The folder of ``page`` that is loaded later (``ui.lesson_files``): no other module imports from it."""
 IMPORT = re.compile(r'^import ({[^}]*}) from "(\.{1,2}/[\w./-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
 EXPORTS = re.compile(r"^export { ([\w, ]+) };\n", re.MULTILINE)
@@ -78,7 +80,15 @@ def template(name: str, root: Path = ASSETS) -> str:
 
 def styles(root: Path = ASSETS) -> str:
     """All style sheets as one, without comments: those of the page, then those of the cards."""
-    folders = [*_page_folders(root), *(card.folder for card in cards(root))]
+    return _styles([*_page_folders(root), *(card.folder for card in cards(root))])
+
+
+def late_styles(root: Path = ASSETS) -> str:
+    """The style sheets of the folder that is loaded later."""
+    return _styles([root / "page" / LATE])
+
+
+def _styles(folders: list[Path]) -> str:
     sheets = [sheet for folder in folders for sheet in sorted(folder.glob("*.css"))]
     return STYLE_COMMENT.sub("", "".join(sheet.read_text("utf-8") for sheet in sheets))
 
@@ -89,10 +99,19 @@ def words(root: Path = ASSETS) -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: a language is missing in a folder, or two folders have the same key.
     """
+    return _words(root, [*_page_folders(root), *(card.folder for card in cards(root))])
+
+
+def late_words(root: Path = ASSETS) -> dict[str, dict[str, Any]]:
+    """The texts of the folder that is loaded later, in each language."""
+    return _words(root, [root / "page" / LATE])
+
+
+def _words(root: Path, folders: list[Path]) -> dict[str, dict[str, Any]]:
     languages = _languages(root)
     tables: dict[str, dict[str, Any]] = {code: {} for code in languages}
     origin: dict[tuple[str, str], Path] = {}
-    for folder in [*_page_folders(root), *(card.folder for card in cards(root))]:
+    for folder in folders:
         if not any(folder.glob("*.json")):
             continue
         for code in languages:
@@ -124,13 +143,18 @@ def modules(root: Path = ASSETS) -> dict[str, str]:
         raise ValueError(f"modules import each other in a circle: {', '.join(error.args[1])}") from None
 
 
+def is_late(name: str) -> bool:
+    """Whether a module is loaded later."""
+    return name.startswith(f"page/{LATE}/")
+
+
 def bundled(name: str, text: str) -> str:
     """A module as part of one script: it has its own scope and returns its exports; comments and indentation are left out."""
     assert "</script" not in text.lower() and "<!--" not in text, f"{name}.js would end its own script element"
     exports = [*EXPORT.findall(text), *EXPORTS.findall(text)]
     text = EXPORTS.sub("", text)
     text = IMPORT.sub(lambda found: f'const {found[1]} = modules["{_resolved(name, found[2])}"];', text)
-    text = re.sub("^(export | +)", "", COMMENT.sub("", text), flags=re.MULTILINE)
+    text = re.sub("^(export | +|\n+)", "", COMMENT.sub("", text), flags=re.MULTILINE)
     return f'modules["{name}"] = (() => {{\n{text}return {{ {", ".join(exports)} }};\n}})();'
 
 
@@ -148,4 +172,5 @@ def _languages(root: Path) -> list[str]:
 
 
 def _page_folders(root: Path) -> list[Path]:
-    return sorted((path for path in (root / "page").iterdir() if path.is_dir()), key=lambda path: (path.name != CORE, path.name))
+    folders = (path for path in (root / "page").iterdir() if path.is_dir() and path.name != LATE)
+    return sorted(folders, key=lambda path: (path.name != CORE, path.name))

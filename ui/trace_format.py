@@ -9,11 +9,13 @@ from aded.evaluation.colours import METHOD_COLOURS
 from ui.layout import MAX_NODES
 from ui.wire import MAX_PROBABILITY, SERIES_COLOURS
 
+NAMES = ("title", "description")
+
 
 def trace_format() -> dict[str, Any]:
     """A JSON value, for ``assets/page/record/traceformat.js``."""
     return {
-        "schema": _without_titles(trace.schema()),
+        "schema": without_titles(trace.schema()),
         "versions": trace.READABLE,
         "nesting": trace.MAX_NESTING,
         "fields": trace.MAX_FIELDS,
@@ -24,9 +26,10 @@ def trace_format() -> dict[str, Any]:
     }
 
 
-def _without_titles(schema: Any) -> Any:
+def without_titles(schema: Any) -> Any:
+    """A JSON Schema without its titles and descriptions."""
     if isinstance(schema, list):
-        return [_without_titles(part) for part in schema]
+        return [without_titles(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _without_titles(part) for key, part in schema.items() if key not in ("title", "description")}
+    return {key: without_titles(part) for key, part in schema.items() if not (key in NAMES and isinstance(part, str))}

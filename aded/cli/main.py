@@ -116,6 +116,7 @@ def build_parser(more: Sequence[Callable[[Any], None]] = ()) -> Parser:
     _add_train(commands)
     _add_bench(commands)
     _add_ablate(commands)
+    _add_lesson(commands)
     for add in more:
         add(commands)
     return parser
@@ -295,6 +296,13 @@ def _add_bench(commands: Any) -> None:
     )
     bench.add_options(parser)
     parser.set_defaults(run=bench.run, parser=parser)
+
+
+def _add_lesson(commands: Any) -> None:
+    from aded.cli import lesson
+
+    parser = commands.add_parser("lesson", help="write a lesson for the page, or check one")
+    lesson.add_options(parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser))
 
 
 def _add_ablate(commands: Any) -> None:

@@ -20,7 +20,8 @@ from waiting import HANG
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Race, TraceError
-from ui.page import COLOURS, title_of
+from ui.files import title_of
+from ui.page import COLOURS
 from ui.theme import ASSETS
 from ui.trace_format import trace_format
 from ui.wire import check_drawable, to_lines

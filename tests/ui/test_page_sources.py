@@ -131,7 +131,7 @@ def test_folders_and_modules_are_small():
 
 
 def test_every_style_sheet_is_in_the_page():
-    styles = sources.styles()
+    styles = sources.styles() + sources.late_styles()
     sheets = [file.read_text("utf-8") for folder in FOLDERS for file in (ASSETS / folder).rglob("*.css")]
     rules = [sources.STYLE_COMMENT.sub("", sheet) for sheet in sheets]
     assert all(sheet in styles for sheet in rules)

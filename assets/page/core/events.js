@@ -11,6 +11,9 @@
 //   notice (a notice, or null for the server's latest): a message to show below the buttons
 //   failed: the server's latest notice is an error, as it refused a race or ended it
 //   cut: the connection to the server is lost, and what was running with it
+//   lesson ({lesson, part}): the lesson and its part on screen, for the address;  lessons (functions): their script is loaded
+//   fill (title): the recorded race whose settings fill the controls;  predict (true or false): whether the verification is hidden
+//   moment (number): a moment of the search to show
 //   embedCode (element): the menu's entry that copies the code of a frame
 //   action (step, play, node, search, predict): what the user did last;  article (method): the method to explain
 

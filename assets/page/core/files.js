@@ -3,9 +3,10 @@
 import { el } from "./dom.js";
 
 const packed = new Map();
-let files = { languages: [], plotly: null, races: null, packed: false };
+let files = { languages: [], plotly: null, races: null, lessons: null, packed: false };
 
-// languages: [{code, name, file or table}]; plotly: file; races: [{title, file}], null on a page that contains its only race;
+// languages: [{code, name, file or table}]; plotly: file; races: [{title, file, hidden: only for a lesson}], null on a page that contains its only
+// race; lessons: their script, null on such a page;
 // packed: whether the files are scripts with compressed text, because a page opened from disk cannot read other files.
 export function pageFiles() {
   return files;

@@ -5,7 +5,7 @@ import { withCode } from "./dom.js";
 const HAN = "[\\p{sc=Han}，。！？；：、（）“”《》]"; // Han characters and full-width punctuation
 const SLOT = new RegExp(`((?:(?<=${HAN}) )?)\\{(\\w+)\\}((?: (?=${HAN}))?)`, "gu");
 const [BEGINS, ENDS] = [new RegExp(`^${HAN}`, "u"), new RegExp(`${HAN}$`, "u")];
-const state = { language: "", table: {}, listeners: new Set() };
+const state = { language: "", table: {}, more: {}, listeners: new Set() };
 
 export function language() {
   return state.language;
@@ -18,8 +18,14 @@ export function table() {
 
 // Switches the language to this code and table.
 export function setLanguage(code, words) {
-  Object.assign(state, { language: code, table: words });
+  Object.assign(state, { language: code, table: Object.hasOwn(state.more, code) ? { ...words, ...state.more[code] } : words });
   for (const listener of state.listeners) listener(code);
+}
+
+// Adds texts that are loaded later: a table per language.
+export function addWords(tables) {
+  state.more = tables;
+  state.table = { ...state.table, ...tables[state.language] };
 }
 
 export function onLanguage(listener) {

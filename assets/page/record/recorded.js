@@ -36,6 +36,6 @@ export function createRecorded(show) {
 
 // The server fills the controls with the settings of a recorded race that was chosen, or of a race from a file.
 export function fillControls(trigger) {
-  on("raceChosen", (race) => trigger("select", { race }));
+  for (const name of ["raceChosen", "fill"]) on(name, (race) => trigger("select", { race }));
   on("fileOpened", ({ title, runs }) => trigger("select", { race: title, headers: runs.map(({ header }) => header) }));
 }

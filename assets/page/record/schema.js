@@ -1,13 +1,14 @@
 // Checks of a value against a JSON Schema, of which the keywords are used that describe a trace.
 
 // Where the first fault of a value is, such as ".steps[3].path"; null if it has none. Missing fields get their defaults.
-// `checks`: further checks, by the name of a definition, which return a fault in the same form; `maxFields`: of an object.
+// `checks`: further checks, by the name of a definition or by the keyword "check", which return a fault in the same form; `maxFields`: of an object.
 export function faultOf(value, schema, definitions, checks, maxFields) {
   const fault = (part, known) => faultOf(part, known, definitions, checks, maxFields);
   if (schema.$ref) {
     const name = schema.$ref.split("/").pop();
     return fault(value, definitions[name]) ?? checks[name]?.(value) ?? null;
   }
+  if (schema.check) return checks[schema.check](value);
   if (schema.anyOf) return value === null ? null : fault(value, schema.anyOf[0]);
   if (!TYPES[schema.type]?.(value, schema)) return schema.type ? "" : null;
   if (schema.type === "array") return first(value.keys(), (i) => located(`[${i}]`, fault(value[i], schema.items)));
@@ -16,6 +17,7 @@ export function faultOf(value, schema, definitions, checks, maxFields) {
   return schema.properties ? fieldFault(value, schema, fault) : first(Object.keys(value), (key) => located(`.${key}`, typeof schema.additionalProperties === "object" ? fault(value[key], schema.additionalProperties) : null));
 }
 
+const EMPTY = { array: [], object: {} };
 const TYPES = {
   string: (value, { enum: names }) => typeof value === "string" && !/\p{Cs}/u.test(value) && (!names || names.includes(value)),
   boolean: (value) => typeof value === "boolean",
@@ -27,7 +29,7 @@ const TYPES = {
 
 function fieldFault(value, { properties, required = [] }, fault) {
   for (const [name, schema] of Object.entries(properties)) {
-    if (!Object.hasOwn(value, name) && !required.includes(name)) value[name] = structuredClone(schema.default ?? (schema.type === "array" ? [] : null));
+    if (!Object.hasOwn(value, name) && !required.includes(name)) value[name] = structuredClone(schema.default ?? EMPTY[schema.type] ?? null);
     const found = Object.hasOwn(value, name) ? fault(value[name], schema) : "";
     if (found !== null) return `.${name}${found}`;
   }

@@ -9,6 +9,7 @@ import { chooseLanguage, languages } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
 import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
+import { createLessons, followLesson } from "./lessons.js";
 import { createLinkNote } from "./linknote.js";
 import { closeMenu, closeMenusOutside } from "./menus.js";
 import { loadItem, storeItem } from "../core/storage.js";
@@ -32,7 +33,7 @@ export function mountHeader(element, props, watch, trigger) {
   wireTheme(part("theme"), address);
   wireLanguage(part("language"), trigger);
   createPresent(part("present"), address.link.hide === "controls", address.later);
-  createChips(part, (pageFiles().races ?? []).map(({ title }) => title));
+  createChips(part, (pageFiles().races ?? []).filter(({ hidden }) => !hidden).map(({ title }) => title));
   if (isEmbedded(window.location, address.link)) createEmbedded(address.text, note.box);
   const controls = document.getElementById("ax-controls");
   if (controls) createDrawer(controls);
@@ -42,12 +43,13 @@ export function mountHeader(element, props, watch, trigger) {
   part("copy").addEventListener("click", () => copy(sayCopied, address, note));
   on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
   createLearning(element);
+  createLessons(part("lessons"), element.querySelector("[data-opens='lessons']"));
   localize(element);
   address.open();
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, lesson: null, timer: 0 };
   // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
   const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
   const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
@@ -57,7 +59,7 @@ function createAddress(props, watch, trigger, note) {
     const url = new URL(window.location.href);
     url.search = url.hash = "";
     url.pathname = url.pathname.replace(/\/embed$/, "/");
-    return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide });
+    return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide, ...here.lesson });
   };
 
   // The settings of the controls, without those that a recorded race or a file has filled in.
@@ -77,6 +79,7 @@ function createAddress(props, watch, trigger, note) {
     if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
     here.opened = true;
+    if (!isEmbedded(window.location, here.link)) followLesson(here.link);
     const foreign = [...new URLSearchParams(window.location.search).keys()];
     const request = again && sameSettings(answer().settings, here.link) ? { race: asked.race } : asked;
     if (asksServer(request, here.view?.race) || (again && request === asked)) {
@@ -89,14 +92,15 @@ function createAddress(props, watch, trigger, note) {
   // Until the user selects something, a short address stays as it was typed, and so does one that asks for a live race or a file.
   function untouched() {
     const pending = here.link.run || here.link.file;
-    return (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
+    return !here.lesson && (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
   }
 
-  // Another race or run, and the first change of all, adds a history entry; another step or node replaces it.
+  // Another race, run or part of a lesson, and the first change of all, adds a history entry; another step or node replaces it.
   function addsHistory() {
     const address = readLink(window.location);
     const before = RACE.some((name) => address[name]) ? address : here.first;
-    return !window.location.hash || otherRace(before, here.view) || (before.method ?? null) !== (here.view.method ?? null);
+    const turned = here.lesson && ["lesson", "part"].some((name) => (address[name] ?? null) !== (here.lesson[name] === null ? null : String(here.lesson[name])));
+    return !window.location.hash || turned || otherRace(before, here.view) || (before.method ?? null) !== (here.view.method ?? null);
   }
 
   function write() {
@@ -145,6 +149,10 @@ function createAddress(props, watch, trigger, note) {
     const { filled, settings, messages } = answer();
     if (filled) here.filled = { race: filled, settings };
     note.add(messages);
+    later();
+  });
+  on("lesson", (lesson) => {
+    here.lesson = lesson;
     later();
   });
   on("loading", (title) => {

@@ -1,8 +1,9 @@
-// Opens saved races, by a button or dropped onto the page. The browser reads and checks the file.
+// Opens saved races and lessons, by a button or dropped onto the page. The browser reads and checks the file.
 
 import { cited, el, withCode } from "../core/dom.js";
 import { on } from "../core/events.js";
 import { linesOf, parseRace } from "../record/traceformat.js";
+import { openLesson } from "./lessons.js";
 import { onLanguage, say, sentences } from "../core/words.js";
 
 const MEBIBYTES = 16; // maximum size of a file
@@ -61,6 +62,7 @@ export async function read(file, show) {
   const bytes = await file.arrayBuffer().catch(() => null);
   if (!bytes) return [["file.missing", { name }], remedy];
   const { lines, problem, where } = linesIn(bytes, file.name);
+  if (problem === "foreign" && decoded(bytes).includes('"aded-lesson"')) return openLesson(decoded(bytes), file.name);
   if (!problem) show(lines);
   return problem ? [[`file.${problem}`, { name }], ...(where ? [["file.where", { where: cited(where) }]] : []), remedy] : [];
 }

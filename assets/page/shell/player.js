@@ -168,6 +168,13 @@ export function createPlayer(state, changed, missed = () => {}) {
     seek(state.step);
   }
 
+  // Hides the verification of the step on screen, or shows it, with the figures of the whole race.
+  function predict(wanted) {
+    if (Boolean(state.predictions) !== wanted) togglePrediction();
+    if (!wanted) state.time = duration(state.race);
+    update();
+  }
+
   function answer(node) {
     state.predictions.set(state.step, node);
     seek(state.step);
@@ -208,7 +215,7 @@ export function createPlayer(state, changed, missed = () => {}) {
     update();
   }
 
-  return { open, seek, selectNode, selectBigram, setRun, play, show, togglePrediction, answer, by: (n) => seek(state.step + n), home: () => seek(0), end };
+  return { open, seek, selectNode, selectBigram, setRun, play, show, togglePrediction, predict, answer, by: (n) => seek(state.step + n), home: () => seek(0), end };
 }
 
 function hasNode(step, node) {

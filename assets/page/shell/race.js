@@ -51,6 +51,8 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   for (const section of element.querySelectorAll("[data-section]")) section.addEventListener("toggle", changed);
   on("present", changed);
   on("tab", showTab);
+  on("moment", (moment) => store.set({ moment }));
+  on("predict", player.predict);
   localize(element, () => {
     store.forget();
     changed();

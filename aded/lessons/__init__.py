@@ -1,0 +1,1 @@
+"""Lessons of the page: their format, and the checks of a file."""

@@ -1,0 +1,142 @@
+"""Lessons on the static site from disk: exercises with verdicts, links, the browser's history, and a lesson from a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import choose_race, part, sync_api
+from test_browser_access import axe, violations  # noqa: F401  (a fixture)
+
+from aded.core.paths import ASSETS
+from aded.lessons.template import template
+from ui import site
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+LESSON = "lesson=draft-and-verify"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of the first recorded race, which the lessons show."""
+    out = tmp_path_factory.mktemp("site") / "out"
+    site.export(out, sorted((ASSETS / "traces").glob("01-*.json")))
+    return out
+
+
+@pytest.fixture
+def page(browser: sync_api.Browser, folder: Path) -> Iterator[sync_api.Page]:
+    """The site from disk, without a network; no error may appear in its console."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, offline=True)
+    page, wrong = context.new_page(), []
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    yield page
+    assert wrong == []
+    context.close()
+
+
+def open_site(page: sync_api.Page, folder: Path, hash: str) -> None:
+    page.goto(f"{(folder / 'index.html').as_uri()}#{hash}")
+    page.wait_for_selector(".ax-run-view .ax-step", state="attached")
+
+
+def expect_part(page: sync_api.Page, number: int) -> None:
+    sync_api.expect(page.locator(".ax-lesson-head")).to_contain_text(f"{number} of 7")
+    page.wait_for_function("part => location.hash.includes(`part=${part}`)", arg=number)
+
+
+def test_a_lesson_is_played_with_verdicts_and_its_progress_is_kept(page: sync_api.Page, folder: Path):
+    open_site(page, folder, f"{LESSON}&part=4")
+    verdict, following = part(page, "lesson-verdict"), part(page, "lesson-next")
+    sync_api.expect(page.locator("[data-part='where']")).to_contain_text("step 16 of 32")
+    sync_api.expect(page.locator("[data-part='prediction']")).to_be_hidden()
+    sync_api.expect(page.locator("[data-part='step-title']")).not_to_contain_text("accepted")
+    for node in (2, 17):
+        page.locator(f".ax-lesson-choices [data-node='{node}']").click()
+    part(page, "lesson-end").click()
+    sync_api.expect(verdict).to_contain_text("Correct")
+    sync_api.expect(verdict).to_contain_text("for the target ␣each has probability 0.98")
+    following.click()
+    expect_part(page, 5)
+    options = page.locator(".ax-lesson-options label")
+    options.nth(0).click()
+    part(page, "lesson-check").click()
+    sync_api.expect(verdict).to_contain_text("Try another answer")
+    options.nth(1).click()
+    part(page, "lesson-check").click()
+    sync_api.expect(verdict).to_have_attribute("data-right", "true")
+    following.click()
+    expect_part(page, 6)
+    for typed, said in (("x", "Enter a number"), ("3", "too high"), ("69/32", "Correct")):
+        part(page, "lesson-number").fill(typed)
+        part(page, "lesson-number").press("Enter")
+        sync_api.expect(verdict).to_contain_text(said)
+    sync_api.expect(page.locator(".ax-lesson-chart .main-svg").first).to_be_visible()
+    page.go_back()
+    expect_part(page, 5)
+    page.go_forward()
+    expect_part(page, 6)
+    following.click()
+    following.click()
+    sync_api.expect(page.locator("[data-lesson='draft-and-verify']")).to_contain_text("4 of 7 parts")
+    sync_api.expect(page.locator(".ax-lesson")).to_be_hidden()
+    sync_api.expect(page).not_to_have_url(re.compile("lesson="))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_part_of_a_lesson_has_a_serious_violation(page: sync_api.Page, folder: Path, axe: str, theme: str):  # noqa: F811
+    open_site(page, folder, f"{LESSON}&part=1&theme={theme}")
+    for number in range(1, 8):
+        expect_part(page, number)
+        assert violations(page, axe) == []
+        part(page, "lesson-next").click()
+    assert violations(page, axe) == []
+
+
+def test_the_list_begins_with_the_tour_and_a_lesson_of_a_wrong_link_is_reported(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "lesson=none")
+    sync_api.expect(part(page, "note-text")).to_contain_text("There is no lesson “none”")
+    part(page, "lessons").click()
+    entries = page.locator(".ax-lesson-list button")
+    sync_api.expect(entries.first).to_contain_text("tour")
+    entries.nth(1).click()
+    sync_api.expect(page.locator(".ax-lesson h3")).to_be_focused()
+    sync_api.expect(page.locator(".ax-lesson-text")).to_contain_text("69 tokens in 69 forward passes")
+    page.locator(".ax-run-view[data-method='medusa'] .ax-look").click()
+    sync_api.expect(page.locator(".ax-lesson-away")).to_be_visible()
+    part(page, "lesson-show").click()
+    sync_api.expect(page.locator(".ax-lesson-away")).to_be_hidden()
+    part(page, "lesson-close").click()
+    sync_api.expect(part(page, "lessons")).to_be_focused()
+    part(page, "lessons").click()
+    entries.first.click()
+    sync_api.expect(page.locator(".ax-tour")).to_be_visible()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_lesson_of_a_file_is_opened_and_one_with_an_error_is_refused(
+    page: sync_api.Page, folder: Path, tmp_path: Path, width: int
+):
+    page.set_viewport_size({"width": width, "height": 844})
+    open_site(page, folder, "lang=zh")
+    body = json.loads(template("mine"))
+    (tmp_path / "mine.json").write_text(json.dumps(body), "utf-8")
+    part(page, "open-file").set_input_files(tmp_path / "mine.json")
+    sync_api.expect(page.locator(".ax-lesson-name")).to_have_text("我的课程")
+    sync_api.expect(page.locator(".ax-lesson-text")).to_contain_text("每步写出 2.16 个词元")
+    sync_api.expect(part(page, "lesson-next")).to_be_in_viewport()
+    part(page, "lesson-close").click()
+    body["parts"][0]["show"]["race"] = "None"
+    (tmp_path / "mine.json").write_text(json.dumps(body), "utf-8")
+    part(page, "open-file").set_input_files(tmp_path / "mine.json")
+    sync_api.expect(part(page, "open-error")).to_contain_text(re.compile(r"parts\[0\]\.show\.race.*没有录制的比赛“None”"))
+    sync_api.expect(page.locator(".ax-lesson")).to_be_hidden()
+    choose_race(page, "A maths teacher")
