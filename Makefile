@@ -52,7 +52,7 @@ space: $(VENV)/run.stamp
 	$(BIN)/python -m ui.space --out build/space
 
 vllm: .venv-vllm/run.stamp
-	.venv-vllm/bin/python -m pytest -m vllm $(ARGS) tests/integrations
+	.venv-vllm/bin/python -m pytest $(ARGS) tests/integrations
 
 browser: $(VENV)/dev.stamp
 	sh tests/install_browser.sh $(BIN)/python

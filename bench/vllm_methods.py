@@ -88,6 +88,9 @@ def _compare(options: argparse.Namespace) -> int:
         "max_new_tokens": options.max_new_tokens,
         "batches": [int(size) for size in options.batches.split(",")],
     }
+    background = results.background()
+    background["versions"] |= {name: _version(name) for name in PACKAGES}
+    background |= {"model": weights.label_of(options.model), "dtype": options.dtype}
     plain = _in_process({**task, "method": "plain", "length": 0})
     rows = [_row("plain", 0, figures, figures) for figures in plain]
     for length in map(int, options.lengths.split(",")):
@@ -102,9 +105,6 @@ def _compare(options: argparse.Namespace) -> int:
         "temperature": 0.0,
         "drafters": {name: DRAFTERS[name] for name in options.methods.split(",")},
     }
-    background = results.background()
-    background["versions"] |= {name: _version(name) for name in PACKAGES}
-    background |= {"model": weights.label_of(options.model), "dtype": options.dtype}
     command = results.command().replace("-m aded", f"bench/{Path(__file__).name}", 1)
     found = results.assemble("vllm", None, settings, rows, background, command=command)
     output.write(found, Path(options.out), html=False)
