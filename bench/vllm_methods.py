@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,12 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--questions", required=True, metavar="FILE", help="JSON lines in the form of Spec-Bench")
     options.add_argument("--limit", type=int, metavar="N", help="at most N questions, spread evenly over the file")
     options.add_argument("--max-new-tokens", type=int, default=96, metavar="N")
-    options.add_argument("--methods", default=",".join(DRAFTERS), metavar="A,B", help=f"of {', '.join(DRAFTERS)} (default: all)")
+    options.add_argument(
+        "--methods",
+        default=",".join(DRAFTERS),
+        metavar="A,B",
+        help=f"of {', '.join(DRAFTERS)} (default: all); aded:min_probability=P sets an option of ADED",
+    )
     options.add_argument("--lengths", default="5,8", metavar="K,…", help="maximum draft tokens per step (default: 5,8)")
     options.add_argument("--batches", default="1,4,16", metavar="N,…", help="numbers of simultaneous requests (default: 1,4,16)")
     options.add_argument("--model", default=weights.DEFAULT, metavar="SPEC", help="default, a hub id or a folder")
@@ -78,8 +84,9 @@ def _compare(options: argparse.Namespace) -> int:
     from aded.evaluation.bench import output, results
     from aded.evaluation.bench.questions import digest, read_questions, spread_out
 
-    if unknown := [name for name in options.methods.split(",") if name not in DRAFTERS]:
-        raise AdedError(f"unknown method '{unknown[0]}'; known are {', '.join(DRAFTERS)}")
+    methods = options.methods.split(",")
+    if unknown := [name for name in methods if not re.fullmatch(rf"({'|'.join(DRAFTERS)}|aded:min_probability=[0-9.]+)", name)]:
+        raise AdedError(f"unknown method '{unknown[0]}'; known are {', '.join(DRAFTERS)} and aded:min_probability=P")
     questions = spread_out(read_questions(options.questions), options.limit)
     task = {
         "model": weights.resolve(options.model),
@@ -94,7 +101,7 @@ def _compare(options: argparse.Namespace) -> int:
     plain = _in_process({**task, "method": "plain", "length": 0})
     rows = [_row("plain", 0, figures, figures) for figures in plain]
     for length in map(int, options.lengths.split(",")):
-        for method in options.methods.split(","):
+        for method in methods:
             measured = _in_process({**task, "method": method, "length": length})
             rows += [_row(method, length, figures, expected) for figures, expected in zip(measured, plain)]
     settings = {
@@ -103,7 +110,7 @@ def _compare(options: argparse.Namespace) -> int:
         "questions": len(questions),
         "max_new_tokens": options.max_new_tokens,
         "temperature": 0.0,
-        "drafters": {name: DRAFTERS[name] for name in options.methods.split(",")},
+        "drafters": {name: DRAFTERS[name] for name in DRAFTERS},
     }
     command = results.command().replace("-m aded", f"bench/{Path(__file__).name}", 1)
     found = results.assemble("vllm", None, settings, rows, background, command=command)
@@ -117,7 +124,7 @@ def _row(method: str, length: int, figures: dict[str, Any], plain: dict[str, Any
     steps, tokens = figures["steps"], sum(map(len, figures["outputs"]))
     return {
         "method": method,
-        "label": LABELS[method],
+        "label": LABELS[method.split(":")[0]] + (f" ({' '.join(re.split('[:=]', method)[1:])})" if ":" in method else ""),
         "draft_length": length,
         "batch": figures["batch"],
         "tokens": tokens,
@@ -152,7 +159,8 @@ def _run(path: Path) -> int:
     from vllm import LLM
 
     task = json.loads(path.read_text(encoding="utf-8"))
-    speculative = {**DRAFTERS[task["method"]], "num_speculative_tokens": task["length"]} if task["length"] else None
+    method, _, option = task["method"].partition(":")
+    speculative = {**DRAFTERS[method], "num_speculative_tokens": task["length"]} if task["length"] else None
     llm = LLM(
         model=task["model"],
         dtype=task["dtype"],
@@ -162,6 +170,7 @@ def _run(path: Path) -> int:
         enable_prefix_caching=False,
         disable_log_stats=False,
         speculative_config=speculative,
+        additional_config={"aded": {"min_probability": float(option.partition("=")[2])}} if option else {},
     )
     tokenizer = llm.get_tokenizer()
     prompts = [

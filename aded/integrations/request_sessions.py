@@ -125,11 +125,11 @@ class RequestSessions:
         found = {row: self._by_row[row] for row, text in texts.items() if row in self._by_row and self._by_row[row].begins(text)}
         used = set(found.values())
         others = [session for session in self._recent if session not in used]
-        for row in texts.keys() - found.keys():
+        for row in [row for row in texts if row not in found]:
             if matching := [session for session in others if session.begins(texts[row])]:
                 found[row] = max(matching, key=len)
                 others.remove(found[row])
-        for row in texts.keys() - found.keys():
+        for row in [row for row in texts if row not in found]:
             found[row] = self._unused(others, len(found))
         for row, session in found.items():
             session.read(texts[row])

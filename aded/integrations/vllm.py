@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aded.core.errors import AdedError, check_type, remedy_for_missing
+from aded.core.errors import AdedError, check_type, first_line, remedy_for_missing
 from aded.core.limits import Limits, check_numbers
 from aded.drafters.artifacts import base_counts_for
 from aded.engine.tokenizer import tokenizer_fingerprint
@@ -80,7 +80,7 @@ class AdedProposer:
         config: vLLM's ``VllmConfig``.
 
     Raises:
-        AdedError: an option is invalid, or the matrix is missing, damaged or for another tokenizer.
+        AdedError: an option is invalid, the tokenizer cannot be loaded, or the matrix is missing, damaged or for another one.
     """
 
     def __init__(self, config: Any) -> None:
@@ -137,7 +137,12 @@ def _served(model: Any) -> ServedModel:
     """The model of vLLM's ``ModelConfig``."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(
-        model.tokenizer, revision=model.tokenizer_revision, trust_remote_code=model.trust_remote_code
-    )
+    options = {"revision": model.tokenizer_revision, "trust_remote_code": model.trust_remote_code}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model.tokenizer, **options)
+    except Exception as error:  # of hub, configuration and tokenizer: they have different types
+        raise AdedError(
+            f"cannot load the tokenizer {model.tokenizer} ({first_line(error)[:200]}), by which ADED finds the matrix; "
+            "name one that Transformers can load with vLLM's option tokenizer"
+        ) from None
     return ServedModel(label_of(model.model), tokenizer_fingerprint(tokenizer), model.get_vocab_size())

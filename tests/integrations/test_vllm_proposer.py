@@ -239,6 +239,12 @@ def test_a_matrix_of_another_tokenizer_is_refused(model: Path, tmp_path: Path):
     assert "\n" not in str(raised.value)
 
 
+def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path):
+    with pytest.raises(AdedError, match=f"cannot load the tokenizer {tmp_path} .* with vLLM's option tokenizer") as raised:
+        AdedProposer(config(tmp_path))
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
