@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM: `make vllm`"),
 ]
 ADED = {"method": "custom_class", "model": "aded.integrations.vllm.AdedProposer", "num_speculative_tokens": 5}
-NEW_TOKENS = 48
+NEW_TOKENS = 100
 REQUESTS = 3
 """Requests in a batch, fewer than there are prompts."""
 
@@ -48,7 +48,7 @@ def outputs_of(llm: Any) -> list[list[int]]:
 
     ids = [llm.get_tokenizer()(prompt)["input_ids"] for prompt in PROMPTS]
     prompts = [{"prompt_token_ids": prompt} for prompt in ids]
-    found = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS), use_tqdm=False)
+    found = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True), use_tqdm=False)
     return [list(one.outputs[0].token_ids) for one in found]
 
 
@@ -80,7 +80,7 @@ def test_outputs_are_those_of_vllm_without_speculation(plain: list[list[int]]):
 
 
 def test_outputs_stay_the_same_when_requests_are_preempted(plain: list[list[int]]):
-    with engine(speculative_config=ADED, block_size=16, num_gpu_blocks_override=10, enable_prefix_caching=False) as llm:
+    with engine(speculative_config=ADED, block_size=32, num_gpu_blocks_override=8, enable_prefix_caching=False) as llm:
         assert outputs_of(llm) == plain
         assert counter(llm, "num_preemptions") > 0
 
