@@ -85,6 +85,13 @@ def test_outputs_stay_the_same_when_requests_are_preempted(plain: list[list[int]
         assert counter(llm, "num_preemptions") > 0
 
 
+def test_the_workers_of_a_tensor_parallel_model_agree_on_the_drafts(plain: list[list[int]], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # there may be fewer cores than workers
+    with engine(speculative_config=ADED, tensor_parallel_size=3) as llm:
+        assert outputs_of(llm) == plain
+        assert counter(llm, "spec_decode_num_accepted_tokens") > 0
+
+
 def test_a_matrix_of_another_tokenizer_is_refused_at_the_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     from test_vllm_proposer import save_matrix
 
