@@ -71,8 +71,8 @@ class RequestSession:
     def draft(self, length: int, min_probability: float) -> list[int]:
         """The chain of most probable successors after the text.
 
-        Of all chains, the one with the highest expected number of accepted tokens by the estimated probabilities was accepted
-        less often: an error of the estimate for one token then changes all tokens before it.
+        When recorded outputs were replayed, the chain with the highest expected number of accepted tokens, by the estimated
+        probabilities, was accepted less often than this one.
 
         Args:
             length: maximum number of tokens, at least 1.
