@@ -36,7 +36,7 @@ def _run_recorded(options: Any, axes: list[str] | None, progress: Any) -> dict[s
     from aded.evaluation.bench.recorded import default_stand_in
 
     records = spread_out(read_records(options.recorded), options.limit)
-    full = base_counts_for(default_stand_in())  # type: ignore[arg-type]
+    full = base_counts_for(default_stand_in())
     assert full is not None, "the stand-in is made from the bundled matrix"
     others = named_matrices(options.matrix, full.fingerprint, full.vocab_size)
     rows = variants(list(others), axes, model=False)

@@ -6,26 +6,40 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aded.core.errors import OtherModelError
 from aded.core.paths import artifacts
 
 if TYPE_CHECKING:
-    from aded.engine.target_model import TargetModel
     from aded.ngram.trigram import TrigramMatrix
     from aded.retrieval.suffix_array import Datastore
 
 T = TypeVar("T")
 
 
-def _load(kind: str, load: Callable[[str, str, int], T], model: TargetModel, path: str | None) -> T | None:
+class Tokenized(Protocol):
+    """A model, as far as artifacts are found by it; `aded.core.paths.artifacts` also reads its ``label``, if it has one.
+
+    Attributes:
+        fingerprint: of the tokenizer (`aded.engine.tokenizer`).
+        vocab_size: upper bound of the token ids, exclusive.
+    """
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+
+def _load(kind: str, load: Callable[[str, str, int], T], model: Tokenized, path: str | None) -> T | None:
     """The file at ``path``, or else the first artifact of this kind that is for the model's tokenizer."""
     file = _find(kind, load, model) if path is None else path
     return None if file is None else load(str(file), model.fingerprint, model.vocab_size)
 
 
-def _find(kind: str, load: Callable[[str, str, int], Any], model: TargetModel) -> Path | None:
+def _find(kind: str, load: Callable[[str, str, int], Any], model: Tokenized) -> Path | None:
     """The first artifact of this kind that is for the model's tokenizer."""
     for file in artifacts(kind, model):
         try:
@@ -36,17 +50,17 @@ def _find(kind: str, load: Callable[[str, str, int], Any], model: TargetModel) -
     return None
 
 
-def find_matrix(model: TargetModel) -> Path | None:
+def find_matrix(model: Tokenized) -> Path | None:
     """The file that ``matrix_for`` loads without a path; raises ``AdedError`` as it does."""
     return _find("trigram", _load_matrix, model)
 
 
-def find_datastore(model: TargetModel) -> Path | None:
+def find_datastore(model: Tokenized) -> Path | None:
     """The file that ``datastore_for`` loads without a path; raises ``AdedError`` as it does."""
     return _find("datastore", _load_datastore, model)
 
 
-def matrix_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
+def matrix_for(model: Tokenized, path: str | None = None) -> TrigramMatrix | None:
     """The base matrix of a model: the file at ``path``, or else the user's or the bundled one for its tokenizer, or None.
 
     Raises:
@@ -63,7 +77,7 @@ def _load_matrix(path: str, fingerprint: str, vocab_size: int) -> TrigramMatrix:
     return TrigramMatrix.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
 
 
-def datastore_for(model: TargetModel, path: str | None = None) -> Datastore | None:
+def datastore_for(model: Tokenized, path: str | None = None) -> Datastore | None:
     """The datastore of a model: the file at ``path``, or else the user's or the bundled one for its tokenizer, or None.
 
     Raises:
@@ -80,7 +94,7 @@ def _load_datastore(path: str, fingerprint: str, vocab_size: int) -> Datastore:
     return Datastore.load(path, fingerprint=fingerprint, vocab_size=vocab_size)
 
 
-def base_counts_for(model: TargetModel, path: str | None = None) -> TrigramMatrix | None:
+def base_counts_for(model: Tokenized, path: str | None = None) -> TrigramMatrix | None:
     """The base matrix of a model (see ``matrix_for``), with the 4-grams and 5-grams of its datastore if there is one.
 
     Raises:

@@ -91,7 +91,7 @@ class SessionArrays(NamedTuple):
     trust: np.ndarray  # expected hits and number of uses of each kind of row, float64 [LEVELS, KINDS, 2]
     orders: np.ndarray  # context lengths, ascending, int64
     published: bool  # whether rows follow the published rule
-    target_top: np.ndarray  # the target's top-k: token, probability (0 in a free slot), float32 [rows, OBSERVED_TOP_K, 2]
+    target_top: np.ndarray  # the target's top-k: token, probability (0 in a free slot), float32 [rows, top_k, 2]
 
 
 class Lookup(NamedTuple):
@@ -124,9 +124,10 @@ class SessionCounts:
         published: use the published rule instead of the mixture.
         slots: successors in a row.
         rows: capacity in rows, a power of two and at least ``WAYS``.
+        top_k: how many of the target's top-k a row stores (mixture only), at least 1.
     """
 
-    def __init__(self, *, published: bool = False, slots: int = SLOTS, rows: int = ROWS) -> None:
+    def __init__(self, *, published: bool = False, slots: int = SLOTS, rows: int = ROWS, top_k: int = OBSERVED_TOP_K) -> None:
         assert rows >= WAYS, f"rows is less than {WAYS}"
         assert rows & (rows - 1) == 0, "rows is not a power of two"
         orders = np.array((2,) if published else ORDERS)
@@ -140,9 +141,14 @@ class SessionCounts:
             trust=np.empty((LEVELS, KINDS, 2)),
             orders=orders,
             published=published,
-            target_top=_zeros((1 if published else rows, OBSERVED_TOP_K, 2), np.float32),
+            target_top=_zeros((1 if published else rows, top_k, 2), np.float32),
         )
         self.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays in bytes."""
+        return sum(array.nbytes for array in self.arrays if isinstance(array, np.ndarray))
 
     def clear(self) -> None:
         """Delete all counts and reset the learned weights."""

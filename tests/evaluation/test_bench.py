@@ -459,6 +459,16 @@ def test_tables_are_embedded_between_markers(capsys, tmp_path, recorded_file) ->
         assert run("--table", file, "--embed", str(where), "--name", name) == 2
 
 
+@pytest.mark.parametrize("name", ["vllm-cpu", "vllm-cpu-batch-16"])
+def test_the_document_on_vllm_has_the_tables_of_the_results(name) -> None:
+    root = Path(__file__).resolve().parents[2]
+    folder = root / "bench" / "results" / name
+    table = tables.of_file(folder / "results.json")
+    assert table == (folder / "table.md").read_text("utf-8")
+    assert f"<!-- bench:{name} -->\n{table}<!-- /bench -->" in (root / "docs" / "vllm.md").read_text("utf-8")
+    assert all(row["identical"] == row["questions"] for row in results.read(folder / "results.json")["rows"])
+
+
 def test_commands_are_shown_without_folders() -> None:
     given = ["bench", "--questions", "/some/where/q.jsonl", "--out=/a/b", "--methods", "aded", "--model", "org/name"]
     assert results.command(given) == "python -m aded bench --questions q.jsonl --out=b --methods aded --model org/name"

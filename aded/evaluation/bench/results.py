@@ -50,7 +50,7 @@ def assemble(
     """The results as one JSON object.
 
     Args:
-        kind: "live", "recorded", "shape", "attention", "ablation" or "fidelity".
+        kind: "live", "recorded", "shape", "attention", "ablation", "fidelity" or "vllm".
         target: the model, if one ran.
         settings: what was requested.
         rows: the rows of the table.

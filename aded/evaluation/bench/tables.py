@@ -28,6 +28,8 @@ def markdown(results: Results) -> str:
         return "\n\n".join([_headline(results), _fidelity_note(results), table(FIDELITY, results["rows"])]) + "\n"
     if results["kind"] == "ablation":
         return "\n\n".join([_headline(results), _ablation_note(results), table(ABLATION, results["rows"])]) + "\n"
+    if results["kind"] == "vllm":
+        return "\n\n".join([_headline(results), _vllm_note(results), table(VLLM, results["rows"])]) + "\n"
     total = [row for row in results["rows"] if row["category"] == ALL]
     columns = LIVE if results["kind"] == "live" else RECORDED
     blocks = [_headline(results), table(columns, total), *_notes(results, total)]
@@ -167,6 +169,19 @@ FIDELITY: tuple[Column, ...] = (
     ("top 1", lambda row: number(row["top_1"], 3)),
     ("top 4", lambda row: number(row["top_4"], 3)),
     ("top 12", lambda row: number(row["top_12"], 3)),
+)
+
+
+VLLM: tuple[Column, ...] = (
+    ("method", lambda row: row["label"]),
+    ("K", lambda row: str(row["draft_length"] or "–")),
+    ("batch", lambda row: str(row["batch"])),
+    ("tokens per step", lambda row: number(row["tokens_per_step"])),
+    ("accepted draft tokens per step", lambda row: number(row["accepted_per_step"])),
+    ("draft tokens per step", lambda row: number(row["drafted_per_step"])),
+    ("tokens per second", lambda row: number(row["tokens_per_second"], 1)),
+    ("speed-up", lambda row: _times(row["speedup"])),
+    ("same as plain", lambda row: f"{row['identical']} of {row['questions']}" if row["draft_length"] else "–"),
 )
 
 
@@ -311,6 +326,15 @@ def _ablation_note(results: Results) -> str:
     return (
         f"ADED on {settings['texts']} texts, {how}: one setting is changed at a time, all others keep their tuned values (in "
         "bold). Change: of tokens per step, relative to the tuned value."
+    )
+
+
+def _vllm_note(results: Results) -> str:
+    settings = results["settings"]
+    return (
+        f"{settings['questions']} questions, at most {settings['max_new_tokens']} new tokens, greedy; vLLM verifies chains of at "
+        "most K draft tokens for as many requests at a time as the batch has. Tokens per step: of one request, over all its "
+        "steps, with and without a draft, including the bonus or correction token. Time includes prefill."
     )
 
 
