@@ -7,7 +7,7 @@ none of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,16 @@ from ui.trace_format import without_titles
 def lessons() -> dict[str, Path]:
     """The files of the bundled lessons by name, in their order."""
     return {path.stem: path for path in checks.bundled()}
+
+
+def playable(titles: Container[str]) -> dict[str, Path]:
+    """Those of them that show no other recorded races than these."""
+
+    def races(path: Path) -> Iterator[str]:
+        shown = (part.get("show") or {} for part in json.loads(path.read_text("utf-8"))["parts"])
+        return (show["race"] for show in shown if "race" in show)
+
+    return {name: path for name, path in lessons().items() if all(title in titles for title in races(path))}
 
 
 def text_of(path: Path) -> str:
@@ -43,7 +53,7 @@ def script(addresses: Mapping[str, str]) -> str:
     """The script, from the addresses of the lessons by name."""
     known = {
         "format": lesson_format(),
-        "lessons": [_entry(name, addresses[name]) for name in lessons()],
+        "lessons": [_entry(name, address) for name, address in addresses.items()],
         "words": sources.late_words(),
         "styles": sources.late_styles(),
     }

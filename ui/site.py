@@ -50,7 +50,7 @@ def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
 
     Args:
         out: a folder that does not exist, is empty, or contains an exported site, complete or not.
-        traces: recorded races; all bundled ones if empty.
+        traces: recorded races; all bundled ones if empty. Lessons that show others are left out.
 
     Returns:
         The written files.
@@ -67,10 +67,9 @@ def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
     languages = {code: f"languages/{code}.js" for code in words.tables()}
     texts |= {name: script_of(name, files.language(code)) for code, name in languages.items()}
     texts[PLOTLY] = script_of(PLOTLY, files.PLOTLY.read_text("utf-8"))
-    lessons = {name: f"lessons/{name}.js" for name in lesson_files.lessons()}
-    texts |= {
-        lessons[name]: script_of(lessons[name], lesson_files.text_of(path)) for name, path in lesson_files.lessons().items()
-    }
+    playable = lesson_files.playable(races)
+    lessons = {name: f"lessons/{name}.js" for name in playable}
+    texts |= {lessons[name]: script_of(lessons[name], lesson_files.text_of(path)) for name, path in playable.items()}
     texts[LESSONS] = lesson_files.script(lessons)
     texts |= {"README.md": README, "index.html": index(names, languages)}  # the page last, when all its files exist
     for name, text in texts.items():
