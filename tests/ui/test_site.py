@@ -25,7 +25,7 @@ def unpacked(script: str) -> tuple[str, str]:
 
 def test_the_site_has_all_bundled_races_and_is_small(tmp_path: Path) -> None:
     files = site.export(tmp_path / "site")
-    bundled = list((site.theme.ASSETS / "traces").glob("*.json"))
+    bundled = [file for folder in ("traces", "lessons/runs") for file in (site.theme.ASSETS / folder).glob("*.json")]
     races = [file for file in files if file.parent.name == "traces"]
     assert len(races) == len(bundled) >= 6
     assert sum(file.stat().st_size for file in files) < 8_000_000
