@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.draft_models.draft_limits import INITIAL_HEADROOM
 from aded.draft_models.feature_network import Children
 from aded.draft_models.medusa_heads import RANKS
@@ -175,10 +175,8 @@ class _Pass:
         self._head, self._embedding, self.committed = head, network.embedding, committed
         self._keys, self._values, self._outputs = network.keys, network.values, network.outputs
         self.features = head.qkv_weight.new_zeros(nodes if committed else 0, len(g.hidden_layers) * g.hidden)
-        self._inputs = torch.zeros(8 * (2 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
-        self._host_inputs = host_buffer(self._inputs)
-        self._lengths, self._rows, self._visible = _views(self._inputs, nodes)
-        self._host_lengths, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
+        self._inputs = InputBuffer(device, ((2,), torch.int64), ((5, nodes), torch.int64), ((nodes, NEW), torch.bool))
+        self._host_lengths, self._host_rows, self._host_visible = self._inputs.host
         self._best = torch.zeros(2, nodes, min(RANKS, g.vocabulary), dtype=torch.float64, device=device)
         self._host_best = host_buffer(self._best)
         keys, values = network._target
@@ -234,24 +232,23 @@ class _Pass:
 
     def _body(self) -> None:
         head = self._head
-        self._inputs.copy_(self._host_inputs, non_blocking=True)
-        tokens, offsets, depths, sources, targets = self._rows
+        self._inputs.send()
+        (length, verified), (tokens, offsets, depths, sources, targets), visible = self._inputs.device
         states = head.fuse(self.features) if self.committed else self._outputs[sources]
         states, inputs = head.enter(states, self._embedding(tokens))
-        length = self._lengths[:1]
         angles, slots = head.angles(length + depths), length + offsets
         queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)
         keys, values = head.keys_values(inputs)
         self._keys.index_copy_(1, slots, head.rotate(keys, angles).transpose(0, 1))
         self._values.index_copy_(1, slots, values.transpose(0, 1))
         later = (self._index >= length).expand(len(tokens), -1)
-        hidden = later.index_copy(1, length + self._new, ~self._visible)  # [n, n_keys]
+        hidden = later.index_copy(1, length + self._new, ~visible)  # [n, n_keys]
         n_keys = len(self._index)
         attended, _ = head.attend(queries, self._keys[:, :n_keys], self._values[:, :n_keys], hidden)
 
         def attend_to_target(queries: torch.Tensor) -> torch.Tensor:
             queries = head.rotate(queries, head.angles(length + depths + 1)).transpose(0, 1)
-            hidden = (self._index[: self._target[0].shape[1]] >= self._lengths[1:]).expand(len(tokens), -1)
+            hidden = (self._index[: self._target[0].shape[1]] >= verified).expand(len(tokens), -1)
             result, self.weights_on_target = head.attend(queries, *self._target, hidden)
             return result
 
@@ -261,10 +258,3 @@ class _Pass:
         columns, probabilities = sampler.top(self.logits, self._best.shape[-1])
         self._best.copy_(torch.stack([columns.double(), probabilities.double()]))
         self._host_best.copy_(self._best, non_blocking=True)
-
-
-def _views(buffer: torch.Tensor, nodes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Parts of the input buffer: lengths ``[2]`` and rows ``[5, nodes]``, int64; visible slots ``[nodes, NEW]``, bool."""
-    numbers = buffer[: 8 * (2 + 5 * nodes)].view(torch.int64)
-    visible = buffer[8 * (2 + 5 * nodes) :].view(torch.bool)
-    return numbers[:2], numbers[2:].view(5, nodes), visible.view(nodes, NEW)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from aded.core.code_folder import code_folder
@@ -33,11 +33,13 @@ def start() -> subprocess.Popen[bytes] | None:
 
 
 @contextmanager
-def meanwhile() -> Iterator[bool]:
-    """Compile while the block runs, and wait for the end of both; gives whether anything is compiled."""
+def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
+    """Compile while the block runs, and wait for the end of both; tells ``progress`` if the block ends first."""
     process = start()
     try:
-        yield process is not None
+        yield
+        if process is not None and process.poll() is None:
+            progress("compiling the search")
     except BaseException:
         if process is not None:
             process.kill()
