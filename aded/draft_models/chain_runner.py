@@ -214,11 +214,11 @@ class _ChainStep:
 
     def _body(self) -> None:
         self._inputs.send()
-        tokens, (count, committed), keys, values = self._inputs.device
+        tokens, (count, committed), keys, parameters = self._inputs.device
         logits = self._forward(tokens, self._offsets, self._causal, committed)
         logits = logits.gather(0, (count - 1).expand(1, logits.shape[1]))
         for i in range(self.length):
-            token = self._choose(logits, values, keys[i : i + 1], i)
+            token = self._choose(logits, parameters, keys[i : i + 1], i)
             if i + 1 < self.length:
                 logits = self._forward(token, self._offsets[:1], self._causal[:1, :1], committed + count + i)
         self._output_host.copy_(self._output, non_blocking=True)
@@ -233,15 +233,15 @@ class _ChainStep:
             output = self.draft.forward_fixed(tokens[None], positions[None], masks, self.cache, False)
         return output.logits[0, :, : self.vocab_size]
 
-    def _choose(self, logits: torch.Tensor, values: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:
+    def _choose(self, logits: torch.Tensor, parameters: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:
         """Sample a token from logits ``[1, vocab]``, int64 ``[1]``; stores it, its probability and its distribution.
 
-        ``values``: the sampling parameters; ``key``: random number key, int64 ``[1]``; ``index``: of the token in the chain.
+        ``parameters``: see `sampler.parameters`; ``key``: random number key, int64 ``[1]``; ``index``: of the token in the chain.
         """
         if self.kind.greedy:
             token, probability = (column[:, 0] for column in sampler.top(logits, 1))
         else:
-            q = sampler.distribution(logits, self.kind, values)
+            q = sampler.distribution(logits, self.kind, parameters)
             token = (exponentials(key, q.shape[1]) / q).argmin(-1)
             probability = q.gather(1, token[:, None])[:, 0]
             self.distributions[index].copy_(q[0])  # type: ignore[index]

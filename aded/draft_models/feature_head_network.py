@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NEW = 256
 """Slots after the committed positions, for the positions of a read or of a draft; padding writes into the last one."""
 MAX_CAPTURED = 32
-"""Largest number of positions of a captured pass; a prompt is read without capture."""
+"""Largest number of positions of a captured forward pass; a prompt is read without capture."""
 
 
 class HeadNetwork:
@@ -41,7 +41,7 @@ class HeadNetwork:
         keys, values: the KV cache, ``[kv_heads, capacity, head_dim]`` each.
         outputs: the head's output at the last committed position (row 0) and at the drafted ones, ``[NEW + 1, hidden]``; padding
             writes into the last row.
-        logits: of the last pass, over the draft vocabulary, ``[n, vocabulary]``; valid until the next pass.
+        logits: of the last forward pass, over the draft vocabulary, ``[n, vocabulary]``; valid until the next one.
     """
 
     logits: torch.Tensor
@@ -55,17 +55,17 @@ class HeadNetwork:
         self._parents: list[int] = []  # of the drafted positions
         self._target = (self.keys, self.values)
         self._tokens = head.tokens.cpu().numpy()
-        self._passes: dict[tuple[bool, int, int], _Pass] = {}
+        self._forward_passes: dict[tuple[bool, int, int], _ForwardPass] = {}
 
     @torch.inference_mode()
     def start(self, target: LayerKeysValues | None = None) -> None:
         """Forget all positions; ``target``: the KV cache that a head of GliDe attends to in this decode."""
         if target is not None and not all(map(torch.Tensor.is_set_to, target, self._target)):
             self._target = (target.keys, target.values)
-            self._passes.clear()  # they read another cache
+            self._forward_passes.clear()  # they read another cache
         self.length, self._parents = 0, []
         for tensor in (self.keys, self.values, self.outputs):
-            tensor.zero_()  # values that are not finite would not stay behind the mask
+            tensor.zero_()  # masked slots must be finite: 0 times NaN is NaN
 
     @torch.inference_mode()
     def reserve(self, positions: int) -> None:
@@ -76,16 +76,16 @@ class HeadNetwork:
             self.keys, self.values = (t.new_zeros(kv_heads, positions + INITIAL_HEADROOM + NEW, head_dim) for t in old)
             for new, filled in zip((self.keys, self.values), old):
                 new[:, : self.length] = filled[:, : self.length]
-            self._passes.clear()  # they write into the old cache
+            self._forward_passes.clear()  # they write into the old cache
 
     @torch.inference_mode()
     def prepare(self, nodes: int) -> None:
-        """Capture, outside the timed step, the passes over at most ``nodes`` positions that the next step may use."""
+        """Capture, outside the timed step, the forward passes over at most ``nodes`` positions that the next step may use."""
         self.reserve(self.length + NEW)
         size = 1
         while size <= node_bucket(min(nodes, MAX_CAPTURED)) and self.keys.is_cuda:
-            self._pass(True, size)
-            self._pass(False, size)
+            self._forward_pass(True, size)
+            self._forward_pass(False, size)
             size *= 2
 
     @torch.inference_mode()
@@ -96,7 +96,7 @@ class HeadNetwork:
         for start in range(0, len(tokens), NEW - 1):
             part = slice(start, start + NEW - 1)
             count = len(tokens[part])
-            step, offsets = self._pass(True, count), np.arange(count)
+            step, offsets = self._forward_pass(True, count), np.arange(count)
             step.features[:count] = features[part]
             step.features[count:].zero_()  # padding must be finite
             targets = np.where(offsets == count - 1, 0, NEW)
@@ -118,7 +118,7 @@ class HeadNetwork:
                 depths[row] += 1
                 node = self._parents[node]
         offsets = first + np.arange(count)
-        return self._run(self._pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
+        return self._run(self._forward_pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
 
     @torch.inference_mode()
     def attention_to_target(self, root: int, chain: Sequence[int]) -> np.ndarray:
@@ -131,7 +131,7 @@ class HeadNetwork:
             Means over the heads of the attention weights, float64 ``[n, slots]``.
         """
         count, n_keys = len(chain), context_bucket(self.length + NEW, self.keys.shape[1])
-        step, offsets = _Pass(self, False, count, n_keys, captured=False), np.arange(count)
+        step, offsets = _ForwardPass(self, False, count, n_keys, captured=False), np.arange(count)
         at = slice(self.length - 1, self.length + count)
         kept = self.keys[:, at].clone(), self.values[:, at].clone()
         visible, unused = offsets[:, None] >= offsets, np.full(count, NEW)
@@ -139,26 +139,26 @@ class HeadNetwork:
         self.keys[:, at], self.values[:, at] = kept
         return step.weights_on_target[:, :, : self.length].mean(0).double().cpu().numpy()
 
-    def _run(self, step: _Pass, *inputs: Any) -> Children:
-        """Run a pass over ``n`` positions: see ``_Pass.run``."""
+    def _run(self, step: _ForwardPass, *inputs: Any) -> Children:
+        """Run a forward pass over ``n`` positions: see ``_ForwardPass.run``."""
         n = len(inputs[0])
         verified = self.length + n if step.committed else self.length
         columns, probabilities = step.run(self.length, verified, *inputs)[:, :n]
         self.logits = step.logits[:n]
         return Children(self._tokens[columns.astype(np.int64)], probabilities.copy())
 
-    def _pass(self, committed: bool, nodes: int) -> _Pass:
-        """The pass over ``nodes`` positions or more, committed or drafted ones."""
+    def _forward_pass(self, committed: bool, nodes: int) -> _ForwardPass:
+        """The forward pass over ``nodes`` positions or more, committed or drafted ones."""
         n_keys = context_bucket(self.length + NEW, self.keys.shape[1])
         if nodes > MAX_CAPTURED:
-            return _Pass(self, committed, nodes, n_keys, captured=False)
+            return _ForwardPass(self, committed, nodes, n_keys, captured=False)
         key = (committed, node_bucket(nodes), n_keys)
-        if key not in self._passes:
-            self._passes[key] = _Pass(self, *key, captured=True)
-        return self._passes[key]
+        if key not in self._forward_passes:
+            self._forward_passes[key] = _ForwardPass(self, *key, captured=True)
+        return self._forward_passes[key]
 
 
-class _Pass:
+class _ForwardPass:
     """A forward pass of the head over ``nodes`` positions that see the first ``n_keys`` slots.
 
     Attributes:

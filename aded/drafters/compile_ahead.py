@@ -16,11 +16,11 @@ from aded.core.code_folder import code_folder
 from aded.core.paths import PACKAGE
 
 DONE = "complete"
-"""File in the folder of compiled code: it was compiled ahead."""
+"""Name of the file that marks the folder of compiled code as complete."""
 
 
 def start() -> subprocess.Popen[bytes] | None:
-    """Start to compile, unless it was done before or no folder is writable; who needs the code sooner compiles it too."""
+    """Start to compile, unless it is complete or no folder is writable; a process that needs the code earlier compiles it too."""
     folder = code_folder()
     if folder is None or (folder / DONE).exists():
         return None
@@ -34,7 +34,7 @@ def start() -> subprocess.Popen[bytes] | None:
 
 @contextmanager
 def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
-    """Compile while the block runs, and wait for the end of both; tells ``progress`` if the block ends first."""
+    """Compile while the block runs, and wait for the end of both; reports to ``progress`` if the block ends first."""
     process = start()
     try:
         yield
