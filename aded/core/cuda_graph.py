@@ -44,7 +44,7 @@ class Replay:
         """Run the body and wait until it has finished."""
         if self._graph is None:
             body = self._body()
-            assert body is not None, "the owner of the body is gone"
+            assert body is not None, "the owner of the body was freed"
             body()
         else:
             self._graph.replay()
