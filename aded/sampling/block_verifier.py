@@ -5,8 +5,8 @@ of a prefix is w_0 = 1, w_i = min(1, w_(i-1) p_(i-1)(x_i) / q_(i-1)(x_i)), and w
 max(w_i p_i - q_i, 0), with the sum S_i. Every prefix is tested: it passes with probability S_i / (S_i + 1 - w_i), the whole chain
 with w_n. The longest prefix that passes is accepted. After the whole chain the bonus token is drawn from p_n, after a shorter
 prefix the correction token from what is left, normalized. The output follows the target's distribution. On average at least as
-many tokens are accepted as with a test of each token (`aded.sampling.rejection_sampler`), as an improbable token may be made up
-for by those after it.
+many tokens are accepted as with a test of each token (`aded.sampling.rejection_sampler`), because the tokens after an improbable
+one can compensate for it.
 
 Random numbers are those of rejection sampling: they depend on the seed and the position alone.
 """
