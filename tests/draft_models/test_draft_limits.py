@@ -107,7 +107,7 @@ def test_a_draft_model_of_another_vocabulary_drafts_the_common_tokens(method, si
     for step in record.steps:
         if max(text) >= size:
             assert len(step.tree.tokens) == 1
-            assert f"its vocabulary ends at {size}" in record.header.notice
+            assert f"outside its vocabulary of {size} tokens" in record.header.notice
         text += step.emitted
     assert len(record.steps[0].tree.tokens) > 1
     assert (record.header.notice is None) == (max(text[:-1]) < size)
