@@ -17,8 +17,9 @@ from waiting import HANG, until
 
 from aded.core.errors import AdedError
 from aded.drafters.base import Drafter
+from aded.drafters.registry import RunSpec
 from ui.engine import Engine
-from ui.form import Form, RunSpec
+from ui.form import Form
 from ui.models import Models
 from ui.run import Update
 from ui.serving import server

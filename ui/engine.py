@@ -12,8 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from aded.drafters.base import Persistent
-from aded.drafters.registry import METHODS
-from ui.form import RunSpec
+from aded.drafters.registry import METHODS, RunSpec
 from ui.serving.jobs import Control
 from ui.words import Message, without_folders
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aded.core.errors import AdedError
+from aded.drafters.registry import RunSpec
 from ui.numbers import FIELDS
 
 SWITCHES = {"on": True, "off": False}
@@ -17,21 +18,6 @@ SWITCHED = ("higher_orders", "feedback", "coupling")
 
 ABLATIONS = ("search", "c1", "c2", "simulations", "depth", *SWITCHED, "corpus")
 """Settings of ADED that an ablation can vary, one at a time."""
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """A run of a race.
-
-    Attributes:
-        method: name in the registry.
-        options: settings of the method; others have the method's defaults.
-        label: distinguishes it from other runs of the method; empty for the method's own label.
-    """
-
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    label: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 from aded.core.errors import AdedError
 from aded.core.trace import Trace
-from aded.drafters.registry import METHODS
+from aded.drafters.registry import METHODS, RunSpec
 from ui.engine import Engine, RaceStep
-from ui.form import Form, RunSpec
+from ui.form import Form
 from ui.models import Loading, ModelHolder
 from ui.picker import MIN_METHODS
 from ui.serving.jobs import Control

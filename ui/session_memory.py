@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aded.drafters.registry import METHODS
-from ui.form import Form, RunSpec
+from aded.drafters.registry import METHODS, RunSpec
+from ui.form import Form
 from ui.serving.sessions import Memory
 from ui.words import Message, word
 

@@ -19,7 +19,7 @@ def add_options(actions: Any) -> None:
     new = actions.add_parser("new", help="write a template with explanations, which passes the check")
     new.add_argument("file", metavar="FILE", help="such as my-lesson.json")
     new.set_defaults(run=_new)
-    check = actions.add_parser("check", help="say every error of a lesson, with its place and its remedy")
+    check = actions.add_parser("check", help="list the errors of a lesson, with their places and remedies")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(run=_check)
     race = actions.add_parser("race", help="list the steps of a run, or the nodes of a step, with the numbers that a lesson uses")

@@ -409,10 +409,8 @@ def _fetch(options: argparse.Namespace) -> None:
     from aded.drafters import compile_ahead
     from aded.engine import weights
 
-    with terminal.Progress() as progress, compile_ahead.meanwhile() as compiles:
+    with terminal.Progress() as progress, compile_ahead.meanwhile(progress):
         folder = weights.resolve(options.model, progress)
-        if compiles:
-            progress("compiling the search")
     print(f"{options.model}: {folder}")
 
 

@@ -51,9 +51,6 @@ def load_model(options: argparse.Namespace, progress: Any, drafts: bool = True) 
 
     if options.tp and not distributed.is_leader():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    with compile_ahead.meanwhile() if drafts else nullcontext(False) as compiles:
+    with compile_ahead.meanwhile(progress) if drafts else nullcontext():
         placement = options.device_map, options.tp, options.attention
-        model = TargetModel.load(options.model, options.device, options.dtype, progress, *placement)
-        if compiles:
-            progress("compiling the search")
-    return model
+        return TargetModel.load(options.model, options.device, options.dtype, progress, *placement)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -20,6 +20,7 @@ from aded.core.validation import check_distinct, check_file, check_folder, check
 if TYPE_CHECKING:
     from aded.core.trace import Race
     from aded.decoding.decoder import GenerationSettings
+    from aded.drafters.registry import RunSpec
     from aded.engine.target_model import TargetModel
 
 METHODS = "plain,aded,medusa"
@@ -57,14 +58,6 @@ class RaceSpec(BaseModel):
 
 
 _LIST: TypeAdapter[list[RaceSpec]] = TypeAdapter(Annotated[list[RaceSpec], Field(min_length=1)])
-
-
-class RunSpec(NamedTuple):
-    """A run of a race: a method, its options, and its label."""
-
-    method: str
-    options: Options
-    label: str
 
 
 @dataclass(frozen=True)
@@ -194,6 +187,7 @@ def check_used(given: Iterable[str], methods: Iterable[str], form: Callable[[str
 
 def _run(spec: str, given: Options) -> RunSpec:
     """A run of ``METHOD:OPTION=VALUE`` with its own options and those of the given ones that the method has, checked."""
+    from aded.drafters.registry import RunSpec
     from aded.evaluation.bench.systems import label_of, method_of
 
     method, own = method_of(spec)

@@ -57,28 +57,28 @@ def start(root, budget, width):
 
 
 @njit(cache=True, inline="always")
-def take_best(nodes, tokens, priors, frontier, taken, fade):
+def take_best(nodes, tokens, priors, frontier, taken, discount):
     """Take the child of highest value of all taken nodes; ties go to the earlier parent, then to the better rank.
 
     Args:
         nodes, tokens, priors, frontier: from `start`. The caller has written the children of the node that was taken last: their
             number into the node, their tokens and priors into its rows, highest prior first.
         taken: number of nodes taken so far.
-        fade: factor per level by which values are discounted when they are compared.
+        discount: factor per level by which values are discounted when they are compared.
 
     Returns:
         Whether there was a child to take.
     """
     node = taken - 1
     if nodes[node].children > 0:
-        heappush(frontier, (-(priors[node, 0] * nodes[node].value * fade ** (nodes[node].depth + 1)), node, 0))
+        heappush(frontier, (-(priors[node, 0] * nodes[node].value * discount ** (nodes[node].depth + 1)), node, 0))
     if len(frontier) == 0:
         return False
     _, parent, rank = frontier[0]
     take(nodes, taken, tokens[parent, rank], parent, priors[parent, rank])
     rank += 1
     if rank < nodes[parent].children:
-        heapreplace(frontier, (-(priors[parent, rank] * nodes[parent].value * fade ** nodes[taken].depth), parent, rank))
+        heapreplace(frontier, (-(priors[parent, rank] * nodes[parent].value * discount ** nodes[taken].depth), parent, rank))
     else:
         heappop(frontier)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class Replay:
         """Run the body and wait until it has finished."""
         if self._graph is None:
             body = self._body()
-            assert body is not None, "the owner of the body is gone"
+            assert body is not None, "the owner of the body was freed"
             body()
         else:
             self._graph.replay()
@@ -93,6 +94,34 @@ def _garbage_collection_off() -> Iterator[None]:
 def host_buffer(like: torch.Tensor) -> torch.Tensor:
     """A host buffer with the shape and dtype of ``like``; pinned if ``like`` is on a GPU."""
     return torch.zeros(like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda")
+
+
+class InputBuffer:
+    """Inputs of a graph in one pinned host buffer with a copy on the device, so that one transfer is enough.
+
+    Args:
+        device: device of the graph.
+        fields: shape and dtype of each input; those with elements of eight bytes come first, so that all are aligned.
+
+    Attributes:
+        host: the inputs as arrays to write.
+        device: the inputs as tensors; ``send`` copies the arrays to them.
+    """
+
+    def __init__(self, device: torch.device, *fields: tuple[tuple[int, ...], torch.dtype]) -> None:
+        sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in fields]
+
+        def views(buffer: torch.Tensor) -> list[torch.Tensor]:
+            return [part.view(dtype).view(shape) for part, (shape, dtype) in zip(buffer.split(sizes), fields)]
+
+        self._device_bytes = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
+        self._host_bytes = host_buffer(self._device_bytes)
+        self.host = [view.numpy() for view in views(self._host_bytes)]
+        self.device = views(self._device_bytes)
+
+    def send(self) -> None:
+        """Copy the inputs to the device."""
+        self._device_bytes.copy_(self._host_bytes, non_blocking=True)
 
 
 NODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -82,7 +82,7 @@ class LatticeColumn:
 
 @dataclass(frozen=True)
 class PhrasePool:
-    """The n-grams of a pool that begin with the token at which they continue the draft.
+    """The n-grams of a pool that begin with the last token of the chain, which they continue.
 
     Attributes:
         size: number of n-grams in the pool.
@@ -118,7 +118,7 @@ class BeamLevel:
         candidates: number of candidates of the level.
         tokens: by cumulative draft probability, highest first; ``parents``: the token before each.
         cumulative: their cumulative draft probabilities.
-        kept: whether the draft holds them.
+        kept: whether the draft contains them.
     """
 
     candidates: int

@@ -33,7 +33,7 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Any], Any]:
 
 
 def prefetch(array: Any, row: int) -> None:
-    """Start to load the first cache line of ``array[row]`` in compiled code, which goes on meanwhile; otherwise do nothing."""
+    """In compiled code, start to load the first cache line of ``array[row]`` without waiting for it; elsewhere do nothing."""
 
 
 @intrinsic

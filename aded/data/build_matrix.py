@@ -146,7 +146,7 @@ def _source(options: argparse.Namespace) -> Source:
 
 
 def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
-    from aded.data.self_generation import SelfWriter, read_beginnings, script_of, separator_of
+    from aded.data.self_generation import ConversationGenerator, read_beginnings, script_of, separator_of
     from aded.engine.target_model import TargetModel
 
     target = TargetModel.load(options.model, options.device, options.dtype, progress)
@@ -158,10 +158,10 @@ def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[Trigra
     model = [target.spec, target.device_name, str(target.dtype), script.opening, script.closing]
     with _folder(options, vocabulary, {"self-written": requested, "model": model}, stamps(target.spec)) as folder:
         batch_size = folder.settings.get("batch", options.batch)
-        writer = SelfWriter(target, batch_size, options.seed, options.greedy_share, script, beginnings)
-        folder.settle(batch=writer.batch_size)
+        generator = ConversationGenerator(target, batch_size, options.seed, options.greedy_share, script, beginnings)
+        folder.settle(batch=generator.batch_size)
         collection = Collection(options.self_written, separator, target.vocab_size)
-        write(writer, collection, folder, progress)
+        write(generator, collection, folder, progress)
         text = folder.path("text.npy")
         store(text, npy_bytes(collection.text()))
         _settle_pieces(folder, options)
@@ -170,7 +170,7 @@ def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[Trigra
             write_atomically(Path(options.keep_text), text.read_bytes())
         matrix.save(options.out)
     notes = [f"{collection.conversations} conversations", f"{collection.duplicates} repeated questions dropped"]
-    notes += [f"{collection.distinct():.0%} of the answers' 4-grams distinct", *filter(None, [writer.notice])]
+    notes += [f"{collection.distinct():.0%} of the answers' 4-grams distinct", *filter(None, [generator.notice])]
     return matrix, [*notes, *_rebuilt(folder)]
 
 
@@ -179,7 +179,7 @@ def _rebuilt(folder: WorkFolder) -> list[str]:
 
 
 def write(
-    writer: Any,
+    generator: Any,
     collection: Collection,
     folder: WorkFolder,
     progress: Progress,
@@ -188,7 +188,7 @@ def write(
     """Generate conversations until the collection is full; batches that are in the folder are read, new ones are stored there.
 
     Args:
-        writer: a ``aded.data.self_generation.SelfWriter``.
+        generator: a ``aded.data.self_generation.ConversationGenerator``.
         expired: called before each batch except the first; whether time is up, so that no more are written.
 
     Raises:
@@ -204,7 +204,7 @@ def write(
         elif index and expired():
             return
         else:
-            batch = writer.write_batch(index, reporter.subtask(before / collection.limit, 1 / collection.limit))
+            batch = generator.generate_batch(index, reporter.subtask(before / collection.limit, 1 / collection.limit))
             store(folder.path(name), pack(batch))
             collection.add(batch)
         repeated = 0 if collection.tokens > before else repeated + 1

@@ -1,4 +1,4 @@
-"""Bigrams and tri-grams of a text of any size, counted by DuckDB in bounded memory: what does not fit is on disk.
+"""Bigrams and tri-grams of a text of any size, counted by DuckDB in bounded memory; what does not fit is written to disk.
 
 The text is stored in pieces of token ids. The matrix does not depend on the split: it is byte-identical to that of
 `TrigramMatrix.build` over the whole text.
@@ -22,7 +22,7 @@ from aded.ngram.trigram import ENTRY_BYTES, MAX_VOCAB, ROW_BYTES, TrigramMatrix
 BYTES_PER_TOKEN = 256
 """Memory of counting, per token of a piece: half of it for the arrays of the piece, half for the database."""
 MIN_MEMORY = 128
-"""Megabytes that the database gets at least."""
+"""Minimum memory of the database in megabytes."""
 INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -76,7 +76,7 @@ def count(
         separator, vocab_size, fingerprint, max_successors: see `TrigramMatrix.build`.
         spill: folder for counts that do not fit in memory; created, and removed at the end.
         rows, size: see `TrigramMatrix.prune`.
-        memory: megabytes of the database, at least `MIN_MEMORY`; a piece and the matrix come on top.
+        memory: megabytes of the database, at least `MIN_MEMORY`; a piece and the matrix need more in addition.
         threads: number of threads of the database.
         progress: called with a message and the share of the text that is counted, 0 to 1.
 

@@ -39,12 +39,12 @@ CUT_SHARE = 0.05
 """A batch ends when at most this share of its rows is unfinished; these are cut off."""
 MAX_PREFIXED_QUESTION = 224
 """Maximum number of tokens of a question with a given prefix; the prefix may include the text that the question is about."""
-PLACEHOLDER = "QUESTION-STANDS-HERE"
+PLACEHOLDER = "QUESTION-PLACEHOLDER"
 REMEDY = "give texts instead: a matrix takes --text, --tokens or --dataset, training --corpus FILE"
 
 
-class SelfWriter:
-    """Generates batches of conversations with a model.
+class ConversationGenerator:
+    """Generates conversations with a model, in batches.
 
     Attributes:
         batch_size: number of conversations that a batch starts with.
@@ -100,7 +100,7 @@ class SelfWriter:
         repeated = 0
         for index in itertools.count():
             before = len(seen)
-            for one in self.write_batch(index):
+            for one in self.generate_batch(index):
                 if one.question_key not in seen:
                     seen.add(one.question_key)
                     yield one
@@ -113,7 +113,7 @@ class SelfWriter:
         """What the user should know about the generation (see ``ConversationBatch.notice``), or None."""
         return self._batch.notice
 
-    def write_batch(self, index: int, progress: Callable[[int], None] = lambda tokens: None) -> list[Conversation]:
+    def generate_batch(self, index: int, progress: Callable[[int], None] = lambda tokens: None) -> list[Conversation]:
         """Generate batch number ``index``; returns the conversations that have an answer.
 
         Args:

@@ -1,4 +1,4 @@
-"""The target's distributions at the nodes of a draft, as far as a record shows them: computed on its device, read at once."""
+"""The target's scores at the nodes of a draft, for the record: computed on its device and read in one transfer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_LOGITS, MAX_LOGITS = 24, 64
 """How many of the target's most probable tokens have their logits recorded at each node of the accepted path: as many as top-k
 keeps, within these limits."""
 RANKED_AT_ONCE = 64
-"""Tokens of which a GPU finds the ranks with one comparison; it bounds the memory."""
+"""Number of tokens whose ranks a GPU computes at the same time, which bounds the memory."""
 
 
 class LogProbabilities(NamedTuple):
@@ -131,7 +131,7 @@ def _log_probabilities(rule: Rule, unscaled: torch.Tensor, asked: torch.Tensor) 
 def _ranked(
     wanted: list[int], top: list[float], values: list[float], asked: list[float], others: list[float]
 ) -> LogProbabilities:
-    """Of equally probable tokens the first one of ``wanted``, which the target chose, comes first."""
+    """Lists on the host as `LogProbabilities`; the chosen token, ``wanted[0]``, comes before equally probable ones."""
     known = {token: value for token, value in zip(_ints(top), values) if math.isfinite(value)}
     ranked = sorted(known, key=lambda token: (-known[token], token != wanted[0], token))
     more = {token: value for token, value in zip(wanted, asked) if token not in known and math.isfinite(value)}

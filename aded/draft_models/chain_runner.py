@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, host_buffer
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer
 from aded.core.errors import AdedError
 from aded.core.lru import recent
 from aded.draft_models.draft_limits import INITIAL_HEADROOM, levels_left, non_finite
@@ -184,10 +184,9 @@ class _ChainStep:
     ) -> None:
         self.draft, self.vocab_size, device = draft, vocab_size, draft.device
         self.cache, self.width, self.length, self.max_keys, self.kind = cache, width, length, max_keys, kind
-        # int64: tokens; number of tokens; number of tokens in the cache; random keys; sampling parameters as float64 bits
-        size = width + 2 + length + sampler.PARAMETERS
-        self._input = torch.zeros(size, dtype=torch.int64, device=device)
-        self._input_host = host_buffer(self._input)
+        int64 = torch.int64  # tokens; their number and that of the cached ones; keys of the draws
+        self._inputs = InputBuffer(device, ((width,), int64), ((2,), int64), ((length,), int64), sampler.PARAMETERS)
+        self._host_tokens, self._host_counts, self._host_keys, self._host_sampling = self._inputs.host
         self._output = torch.zeros(2, length, dtype=torch.float64, device=device)
         self._output_host = host_buffer(self._output)
         shape = (length, self.vocab_size)
@@ -195,34 +194,31 @@ class _ChainStep:
         self._key_positions = torch.arange(max_keys, device=device)
         self._offsets = torch.arange(width, device=device)
         self._causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
-        self._input_host[width], self._input_host[width + 1] = 1, cache.length  # capturing writes after the cached tokens
-        self._host_sampling = self._input_host[-sampler.PARAMETERS :].view(torch.float64)
-        self._host_sampling.fill_(1.0)
+        self._host_counts[:] = 1, cache.length  # capturing writes after the cached tokens
+        self._host_sampling[:] = 1.0
         self._run = Replay(self._body, device, memory)
 
     def run(
         self, pending: np.ndarray, committed: int, keys: Sequence[int], settings: SamplingSettings
     ) -> tuple[np.ndarray, np.ndarray]:
         """Drafted tokens and their probabilities, ``[length]`` each; ``pending``: tokens after the ``committed`` cached ones."""
-        self._host_sampling.copy_(sampler.parameters(settings))
-        values = self._input_host.numpy()
-        values[: len(pending)] = pending
-        values[len(pending) : self.width] = pending[-1]  # padding; the embedding of an arbitrary token may not be finite
-        values[self.width : self.width + 2] = len(pending), committed
+        self._host_sampling[:] = sampler.parameters(settings)
+        self._host_tokens[: len(pending)] = pending
+        self._host_tokens[len(pending) :] = pending[-1]  # padding; the embedding of an arbitrary token may not be finite
+        self._host_counts[:] = len(pending), committed
         if len(keys):
-            values[self.width + 2 : self.width + 2 + self.length] = keys
+            self._host_keys[:] = keys
         self._run()
         tokens, probabilities = self._output_host.numpy().copy()
         return tokens.astype(np.int32), probabilities
 
     def _body(self) -> None:
-        self._input.copy_(self._input_host, non_blocking=True)
-        width = self.width
-        count, committed, keys = self._input[width], self._input[width + 1], self._input[width + 2 :]
-        logits = self._forward(self._input[:width], self._offsets, self._causal, committed)
+        self._inputs.send()
+        tokens, (count, committed), keys, parameters = self._inputs.device
+        logits = self._forward(tokens, self._offsets, self._causal, committed)
         logits = logits.gather(0, (count - 1).expand(1, logits.shape[1]))
         for i in range(self.length):
-            token = self._choose(logits, keys[i : i + 1], i)
+            token = self._choose(logits, parameters, keys[i : i + 1], i)
             if i + 1 < self.length:
                 logits = self._forward(token, self._offsets[:1], self._causal[:1, :1], committed + count + i)
         self._output_host.copy_(self._output, non_blocking=True)
@@ -237,12 +233,15 @@ class _ChainStep:
             output = self.draft.forward_fixed(tokens[None], positions[None], masks, self.cache, False)
         return output.logits[0, :, : self.vocab_size]
 
-    def _choose(self, logits: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:
-        """Sample a token from logits ``[1, vocab]``, int64 ``[1]``; stores it, its probability and its distribution."""
+    def _choose(self, logits: torch.Tensor, parameters: torch.Tensor, key: torch.Tensor, index: int) -> torch.Tensor:
+        """Sample a token from logits ``[1, vocab]``, int64 ``[1]``; stores it, its probability and its distribution.
+
+        ``parameters``: see `sampler.parameters`; ``key``: random number key, int64 ``[1]``; ``index``: of the token in the chain.
+        """
         if self.kind.greedy:
             token, probability = (column[:, 0] for column in sampler.top(logits, 1))
         else:
-            q = sampler.distribution(logits, self.kind, self._input[-sampler.PARAMETERS :].view(torch.float64))
+            q = sampler.distribution(logits, self.kind, parameters)
             token = (exponentials(key, q.shape[1]) / q).argmin(-1)
             probability = q.gather(1, token[:, None])[:, 0]
             self.distributions[index].copy_(q[0])  # type: ignore[index]

@@ -23,10 +23,7 @@ def levels_left(draft: TargetModel, context: np.ndarray) -> tuple[int, str | Non
         The depth, and if it is 0 the reason for the user.
     """
     if (largest := int(context.max())) >= draft.vocab_size:
-        return (
-            0,
-            f"{draft.label} stops drafting: it does not know token id {largest}, for its vocabulary ends at {draft.vocab_size}",
-        )
+        return 0, f"{draft.label} stops drafting: token id {largest} is outside its vocabulary of {draft.vocab_size} tokens"
     if (left := draft.context_limit + 1 - len(context)) < 1:
         return 0, f"{draft.label} stops drafting: the text is longer than its context of {draft.context_limit} tokens"
     return left, None

@@ -17,7 +17,7 @@ from aded.core.errors import AdedError, first_line
 from aded.draft_models import checkpoints
 from aded.engine.layers import fused_layers, tree_attention
 from aded.engine.layers.fused_linear import separate_projections
-from aded.engine.layers.prepacked_linear import pack_linears, unpack_linears
+from aded.engine.layers.prepacked_linear import prepack_linears, restore_linears
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -37,7 +37,7 @@ def pruned_model(model: Any, layers: Sequence[int]) -> Any:
     if not all(0 <= layer < len(old) for layer in layers) or not layers:
         raise AdedError(f"layers are {list(layers)}; the model has 0 to {len(old) - 1}")
     new = nn.ModuleList(copy.deepcopy(old[layer]) for layer in layers)
-    unpack_linears(new)  # prepacked weights and fused projections belong to the old layers
+    restore_linears(new)  # prepacked weights and fused projections belong to the old layers
     fused_layers.detach(new)
     separate_projections(new)
     shared = [m for m in model.modules() if isinstance(m, nn.Embedding)] + [model.get_output_embeddings()]
@@ -126,5 +126,5 @@ def load(path: str | Path, target: TargetModel) -> TargetModel:
         remedy = checkpoints.command("draft", target.spec)
         raise AdedError(f"{path} does not fit this model ({first_line(error)}); make one with {remedy}") from None
     if target.prepacked:
-        pack_linears(_layers_of(small))
+        prepack_linears(_layers_of(small))
     return TargetModel(small, target.tokenizer, f"draft of {target.spec}", f"draft of {target.label}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.draft_models.draft_limits import INITIAL_HEADROOM
 from aded.draft_models.feature_network import Children
 from aded.draft_models.medusa_heads import RANKS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NEW = 256
 """Slots after the committed positions, for the positions of a read or of a draft; padding writes into the last one."""
 MAX_CAPTURED = 32
-"""Largest number of positions of a captured pass; a prompt is read without capture."""
+"""Largest number of positions of a captured forward pass; a prompt is read without capture."""
 
 
 class HeadNetwork:
@@ -41,7 +41,7 @@ class HeadNetwork:
         keys, values: the KV cache, ``[kv_heads, capacity, head_dim]`` each.
         outputs: the head's output at the last committed position (row 0) and at the drafted ones, ``[NEW + 1, hidden]``; padding
             writes into the last row.
-        logits: of the last pass, over the draft vocabulary, ``[n, vocabulary]``; valid until the next pass.
+        logits: of the last forward pass, over the draft vocabulary, ``[n, vocabulary]``; valid until the next one.
     """
 
     logits: torch.Tensor
@@ -55,17 +55,17 @@ class HeadNetwork:
         self._parents: list[int] = []  # of the drafted positions
         self._target = (self.keys, self.values)
         self._tokens = head.tokens.cpu().numpy()
-        self._passes: dict[tuple[bool, int, int], _Pass] = {}
+        self._forward_passes: dict[tuple[bool, int, int], _ForwardPass] = {}
 
     @torch.inference_mode()
     def start(self, target: LayerKeysValues | None = None) -> None:
         """Forget all positions; ``target``: the KV cache that a head of GliDe attends to in this decode."""
         if target is not None and not all(map(torch.Tensor.is_set_to, target, self._target)):
             self._target = (target.keys, target.values)
-            self._passes.clear()  # they read another cache
+            self._forward_passes.clear()  # they read another cache
         self.length, self._parents = 0, []
         for tensor in (self.keys, self.values, self.outputs):
-            tensor.zero_()  # values that are not finite would not stay behind the mask
+            tensor.zero_()  # masked slots must be finite: 0 times NaN is NaN
 
     @torch.inference_mode()
     def reserve(self, positions: int) -> None:
@@ -76,16 +76,16 @@ class HeadNetwork:
             self.keys, self.values = (t.new_zeros(kv_heads, positions + INITIAL_HEADROOM + NEW, head_dim) for t in old)
             for new, filled in zip((self.keys, self.values), old):
                 new[:, : self.length] = filled[:, : self.length]
-            self._passes.clear()  # they write into the old cache
+            self._forward_passes.clear()  # they write into the old cache
 
     @torch.inference_mode()
     def prepare(self, nodes: int) -> None:
-        """Capture, outside the timed step, the passes over at most ``nodes`` positions that the next step may use."""
+        """Capture, outside the timed step, the forward passes over at most ``nodes`` positions that the next step may use."""
         self.reserve(self.length + NEW)
         size = 1
         while size <= node_bucket(min(nodes, MAX_CAPTURED)) and self.keys.is_cuda:
-            self._pass(True, size)
-            self._pass(False, size)
+            self._forward_pass(True, size)
+            self._forward_pass(False, size)
             size *= 2
 
     @torch.inference_mode()
@@ -96,7 +96,7 @@ class HeadNetwork:
         for start in range(0, len(tokens), NEW - 1):
             part = slice(start, start + NEW - 1)
             count = len(tokens[part])
-            step, offsets = self._pass(True, count), np.arange(count)
+            step, offsets = self._forward_pass(True, count), np.arange(count)
             step.features[:count] = features[part]
             step.features[count:].zero_()  # padding must be finite
             targets = np.where(offsets == count - 1, 0, NEW)
@@ -118,7 +118,7 @@ class HeadNetwork:
                 depths[row] += 1
                 node = self._parents[node]
         offsets = first + np.arange(count)
-        return self._run(self._pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
+        return self._run(self._forward_pass(False, count), tokens, offsets, depths - 1, parents + 1, offsets + 1, visible)
 
     @torch.inference_mode()
     def attention_to_target(self, root: int, chain: Sequence[int]) -> np.ndarray:
@@ -131,7 +131,7 @@ class HeadNetwork:
             Means over the heads of the attention weights, float64 ``[n, slots]``.
         """
         count, n_keys = len(chain), context_bucket(self.length + NEW, self.keys.shape[1])
-        step, offsets = _Pass(self, False, count, n_keys, captured=False), np.arange(count)
+        step, offsets = _ForwardPass(self, False, count, n_keys, captured=False), np.arange(count)
         at = slice(self.length - 1, self.length + count)
         kept = self.keys[:, at].clone(), self.values[:, at].clone()
         visible, unused = offsets[:, None] >= offsets, np.full(count, NEW)
@@ -139,26 +139,26 @@ class HeadNetwork:
         self.keys[:, at], self.values[:, at] = kept
         return step.weights_on_target[:, :, : self.length].mean(0).double().cpu().numpy()
 
-    def _run(self, step: _Pass, *inputs: Any) -> Children:
-        """Run a pass over ``n`` positions: see ``_Pass.run``."""
+    def _run(self, step: _ForwardPass, *inputs: Any) -> Children:
+        """Run a forward pass over ``n`` positions: see ``_ForwardPass.run``."""
         n = len(inputs[0])
         verified = self.length + n if step.committed else self.length
         columns, probabilities = step.run(self.length, verified, *inputs)[:, :n]
         self.logits = step.logits[:n]
         return Children(self._tokens[columns.astype(np.int64)], probabilities.copy())
 
-    def _pass(self, committed: bool, nodes: int) -> _Pass:
-        """The pass over ``nodes`` positions or more, committed or drafted ones."""
+    def _forward_pass(self, committed: bool, nodes: int) -> _ForwardPass:
+        """The forward pass over ``nodes`` positions or more, committed or drafted ones."""
         n_keys = context_bucket(self.length + NEW, self.keys.shape[1])
         if nodes > MAX_CAPTURED:
-            return _Pass(self, committed, nodes, n_keys, captured=False)
+            return _ForwardPass(self, committed, nodes, n_keys, captured=False)
         key = (committed, node_bucket(nodes), n_keys)
-        if key not in self._passes:
-            self._passes[key] = _Pass(self, *key, captured=True)
-        return self._passes[key]
+        if key not in self._forward_passes:
+            self._forward_passes[key] = _ForwardPass(self, *key, captured=True)
+        return self._forward_passes[key]
 
 
-class _Pass:
+class _ForwardPass:
     """A forward pass of the head over ``nodes`` positions that see the first ``n_keys`` slots.
 
     Attributes:
@@ -175,10 +175,8 @@ class _Pass:
         self._head, self._embedding, self.committed = head, network.embedding, committed
         self._keys, self._values, self._outputs = network.keys, network.values, network.outputs
         self.features = head.qkv_weight.new_zeros(nodes if committed else 0, len(g.hidden_layers) * g.hidden)
-        self._inputs = torch.zeros(8 * (2 + 5 * nodes) + nodes * NEW, dtype=torch.uint8, device=device)
-        self._host_inputs = host_buffer(self._inputs)
-        self._lengths, self._rows, self._visible = _views(self._inputs, nodes)
-        self._host_lengths, self._host_rows, self._host_visible = (view.numpy() for view in _views(self._host_inputs, nodes))
+        self._inputs = InputBuffer(device, ((2,), torch.int64), ((5, nodes), torch.int64), ((nodes, NEW), torch.bool))
+        self._host_lengths, self._host_rows, self._host_visible = self._inputs.host
         self._best = torch.zeros(2, nodes, min(RANKS, g.vocabulary), dtype=torch.float64, device=device)
         self._host_best = host_buffer(self._best)
         keys, values = network._target
@@ -234,24 +232,23 @@ class _Pass:
 
     def _body(self) -> None:
         head = self._head
-        self._inputs.copy_(self._host_inputs, non_blocking=True)
-        tokens, offsets, depths, sources, targets = self._rows
+        self._inputs.send()
+        (length, verified), (tokens, offsets, depths, sources, targets), visible = self._inputs.device
         states = head.fuse(self.features) if self.committed else self._outputs[sources]
         states, inputs = head.enter(states, self._embedding(tokens))
-        length = self._lengths[:1]
         angles, slots = head.angles(length + depths), length + offsets
         queries = head.rotate(head.queries(inputs), angles).transpose(0, 1)
         keys, values = head.keys_values(inputs)
         self._keys.index_copy_(1, slots, head.rotate(keys, angles).transpose(0, 1))
         self._values.index_copy_(1, slots, values.transpose(0, 1))
         later = (self._index >= length).expand(len(tokens), -1)
-        hidden = later.index_copy(1, length + self._new, ~self._visible)  # [n, n_keys]
+        hidden = later.index_copy(1, length + self._new, ~visible)  # [n, n_keys]
         n_keys = len(self._index)
         attended, _ = head.attend(queries, self._keys[:, :n_keys], self._values[:, :n_keys], hidden)
 
         def attend_to_target(queries: torch.Tensor) -> torch.Tensor:
             queries = head.rotate(queries, head.angles(length + depths + 1)).transpose(0, 1)
-            hidden = (self._index[: self._target[0].shape[1]] >= self._lengths[1:]).expand(len(tokens), -1)
+            hidden = (self._index[: self._target[0].shape[1]] >= verified).expand(len(tokens), -1)
             result, self.weights_on_target = head.attend(queries, *self._target, hidden)
             return result
 
@@ -261,10 +258,3 @@ class _Pass:
         columns, probabilities = sampler.top(self.logits, self._best.shape[-1])
         self._best.copy_(torch.stack([columns.double(), probabilities.double()]))
         self._host_best.copy_(self._best, non_blocking=True)
-
-
-def _views(buffer: torch.Tensor, nodes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Parts of the input buffer: lengths ``[2]`` and rows ``[5, nodes]``, int64; visible slots ``[nodes, NEW]``, bool."""
-    numbers = buffer[: 8 * (2 + 5 * nodes)].view(torch.int64)
-    visible = buffer[8 * (2 + 5 * nodes) :].view(torch.bool)
-    return numbers[:2], numbers[2:].view(5, nodes), visible.view(nodes, NEW)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Tokenized(Protocol):
-    """A model, as far as artifacts are found by it; `aded.core.paths.artifacts` also reads its ``label``, if it has one.
+    """What finding artifacts needs of a model; `aded.core.paths.artifacts` also reads its ``label``, if it has one.
 
     Attributes:
         fingerprint: of the tokenizer (`aded.engine.tokenizer`).

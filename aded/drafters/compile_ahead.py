@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from aded.core.code_folder import code_folder
 from aded.core.paths import PACKAGE
 
 DONE = "complete"
-"""File in the folder of compiled code: it was compiled ahead."""
+"""Name of the file that marks the folder of compiled code as complete."""
 
 
 def start() -> subprocess.Popen[bytes] | None:
-    """Start to compile, unless it was done before or no folder is writable; who needs the code sooner compiles it too."""
+    """Start to compile, unless it is complete or no folder is writable; a process that needs the code earlier compiles it too."""
     folder = code_folder()
     if folder is None or (folder / DONE).exists():
         return None
@@ -33,11 +33,13 @@ def start() -> subprocess.Popen[bytes] | None:
 
 
 @contextmanager
-def meanwhile() -> Iterator[bool]:
-    """Compile while the block runs, and wait for the end of both; gives whether anything is compiled."""
+def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
+    """Compile while the block runs, and wait for the end of both; reports to ``progress`` if the block ends first."""
     process = start()
     try:
-        yield process is not None
+        yield
+        if process is not None and process.poll() is None:
+            progress("compiling the search")
     except BaseException:
         if process is not None:
             process.kill()

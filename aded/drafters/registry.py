@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError, check_type, remedy_for_missing
@@ -103,6 +103,21 @@ class Method:
         keys = ("name", "label", "lossless", "description", "options")
         row = {key: list(v) if isinstance(v := getattr(self, key), tuple) else v for key in keys}
         return {**row, "unavailable": self.unavailable(model)}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run of a race.
+
+    Attributes:
+        method: name in the registry.
+        options: settings of the method; others have the method's defaults.
+        label: distinguishes it from other runs of the method; empty for the method's own label.
+    """
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
 
 
 def find_method(name: str) -> Method:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.core.jit import njit
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
@@ -92,7 +92,7 @@ class FixedStep:
         self.target, self.cache, self.nodes, self.n_keys, self.kind = target, cache, nodes, n_keys, kind
         self.logits: torch.Tensor
         self.features: torch.Tensor | None = None
-        self._inputs = _InputBuffer(nodes, target.device)
+        self._inputs = _StepInputs(nodes, target.device)
         self._index = torch.arange(nodes, device=target.device)
         self._keys = torch.arange(n_keys, device=target.device)
         size = 2 + nodes + 2 * nodes * kind.top_k + (0 if kind.reader is None else kind.reader.size)
@@ -159,41 +159,25 @@ class FixedStep:
                 self._result[self._top_k_range.stop :].view(torch.float64).copy_(read)
 
 
-class _InputBuffer:
-    """Inputs of a step in one pinned buffer with a copy on the device, so that one transfer is enough."""
+class _StepInputs(InputBuffer):
+    """The inputs of a step for trees of at most ``nodes`` nodes."""
 
     def __init__(self, nodes: int, device: torch.device) -> None:
-        n_integers = 4 * nodes + 2 + sampler.PARAMETERS  # int64: tokens, depths, parents, keys; length, count; float64 bits
-        size = 8 * n_integers + nodes * nodes
-        self._host_bytes = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
-        self._device_bytes = torch.zeros(size, dtype=torch.uint8, device=device)
-        host = self._host_bytes.numpy()
-        integers, rest = host[: 8 * n_integers].view(np.int64), host[8 * n_integers :]
-        self._tokens, self._depths, self._parents = (integers[i * nodes : (i + 1) * nodes] for i in range(3))
-        self._keys = integers[3 * nodes : 4 * nodes]
-        self._scalars, self._sampling = integers[4 * nodes : 4 * nodes + 2], integers[4 * nodes + 2 :].view(np.float64)
+        per_node = ((nodes,), torch.int64)
+        super().__init__(device, *[per_node] * 4, ((2,), torch.int64), sampler.PARAMETERS, ((nodes, nodes), torch.bool))
+        *self._tree, self._keys, self._counts, self._sampling, self._ancestors = self.host
         self._sampling[:] = 1.0
-        self._ancestors = rest.reshape(nodes, nodes)
-        device_integers = self._device_bytes[: 8 * n_integers].view(torch.int64)
-        self.tokens, self.depths, self.parents = (device_integers[i * nodes : (i + 1) * nodes] for i in range(3))
-        self.keys = device_integers[3 * nodes : 4 * nodes]
-        self.length, self.count = device_integers[4 * nodes], device_integers[4 * nodes + 1]
-        self.sampling = device_integers[4 * nodes + 2 :].view(torch.float64)
-        self.ancestors = self._device_bytes[8 * n_integers :].view(nodes, nodes).view(torch.bool)
+        self.tokens, self.depths, self.parents, self.keys, (self.length, self.count), self.sampling, self.ancestors = self.device
 
     def fill(self, tree: DraftTree, length: int, keys: np.ndarray | None, settings: SamplingSettings | None) -> None:
         """Write a tree after ``length`` committed tokens. Padding attends to the text and itself, and is no node's ancestor."""
         n = len(tree)
-        _write_tree(tree.tokens, tree.parents, self._tokens, self._depths, self._parents, self._ancestors)
-        self._scalars[0], self._scalars[1] = length, n
+        _write_tree(tree.tokens, tree.parents, *self._tree, self._ancestors)
+        self._counts[:] = length, n
         if keys is not None:
             self._keys[:n] = keys
         if settings is not None:
             self._sampling[:] = sampler.parameters(settings)
-
-    def send(self) -> None:
-        """Copy the inputs to the device."""
-        self._device_bytes.copy_(self._host_bytes, non_blocking=True)
 
 
 @njit(cache=True)

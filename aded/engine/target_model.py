@@ -30,7 +30,7 @@ from aded.engine.kv_cache import KVCache
 from aded.engine.layers import fused_layers, tree_attention
 from aded.engine.layers.fused_layers import FusedLayers
 from aded.engine.layers.fused_linear import fuse_projections
-from aded.engine.layers.prepacked_linear import is_prepacked, pack_linears
+from aded.engine.layers.prepacked_linear import is_prepacked, prepack_linears
 from aded.engine.loader import AttentionKind, choose_attention, choose_device, choose_dtype, context_limit, eos_ids, load_stock
 from aded.engine.session import TargetSession
 from aded.engine.step_graph import StepPool
@@ -145,7 +145,7 @@ class TargetModel:
                 f"{spec} does not fit the memory of {chosen_device}; use a smaller model, --dtype bfloat16 or --device-map auto"
             ) from None
         if chosen_device.type == "cpu" and not tensor_parallel:
-            pack_linears(model)
+            prepack_linears(model)
         progress("checking that the model verifies trees", None)
         known = weights.DEFAULT if weights.is_default(spec) else spec
         return cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel, chosen_attention)

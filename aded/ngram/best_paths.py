@@ -12,7 +12,7 @@ import numpy as np
 from aded.core.best_first import start, take_best
 from aded.core.jit import njit
 from aded.core.tree import DraftTree
-from aded.ngram.session_counts import SessionCounts, mixture_successors, new_lookup
+from aded.ngram.session_counts import SessionCounts, insert, mixture_successors, new_lookup
 from aded.ngram.tree_search import MAX_CONTEXT, write_suffix
 from aded.ngram.trigram import TrigramMatrix
 
@@ -92,7 +92,7 @@ def _best_paths(base, session, context, tokens, probabilities, alpha, paths, bud
 
 @njit(cache=True)
 def _rescore(lookup, known, tokens, probabilities, alpha, children, weights):
-    """Write the children of a node, heaviest first.
+    """Write the children of a node, heaviest first, ties by lower id.
 
     Args:
         lookup: holds the ``known`` successors by the matrix.
@@ -115,12 +115,8 @@ def _rescore(lookup, known, tokens, probabilities, alpha, children, weights):
                     p = min(max(p, lookup.probabilities[i]), 1.0)
                     break
             weight *= p**alpha
-        place = count
-        while place > 0 and weights[place - 1] < weight:
-            children[place], weights[place] = children[place - 1], weights[place - 1]
-            place -= 1
-        children[place], weights[place] = tokens[rank], weight
-        count, total, mass = count + 1, total + weight, mass + probabilities[rank]
+        count = insert(children, weights, count, len(tokens), tokens[rank], weight)
+        total, mass = total + weight, mass + probabilities[rank]
     return count, mass / total if total > 0.0 else 0.0
 
 

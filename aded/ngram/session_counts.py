@@ -285,18 +285,23 @@ def keep_best(lookup, count, keep):
     sorted_tokens, sorted_weights = lookup.sorted_tokens, lookup.sorted_probabilities
     kept = 0
     for i in range(count):  # insertion sort: few elements, nearly sorted
-        token, weight = tokens[i], weights[i]
-        position = min(kept, keep - 1)
-        if kept == keep and not _ranks_before(weight, token, sorted_weights[position], sorted_tokens[position]):
-            continue
-        while position > 0 and _ranks_before(weight, token, sorted_weights[position - 1], sorted_tokens[position - 1]):
-            sorted_tokens[position], sorted_weights[position] = sorted_tokens[position - 1], sorted_weights[position - 1]
-            position -= 1
-        sorted_tokens[position], sorted_weights[position] = token, weight
-        kept = min(kept + 1, keep)
+        kept = insert(sorted_tokens, sorted_weights, kept, keep, tokens[i], weights[i])
     tokens[:kept] = sorted_tokens[:kept]
     weights[:kept] = sorted_weights[:kept]
     return kept
+
+
+@njit(cache=True)
+def insert(tokens, weights, count, keep, token, weight):
+    """Insert a token into a list of the best ``keep``, heaviest first, ties by lower id; returns the new length."""
+    position = min(count, keep - 1)
+    if count == keep and not _ranks_before(weight, token, weights[position], tokens[position]):
+        return count
+    while position > 0 and _ranks_before(weight, token, weights[position - 1], tokens[position - 1]):
+        tokens[position], weights[position] = tokens[position - 1], weights[position - 1]
+        position -= 1
+    tokens[position], weights[position] = token, weight
+    return min(count + 1, keep)
 
 
 @njit(cache=True)

@@ -80,20 +80,20 @@ def write_text(target: TargetModel, plan: Plan, folder: WorkFolder, progress: Pr
     Raises:
         AdedError: the model cannot write conversations, only repeats its questions, or memory or disk are full.
     """
-    from aded.data.self_generation import SelfWriter, script_of, separator_of
+    from aded.data.self_generation import ConversationGenerator, script_of, separator_of
 
     script = script_of(target.tokenizer)
     separator = separator_for(None, separator_of(target.tokenizer, script), target.vocab_size)
     collection = Collection(plan.sizes.text_tokens, separator, target.vocab_size)
-    writer = SelfWriter(target, folder.settings.get("batch"), script=script)
-    folder.settle(batch=writer.batch_size, seconds=0.0)
+    generator = ConversationGenerator(target, folder.settings.get("batch"), script=script)
+    folder.settle(batch=generator.batch_size, seconds=0.0)
     limit, before, started = 60 * plan.minutes.get("text", float("inf")), folder.settings["seconds"], time.perf_counter()
 
     def expired() -> bool:
         folder.change(seconds=before + time.perf_counter() - started)
         return folder.settings["seconds"] >= limit
 
-    write(writer, collection, folder, progress, expired)
+    write(generator, collection, folder, progress, expired)
     held_out = min(MAX_HELD_OUT, max(1, round(HELD_OUT * collection.conversations)))
     first = collection.conversations - held_out
     if first < 1:
@@ -103,6 +103,6 @@ def write_text(target: TargetModel, plan: Plan, folder: WorkFolder, progress: Pr
         if not path.exists() or path.read_bytes() != data:  # unchanged files keep their times, so that builds from them resume
             store(path, data)
     facts: dict[str, Any] = {"tokens": collection.tokens, "conversations": collection.conversations, "held_out": held_out}
-    facts |= {"repeated_questions": collection.duplicates, "distinct_4_grams": collection.distinct(), "seed": writer.seed}
+    facts |= {"repeated_questions": collection.duplicates, "distinct_4_grams": collection.distinct(), "seed": generator.seed}
     vocabulary = Vocabulary(target.tokenizer, target.vocab_size, separator)
     return WrittenText(tokens, records, collection.records(first), vocabulary, facts)

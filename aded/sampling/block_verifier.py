@@ -5,8 +5,8 @@ of a prefix is w_0 = 1, w_i = min(1, w_(i-1) p_(i-1)(x_i) / q_(i-1)(x_i)), and w
 max(w_i p_i - q_i, 0), with the sum S_i. Every prefix is tested: it passes with probability S_i / (S_i + 1 - w_i), the whole chain
 with w_n. The longest prefix that passes is accepted. After the whole chain the bonus token is drawn from p_n, after a shorter
 prefix the correction token from what is left, normalized. The output follows the target's distribution. On average at least as
-many tokens are accepted as with a test of each token (`aded.sampling.rejection_sampler`), as an improbable token may be made up
-for by those after it.
+many tokens are accepted as with a test of each token (`aded.sampling.rejection_sampler`), because the tokens after an improbable
+one can compensate for it.
 
 Random numbers are those of rejection sampling: they depend on the seed and the position alone.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.sampling import sampler
@@ -165,40 +165,36 @@ class BlockGraph:
 
     def __init__(self, logits: torch.Tensor, q: torch.Tensor, nodes: int, kind: sampler.SamplingOperations) -> None:
         self._kind, device, vocab = kind, logits.device, logits.shape[1]
-        self._sizes = [nodes - 1, nodes - 1, nodes, 1, sampler.PARAMETERS]
         self._logits = torch.zeros(nodes, vocab, dtype=logits.dtype, device=device)
         self._q = torch.full((nodes - 1, vocab), 1.0, dtype=q.dtype, device=device)  # of padding; beyond the draft vocabulary 0
         self._q[:, q.shape[1] :] = 0
-        self._inputs = torch.zeros(sum(self._sizes), dtype=torch.int64, device=device)
+        int64, float64 = torch.int64, torch.float64
+        fields = ((nodes - 1,), int64), ((nodes - 1,), float64), ((nodes,), int64), ((), int64), sampler.PARAMETERS
+        self._inputs = InputBuffer(device, *fields)
+        *chain, self._host_parameters = self._inputs.host
+        self._host_parameters[:] = 1.0
+        self._host = ChainInputs(*chain)
         self._results = torch.zeros(2, dtype=torch.int64, device=device)
-        self._host_inputs, self._host_results = host_buffer(self._inputs), host_buffer(self._results)
-        *chain, self._host_parameters = self._split(self._host_inputs)
-        self._host_parameters.fill_(1.0)
-        self._host = ChainInputs(*(tensor.numpy() for tensor in chain))
+        self._host_results = host_buffer(self._results)
         self._replay = Replay(self._body, device)
 
     def run(self, logits: torch.Tensor, q: torch.Tensor, inputs: ChainInputs, settings: SamplingSettings) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
         n = int(inputs.drafted)
-        self._host_parameters.copy_(sampler.parameters(settings))
+        self._host_parameters[:] = sampler.parameters(settings)
         self._logits[: n + 1].copy_(logits)
         self._q[:n, : q.shape[1]].copy_(q[:n])
         self._host.tokens[:n], self._host.uniforms[:n], self._host.keys[: n + 1] = inputs.tokens, inputs.uniforms, inputs.keys
-        self._host.drafted[0] = n
+        self._host.drafted[...] = n
         self._replay()
         accepted, token = self._host_results.tolist()
         return accepted, token
 
-    def _split(self, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Views of one int64 buffer: the fields of ``ChainInputs``, then the sampling parameters."""
-        tokens, uniforms, keys, count, values = buffer.split(self._sizes)
-        return tokens, uniforms.view(torch.float64), keys, count, values.view(torch.float64)
-
     def _body(self) -> None:
-        self._inputs.copy_(self._host_inputs, non_blocking=True)
-        tokens, uniforms, keys, count, values = self._split(self._inputs)
+        self._inputs.send()
+        *chain, values = self._inputs.device
         p = sampler.distribution(self._logits, self._kind, values)
-        tests = test_prefixes(p, self._q, tokens, uniforms, keys, count[0])
+        tests = test_prefixes(p, self._q, *chain)
         self._results.copy_(torch.stack([tests.accepted, tests.token]))
         self._host_results.copy_(self._results, non_blocking=True)
 

@@ -3,7 +3,8 @@
 The target draws token i where E_i / p_i is smallest (see `aded.sampling.rng`), and E_i is known before the draw: it depends on
 the seed, the position and the token only. With q for p, a draft can thus rank successors by E_i / q_i. As q is not p, the
 probability that i is drawn is modelled as a conditional logit: proportional to q_i · E_i^-b. The exponent b is learned from the
-emitted tokens: 0 if q says nothing of p, the larger the nearer q is to p. Lossless, as the draw of the target does not change.
+emitted tokens: it is 0 if q is unrelated to p, and the larger the closer q is to p. Coupling is lossless, because the target's
+draw does not change.
 Compare the drafter-invariant coupling of arXiv 2408.07978, for draft models.
 
 Any weights of successors can be q: probabilities of a matrix, counts of continuations, acceptance rates by rank.

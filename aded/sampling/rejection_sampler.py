@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import Replay, host_buffer, node_bucket
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.sampling import sampler
@@ -302,21 +302,22 @@ class RejectionGraph:
         kind: sampler.SamplingOperations,
         replacement: bool,
     ) -> None:
-        self.nodes, self.width, self.kind, self.replacement = nodes, width, kind, replacement
-        device = logits.device
+        self.kind, self.replacement, device, shape = kind, replacement, logits.device, (nodes, width)
         self._logits = torch.zeros(nodes, logits.shape[1], dtype=logits.dtype, device=device)
         self._q = torch.zeros(rows, logits.shape[1], dtype=q.dtype, device=device)  # 0 for tokens outside the draft vocabulary
-        self._inputs = torch.zeros(3 * nodes * width + nodes + sampler.PARAMETERS, dtype=torch.int64, device=device)
+        int64, float64 = torch.int64, torch.float64
+        fields = (shape, int64), (shape, int64), (shape, float64), ((nodes,), int64), sampler.PARAMETERS
+        self._inputs = InputBuffer(device, *fields)
+        *node_inputs, self._host_parameters = self._inputs.host
+        self._host_parameters[:] = 1.0
+        self._host = NodeInputs(*node_inputs)
         self._results = torch.zeros(2, nodes, dtype=torch.int64, device=device)
-        self._host_inputs, self._host_results = host_buffer(self._inputs), host_buffer(self._results)
-        *node_inputs, self._host_parameters = self._split(self._host_inputs)
-        self._host = NodeInputs(*(tensor.numpy() for tensor in node_inputs))
-        self._host_parameters.fill_(1.0)
+        self._host_results = host_buffer(self._results)
         self._replay = Replay(self._body, device)
 
     def run(self, logits: torch.Tensor, q: torch.Tensor, inputs: NodeInputs, settings: SamplingSettings) -> np.ndarray:
         """The two results of ``accept_children``, int64 ``[2, n]``."""
-        self._host_parameters.copy_(sampler.parameters(settings))
+        self._host_parameters[:] = sampler.parameters(settings)
         n, width = inputs.tokens.shape
         self._logits[:n].copy_(logits)
         self._q[: len(q), : q.shape[1]].copy_(q)
@@ -327,19 +328,12 @@ class RejectionGraph:
         self._replay()
         return self._host_results.numpy()[:, :n].copy()
 
-    def _split(self, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Views of one int64 buffer: tokens, rows, uniforms and keys as in ``accept_children``, then the sampling parameters."""
-        size, shape = self.nodes * self.width, (self.nodes, self.width)
-        tokens, rows, uniforms, keys, values = buffer.split([size, size, size, self.nodes, sampler.PARAMETERS])
-        return tokens.view(shape), rows.view(shape), uniforms.view(torch.float64).view(shape), keys, values.view(torch.float64)
-
     def _body(self) -> None:
-        self._inputs.copy_(self._host_inputs, non_blocking=True)
-        tokens, rows, uniforms, keys, values = self._split(self._inputs)
+        self._inputs.send()
+        tokens, rows, uniforms, keys, values = self._inputs.device
         p = sampler.distribution(self._logits, self.kind, values)
-        accepted, chosen = accept_children(p, self._q, tokens, rows, uniforms, keys, self.replacement)
-        self._results[0].copy_(accepted)
-        self._results[1].copy_(chosen)
+        results = accept_children(p, self._q, tokens, rows, uniforms, keys, self.replacement)
+        self._results.copy_(torch.stack(results))
         self._host_results.copy_(self._results, non_blocking=True)
 
 

@@ -16,8 +16,8 @@ from aded.sampling.settings import SamplingSettings
 MAX_CHUNK, MIN_CHUNK = 1024, 128
 """Limits of the chunk length in tokens, see ``_chunk_length``."""
 MIN_TOP_K = 64
-PARAMETERS = 4
-"""Length of the tensor of ``parameters``."""
+PARAMETERS = (4,), torch.float64
+"""Shape and dtype of ``parameters``, a field of an ``InputBuffer``."""
 
 
 class SamplingOperations(NamedTuple):

@@ -248,11 +248,11 @@ def _read(source: str, target: TargetModel) -> np.ndarray:
 
 
 def _self_written(target: TargetModel, tokens: int, seed: int, progress: Progress) -> np.ndarray:
-    from aded.data.self_generation import SelfWriter
+    from aded.data.self_generation import ConversationGenerator
 
     written: list[np.ndarray] = []
     count = 0
-    for conversation in SelfWriter(target, seed=seed):
+    for conversation in ConversationGenerator(target, seed=seed):
         written.append(conversation.tokens.astype(np.int64))
         count += len(written[-1])
         progress(f"the model writes: {count:,} of {tokens:,} tokens", min(count / tokens, 1.0))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from fakes import VOCAB, WordTokenizer
-from test_selfwriting import OPENING, ChatTokenizer, chat_target
+from test_self_generation import OPENING, ChatTokenizer, chat_target
 from waiting import HANG
 
 from aded.cli import main

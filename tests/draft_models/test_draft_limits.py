@@ -107,7 +107,7 @@ def test_a_draft_model_of_another_vocabulary_drafts_the_common_tokens(method, si
     for step in record.steps:
         if max(text) >= size:
             assert len(step.tree.tokens) == 1
-            assert f"its vocabulary ends at {size}" in record.header.notice
+            assert f"outside its vocabulary of {size} tokens" in record.header.notice
         text += step.emitted
     assert len(record.steps[0].tree.tokens) > 1
     assert (record.header.notice is None) == (max(text[:-1]) < size)
@@ -118,4 +118,4 @@ def test_a_prompt_with_unknown_tokens_is_continued_without_the_draft_model(metho
     target, draft = tiny_target("llama"), resized(30)
     record = Decoder(target, METHODS[method]([draft], VOCAB), GenerationSettings(max_new_tokens=12, budget=12)).run([5, 90, 14])
     assert record.token_ids == alone(target, [5, 90, 14], 12)
-    assert "small stops drafting: it does not know token id 90, for its vocabulary ends at 30" in record.header.notice
+    assert "small stops drafting: token id 90 is outside its vocabulary of 30 tokens" in record.header.notice

@@ -17,6 +17,9 @@ class Process:
     def kill(self):
         self.killed = True
 
+    def poll(self):
+        return 0 if self.waited else None
+
     def wait(self):
         self.waited = True
 
@@ -31,19 +34,21 @@ def started(monkeypatch, tmp_path):
 
 
 def test_it_is_compiled_until_it_is_complete(started):
-    with compile_ahead.meanwhile() as compiles:
-        assert compiles
+    messages = []
+    with compile_ahead.meanwhile(messages.append):
         assert not started[0].waited
+        assert not messages
     assert started[0].waited
+    assert messages == ["compiling the search"]
     assert started[0].command == [sys.executable, "-m", "aded.drafters.compile_ahead"]
     (code_folder() / compile_ahead.DONE).touch()
-    with compile_ahead.meanwhile() as compiles:
-        assert not compiles
-    assert len(started) == 1
+    with compile_ahead.meanwhile(messages.append):
+        pass
+    assert len(started) == len(messages) == 1
 
 
 def test_an_error_meanwhile_ends_the_process(started):
-    with pytest.raises(AdedError), compile_ahead.meanwhile():
+    with pytest.raises(AdedError), compile_ahead.meanwhile(print):
         raise AdedError("no such model")
     assert started[0].killed
     assert started[0].waited

@@ -12,8 +12,7 @@ from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
 from aded.draft_models import feature_heads
 from aded.draft_models.feature_heads import LoadedHead
-from aded.drafters.eagle import NO_FEATURES, EagleDrafter
-from aded.drafters.head import NOT_FINITE
+from aded.drafters.eagle import EagleDrafter
 from aded.drafters.registry import METHODS
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule
@@ -101,25 +100,6 @@ def test_the_candidates_of_every_level_are_recorded_with_those_that_were_cut(tar
             assert level.cumulative == sorted(level.cumulative, reverse=True)
             cut += level.kept.count(False)
     assert cut > 10
-
-
-def test_a_prompt_of_one_token_and_budget_one_are_plain_steps(target):
-    trace = Decoder(target, drafter(target), GenerationSettings(max_new_tokens=12, budget=16)).run([5])
-    assert len(trace.steps[0].tree.tokens) == 1
-    assert trace.steps[0].note == NO_FEATURES
-    assert len(trace.steps[1].tree.tokens) == 16
-    assert trace.token_ids == alone(target, [5], 12)
-    plain = Decoder(target, drafter(target), GenerationSettings(max_new_tokens=12, budget=1)).run(PROMPT)
-    assert len(plain.steps) == 12
-    assert plain.token_ids == alone(target, PROMPT, 12)
-
-
-def test_logits_that_are_not_finite_stop_drafting_with_a_notice(target):
-    one = drafter(target)
-    one.head.vocabulary_weight.fill_(float("nan"))
-    trace = Decoder(target, one, GenerationSettings(max_new_tokens=12, budget=16)).run(PROMPT)
-    assert trace.token_ids == alone(target, PROMPT, 12)
-    assert NOT_FINITE in trace.header.notice
 
 
 def test_a_head_is_stored_in_8_bits_and_found_for_its_model_only(target, tmp_path):

@@ -12,8 +12,7 @@ from aded.core.errors import AdedError
 from aded.draft_models import feature_heads
 from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.feature_network import Children
-from aded.drafters.glide import NO_TEXT, SHOWN_SLOTS, GlideDrafter, cape_tree
-from aded.drafters.head import NOT_FINITE
+from aded.drafters.glide import SHOWN_SLOTS, GlideDrafter, cape_tree
 from aded.drafters.registry import METHODS
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
@@ -106,24 +105,6 @@ def test_recording_changes_no_draft(target):
     recorded = Decoder(target, drafter(target), generation).run(PROMPT)
     quiet = Decoder(target, drafter(target), generation, record=False).run(PROMPT)
     assert [len(step.emitted) for step in recorded.steps] == [len(step.emitted) for step in quiet.steps]
-
-
-def test_a_prompt_of_one_token_and_budget_one_are_plain_steps(target):
-    trace = Decoder(target, drafter(target), GenerationSettings(max_new_tokens=12, budget=16)).run([5])
-    assert len(trace.steps[0].tree.tokens) == 1
-    assert trace.steps[0].note == NO_TEXT
-    assert len(trace.steps[1].tree.tokens) == 16
-    assert trace.token_ids == alone(target, [5], 12)
-    plain = Decoder(target, drafter(target), GenerationSettings(max_new_tokens=12, budget=1)).run(PROMPT)
-    assert plain.token_ids == alone(target, PROMPT, 12)
-
-
-def test_logits_that_are_not_finite_stop_drafting_with_a_notice(target):
-    one = drafter(target)
-    one.head.vocabulary_weight.fill_(float("nan"))
-    trace = Decoder(target, one, GenerationSettings(max_new_tokens=12, budget=16)).run(PROMPT)
-    assert trace.token_ids == alone(target, PROMPT, 12)
-    assert NOT_FINITE in trace.header.notice
 
 
 def test_a_head_for_another_cache_is_refused(target, tmp_path):

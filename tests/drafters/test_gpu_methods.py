@@ -136,7 +136,7 @@ def test_output_equals_plain_decoding(target, draft, reader, method, kind):
 
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("tree", ["dynamic", "static"])
-def test_eagles_output_equals_plain_decoding_with_captured_passes(target, tree, kind):
+def test_eagles_output_equals_plain_decoding_with_captured_forward_passes(target, tree, kind):
     settings = GenerationSettings(max_new_tokens=40, budget=24, **SETTINGS[kind])
     truth = alone(target, PROMPT, 40, Rule(settings.sampling))
     loaded = LoadedHead(random_head(target), np.array(accuracy()))
@@ -148,7 +148,7 @@ def test_eagles_output_equals_plain_decoding_with_captured_passes(target, tree, 
 
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("cape", ["on", "off"])
-def test_glides_output_equals_plain_decoding_with_captured_passes(target, cape, kind):
+def test_glides_output_equals_plain_decoding_with_captured_forward_passes(target, cape, kind):
     """Also after a longer decode, for which the target has another cache."""
     loaded = LoadedHead(random_head(target, "glide"), np.array(accuracy()))
     for length, prompt in ((40, PROMPT), (40, PROMPT), (100, PROMPT * 10), (40, PROMPT)):

@@ -161,9 +161,9 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(model, cache, tmp_path, mo
 
 @pytest.mark.slow
 def test_the_text_is_written_once_and_kept_while_parts_are_missing(model, cache, written, monkeypatch):
-    from aded.data.self_generation import SelfWriter
+    from aded.data.self_generation import ConversationGenerator
 
-    monkeypatch.setattr(SelfWriter, "write_batch", None)
+    monkeypatch.setattr(ConversationGenerator, "generate_batch", None)
     assert prepare(model, "--parts", "datastore") == 0
     assert [path.name for path in cache.rglob("*.part")] == ["text.npy.part"]
     assert prepare(model) == 0

@@ -315,7 +315,7 @@ def test_text_files_are_read_with_the_tokenizer_of_the_model(tmp_path):
 def test_the_model_can_generate_its_training_corpus(monkeypatch):
     written = [np.full(7, i, dtype=np.int32) for i in range(3, 9)]
     monkeypatch.setattr(
-        "aded.data.self_generation.SelfWriter", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written]
+        "aded.data.self_generation.ConversationGenerator", lambda target, seed: [SimpleNamespace(tokens=ids) for ids in written]
     )
     assert dataset.read(["self"], tiny_target(), 20, 0, quiet).ids.tolist() == [3] * 7 + [4] * 7 + [5] * 7
 
@@ -446,7 +446,9 @@ def test_held_out_text_without_counted_positions_is_refused(text, tmp_path, monk
 
 
 def test_files_are_read_before_the_model_writes(text, tmp_path, monkeypatch):
-    monkeypatch.setattr("aded.data.self_generation.SelfWriter", lambda target, seed: pytest.fail("the model began to write"))
+    monkeypatch.setattr(
+        "aded.data.self_generation.ConversationGenerator", lambda target, seed: pytest.fail("the model began to write")
+    )
     np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
     with pytest.raises(AdedError, match=f"token id {VOCAB}"):
         dataset.read(["self", str(tmp_path / "foreign.npy")], tiny_target(), 20, 0, quiet)

@@ -12,7 +12,7 @@ from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, 
 from waiting import HANG, until
 
 from aded.core.errors import AdedError
-from ui.form import RunSpec
+from aded.drafters.registry import RunSpec
 from ui.models import Models
 from ui.run import Update
 from ui.serving.limits import Limits

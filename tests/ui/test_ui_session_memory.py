@@ -191,8 +191,8 @@ def test_learned_state_can_be_used_with_another_seed_and_other_settings():
     """With the real engine; the reference is the state of the drafter that learned it."""
     from fakes import tiny_target
 
+    from aded.drafters.registry import RunSpec
     from ui.engine import Engine
-    from ui.form import RunSpec
 
     target, engine = tiny_target(), Engine()
     learned = engine.drafter(target, RunSpec("aded", {"keep": True}), 0)

@@ -27,8 +27,9 @@ from zero_fakes import FORK, Error, Spaces
 from aded.core.trace import Race, Seconds
 from aded.drafters.aded import AdedDrafter
 from aded.drafters.base import Drafter
+from aded.drafters.registry import RunSpec
 from ui.engine import Engine
-from ui.form import Form, RunSpec
+from ui.form import Form
 from ui.models import Models
 from ui.run import Update
 from ui.serving import api, worker, zero

@@ -19,8 +19,8 @@ from typing import Any
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import StateDict
+from aded.drafters.registry import RunSpec
 from ui.engine import Engine
-from ui.form import RunSpec
 
 START_SECONDS, RUN_SECONDS, TOKEN_SECONDS = 12.0, 1.0, 0.02
 """Estimates: start of a fresh worker (GPU, weights, self-test, cost measurement of 2 s and 16 graphs); a run's prompt and its

@@ -20,8 +20,8 @@ from typing import Any
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import StateDict
+from aded.drafters.registry import RunSpec
 from ui.engine import END, Engine, RaceStep
-from ui.form import RunSpec
 from ui.serving import worker
 from ui.serving.jobs import Control
 from ui.serving.quota import RECORDED, WorkerLost, as_refusal

@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 """Allowed difference from the stock layer, relative to its largest output."""
 
 
-def pack_linears(model: nn.Module) -> int:
+def prepack_linears(model: nn.Module) -> int:
     """Prepack the weights of the model's float32 CPU linear layers, if the result is correct and the memory suffices.
 
     The modules also keep the stock weights, for training and saving. Returns the number of prepacked layers.
@@ -41,7 +41,7 @@ def pack_linears(model: nn.Module) -> int:
         for layer in layers:
             layer.forward = _prepacked_forward(layer)  # type: ignore[method-assign]
     except (RuntimeError, NotImplementedError, AttributeError):  # a build of PyTorch without this operator
-        unpack_linears(model)
+        restore_linears(model)
         return 0
     return len(layers)
 
@@ -51,8 +51,8 @@ def is_prepacked(model: nn.Module) -> bool:
     return any(type(layer) is nn.Linear and "forward" in vars(layer) for layer in model.modules())
 
 
-def unpack_linears(model: nn.Module) -> None:
-    """Undo ``pack_linears``."""
+def restore_linears(model: nn.Module) -> None:
+    """Undo ``prepack_linears``."""
     for layer in model.modules():
         if type(layer) is nn.Linear:
             layer.__dict__.pop("forward", None)

@@ -1,4 +1,4 @@
-// The connection to the server. When a stream of messages or a call breaks, Gradio's client waits for ever, or reloads the page. So its
+// The connection to the server. When a stream of messages or a call breaks, Gradio's client waits forever, or reloads the page. So its
 // requests go through here: a stream that is cut continues on a new connection; if that fails, what waits for it ends, and the page says so.
 
 import { emit } from "../core/events.js";

@@ -14,7 +14,7 @@ from aded.core.errors import AdedError
 from aded.data import conversations
 from aded.data.conversations import Collection, Conversation, pack, unpack
 from aded.data.records import read_records, records_bytes
-from aded.data.self_generation import PLACEHOLDER, Script, SelfWriter, read_beginnings, script_of, separator_of
+from aded.data.self_generation import PLACEHOLDER, ConversationGenerator, Script, read_beginnings, script_of, separator_of
 from aded.decoding.decoder import Decoder, GenerationSettings
 
 OPENING, CLOSING = (5, 17, 40), (7, 9, 11)
@@ -39,9 +39,9 @@ def chat_target(seed: int = 0, **options):
     return target
 
 
-def writer(seed: int = 1, batch: int = 48, **options) -> SelfWriter:
+def generator(seed: int = 1, batch: int = 48, **options) -> ConversationGenerator:
     script = Script(OPENING, CLOSING, longest_question=30, longest_answer=25)
-    return SelfWriter(chat_target(), batch=batch, seed=seed, script=script, **options)
+    return ConversationGenerator(chat_target(), batch=batch, seed=seed, script=script, **options)
 
 
 def conversation(question: list[int], answer: list[int]) -> Conversation:
@@ -71,17 +71,17 @@ def test_models_that_cannot_write_conversations_are_refused_with_the_remedy() ->
         with pytest.raises(AdedError, match="--text"):
             script_of(tokenizer)
     with pytest.raises(AdedError, match="--text"):
-        SelfWriter(tiny_target("bloom"), script=Script(OPENING, CLOSING))
+        ConversationGenerator(tiny_target("bloom"), script=Script(OPENING, CLOSING))
 
 
 @pytest.mark.parametrize("options", [{"batch": 0}, {"greedy_share": 1.1}, {"greedy_share": -0.1}])
 def test_settings_out_of_range_are_refused(options: dict) -> None:
     with pytest.raises(AdedError, match="give"):
-        SelfWriter(chat_target(), **options)
+        ConversationGenerator(chat_target(), **options)
 
 
 def test_conversations_hold_a_plain_question_and_an_answer() -> None:
-    batch = writer().write_batch(0)
+    batch = generator().generate_batch(0)
     assert len(batch) >= 5
     for one in batch:
         ids = one.tokens.tolist()
@@ -95,20 +95,20 @@ def test_conversations_hold_a_plain_question_and_an_answer() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_greedy_share_of_a_batch_is_greedy(share: float) -> None:
     """Random models have flat distributions: a sampled answer of twenty tokens hardly ever equals the greedy one."""
-    made = writer(greedy_share=share)
-    batch = [one for one in made.write_batch(0) if len(one.tokens) - one.answer >= 20]
+    made = generator(greedy_share=share)
+    batch = [one for one in made.generate_batch(0) if len(one.tokens) - one.answer >= 20]
     greedy = [alone(made.target, one.tokens[: one.answer].tolist(), 25) == one.tokens[one.answer :].tolist() for one in batch]
     assert len(batch) >= 4
     assert all(greedy) if share == 1 else not any(greedy) if share == 0 else 0 < sum(greedy) < len(batch)
 
 
 def test_a_batch_depends_on_seed_and_index_alone() -> None:
-    first, other = writer(), writer()
-    in_turn = [first.write_batch(i) for i in range(3)]
+    first, other = generator(), generator()
+    in_turn = [first.generate_batch(i) for i in range(3)]
     for index in (2, 0):
-        assert [one.tokens.tolist() for one in other.write_batch(index)] == [one.tokens.tolist() for one in in_turn[index]]
+        assert [one.tokens.tolist() for one in other.generate_batch(index)] == [one.tokens.tolist() for one in in_turn[index]]
     assert in_turn[0][0].tokens.tolist() != in_turn[1][0].tokens.tolist()
-    assert writer(seed=2).write_batch(0)[0].tokens.tolist() != in_turn[0][0].tokens.tolist()
+    assert generator(seed=2).generate_batch(0)[0].tokens.tolist() != in_turn[0][0].tokens.tolist()
 
 
 def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
     file.write_text('"[20] [21]"\n""\n{"text": "[30]"}\n')
     beginnings = read_beginnings(str(file), ChatTokenizer())
     assert beginnings == [[20, 21], [], [30]]
-    batch = writer(beginnings=beginnings).write_batch(0)
+    batch = generator(beginnings=beginnings).generate_batch(0)
     starts = {tuple(one.tokens[one.question : one.question + 1]) for one in batch}
     assert {(20,), (30,)} < starts
     for text, remedy in (
@@ -130,22 +130,22 @@ def test_beginnings_come_from_json_lines(tmp_path: Path) -> None:
 
 
 def test_iterating_yields_no_question_twice_and_ends_when_the_model_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = writer()
+    made = generator()
     found = list(islice(made, 40))
     assert len({one.question_key for one in found}) == 40
-    monkeypatch.setattr(made, "write_batch", lambda index: [conversation([20], [30]), conversation([20], [31])])
+    monkeypatch.setattr(made, "generate_batch", lambda index: [conversation([20], [30]), conversation([20], [31])])
     with pytest.raises(AdedError, match="no new questions"):
         list(made)
 
 
 def test_progress_reports_tokens_while_they_are_generated() -> None:
     reports: list[int] = []
-    writer().write_batch(0, reports.append)
+    generator().generate_batch(0, reports.append)
     assert reports == sorted(reports) and reports[0] == 16 * 48
 
 
 def test_conversations_survive_their_file(tmp_path: Path) -> None:
-    for batch in (writer().write_batch(0), []):
+    for batch in (generator().generate_batch(0), []):
         (tmp_path / "w").write_bytes(pack(batch))
         found = unpack(tmp_path / "w")
         assert [(c.question, c.answer, c.tokens.tolist()) for c in found] == [
@@ -204,12 +204,12 @@ def test_the_separator_is_a_special_token_that_conversations_do_not_hold() -> No
 @pytest.mark.model
 @pytest.mark.slow
 def test_the_bundled_model_writes_what_it_would_answer(real_model) -> None:
-    made = SelfWriter(real_model, batch=4, seed=3, script=replace(script_of(real_model.tokenizer), longest_answer=48))
+    made = ConversationGenerator(real_model, batch=4, seed=3, script=replace(script_of(real_model.tokenizer), longest_answer=48))
     tokenizer = real_model.tokenizer
     assert tokenizer.decode(made.script.opening).endswith("<|im_start|>user\n")
     assert tokenizer.decode(made.script.closing) == "<|im_end|>\n<|im_start|>assistant\n"
     assert separator_of(tokenizer, made.script) == 0
-    batch = made.write_batch(0)
+    batch = made.generate_batch(0)
     settings = [GenerationSettings(max_new_tokens=len(one.tokens) - one.answer) for one in batch]
     plain = [Decoder(real_model, "plain", s).run(one.tokens[: one.answer].tolist()) for one, s in zip(batch, settings)]
     same = [record.token_ids == one.tokens[one.answer :].tolist() for one, record in zip(batch, plain)]
