@@ -306,7 +306,7 @@ def texts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
             yield from ((f"{place}[{i}]", one) for i, one in enumerate(part)) if isinstance(part, list) else [(place, part)]
         elif key in named and not (key == "title" and ".reading[" in place):
             yield place, part
-        elif key not in ("source", "which", "show"):
+        elif key not in ("facts", "source", "which", "show"):
             yield from texts(part, place)
 
 

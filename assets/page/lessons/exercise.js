@@ -5,7 +5,7 @@ import { say, sentences } from "../core/words.js";
 import { namesOfStep } from "../record/record.js";
 import { childrenOf } from "../record/stepview.js";
 import { judgeChoice, judgeNode, judgeNumber, judgePath } from "./judge.js";
-import { nodesOf, spoken } from "./markup.js";
+import { nodesOf, plainOf } from "./markup.js";
 import { digitsFor, placeOf, shownValue } from "./values.js";
 
 const button = (key, attributes = {}) => el("button", { type: "button", class: "ax-pill", ...attributes, text: say(key) });
@@ -62,7 +62,7 @@ function numberExercise(exercise, { context }, tell) {
 
 function choiceExercise(exercise, { context, fact }, tell) {
   const name = `ax-lesson-option-${Math.random().toString(36).slice(2)}`;
-  const element = el("fieldset", { class: "ax-lesson-options" }, el("legend", { class: "ax-sr", text: spoken(exercise.question) }));
+  const element = el("fieldset", { class: "ax-lesson-options" }, el("legend", { class: "ax-sr", text: plainOf(exercise.question, fact) }));
   exercise.options.forEach(({ text }, i) => {
     const input = el("input", { type: "radio", name, value: i });
     element.append(el("label", {}, input, el("span", {}, ...nodesOf(text, fact))));
@@ -76,7 +76,7 @@ function choiceExercise(exercise, { context, fact }, tell) {
     return tell(right, say(right ? "lesson.verdict.right" : `lesson.verdict.choice.${kind}`));
   });
   const answer = () => judgeChoice(exercise, 0, context()).answer;
-  return { element, refresh: () => {}, text: () => say("lesson.answer", { answer: answer() === null ? "…" : spoken(exercise.options[answer()].text) }) };
+  return { element, refresh: () => {}, text: () => say("lesson.answer", { answer: answer() === null ? "…" : plainOf(exercise.options[answer()].text, fact) }) };
 }
 
 // The names of the nodes of the step that the part shows; null while its race is not there.

@@ -56,7 +56,7 @@ function draw(Plotly, box, { x, y, series }, bars) {
   const data = { type: "bar", x: known.map(({ label }) => (many ? Number(label) : bars.findIndex((bar) => bar.label === label))), y: known.map(({ value }) => value), marker: { color: cssToken("--ax-accept") }, hovertemplate: hoverOf(spoken(y), axes) };
   const text = many ? {} : { text: known.map(({ value }) => fixed(value, Number.isInteger(value) ? 0 : 2)), textposition: "outside", textfont: { color: cssToken("--ax-ink") }, cliponaxis: false };
   const layout = lineLayout(box, axes, null);
-  Plotly.react(box, [{ ...data, ...text }], { ...layout, bargap: many ? 0.15 : 0.35, margin: { ...layout.margin, b: many ? 34 : bars.some(({ label }) => broken(label).includes("<br>")) ? 44 : 28 } }, PLOT_CONFIG);
+  Plotly.react(box, [{ ...data, ...text }], { ...layout, bargap: many ? 0.15 : 0.35, margin: { ...layout.margin, b: many ? 34 : (bars.some(({ label }) => broken(label).includes("<br>")) ? 44 : 28) + (x ? 18 : 0) } }, PLOT_CONFIG);
 }
 
 // A label in at most two lines.

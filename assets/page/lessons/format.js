@@ -90,7 +90,7 @@ function* parts(value, wanted, skipped, where = "") {
 // All texts of a lesson by place.
 export function* textsOf(lesson) {
   const wanted = (key, place) => key === "text" || (TEXTS.includes(key) && !(key === "title" && place.includes(".reading[")));
-  for (const [place, text] of parts(lesson, wanted, ["source", "which", "show"])) {
+  for (const [place, text] of parts(lesson, wanted, ["facts", "source", "which", "show"])) {
     if (Array.isArray(text)) for (const [i, one] of text.entries()) yield [`${place}[${i}]`, one];
     else yield [place, text];
   }

@@ -45,3 +45,8 @@ export function paragraphOf(text, fact) {
 export function nodesOf(text, fact) {
   return partsOf(spoken(text)).map((part) => MAKERS[part.kind](part, fact));
 }
+
+// A text without its markup, for one line and for screen readers.
+export function plainOf(text, fact) {
+  return nodesOf(text, fact).map((part) => part.textContent ?? part).join("");
+}
