@@ -70,11 +70,11 @@ def run(options: argparse.Namespace) -> int:
         with terminal.Progress() as progress:
             found = _measure(options, progress)
     except KeyboardInterrupt:
-        if options.out and not options.shape:
+        if options.out and not options.shape and Path(options.out, "cells.jsonl").exists():
             print(f"finished measurements are saved in {options.out}; the same command resumes the run", file=sys.stderr)
         raise
-    print(results.dumps(found) if options.json else tables.markdown(found), end="\n" if options.json else "")
     notes = output.write(found, Path(options.out), not options.no_html) if options.out else []
+    print(results.dumps(found) if options.json else tables.markdown(found), end="\n" if options.json else "")
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return 0

@@ -93,7 +93,8 @@ def inputs(options: argparse.Namespace, given: Mapping[str, Any]) -> list[str | 
 
 def _prompt_of_file(options: argparse.Namespace) -> str:
     try:
-        return sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
+        text = sys.stdin.read() if options.prompt_file == "-" else Path(options.prompt_file).read_text(encoding="utf-8")
+        return text.removeprefix("\ufeff")  # the byte order mark that some editors write
     except OSError as error:
         raise AdedError(f"cannot read {options.prompt_file}: {error.strerror}; give the path of a text file") from None
     except UnicodeDecodeError:

@@ -345,14 +345,18 @@ def _generate(options: argparse.Namespace) -> int:
     stream = terminal.TokenStream(sys.stdout, terminal.use_color(options.color), silent=options.json)
     if model.notice:
         print(f"note: {model.notice}", file=sys.stderr)
-    interrupted = _run(decoder, prompt, stream)
-    record = decoder.trace
-    stream.end()
-    if decoder.drafter.notice:
-        print(f"note: {decoder.drafter.notice}", file=sys.stderr)
-    print(json.dumps(record.summary(), ensure_ascii=False, allow_nan=False) if options.json else terminal.summary_table(record))
-    if options.trace and distributed.is_leader():
-        trace.save(record, options.trace)
+    try:
+        interrupted = _run(decoder, prompt, stream)
+        record = decoder.trace
+        stream.end()
+        if decoder.drafter.notice:
+            print(f"note: {decoder.drafter.notice}", file=sys.stderr)
+        print(
+            json.dumps(record.summary(), ensure_ascii=False, allow_nan=False) if options.json else terminal.summary_table(record)
+        )
+    finally:  # also if the output cannot be written
+        if options.trace and decoder.began and distributed.is_leader():
+            trace.save(decoder.trace, options.trace)
     return 130 if interrupted else 0
 
 
@@ -363,11 +367,12 @@ def _run(decoder: Any, prompt: str, stream: Any) -> bool:
         for step in steps:
             stream.write(step)
     except KeyboardInterrupt:
-        steps.close()
-        decoder.close()
         if not decoder.began:
             raise  # interrupted in prefill: there is no text to show
         return True
+    finally:
+        steps.close()
+        decoder.close()
     return False
 
 

@@ -56,14 +56,15 @@ def cached(pattern: str) -> list[Path]:
 def artifacts(kind: str, model: Any) -> list[Path]:
     """Artifact files of a kind, in the order in which they are tried for a model.
 
-    First the user's artifacts for this model, then the bundled ones, then the user's artifacts for other models. The file
-    header says whether an artifact fits.
+    First the user's artifacts for this model, then the bundled ones, then the user's artifacts for other models with the same
+    tokenizer. The file header says whether an artifact fits.
 
     Args:
         kind: trigram, datastore, medusa, eagle, mtp, glide or draft.
         model: object with a ``fingerprint`` and optionally a ``label``.
     """
-    folder, own = _model_folder(vars(model).get("label", ""), model.fingerprint), cached(f"artifacts/*/{kind}/*.safetensors")
+    folder = _model_folder(vars(model).get("label", ""), model.fingerprint)
+    own = cached(f"artifacts/*-{model.fingerprint[:12]}/{kind}/*.safetensors")
     matching = [file for file in own if file.parts[-3] == folder]
     return [*matching, *sorted(ASSETS.glob(f"*.{kind}.safetensors")), *(file for file in own if file not in matching)]
 

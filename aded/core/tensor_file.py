@@ -53,7 +53,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         size = int.from_bytes(file.read(8), "little")
         length = os.fstat(file.fileno()).st_size
         if not 2 <= size <= length - 8:
-            raise ValueError("the file is truncated")
+            raise ValueError("the file is truncated, or no safetensors file")
         header = json.loads(file.read(size))
     metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):

@@ -35,6 +35,8 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
     for number, line in numbered_lines(path, "give a file of recorded outputs"):
         try:
             body = json.loads(line)
+            if not isinstance(body, dict):
+                raise ValueError("it is not a JSON object")
             prompt, output = (_token_ids(body[name]) for name in ("prompt_ids", "output_ids"))
             if not len(prompt):
                 raise ValueError("prompt_ids is empty")

@@ -40,7 +40,7 @@ CUT_SHARE = 0.05
 MAX_PREFIXED_QUESTION = 224
 """Maximum number of tokens of a question with a given prefix; the prefix may include the text that the question is about."""
 PLACEHOLDER = "QUESTION-PLACEHOLDER"
-REMEDY = "give texts instead: a matrix takes --text, --tokens or --dataset, training --corpus FILE"
+REMEDY = "give texts instead: `matrix build --text FILE`, `datastore build --text FILE` and `train KIND --corpus FILE` take them"
 
 
 class ConversationGenerator:

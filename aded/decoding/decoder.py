@@ -25,6 +25,7 @@ from aded.drafters.base import Context, Drafter, Outcome, draft, is_custom
 from aded.drafters.plain import PlainDrafter
 from aded.drafters.registry import METHODS, Method, find_method
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
+from aded.engine import loader
 from aded.engine.outputs import TreeOutput, check_needs
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
@@ -405,8 +406,7 @@ class Decoder:
         if (node := verification.non_finite) is not None:
             raise AdedError(
                 f"{self.model.label}: the logits after position {length + int(tree.depths[node])} of the text, token id "
-                f"{int(tree.tokens[node])}, are not finite (NaN or infinity); the weights are damaged or overflow in "
-                f"{self.model.dtype}: get them again, or use --dtype float32"
+                f"{int(tree.tokens[node])}, are {loader.non_finite(self.model.dtype)}"
             )
 
     def _push(self, tokens: list[int]) -> list[str]:

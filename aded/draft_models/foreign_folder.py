@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -43,7 +45,7 @@ class ForeignFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.tensors: dict[str, torch.Tensor] = {}
-        config = self._read("config.json", lambda file: json.loads(file.read_text("utf-8")))
+        config = self._read("config.json", lambda file: json.loads(file.read_text("utf-8-sig")))
         if not isinstance(config, dict) or not isinstance(config.get("transformer_layer_config", {}), dict):
             raise AdedError(f"{path / 'config.json'} holds no settings by name; copy the folder again")
         self.config: dict[str, Any] = {**config, **config.get("transformer_layer_config", {})}
@@ -62,8 +64,8 @@ class ForeignFolder:
         if file is None:
             raise AdedError(f"{self._path} holds none of {', '.join(names)}; copy the whole folder of the head")
         tensors = self._read(file, _tensors_of)
-        if not isinstance(tensors, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
-            raise AdedError(f"{self._path / file} holds no tensors by name; copy the folder again")
+        if not isinstance(tensors, Mapping) or not all(map(_is_dense, tensors.values())):
+            raise AdedError(f"{self._path / file} does not hold dense tensors by name; copy the folder again")
         for name, tensor in tensors.items():
             pattern = next((pattern for pattern in renamed if re.match(pattern, str(name))), None)
             self.tensors[str(name) if pattern is None else re.sub(pattern, renamed[pattern], name, count=1)] = tensor
@@ -166,7 +168,7 @@ class ForeignFolder:
 
 def _positive(name: str, value: Any, default: float) -> float:
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
         raise ValueError(f"its {name} is {shown(value)}")
     return float(value)
 
@@ -177,4 +179,13 @@ def _tensors_of(file: Path) -> Any:
 
     if os.fspath(file).endswith(".safetensors"):
         return load_file(file)
-    return torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(file, map_location="cpu", weights_only=True)
+    except Exception:  # of many types, with messages on the options of torch.load
+        raise ValueError("it is no file of tensors, or it holds other objects too, which are not read") from None
+
+
+def _is_dense(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided and tensor.device.type == "cpu"

@@ -287,9 +287,9 @@ def _draft_vocabulary(folder: ForeignFolder, target: TargetModel, count: int) ->
     the target can be drafted.
     """
     difference, mask = folder.tensors.pop("d2t", torch.zeros(0)), folder.tensors.pop("t2d", None)
-    if not len(difference) and count == target.vocab_size:
+    if not difference.numel() and count == target.vocab_size:
         difference = torch.zeros(count, dtype=torch.int64)
-    if difference.shape != (count,) or difference.is_floating_point():
+    if difference.shape != (count,) or difference.is_floating_point() or difference.is_complex():
         raise ValueError(f"its d2t does not have {count} whole numbers, one for each token that it can draft")
     tokens, order = (torch.arange(count) + difference.long()).sort()
     if int(tokens[0]) < 0 or int(tokens[-1]) >= target.vocab_size or not bool((tokens.diff() > 0).all()):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from aded.core.errors import AdedError
+from aded.core.errors import MODEL_PLACEHOLDER, AdedError
 from aded.core.inspection import AttendedSlots, Explanation
 from aded.core.limits import check_choice, check_numbers
 from aded.core.tree import DraftTree
@@ -68,7 +68,7 @@ class GlideDrafter(HeadDrafter):
         if keys.shape[::2] != (g.kv_heads, g.head_dim):
             raise AdedError(
                 f"the head reads {g.kv_heads} heads of {g.head_dim} in the target's KV cache, and this model has {keys.shape[0]} "
-                f"of {keys.shape[2]}; train one with `python -m aded train glide`"
+                f"of {keys.shape[2]}; train one with `python -m aded train glide --model {MODEL_PLACEHOLDER}`"
             )
         super().bind(target)
         self._target = target

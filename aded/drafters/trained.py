@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError, shown
 from aded.core.limits import check_choice
+from aded.core.validation import flag
 from aded.draft_models import checkpoints, draft_model, feature_heads, foreign_heads
 from aded.draft_models.medusa_heads import LATTICE_RANKS, HeadReader, reader_for
 from aded.drafters.draft_length_policy import Cost
@@ -135,7 +136,7 @@ def _rescoring_options(options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     kind = options.get("rescoring", "global")
     check_choice("rescoring", kind, tuple(RESCORING_OPTIONS))
     if unused := sorted(rest.keys() - set(RESCORING_OPTIONS[kind])):
-        raise AdedError(f"with --rescoring {kind} the {unused[0].replace('_', ' ')} is not used; leave it out")
+        raise AdedError(f"{flag(unused[0])} has no effect with --rescoring {kind}; leave it out")
     return kind, rest
 
 
@@ -258,7 +259,7 @@ def _heads(model: TargetModel, options: Mapping[str, Any]) -> tuple[HeadReader, 
 
 def _check_one_draft(options: Mapping[str, Any], method: str) -> None:
     if len(_draft_models(options)) + (options.get("draft") is not None) > 1:
-        raise AdedError(f"{method} takes one --draft-model; give one, or use --method specinfer")
+        raise AdedError(f"{method} takes one draft model; give one --draft or --draft-model, or use --method specinfer")
 
 
 def _draft_models(options: Mapping[str, Any]) -> list[str]:

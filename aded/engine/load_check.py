@@ -13,6 +13,7 @@ import torch
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
+from aded.engine import loader
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
 from aded.sampling.tree_walk import first_non_finite
@@ -110,10 +111,7 @@ def _reference_logits(target: TargetModel, ids: list[int]) -> torch.Tensor:
     """Logits ``[len(ids), vocab]`` of a stock forward pass without cache or mask."""
     output = target.forward(torch.tensor([ids], device=target.device), None, None, None)
     if first_non_finite(range(len(ids)), output.logits[0]) is not None:
-        raise AdedError(
-            f"{target.label}: the logits are not finite (NaN or infinity); the weights are damaged or overflow in "
-            f"{target.dtype}: download them again, or use --dtype float32"
-        )
+        raise AdedError(f"{target.label}: the logits are {loader.non_finite(target.dtype)}")
     return output.logits[0].float()
 
 

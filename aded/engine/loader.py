@@ -101,6 +101,12 @@ def loading(spec: str) -> Iterator[None]:
         ) from None
 
 
+def non_finite(dtype: torch.dtype) -> str:
+    """The end of a message on logits that are not finite: the possible causes and remedies in this dtype."""
+    remedy = "get them again" if dtype == torch.float32 else "get them again, or use --dtype float32"
+    return f"not finite (NaN or infinity); the weights are damaged or overflow in {str(dtype).removeprefix('torch.')}: {remedy}"
+
+
 def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """End-of-text token ids from the generation configuration, the model configuration and the tokenizer."""
     values = [

@@ -290,8 +290,13 @@ class TargetModel:
                 f"the prompt has {len(ids)} tokens and the model's context {self.context_limit}; shorten it by at least "
                 f"{len(ids) - self.context_limit + 1} tokens"
             )
-        if not ids or min(ids) < 0 or max(ids) >= self.vocab_size:
-            raise AdedError(f"the prompt's token ids must be one or more of 0 to {self.vocab_size - 1}")
+        if not ids:
+            raise AdedError("the prompt has no tokens; give at least one")
+        if (unknown := next((token for token in ids if not 0 <= token < self.vocab_size), None)) is not None:
+            raise AdedError(
+                f"the prompt has the token id {unknown}, and {self.label} only 0 to {self.vocab_size - 1}; give ids of this "
+                "model, or the model with its own tokenizer"
+            )
         return ids
 
     def check_open(self) -> None:

@@ -77,7 +77,7 @@ def compare(
     found: dict[tuple[str, str], Agreement] = {}
     session_counts = SessionCounts()
     for number, record in enumerate(records):
-        progress(f"comparing, {number + 1} of {len(records)}", number / len(records))
+        progress(f"comparing: {number + 1} of {len(records)}", number / len(records))
         if not keep:
             session_counts.clear()
         classes = [_class_of(number, PROMPTS, "prompt")] if keep else []

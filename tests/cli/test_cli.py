@@ -1,6 +1,7 @@
 """The command line: its options, its JSON output, one-line errors with exit status 2."""
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from fakes import tiny_target
 from ui_fakes import make_race
 from waiting import HANG
 
-from aded.cli import main, method_options, model_options
+from aded.cli import bench, generation_options, main, method_options, model_options
 from aded.core import trace
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.registry import METHODS
@@ -138,8 +139,11 @@ def test_methods_lists_the_missing_prerequisites_of_another_model(tiny, capsys):
 
 
 def test_a_prompt_file_is_read(tiny, capsys, tmp_path):
-    (tmp_path / "p.txt").write_text("a b c", encoding="utf-8")
-    assert run("generate", "--prompt-file", str(tmp_path / "p.txt"), "--max-new-tokens", "2", "--json") == 0
+    file = tmp_path / "p.txt"
+    for encoding in ("utf-8", "utf-8-sig"):  # some editors write a byte order mark
+        file.write_text("a b c", encoding=encoding)
+        assert generation_options.prompt(argparse.Namespace(prompt=None, prompt_file=str(file))) == "a b c"
+    assert run("generate", "--prompt-file", str(file), "--max-new-tokens", "2", "--json") == 0
 
 
 BAD = {
@@ -493,6 +497,7 @@ def test_damaged_files_are_refused(tiny, capsys, tmp_path, content):
     file = tmp_path / "broken"
     file.write_bytes(content)
     assert run("generate", "--prompt", "a", "--matrix", str(file)) == 2
+    assert "; build one for this model with" in capsys.readouterr().err
     assert run("replay", str(file)) == 2
     assert run("matrix", "build", "--tokens", str(file), "--out", str(tmp_path / "x")) == 2
 
@@ -566,6 +571,36 @@ def process(*arguments: str, code: str = "", **streams) -> subprocess.CompletedP
     return subprocess.run(command, **options, **streams)
 
 
+class Closed(io.StringIO):
+    """An output whose reader has ended."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def fileno(self) -> int:
+        return os.dup(1)
+
+
+def test_an_output_that_is_closed_loses_no_file(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdout", Closed())
+    file = tmp_path / "run.json"
+    assert run("generate", "--prompt", "a b c", "--max-new-tokens", "5", "--trace", str(file)) == 0
+    assert len(trace.load(file).lanes[0].steps) == 1
+    (tmp_path / "q.jsonl").write_text('{"question_id": 1, "turns": ["a b"]}')
+    bench = (
+        "bench",
+        "--questions",
+        str(tmp_path / "q.jsonl"),
+        "--methods",
+        "prompt-lookup",
+        "--max-new-tokens",
+        "2",
+        "--no-html",
+    )
+    assert run(*bench, "--out", str(tmp_path / "out")) == 0
+    assert (tmp_path / "out" / "results.json").exists()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("command", [["--help"], ["race", "--help"], ["methods", "--json"]], ids=" ".join)
 def test_an_output_that_cannot_be_written_is_one_line_and_status_2(command):
@@ -625,6 +660,18 @@ def test_ctrl_c_while_a_command_runs_is_one_line(tmp_path):
     code = INTERRUPTED.format(module="aded.evaluation.bench.recorded", swallowed=False)
     ended = process("methods", code=code, stdout=subprocess.PIPE)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "stopped\n")
+
+
+def test_a_bench_that_is_interrupted_names_saved_measurements_only_if_there_are_some(capsys, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "_measure", interrupted)
+    hint = f"finished measurements are saved in {tmp_path}; the same command resumes the run\n"
+    for printed in ("", hint):
+        assert run("bench", "--questions", str(tmp_path / "q.jsonl"), "--out", str(tmp_path)) == 130
+        assert capsys.readouterr().err == f"{printed}stopped\n"
+        (tmp_path / "cells.jsonl").write_text("")
 
 
 @pytest.mark.parametrize("command", [["matrix", "show"], ["datastore", "show"], ["matrix", "build", "--out", "x", "--tokens"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import asdict
 from pathlib import Path
 
@@ -155,7 +156,7 @@ REFUSALS = [
     ("eagle3", {"hidden_act": "gelu"}, {}, "the activation 'gelu'"),
     ("eagle3", {"head_dim": 16}, {}, f"its {QUERIES} has the shape .32, 64. instead of .64, 64."),
     ("eagle3", {"rms_norm_eps": -1}, {}, "its rms_norm_eps is -1"),
-    ("eagle3", {"rms_norm_eps": 10**400}, {}, "int too large to convert to float"),
+    ("eagle3", {"rms_norm_eps": 10**400}, {}, "its rms_norm_eps is 1000"),
     ("eagle3", {"rope_theta": "x"}, {}, "its rope_theta is 'x'"),
     ("eagle3", {"rope_scaling": {"type": "linear", "factor": 2}}, {}, "rotary embedding is of the type 'linear' or partial"),
     ("eagle3", {"rope_parameters": {"rope_type": "llama3"}}, {}, "of the type 'llama3' or partial, and only a plain one"),
@@ -186,6 +187,7 @@ REFUSALS = [
         "its speculators_model_type is 'dflash', and only eagle and",
     ),
     ("eagle3", {}, {QUERIES: None}, f"it lacks the tensor {QUERIES}"),
+    ("eagle3", {}, {"d2t": torch.tensor(1)}, f"its d2t does not have {DRAFT} whole numbers"),
     ("eagle3", {}, {"lm_head.weight": None}, "it lacks the matrix lm_head.weight"),
     ("eagle3", {}, {QUERIES: torch.full((32, 64), torch.nan)}, f"its {QUERIES} holds values that are not finite"),
     ("eagle3", {}, {QUERIES: torch.ones(32, 64, dtype=torch.int8)}, f"its {QUERIES} is of int8, and quantized heads"),
@@ -292,11 +294,18 @@ def test_a_damaged_or_incomplete_folder_is_one_error(folder, target):
 
 def test_only_tensors_are_unpickled(target, tmp_path):
     config, tensors = contents("eagle3")
-    path = write(tmp_path / "head", "eagle3", config, {**tensors, "path": Path("x")})
-    with pytest.raises(AdedError, match="pytorch_model.bin is damaged"):
-        METHODS["eagle"].make(target, {"head": path}, 0)
+    other, dense = "it is no file of tensors, or it holds other objects too", "does not hold dense tensors by name"
+    sparse, empty = torch.eye(64).to_sparse(), torch.ones(1, device="meta")
+    for value, reason in ((Path("x"), other), (sparse, dense), (empty, dense)):
+        path = write(tmp_path / "head", "eagle3", config, {**tensors, "extra": value})
+        with pytest.raises(AdedError, match=f"pytorch_model.bin .*{reason}.*; copy the folder again"):
+            METHODS["eagle"].make(target, {"head": path}, 0)
+    for content in (pickle.dumps(Path("x"), protocol=4), b"version https://git-lfs.github.com/spec/v1", bytes(1000)):
+        Path(path, "pytorch_model.bin").write_bytes(content)
+        with pytest.raises(AdedError, match=other):
+            METHODS["eagle"].make(target, {"head": path}, 0)
     path = write(tmp_path / "head", "eagle3", config, {"epoch": 3})
-    with pytest.raises(AdedError, match="pytorch_model.bin holds no tensors by name; copy the folder again"):
+    with pytest.raises(AdedError, match=f"pytorch_model.bin {dense}; copy the folder again"):
         METHODS["eagle"].make(target, {"head": path}, 0)
 
 

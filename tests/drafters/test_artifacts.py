@@ -79,6 +79,13 @@ def test_artifacts_of_the_user_for_the_model_come_first_then_bundled_ones_then_t
     assert paths.artifacts("datastore", SimpleNamespace(fingerprint="another")) == []
 
 
+def test_a_damaged_artifact_of_a_model_with_another_tokenizer_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ADED_CACHE", str(tmp_path))
+    monkeypatch.setattr(paths, "ASSETS", tmp_path)
+    (paths.artifact_folder("trigram", "org/Model A", "0123456789abcdef") / "matrix.safetensors").write_bytes(b"")
+    assert matrix_for(SimpleNamespace(fingerprint="another", vocab_size=VOCAB)) is None
+
+
 def test_a_given_name_is_the_file(model_folder: str, tmp_path: Path):
     out = tmp_path / "mine.trigram.safetensors"
     assert main.main(["matrix", "build", "--model", model_folder, "--tokens", str(tmp_path / "text.npy"), "--out", str(out)]) == 0

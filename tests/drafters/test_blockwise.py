@@ -161,13 +161,16 @@ def test_the_kind_of_rescoring_is_an_option(target, heads_file, monkeypatch):  #
     ("options", "message"),
     [
         ({"rescoring": "best"}, "choose one of global, local, none, control"),
-        ({"rescoring": "none", "alpha": 1.0}, "with --rescoring none the alpha is not used; leave it out"),
-        ({"rescoring": "local", "paths": 4}, "the paths is not used; leave it out"),
-        ({"rescoring": "control", "matrix": "m"}, "the matrix is not used; leave it out"),
-        ({"draft": "d"}, "with --rescoring global the draft is not used; leave it out"),
+        ({"rescoring": "none", "alpha": 1.0}, "--alpha has no effect with --rescoring none; leave it out"),
+        ({"rescoring": "local", "paths": 4}, "--paths has no effect with --rescoring local"),
+        ({"rescoring": "control", "matrix": "m"}, "--matrix has no effect with --rescoring control"),
+        ({"draft": "d"}, "--draft has no effect with --rescoring global"),
         ({"alpha": -1}, "alpha is -1; give a number from 0.0 to 10.0"),
         ({"paths": 0}, "paths is 0; give a whole number from 1 to 64"),
-        ({"rescoring": "local", "draft": "d", "draft_model": ["m"]}, "blockwise takes one --draft-model"),
+        (
+            {"rescoring": "local", "draft": "d", "draft_model": ["m"]},
+            "blockwise takes one draft model; give one --draft or --draft-model",
+        ),
     ],
 )
 def test_options_without_effect_are_refused(options, message):

@@ -114,7 +114,7 @@ def test_a_head_for_another_cache_is_refused(target, tmp_path):
     trace = Decoder(target, METHODS["glide"].make(target, {"head": str(path)}, 0), generation).run(PROMPT)
     assert trace.token_ids == alone(target, PROMPT, 12)
     other = tiny_target(num_key_value_heads=1)
-    with pytest.raises(AdedError, match="in the target's KV cache, and this model has 1 of .*train glide"):
+    with pytest.raises(AdedError, match="in the target's KV cache, and this model has 1 of .*train glide --model"):
         Decoder(other, METHODS["glide"].make(other, {"head": str(path)}, 0), generation).run(PROMPT)
 
 

@@ -268,7 +268,7 @@ def test_the_pool_is_recorded(method, monkeypatch):
         ({"phrases_at": "first"}, "phrases at is 'first'; choose one of all, last"),
         ({"phrases": -1}, "phrases is -1; give a whole number from 0 to 64"),
         ({"ngram": 1}, "ngram is 1; give a whole number from 2 to 16"),
-        ({"draft": "a", "draft_model": ["b"]}, "ouroboros takes one --draft-model"),
+        ({"draft": "a", "draft_model": ["b"]}, "ouroboros takes one draft model"),
     ],
 )
 def test_invalid_options_are_refused(options, message):

@@ -231,7 +231,7 @@ def test_any_model_with_the_same_tokenizer_drafts(tmp_path):
     foreign = saved(tiny_model("llama"), tmp_path / "c", size=VOCAB - 1)
     with pytest.raises(AdedError, match="another tokenizer"):
         METHODS["speculative"].make(target, {"draft_model": [foreign]}, 0)
-    with pytest.raises(AdedError, match="takes one --draft-model"):
+    with pytest.raises(AdedError, match="takes one draft model"):
         METHODS["speculative"].make(target, {"draft_model": [other, other]}, 0)
 
 

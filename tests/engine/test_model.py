@@ -97,9 +97,9 @@ def test_prompts_that_are_empty_or_do_not_fit_are_refused():
         target.encode("half a pair: \ud800")
     with pytest.raises(AdedError, match="shorten it by at least 45 tokens"):
         target.encode("word " * 300)
-    with pytest.raises(AdedError, match="token ids"):
-        target.check_prompt([VOCAB])
-    with pytest.raises(AdedError, match="token ids"):
+    with pytest.raises(AdedError, match=f"token id {VOCAB}, and llama only 0 to {VOCAB - 1}; give .* the model with its own tok"):
+        target.check_prompt([1, VOCAB])
+    with pytest.raises(AdedError, match="no tokens; give at least one"):
         target.check_prompt([])
 
 

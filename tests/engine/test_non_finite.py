@@ -91,8 +91,9 @@ def test_a_model_without_finite_logits_is_refused_at_load():
     model = tiny_model("llama")
     with torch.no_grad():
         model.get_output_embeddings().weight[8] = float("nan")
-    with pytest.raises(AdedError, match="broken: the logits are not finite"):
-        TargetModel(model, WordTokenizer(), "broken", "broken")
+    for dtype, remedy in ((torch.float32, "again"), (torch.bfloat16, "again, or use --dtype float32")):
+        with pytest.raises(AdedError, match=f"broken: the logits are not finite .* get them {remedy}$"):
+            TargetModel(model.to(dtype), WordTokenizer(), "broken", "broken")
 
 
 def speculative(draft, **options):

@@ -99,7 +99,8 @@ def test_what_are_no_token_ids_is_refused(tmp_path: Path, name: str, ids: str) -
 )
 def test_an_invalid_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
     (tmp_path / "r").write_text(line)
-    with pytest.raises(AdedError, match="line 1 is not a recorded output"):
+    reason = "it is not a JSON object" if line == "[]" else ""
+    with pytest.raises(AdedError, match=f"line 1 is not a recorded output .*{reason}"):
         read_records(tmp_path / "r")
     with pytest.raises(AdedError, match="cannot read"):
         read_records(tmp_path / "none")
