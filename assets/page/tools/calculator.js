@@ -36,12 +36,12 @@ export function createCalculator() {
     Object.assign(texts, changes);
     for (const field of FIELDS) if (!errorOf(texts[field.name], field)) valid[field.name] = texts[field.name];
     if (!view) return;
-    for (const { name } of FIELDS) view.fields[name].show(texts[name]);
+    for (const { name } of FIELDS) view.fields[name].show(texts[name], valid[name]);
     render();
   }
 
   function content() {
-    const fields = Object.fromEntries(FIELDS.map((field) => [field.name, createField(field, texts[field.name], (text) => set({ [field.name]: text }))]));
+    const fields = Object.fromEntries(FIELDS.map((field) => [field.name, createField(field, (text) => set({ [field.name]: text }))]));
     const figures = CHARTS.map(({ name }) => {
       const box = el("div", { class: "ax-line-chart", role: "img", "aria-label": say(`calculator.${name}.label`), "data-part": `tool-${name}-chart` });
       return { box, element: el("figure", {}, el("figcaption", { text: say(`calculator.${name}.title`) }), box) };
@@ -50,7 +50,7 @@ export function createCalculator() {
     const observer = new ResizeObserver(draw);
     for (const box of view.boxes) observer.observe(box);
     fillMeasured();
-    render();
+    set({});
     return [
       el("p", { class: "ax-dim", text: say("calculator.intro") }),
       view.presets,

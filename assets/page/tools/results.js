@@ -1,21 +1,20 @@
 // The benchmark results as one table, with filters and sorting. The file with the rows is loaded when the table is first opened.
 
-import { el, number, setText } from "../core/dom.js";
+import { cited, el, number, setText } from "../core/dom.js";
 import { emit } from "../core/events.js";
 import { textOf } from "../core/files.js";
-import { say, sayOr } from "../core/words.js";
+import { say, sayOr, sentences } from "../core/words.js";
 import { csv } from "../export/csv.js";
 import { download } from "../export/save.js";
 import { createSheet } from "../learn/sheet.js";
 import { engineText, runLabel } from "../record/enginetext.js";
-import { COLUMNS, FILTERS, NUMBERS, filtered, optionsOf, rowsTable, sorted, unpacked } from "./rows.js";
+import { COLUMNS, FILTERS, FIRST, NUMBERS, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "./rows.js";
 
-const ALL = "all"; // category of the rows over all questions
 const MILLISECONDS = { draft_ms: 2, verify_ms: 2, host_ms: 2, tokens_per_second: 1 }; // decimals of numbers that differ from two
 
-// Returns {open, dialog}; `file` has the packed rows.
+// Returns {open(link), dialog}; `file` has the packed rows; a link may have the selected `rows` (rows.js).
 export function createResults(file) {
-  const chosen = { category: ALL };
+  const chosen = { ...FIRST };
   const order = { by: null, down: true };
   let data = null; // {sets, rows}
   let view = null;
@@ -28,7 +27,7 @@ export function createResults(file) {
     save.addEventListener("click", () => data && download("results.csv", csv(rowsTable(shown()))));
     reset.addEventListener("click", () => {
       for (const name of FILTERS) delete chosen[name];
-      Object.assign(chosen, { category: ALL });
+      Object.assign(chosen, FIRST);
       render();
     });
     view.filters.addEventListener("change", ({ target }) => choose(target));
@@ -67,19 +66,23 @@ export function createResults(file) {
     view.table.replaceChildren(headOf(columns, order), el("tbody", {}, ...rows.map((row) => rowOf(row, columns))));
     const sets = new Set(rows.map(({ set }) => set));
     view.how.replaceChildren(...data.sets.filter(({ name }) => sets.has(name)).map(howOf));
+    emit("tool", { tool: "results", rows: writtenSelection({ chosen, order }) });
   }
 
-  async function open() {
+  async function open({ rows } = {}) {
     sheet.open();
-    emit("tool", { tool: "results" });
-    if (data) return;
+    emit("tool", { tool: "results", rows: rows ?? null });
     try {
-      const packed = JSON.parse(await textOf(file));
-      data = { sets: packed.sets, rows: unpacked(packed) };
-      render();
+      if (!data) {
+        const packed = JSON.parse(await textOf(file));
+        data = { sets: packed.sets, rows: unpacked(packed) };
+      }
     } catch {
-      setText(view.count, say("results.missing"));
+      return setText(view.count, say("results.missing"));
     }
+    const wrong = rows === undefined ? [] : readSelection(data.rows, rows, { chosen, order });
+    render();
+    if (wrong.length) setText(view.count, sentences(view.count.textContent, ...wrong.map((value) => say("results.unknown", { value: cited(value) }))));
   }
   return { open, dialog: sheet.body.closest("dialog") };
 }

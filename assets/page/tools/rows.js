@@ -3,7 +3,8 @@
 // The properties of a row that can be filtered, in the order of the filters.
 export const FILTERS = ["set", "method", "model", "device", "decoding", "category"];
 export const NUMBERS = ["tokens_per_step", "speedup", "tokens_per_second", "draft_ms", "verify_ms", "host_ms"];
-export const COLUMNS = ["label", "set", "model", "device", "decoding", "category", "questions", ...NUMBERS, "versions", "commit", "date"];
+export const COLUMNS = ["label", "set", ...NUMBERS, "category", "questions", "decoding", "model", "device", "versions", "commit", "date"];
+export const FIRST = { category: "all" }; // what is chosen at first: the rows over all questions
 const INTERVALS = ["tokens_per_step", "speedup"]; // numbers with a confidence interval
 
 // All rows of assets/results.json (ui/bench_results.py), each with what its result set says: {set, label, method: without options, model, dtype,
@@ -39,6 +40,27 @@ export function sorted(rows, { by, down }, text = String) {
     const [a, b] = [one[by] ?? null, other[by] ?? null];
     return a === null || b === null ? (a === null) - (b === null) : sign * compare(a, b);
   });
+}
+
+// Filters and order as text for a link, null if they are those at first; a value that is null is empty.
+export function writtenSelection({ chosen, order: { by, down } }) {
+  const named = FILTERS.filter((name) => chosen[name] !== undefined).map((name) => [name, chosen[name] ?? ""]);
+  const text = new URLSearchParams([...named, ...(by ? [[down ? "falling" : "rising", by]] : [])]).toString();
+  return text === new URLSearchParams(FIRST).toString() ? null : text;
+}
+
+// Reads such a text into `chosen` and `order`, and returns the values that no row and no column has.
+export function readSelection(rows, text, { chosen, order }) {
+  const wrong = [];
+  for (const name of FILTERS) delete chosen[name];
+  order.by = null;
+  for (const [name, value] of new URLSearchParams(text)) {
+    const found = FILTERS.includes(name) ? rows.find((row) => (row[name] ?? "") === value) : null;
+    if (found) chosen[name] = found[name];
+    else if (["falling", "rising"].includes(name) && COLUMNS.includes(value)) Object.assign(order, { by: value, down: name === "falling" });
+    else wrong.push(value);
+  }
+  return wrong;
 }
 
 // The rows as a table, the header first.

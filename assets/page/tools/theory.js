@@ -10,7 +10,7 @@ import { plainRun, runStats } from "../record/record.js";
 export const FIELDS = [
   { name: "alpha", minimum: 0, maximum: 1, step: 0.01, first: 0.8, integer: false, blank: null },
   { name: "gamma", minimum: 1, maximum: MAX_DEPTH, step: 1, first: 5, integer: true, blank: null },
-  { name: "c", minimum: 0, maximum: 2, step: 0.01, first: 0.05, integer: false, blank: null },
+  { name: "c", minimum: 0, maximum: 1, step: 0.01, first: 0.05, integer: false, blank: null },
   { name: "v", minimum: 0.5, maximum: 5, step: 0.05, first: 1, integer: false, blank: null },
 ];
 
