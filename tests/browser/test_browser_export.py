@@ -27,7 +27,7 @@ TABS = ("draft", "pass", "verify", "learn")
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = {
     *("runs", "race", "times", "strip", "tree", "history", "mask", "slots", "matrix", "heat", "learned", "bigrams", "sizes"),
-    *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs"),
+    *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs", "accepted"),
 }
 TABLES = (PICTURES - {"strip", "tree", "tokens", "speed", "cache-tokens", "cache-pairs"}) | {
     *("steps", "walk", "nodes", "rows", "throughput", "cache", "whatif"),
