@@ -33,7 +33,7 @@ export function acceptedCounts(steps) {
 
 const rateOf = ({ reached, taken }) => reached.map((count, i) => (taken[i] ?? 0) / count);
 
-// Draws the card, whose charts are kept from one drawing to the next. `state`: what is on screen. A run that drafts nothing is replaced by all runs.
+// Fills the last element of the card, whose charts are kept from one drawing to the next. `state`: what is on screen. A run that drafts nothing is replaced by all runs.
 export function drawHistogram(card, { race, run: at, dark, Plotly }) {
   const run = race.runs[at];
   const drafting = race.runs.filter(({ steps }) => acceptedCounts(steps).steps);
@@ -52,7 +52,7 @@ export function drawHistogram(card, { race, run: at, dark, Plotly }) {
   const keys = el("p", { class: "ax-keys-line" }, ...keysOf(shown, others));
   const table = el("details", { class: "ax-every", open: card.querySelector("details")?.open ?? false }, el("summary", { class: "ax-dim", text: say("chart.every") }), ...tablesOf(drafting, pooled));
   const sentence = sentences(own.steps ? "" : say("histogram.nothing", { name: run.label }), sentenceOf(shown));
-  card.replaceChildren(el("h2", { text: say("histogram.title") }), el("p", { class: "ax-sentence", text: sentence }), el("div", { class: "ax-three" }, ...Object.entries(boxes).map(figure)), keys, table);
+  card.lastElementChild.replaceChildren(el("p", { class: "ax-sentence", text: sentence }), el("div", { class: "ax-three" }, ...Object.entries(boxes).map(figure)), keys, table);
   registerExport("accepted", { place: () => card, picture: () => [plotted(boxes.counts), plotted(boxes.rates), keys], table: () => countsTable(race) });
   if (!Plotly) return;
   drawCounts(Plotly, boxes.counts, shown, others);
