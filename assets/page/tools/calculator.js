@@ -114,8 +114,9 @@ export function createCalculator() {
     }
   });
 
+  // A link has the values that differ from the first ones; without a link, the tool is as it was left.
   function open(link) {
-    set(Object.fromEntries(FIELDS.flatMap(({ name }) => (link[name] === undefined ? [] : [[name, link[name]]]))));
+    if (link.tool) set(Object.fromEntries(FIELDS.map(({ name, first }) => [name, link[name] ?? String(first)])));
     sheet.open();
     draw();
   }

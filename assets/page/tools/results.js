@@ -69,9 +69,10 @@ export function createResults(file) {
     emit("tool", { tool: "results", rows: writtenSelection({ chosen, order }) });
   }
 
-  async function open({ rows } = {}) {
+  // A link without a selection means the first one; without a link, the table is as it was left.
+  async function open({ tool, rows = tool && new URLSearchParams(FIRST).toString() }) {
     sheet.open();
-    emit("tool", { tool: "results", rows: rows ?? null });
+    emit("tool", { tool: "results" });
     try {
       if (!data) {
         const packed = JSON.parse(await textOf(file));
