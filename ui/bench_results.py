@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -85,6 +86,8 @@ def _dense(value: Any) -> str:
 
 def main() -> None:
     """Pack the results; unchanged ones keep their date, others get that of their last commit, or today's."""
+    if not SOURCE.is_dir():
+        sys.exit(f"{SOURCE} is missing; run this in a checkout of the repository")
     dates = known_dates()
     for path in SOURCE.glob("*/results.json"):
         dates.setdefault(hashlib.sha256(path.read_bytes()).hexdigest()[:16], _committed(path))
