@@ -89,7 +89,7 @@ def test_the_command_line_shows_its_help_and_finds_the_prerequisites_of_every_me
 def test_a_bundled_recorded_race_is_exported(installed: Installed):
     race = min((installed.folder / "aded" / "assets" / "traces").iterdir())
     assert installed.run("aded", "export", "site", "--out", "site", "--traces", str(race)).startswith(
-        f"site: {7 + len(bundled())} files"
+        f"site: {8 + len(bundled())} files"
     )
     assert (installed.elsewhere / "site" / "index.html").is_file()
 

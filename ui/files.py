@@ -27,6 +27,8 @@ FOLDER = "files"
 """First part of all addresses."""
 PLOTLY = ASSETS / "vendor" / "plotly-basic-4.1.1.min.js"
 """The part of plotly.js with line, bar and pie charts, unchanged, from the npm package plotly.js-basic-dist-min."""
+RESULTS = ASSETS / "results.json"
+"""Benchmark results, packed by `ui.bench_results`."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,15 @@ def page_files() -> dict[str, File]:
     """All files by name."""
     texts = {"app.js": script(), "app.css": sources.styles(), **{f"{code}.json": language(code) for code in words.tables()}}
     texts |= {f"lesson-{name}.json": lesson_files.text_of(path) for name, path in lesson_files.lessons().items()}
-    contents = {"plotly.js": PLOTLY.read_bytes(), **{name: text.encode() for name, text in texts.items()}}
-    files = [_file(name, content) for name, content in contents.items()]
-    addresses = {
-        name: next(file.address for file in files if file.name == f"lesson-{name}.json") for name in lesson_files.lessons()
+    contents = {
+        "plotly.js": PLOTLY.read_bytes(),
+        RESULTS.name: RESULTS.read_bytes(),
+        **{name: text.encode() for name, text in texts.items()},
     }
-    files.append(_file("lessons.js", lesson_files.script(addresses).encode()))
+    files = [_file(name, content) for name, content in contents.items()]
+    addresses = {file.name: file.address for file in files}
+    lessons = {name: addresses[f"lesson-{name}.json"] for name in lesson_files.lessons()}
+    files.append(_file("lessons.js", lesson_files.script(lessons, addresses[RESULTS.name]).encode()))
     return {file.name: file for file in [*files, *recorded().values()]}
 
 

@@ -1,7 +1,7 @@
-"""The lessons of the page: their files, and the script that the page loads when one is opened.
+"""The lessons of the page: their files, and the script that the page loads when a lesson or a tool is opened.
 
-The script has the modules of ``assets/page/lessons``, their styles and texts, and the list of all lessons; a first visit loads
-none of it.
+The script has the modules of ``assets/page/lessons`` and ``assets/page/tools``, their styles and texts, and the list of all
+lessons; a first visit loads none of it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ def lesson_format() -> dict[str, Any]:
     return {**format.limits(), "schema": without_titles(format.schema())}
 
 
-def script(addresses: Mapping[str, str]) -> str:
-    """The script, from the addresses of the lessons by name."""
+def script(addresses: Mapping[str, str], results: str) -> str:
+    """The script, from the addresses of the lessons by name, and that of the benchmark results."""
     known = {
         "format": lesson_format(),
         "lessons": [_entry(name, address) for name, address in addresses.items()],
+        "results": results,
         "words": sources.late_words(),
         "styles": sources.late_styles(),
     }

@@ -18,7 +18,8 @@ from ui.words import Message, Refused, cut, word
 
 LONGEST = 20_000
 """Maximum number of characters of a value."""
-VIEW = ("race", "run", "file", "method", "step", "node", "bigram", "tab", "theme", "lang", "hide", "lesson", "part")
+TOOL = ("tool", "alpha", "gamma", "c", "v", "rows")
+VIEW = ("race", "run", "file", "method", "step", "node", "bigram", "tab", "theme", "lang", "hide", "lesson", "part", *TOOL)
 """Names that only the browser uses."""
 
 

@@ -24,7 +24,7 @@ from ui.wire import check_drawable, to_lines
 MARK = "aded-explorer-site"
 """Generator name in the page: a folder with such a page may be overwritten."""
 PANELS = ("header", "site", "race")
-PLOTLY, LESSONS, FOLDERS = "plotly.js", "lessons.js", ("traces", "languages", "lessons")
+PLOTLY, LESSONS, RESULTS, FOLDERS = "plotly.js", "lessons.js", "results.js", ("traces", "languages", "lessons")
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "connect-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -70,7 +70,8 @@ def export(out: Path, traces: Sequence[Path] = ()) -> list[Path]:
     playable = lesson_files.playable(races)
     lessons = {name: f"lessons/{name}.js" for name in playable}
     texts |= {lessons[name]: script_of(lessons[name], lesson_files.text_of(path)) for name, path in playable.items()}
-    texts[LESSONS] = lesson_files.script(lessons)
+    texts[RESULTS] = script_of(RESULTS, files.RESULTS.read_text("utf-8"))
+    texts[LESSONS] = lesson_files.script(lessons, RESULTS)
     texts |= {"README.md": README, "index.html": index(names, languages)}  # the page last, when all its files exist
     for name, text in texts.items():
         write_atomically(out / name, text.encode())
@@ -133,7 +134,7 @@ def _claim(out: Path) -> None:
     page = out / "index.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        expected = {*FOLDERS, PLOTLY, LESSONS, "README.md"}
+        expected = {*FOLDERS, PLOTLY, LESSONS, RESULTS, "README.md"}
         if page.exists() and MARK in page.read_text("utf-8", "replace")[:4096]:
             expected.add(page.name)
         if any(entry.name not in expected for entry in out.iterdir()):

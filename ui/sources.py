@@ -21,8 +21,8 @@ CARD_FILES = ("card.html", "card.js")
 """Template and script of a card; its texts are one more file per language, such as ``en.json``. A style sheet is optional."""
 CORE = "core"
 """The folder of ``page`` whose style sheets come first; its texts say which languages there are."""
-LATE = "lessons"
-"""The folder of ``page`` that is loaded later (``ui.lesson_files``): no other module imports from it."""
+LATE = ("lessons", "tools")
+"""The folders of ``page`` that are loaded later (``ui.lesson_files``): no other module imports from them."""
 IMPORT = re.compile(r'^import ({[^}]*}) from "(\.{1,2}/[\w./-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
 EXPORTS = re.compile(r"^export { ([\w, ]+) };\n", re.MULTILINE)
@@ -84,8 +84,8 @@ def styles(root: Path = ASSETS) -> str:
 
 
 def late_styles(root: Path = ASSETS) -> str:
-    """The style sheets of the folder that is loaded later."""
-    return _styles([root / "page" / LATE])
+    """The style sheets of the folders that are loaded later."""
+    return _styles([root / "page" / name for name in LATE])
 
 
 def _styles(folders: list[Path]) -> str:
@@ -103,8 +103,8 @@ def words(root: Path = ASSETS) -> dict[str, dict[str, Any]]:
 
 
 def late_words(root: Path = ASSETS) -> dict[str, dict[str, Any]]:
-    """The texts of the folder that is loaded later, in each language."""
-    return _words(root, [root / "page" / LATE])
+    """The texts of the folders that are loaded later, in each language."""
+    return _words(root, [root / "page" / name for name in LATE])
 
 
 def _words(root: Path, folders: list[Path]) -> dict[str, dict[str, Any]]:
@@ -145,7 +145,7 @@ def modules(root: Path = ASSETS) -> dict[str, str]:
 
 def is_late(name: str) -> bool:
     """Whether a module is loaded later."""
-    return name.startswith(f"page/{LATE}/")
+    return name.startswith(tuple(f"page/{folder}/" for folder in LATE))
 
 
 def bundled(name: str, text: str) -> str:
@@ -172,5 +172,5 @@ def _languages(root: Path) -> list[str]:
 
 
 def _page_folders(root: Path) -> list[Path]:
-    folders = (path for path in (root / "page").iterdir() if path.is_dir() and path.name != LATE)
+    folders = (path for path in (root / "page").iterdir() if path.is_dir() and path.name not in LATE)
     return sorted(folders, key=lambda path: (path.name != CORE, path.name))

@@ -27,7 +27,7 @@ TABS = ("draft", "pass", "verify", "learn")
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = {
     *("runs", "race", "times", "strip", "tree", "history", "mask", "slots", "matrix", "heat", "learned", "bigrams", "sizes"),
-    *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs"),
+    *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs", "accepted"),
 }
 TABLES = (PICTURES - {"strip", "tree", "tokens", "speed", "cache-tokens", "cache-pairs"}) | {
     *("steps", "walk", "nodes", "rows", "throughput", "cache", "whatif"),
@@ -288,7 +288,7 @@ def test_compared_races_and_learning_are_saved_from_a_saved_page(page: sync_api.
     file.write_text(text, "utf-8")
     context, view, wrong = alone(browser, file)
     part(view, "memory-rows").locator("tr").first.wait_for()
-    assert offered(view)["csv"] == TABLES - {"whatif"} | {"compare", "memory"}
+    assert offered(view)["csv"] == TABLES - {"whatif", "accepted"} | {"compare", "memory"}
     assert "memory" in offered(view)["svg"]
     (row,) = rows_of(saved(view, "compare.csv", tmp_path))
     assert [row["before_tokens"], row["now_tokens"], row["now_speedup"]] == ["24", "25", "1.5"]

@@ -76,7 +76,8 @@ def test_a_first_visit_is_small(browser: sync_api.Browser, address: str):
 
 @pytest.mark.slow
 def test_other_languages_and_races_are_loaded_when_they_are_chosen(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address) as page:
+    with watched_page(browser, address, unfolded=False) as page:
+        page.wait_for_selector(".ax-plot .main-svg")
         first = ["app.js", "app.css", "en.json", "01-a-maths-teacher.jsonl", "plotly.js"]
         assert sorted(loaded(page)) == sorted(first)
         assert loaded(page)[2:] == first[2:], "text comes before charts"
@@ -88,6 +89,9 @@ def test_other_languages_and_races_are_loaded_when_they_are_chosen(browser: sync
         sync_api.expect(part(page, "race-title")).to_have_text("Counting")
         at_rest(page)
         assert loaded(page)[5:] == ["zh.json", "02-counting.jsonl"]
+        part(page, "measure").evaluate("e => { e.open = true; }")
+        part(page, "histogram-counts").wait_for()
+        assert loaded(page)[7:] == ["lessons.js"]
     with watched_page(browser, address, query="#race=A+summary&lang=zh") as page:
         at_rest(page)
         assert [name for name in loaded(page) if "json" in name] == ["zh.json", "05-a-summary.jsonl"]

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { splitAt } from "../../assets/page/plot/lines.js";
-import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, measuredDepth, measuredNodes, forwardPasses, throughputTable } from "../../assets/cards/throughput/estimate.js";
+import { depthOf, expectedTokens, fittedCost, optimum, machineCost, measured, measuredDepth, measuredNodes, forwardPasses, throughputTable } from "../../assets/page/record/estimate.js";
 
 const near = (value, wanted, error = 1e-9) => assert.ok(Math.abs(value - wanted) <= error, `${value} is not ${wanted}`);
 const chain = (depth, accepted, ended = false) => ({

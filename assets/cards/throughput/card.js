@@ -4,7 +4,7 @@ import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/chart
 import { runColour, splitAt } from "../../page/plot/lines.js";
 import { cssToken, el, fitted, fixed, milliseconds, number, setText } from "../../page/core/dom.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
-import { MAX_DEPTH, fittedCost, forwardPasses, machineCost, measured, measuredDepth, measuredNodes, optimum, throughputTable } from "./estimate.js";
+import { MAX_DEPTH, fittedCost, forwardPasses, machineCost, measured, measuredDepth, measuredNodes, optimum, throughputTable } from "../../page/record/estimate.js";
 import { last } from "../../page/record/record.js";
 import { engineText } from "../../page/record/enginetext.js";
 import { say, sentences } from "../../page/core/words.js";

@@ -12,6 +12,7 @@
 //   failed: the server's latest notice is an error, as it refused a race or ended it
 //   cut: the connection to the server is lost, and what was running with it
 //   lesson ({lesson, part}): the lesson and its part on screen, for the address;  lessons (functions): their script is loaded
+//   tool ({tool, and its values} or null): the tool on screen, for the address
 //   fill (title): the recorded race whose settings fill the controls;  predict (true or false): whether the verification is hidden
 //   moment (number): a moment of the search to show
 //   embedCode (element): the menu's entry that copies the code of a frame

@@ -59,7 +59,12 @@ function drawn(name) {
 
 async function save(file, source) {
   const [name, format] = file.split(".");
-  const url = URL.createObjectURL(new Blob([await MAKERS[format](source, name)], { type: TYPES[format] }));
+  download(file, await MAKERS[format](source, name));
+}
+
+// Saves the content of a file, whose name says its type.
+export function download(file, content) {
+  const url = URL.createObjectURL(new Blob([content], { type: TYPES[file.split(".")[1]] }));
   const link = el("a", { href: url, download: file });
   document.body.append(link);
   link.click();

@@ -3,12 +3,11 @@
 import { cssToken, el, fixed, setText } from "../core/dom.js";
 import { emit } from "../core/events.js";
 import { say } from "../core/words.js";
+import { download } from "../export/save.js";
 import { drawingOf, svgText } from "../export/svgexport.js";
 import { PLOT_CONFIG, hoverOf, lineLayout, plotly, plotted } from "../plot/charts.js";
 import { spoken } from "./markup.js";
 import { shownValue, resolved } from "./values.js";
-
-const KEPT = 10000; // milliseconds until the memory of a saved picture is released
 
 // Returns {element, refresh}; `context()` returns {race, facts, shown}.
 export function createFigure(figure, context) {
@@ -38,9 +37,7 @@ export function createFigure(figure, context) {
     if (!plotted(box)) return;
     try {
       const text = svgText(await drawingOf(spoken(figure.title), [box]));
-      const url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
-      el("a", { href: url, download: "figure.svg" }).click();
-      setTimeout(() => URL.revokeObjectURL(url), KEPT);
+      download("figure.svg", text);
     } catch {
       emit("linkErrors", [["save.failed", { file: "figure.svg" }]]);
     }

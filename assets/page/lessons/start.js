@@ -1,10 +1,12 @@
-// The script of the lessons, which the page loads when one is opened (page/shell/lessons.js): the list of lessons, and their panel.
+// The script of the lessons and the tools, which the page loads when one is opened (page/shell/lessons.js): their list, and the panel of a lesson.
 
 import { cited, el, withCode } from "../core/dom.js";
 import { emit } from "../core/events.js";
 import { pageFiles, textOf } from "../core/files.js";
 import { addWords, keysOf, say } from "../core/words.js";
 import { createSheet } from "../learn/sheet.js";
+import { drawHistogram } from "../tools/histogram.js";
+import { TOOLS, createTools } from "../tools/tools.js";
 import { readLesson, setLessonFormat } from "./format.js";
 import { spoken } from "./markup.js";
 import { createPanel } from "./panel.js";
@@ -12,15 +14,17 @@ import { progressOf } from "./progress.js";
 
 const MINUTES_OF_TOUR = 4;
 
-// The script calls it once, at its end. `format`: of lessons; `lessons`: [{name, title, about, minutes, parts, file}]; `words`: a table of texts per
-// language; `styles`: the style sheet.
-export function begin({ format, lessons, words, styles }) {
+// The script calls it once, at its end. `format`: of lessons; `lessons`: [{name, title, about, minutes, parts, file}]; `results`: the file of
+// the benchmark results; `words`: a table of texts per language; `styles`: the style sheet.
+export function begin({ format, lessons, results, words, styles }) {
   setLessonFormat(format);
   document.head.append(el("style", { "data-ax-lessons": "", text: styles }));
   addWords(words);
   const opener = document.querySelector("[data-part='lessons']");
-  const sheet = createSheet("lesson-list", "lessons.title", () => listOf(lessons, start, tour));
-  const panel = createPanel({ open: sheet.open, focus: () => (opener.offsetHeight ? opener : document.querySelector("[data-part='more'] summary")).focus({ preventScroll: true }) });
+  const sheet = createSheet("lesson-list", "lessons.title", () => listOf(lessons, start, tour, tool));
+  const focus = () => (opener.offsetHeight ? opener : document.querySelector("[data-part='more'] summary")).focus({ preventScroll: true });
+  const panel = createPanel({ open: sheet.open, focus });
+  const tools = createTools(results, focus);
   const closeList = () => sheet.body.closest("dialog").close();
   const known = () => ({ races: (pageFiles().races ?? []).map(({ title }) => title), terms: keysOf("term") });
 
@@ -28,6 +32,11 @@ export function begin({ format, lessons, words, styles }) {
     closeList();
     panel.close();
     document.querySelector("[data-part='tour']").click();
+  }
+
+  function tool(name) {
+    closeList();
+    tools.open(name);
   }
 
   function start(name) {
@@ -47,8 +56,10 @@ export function begin({ format, lessons, words, styles }) {
     return panel.open(lesson, part, options);
   }
 
-  // The lesson of a link, beside the link's view if it names one; a link without a lesson closes the panel.
+  // The tool of a link, and its lesson, beside the link's view if it names one; what the link does not name is closed.
   function follow({ lesson, part, ...link }) {
+    if (link.tool) tools.open(link.tool, link);
+    else tools.close();
     if (!lesson) return panel.close();
     return openLesson(lesson, /^\d{1,3}$/.test(part || "") ? Number(part) - 1 : 0, { apply: !["race", "run", "file", "method", "step", "node", "tab"].some((name) => link[name]) });
   }
@@ -61,7 +72,7 @@ export function begin({ format, lessons, words, styles }) {
     return [];
   }
 
-  emit("lessons", { openList: sheet.open, follow, openText });
+  emit("lessons", { openList: sheet.open, follow, openText, openTool: tools.open, drawHistogram });
 }
 
 function messagesOf(name, faults) {
@@ -69,19 +80,20 @@ function messagesOf(name, faults) {
   return [[where ? "lesson.faulty.at" : "lesson.faulty", { name: cited(name), where: cited(where) }], [`lesson.fault.${key}`, values], ["lesson.faults", { count: faults.length }]];
 }
 
-function listOf(lessons, start, tour) {
-  const first = entry(say("lessons.tour"), say("lessons.tour.about"), MINUTES_OF_TOUR, "", tour, { "data-lesson": "tour" });
-  return [el("p", { class: "ax-dim", text: say("lessons.intro") }), el("ul", { class: "ax-lesson-list" }, first, ...lessons.map((lesson) => lessonEntry(lesson, start))), el("p", { class: "ax-dim" }, ...withCode(say("lessons.own")))];
+function listOf(lessons, start, tour, tool) {
+  const first = entry(say("lessons.tour"), say("lessons.tour.about"), minutesOf(MINUTES_OF_TOUR), tour, { "data-lesson": "tour" });
+  return [el("p", { class: "ax-dim", text: say("lessons.intro") }), el("ul", { class: "ax-lesson-list" }, first, ...lessons.map((lesson) => lessonEntry(lesson, start))), el("p", { class: "ax-dim" }, ...withCode(say("lessons.own"))), el("h3", { text: say("tools.title") }), el("ul", { class: "ax-lesson-list" }, ...TOOLS.map((name) => entry(say(`tool.${name}`), say(`tool.${name}.about`), "", () => tool(name), { "data-tool-entry": name })))];
 }
 
 function lessonEntry({ name, title, about, minutes, parts }, start) {
   const { done } = progressOf(name);
   const state = !done.length ? "" : done.length >= parts ? say("lessons.done") : say("lessons.progress", { done: done.length, of: parts });
-  return entry(spoken(title), spoken(about), minutes, state, () => start(name), { "data-lesson": name });
+  return entry(spoken(title), spoken(about), [minutesOf(minutes), state].filter(Boolean).join(" · "), () => start(name), { "data-lesson": name });
 }
 
-function entry(title, about, minutes, state, open, attributes) {
-  const facts = [say("lessons.minutes", { count: minutes }), state].filter(Boolean).join(" · ");
+const minutesOf = (minutes) => say("lessons.minutes", { count: minutes });
+
+function entry(title, about, facts, open, attributes) {
   const button = el("button", { type: "button", ...attributes }, el("strong", { text: title }), el("span", { text: about }), el("span", { class: "ax-dim", text: facts }));
   button.addEventListener("click", open);
   return el("li", {}, button);

@@ -1,6 +1,7 @@
 // Values of a lesson: of its facts, calculated, and read from the record of the race that a part shows. Draws nothing.
 
 import { fixed } from "../core/dom.js";
+import { expectedTokens } from "../record/estimate.js";
 import { acceptanceRate, column, depthsOf, last, plainRun, runName, runStats, draftingRun, speedSpread } from "../record/record.js";
 import { moments, puctOf, searchedStep } from "../record/search.js";
 
@@ -20,7 +21,7 @@ export const RECORD = {
   "accepted-per-step": ({ run }) => sum(run.steps.map(accepted)) / run.steps.length,
   "acceptance-rate": ({ run }) => acceptanceRate(run.steps),
   "tokens-per-second": (place) => stats(place).rate,
-  "speed-up": ({ race, run }) => (plainRun(race) ? (speedSpread(run, plainRun(race))?.[1] ?? stats({ run }).rate / stats({ run: plainRun(race) }).rate) : null),
+  "speed-up": speedUp,
   "run-field": ({ run, path }) => fieldOf(run, path),
   "tokens-by-step": ({ run }) => run.steps.map(({ emitted }) => emitted.length),
   "accepted-by-step": ({ run }) => run.steps.map(accepted),
@@ -57,8 +58,14 @@ export const COMPUTE = {
   larger: Math.max,
   logarithm: Math.log,
   root: Math.sqrt,
-  "expected-tokens": (alpha, gamma) => (alpha === 1 ? gamma + 1 : (1 - alpha ** (gamma + 1)) / (1 - alpha)),
+  "expected-tokens": expectedTokens,
 };
+
+// The speed-up of a run over plain decoding, as the page shows it: the median of the repeats if there are any; null without plain decoding.
+export function speedUp({ race, run }) {
+  const plain = plainRun(race);
+  return plain ? (speedSpread(run, plain)?.[1] ?? stats({ run }).rate / stats({ run: plain }).rate) : null;
+}
 
 function trialOf({ choices, block }, node) {
   return [...choices.flatMap(({ rejection }) => rejection?.trials ?? []), ...(block?.tests ?? [])].find((trial) => trial.node === node);

@@ -43,13 +43,13 @@ export function mountHeader(element, props, watch, trigger) {
   part("copy").addEventListener("click", () => copy(sayCopied, address, note));
   on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
   createLearning(element);
-  createLessons(part("lessons"), element.querySelector("[data-opens='lessons']"));
+  createLessons(part("lessons"), element.querySelectorAll("[data-opens='lessons'], [data-tool]"));
   localize(element);
   address.open();
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, lesson: null, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, lesson: null, tool: null, timer: 0 };
   // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
   const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
   const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
@@ -59,7 +59,7 @@ function createAddress(props, watch, trigger, note) {
     const url = new URL(window.location.href);
     url.search = url.hash = "";
     url.pathname = url.pathname.replace(/\/embed$/, "/");
-    return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide, ...here.lesson });
+    return url.href + writeLink({ ...(here.settings ?? ownSettings()), ...here.view, theme, lang: language(), hide, ...here.lesson, ...here.tool });
   };
 
   // The settings of the controls, without those that a recorded race or a file has filled in.
@@ -92,15 +92,15 @@ function createAddress(props, watch, trigger, note) {
   // Until the user selects something, a short address stays as it was typed, and so does one that asks for a live race or a file.
   function untouched() {
     const pending = here.link.run || here.link.file;
-    return !here.lesson && (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
+    return !here.lesson && !here.tool && (!window.location.hash || pending) && JSON.stringify(here.view) === JSON.stringify(here.first) && sameSettings(ownSettings(), here.link);
   }
 
-  // Another race, run or part of a lesson, and the first change of all, adds a history entry; another step or node replaces it.
+  // Another race, run, part of a lesson or tool, and the first change of all, adds a history entry; another step or node replaces it.
   function addsHistory() {
     const address = readLink(window.location);
     const before = RACE.some((name) => address[name]) ? address : here.first;
     const turned = here.lesson && ["lesson", "part"].some((name) => (address[name] ?? null) !== (here.lesson[name] === null ? null : String(here.lesson[name])));
-    return !window.location.hash || turned || otherRace(before, here.view) || (before.method ?? null) !== (here.view.method ?? null);
+    return !window.location.hash || turned || (address.tool ?? null) !== (here.tool?.tool ?? null) || otherRace(before, here.view) || (before.method ?? null) !== (here.view.method ?? null);
   }
 
   function write() {
@@ -153,6 +153,10 @@ function createAddress(props, watch, trigger, note) {
   });
   on("lesson", (lesson) => {
     here.lesson = lesson;
+    later();
+  });
+  on("tool", (tool) => {
+    here.tool = tool;
     later();
   });
   on("loading", (title) => {

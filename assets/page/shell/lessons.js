@@ -1,4 +1,5 @@
-// The lessons: their script, with its styles and texts (page/lessons), is loaded when the list, a lesson or a link to one is opened.
+// The lessons and the tools: their script, with its styles and texts (page/lessons, page/tools), is loaded when the list, one of them or a link to
+// one is opened.
 
 import { cited } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
@@ -7,7 +8,7 @@ import { loadScript, pageFiles } from "../core/files.js";
 let ready = null;
 
 // What page/lessons/start.js offers; null if it cannot be loaded, which is reported.
-async function lessons() {
+export async function lateScript() {
   ready ??= Promise.all([new Promise((resolve) => on("lessons", resolve)), loadScript({ src: pageFiles().lessons })]);
   try {
     return (await ready)[0];
@@ -18,19 +19,20 @@ async function lessons() {
   }
 }
 
-// The button that opens the list, and the entry of the menu for it; a saved page has no lessons.
-export function createLessons(button, entry) {
-  button.hidden = entry.hidden = !pageFiles().lessons;
-  button.addEventListener("click", async () => (await lessons())?.openList());
+// The button that opens the list, and the entries of the menu for it and for the tools; a saved page has none of them.
+export function createLessons(button, entries) {
+  for (const one of [button, ...entries]) one.hidden = !pageFiles().lessons;
+  button.addEventListener("click", async () => (await lateScript())?.openList());
+  for (const one of entries) if (one.dataset.tool) one.addEventListener("click", async () => (await lateScript())?.openTool(one.dataset.tool));
 }
 
-// Opens the lesson of a link, or closes the one that is open.
+// Opens the lesson and the tool of a link, or closes those that are open.
 export async function followLesson(link) {
-  if (pageFiles().lessons && (link.lesson || ready)) (await lessons())?.follow(link);
+  if (pageFiles().lessons && (link.lesson || link.tool || ready)) (await lateScript())?.follow(link);
 }
 
 // Opens the lesson in a file, or returns what is wrong with it, as messages.
 export async function openLesson(text, name) {
   if (!pageFiles().lessons) return [["file.lesson", { name: cited(name) }]];
-  return (await lessons())?.openText(text, name) ?? [];
+  return (await lateScript())?.openText(text, name) ?? [];
 }

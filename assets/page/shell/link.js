@@ -6,7 +6,7 @@ import { TABS } from "./tabs.js";
 // Parameters of the address. Of RACE, one names the race: a recorded race by title, a live race by id (run), a file by name.
 export const RACE = ["race", "run", "file"];
 const VIEW = [...RACE, "method", "step", "node", "bigram", "tab"];
-const PAGE = ["theme", "lang", "hide", "lesson", "part"];
+const PAGE = ["theme", "lang", "hide", "lesson", "part", "tool", "alpha", "gamma", "c", "v", "rows"];
 
 const afterHash = ({ hash }) => new URLSearchParams(hash.replace(/^#/, ""));
 

@@ -1,6 +1,6 @@
 // Throughput by draft depth: expected tokens per step, cost of the step, and the depth from which drafting is slower. Pure numbers.
 
-import { acceptanceRate, depthsOf, last } from "../../page/record/record.js";
+import { acceptanceRate, depthsOf, last } from "./record.js";
 
 export const MAX_DEPTH = 24; // maximum draft depth that is evaluated
 
