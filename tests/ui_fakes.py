@@ -7,7 +7,21 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from aded.core.trace import Agreement, Budget, Choice, Header, Race, RowChange, Seconds, Size, Step, Trace, TreeRecord
+from aded.core.trace import (
+    Agreement,
+    Budget,
+    Choice,
+    Header,
+    LensPosition,
+    LensRecord,
+    Race,
+    RowChange,
+    Seconds,
+    Size,
+    Step,
+    Trace,
+    TreeRecord,
+)
 
 WORDS = (
     "A language model reads the text so far and gives every possible next token a probability. Reading one token costs "
@@ -139,7 +153,17 @@ def make_step(
         agreement=[] if plain else [_agreement(who, rng) for who in ("base", "overlay", "session")],
         size=None if plain else Size(120_000, 9_000_000, 40 + 6 * index, 144 * (40 + 6 * index)),
         note="plain decoding drafts nothing" if plain else None,
+        lens=None if plain else _lens(choices),
     )
+
+
+def _lens(choices: Sequence[Choice]) -> LensRecord:
+    """A logit lens that has the chosen token on top from the second of three layers on."""
+    positions = [
+        LensPosition([7, c.token, c.token], [" other", c.text, c.text], [0.3, 0.4, 0.6], [0.1, 0.4, 0.6], [3, 1, 1])
+        for c in choices
+    ]
+    return LensRecord([1, 2, 4], [1, 2], positions)
 
 
 def make_trace(

@@ -147,6 +147,8 @@ def _shares(step: Step) -> Iterator[float]:
         yield from level.cumulative
     for token in step.attended:
         yield from token.weights
+    for position in step.lens.positions if step.lens else ():
+        yield from (*position.probabilities, *position.chosen)
     if step.block:
         yield from (step.block.weight, step.block.left, step.block.residual_probability)
         yield from (*step.block.p, *step.block.q, *step.block.residual)

@@ -291,6 +291,26 @@ class AttendedRecord:
 
 
 @dataclass(frozen=True)
+class LensPosition:
+    """What each layer predicts at one node (see ``aded.decoding.logit_lens``); one entry per layer."""
+
+    tokens: List[int]  # the most probable token
+    texts: List[str]
+    probabilities: List[float]  # its probability, before penalties and sampling settings
+    chosen: List[float]  # the probability of the token that the target chose
+    ranks: List[Annotated[int, Field(ge=1)]]  # the rank of that token, 1 = most probable
+
+
+@dataclass(frozen=True)
+class LensRecord:
+    """The logit lens at the nodes of the accepted path."""
+
+    layers: List[Count]  # that were read, ascending: 0 is the embedding; the last one is the last of the model
+    eagle: List[Count]  # those of them that an EAGLE-3 head reads
+    positions: List[LensPosition]  # one per choice
+
+
+@dataclass(frozen=True)
 class Budget:
     """Maximum number of nodes of the draft, and the reason for it."""
 
@@ -339,6 +359,7 @@ class Step:
     attended: List[Annotated[AttendedRecord, AfterValidator(_check_attended)]] = field(
         default_factory=list
     )  # one per chain token
+    lens: Annotated[LensRecord, AfterValidator(_check_lens)] | None = None  # None if not recorded
 
     @property
     def accepted(self) -> int:
@@ -675,6 +696,16 @@ def _check_attended(record: AttendedRecord) -> AttendedRecord:
     return record
 
 
+def _check_lens(record: LensRecord) -> LensRecord:
+    layers = record.layers
+    if not layers or layers != sorted(set(layers)) or not set(record.eagle) <= set(layers):
+        raise ValueError("the layers are not ascending, or one that a head reads is missing")
+    for at in record.positions:
+        if any(len(values) != len(layers) for values in (at.tokens, at.texts, at.probabilities, at.chosen, at.ranks)):
+            raise ValueError("layers and predictions have different lengths")
+    return record
+
+
 def _check_rejection(record: RejectionRecord) -> RejectionRecord:
     lists: list[list[Any]] = [record.texts, *(numbers for trial in record.trials for numbers in (trial.top_p, trial.top_q))]
     if record.residual_probability is not None:
@@ -717,6 +748,8 @@ def _check_step(step: Step) -> Step:
     nodes = [trial.node for trial in [*trials, *(step.block.tests if step.block else [])]]
     if any(not 0 < node < len(step.tree.tokens) for node in nodes):
         raise ValueError("a tried child is outside the tree")
+    if step.lens and len(step.lens.positions) != len(step.choices):
+        raise ValueError("the predictions of the layers are not those at the choices")
     if not len(step.emitted) == len(step.texts) == len(step.origins):
         raise ValueError("emitted tokens, texts and origins have different lengths")
     return step

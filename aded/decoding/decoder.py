@@ -245,7 +245,7 @@ class Decoder:
         limit_reason: FinishReason = "length" if max_new == self.settings.max_new_tokens else "context"
         detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
         self._stopping = StopChecker(detokenizer, self.model.eos_ids, self.settings.stop, max_new, limit_reason)
-        self._recorder = Recorder(self.model, self.drafter, self.rule)
+        self._recorder = Recorder(self.model, self.drafter, self.rule, self.record)
         self._steps, self.prefill_seconds = [], 0.0
         self.budget = self._new_budget()
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
@@ -270,16 +270,17 @@ class Decoder:
         with self._timed(seconds, "draft"):
             tree = self._draft(context)
         budget = self.budget.explain()
-        session.prepare(tree, self.rule, self.drafter.needs)
+        session.prepare(tree, self.rule, self._recorder.needs)
         with self._timed(seconds, "verify"):
             tree, verification, output = self._verify(session, tree)
         self._check_finite(tree, verification, session.length)
+        output, states = self._recorder.split(output)
         pieces = self._push(verification.chosen(tree))
         emitted = np.array(verification.chosen(tree)[: len(pieces)], dtype=np.int32)
         with self._timed(seconds, "commit"):
             session.compact(verification.path[: len(emitted)])
         outcome = self._outcome(tree, verification, context, emitted, output)
-        snapshot = self._recorder.snapshot(outcome, verification, output.logits, cap) if self.record else None
+        snapshot = self._recorder.snapshot(outcome, verification, output.logits, states, cap) if self.record else None
         with self._timed(seconds, "update"):
             self.drafter.observe(outcome.copy() if self._custom else outcome)
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
@@ -395,11 +396,11 @@ class Decoder:
         draft tree is kept: discarding it because of its tokens would change the output distribution.
         """
         prefix = self._tokens[: self._length]
-        verification, output = session.verify(tree, prefix, self.rule, self.drafter.needs)
+        verification, output = session.verify(tree, prefix, self.rule, self._recorder.needs)
         if verification.non_finite is not None and len(tree) > 1 and tree.sampled_from is None:
             session.wipe()
             tree = DraftTree.root_only(int(prefix[-1]))
-            verification, output = session.verify(tree, prefix, self.rule, self.drafter.needs)
+            verification, output = session.verify(tree, prefix, self.rule, self._recorder.needs)
         return tree, verification, output
 
     def _check_finite(self, tree: DraftTree, verification: Verification, length: int) -> None:

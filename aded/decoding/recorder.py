@@ -25,6 +25,8 @@ from aded.core.trace import (
     Choice,
     Cost,
     LatticeRecord,
+    LensPosition,
+    LensRecord,
     LevelRecord,
     LogitsRecord,
     Origin,
@@ -43,9 +45,11 @@ from aded.core.trace import (
     rounded,
 )
 from aded.core.tree import DraftTree
+from aded.decoding.logit_lens import LogitLens
 from aded.decoding.target_scores import ChoiceScores, score
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.cost_model import StepCost
+from aded.engine.outputs import DrafterNeeds, TreeOutput
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import TokenTexts
 from aded.ngram.representative import TargetDistribution, agreement
@@ -60,6 +64,7 @@ Row = Mapping[int, float]
 TOP_COMPARED = 8
 """How many of the most probable tokens of each distribution are recorded at each node of rejection sampling."""
 LOGITS_DIGITS = 5
+LENS_DIGITS = 3
 
 
 @dataclass(frozen=True)
@@ -87,16 +92,27 @@ class Snapshot:
     pool: PoolRecord | None
     levels: list[LevelRecord]
     attended: list[AttendedRecord]
+    lens: LensRecord | None
     rows: dict[tuple[int, ...], Row]
     target: Callable[[], TargetDistribution]
     agreement: list[Agreement]
 
 
 class Recorder:
-    """Records the steps of one decode."""
+    """Records the steps of one decode.
 
-    def __init__(self, model: TargetModel, drafter: Drafter, rule: Rule) -> None:
+    Attributes:
+        needs: what the target must return after each step: what the drafter needs, and the hidden layers of the logit lens.
+    """
+
+    def __init__(self, model: TargetModel, drafter: Drafter, rule: Rule, full: bool) -> None:
+        """``full``: whether every field of the steps is recorded."""
         self._inspectable = drafter if isinstance(drafter, Inspectable) else Inspectable()
+        self._lens = model.shared_by_decodes("logit lens", lambda: LogitLens.of(model)) if full else None
+        self._read_by_drafter = len(drafter.needs.hidden_layers)
+        self.needs: DrafterNeeds = drafter.needs
+        if self._lens is not None:
+            self.needs = replace(self.needs, hidden_layers=(*self.needs.hidden_layers, *self._lens.hidden_layers))
         self.rule = rule
         self.texts: TokenTexts = model.shared_by_decodes("token texts", lambda: TokenTexts(model.tokenizer))
 
@@ -104,11 +120,28 @@ class Recorder:
         """The text of token ids."""
         return "".join(self.texts.all(ids))
 
-    def snapshot(self, outcome: Outcome, verification: Verification, logits: torch.Tensor, budget: int) -> Snapshot:
+    def split(self, output: TreeOutput) -> tuple[TreeOutput, torch.Tensor | None]:
+        """The target's output for ``needs`` as the drafter gets it, and the hidden states of the logit lens, None without one."""
+        if self._lens is None or output.features is None:
+            return output, None
+        count = len(self.needs.hidden_layers)
+        width = output.features.shape[1] // count * self._read_by_drafter
+        features = output.features[:, :width] if width else None
+        return replace(output, features=features), output.features[:, width:]
+
+    def snapshot(
+        self,
+        outcome: Outcome,
+        verification: Verification,
+        logits: torch.Tensor,
+        states: torch.Tensor | None,
+        budget: int,
+    ) -> Snapshot:
         """The target's scores, how the draft was made, the matrix rows that will change, and the predictions of the matrix.
 
         Args:
             logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.
+            states: hidden states of the logit lens at each node, ``[nodes, layers * hidden]``; None without one.
 
         Raises:
             AdedError: the drafter returned something that cannot be recorded.
@@ -130,6 +163,7 @@ class Recorder:
             pool,
             levels,
             attended,
+            self._lens_record(outcome, verification, logits, states),
             self._rows(outcome),
             target,
             self._agreement(outcome, target),
@@ -194,6 +228,7 @@ class Recorder:
             pool=snapshot.pool if snapshot else None,
             levels=snapshot.levels if snapshot else [],
             attended=snapshot.attended if snapshot else [],
+            lens=snapshot.lens if snapshot else None,
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -406,6 +441,27 @@ class Recorder:
             for token in explanation.attended
             if np.isfinite(token.weights).all()
         ]
+
+    def _lens_record(
+        self, outcome: Outcome, verification: Verification, logits: torch.Tensor, states: torch.Tensor | None
+    ) -> LensRecord | None:
+        if self._lens is None or states is None:
+            return None
+        emitted = outcome.emitted.tolist()
+        read = self._lens.read(states, logits, verification.path[: len(emitted)], emitted)
+        if read is None:
+            return None
+        positions = [
+            LensPosition(
+                tokens=at.tokens,
+                texts=self.texts.all(at.tokens),
+                probabilities=[rounded(p, LENS_DIGITS) for p in at.probabilities],
+                chosen=[rounded(p, LENS_DIGITS) for p in at.chosen],
+                ranks=at.ranks,
+            )
+            for at in read
+        ]
+        return LensRecord(list(self._lens.layers), list(self._lens.eagle), positions)
 
     def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
         """The rows that the step changed, now that the drafter has learned."""

@@ -30,7 +30,7 @@ PICTURES = {
     *("agreement", "cost", "tokens", "speed", "cache-tokens", "cache-pairs", "accepted"),
 }
 TABLES = (PICTURES - {"strip", "tree", "tokens", "speed", "cache-tokens", "cache-pairs"}) | {
-    *("steps", "walk", "nodes", "rows", "throughput", "cache", "whatif"),
+    *("steps", "walk", "nodes", "rows", "throughput", "cache", "whatif", "lens"),
 }
 
 

@@ -119,6 +119,28 @@ def test_damaged_files_are_refused_for_the_same_reason_as_in_python(tmp_path: Pa
     assert FILES // 3 < refused < len(contents)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lens: lens["layers"].reverse(),
+        lambda lens: lens["layers"].clear(),
+        lambda lens: lens["eagle"].append(3),
+        lambda lens: lens["positions"].pop(),
+        lambda lens: lens["positions"][0]["texts"].pop(),
+        lambda lens: lens["positions"][0]["ranks"].__setitem__(0, 0),
+        lambda lens: lens["positions"][0]["chosen"].__setitem__(0, 1.5),
+        lambda lens: lens["positions"][0]["probabilities"].__setitem__(0, -0.5),
+        lambda lens: lens["positions"][0].pop("tokens"),
+    ],
+)
+def test_a_damaged_logit_lens_is_refused_as_in_python(tmp_path: Path, change: Any):
+    body = trace.to_json(make_race(["a", " b"]))
+    change(body["lanes"][1]["steps"][0]["lens"])
+    (tmp_path / "race.json").write_text(json.dumps(body))
+    assert [key for key, _ in opened([tmp_path / "race.json"])[0]["messages"]][:1] == ["file.damaged"]
+    assert verdict(json.dumps(body).encode()) == "damaged"
+
+
 @pytest.mark.parametrize("field", ["index", "position"])
 def test_numbers_below_zero_are_refused_as_in_python(tmp_path: Path, field: str):
     body = trace.to_json(make_race(["a", " b"]))

@@ -1,6 +1,7 @@
 // Details of a node: its numbers, the PUCT formula with its values, and why it was accepted or rejected.
 
 import { precise, residualDraw, residualText, testText } from "../../page/record/acceptance.js";
+import { entropyBounds, isFork } from "../../page/record/entropy.js";
 import { el, exact, fixed, number, onKey, probability, small, visible } from "../../page/core/dom.js";
 import { historyFigure } from "./history.js";
 import { column, cumulativeProbability, namesOfStep, priorTerm, rankOf, targetToken, targetTokenKind, TARGET } from "../../page/record/record.js";
@@ -52,6 +53,7 @@ function renderNode(root, step, node, header, recorded, moment) {
 function nodeFacts(step, node, header) {
   const { tree } = step;
   const rank = rankOf(tree, node);
+  const choice = step.exists ? null : step.choices.find((one) => one.node === node);
   const rows = [
     [say("fact.visits"), number(column(tree, "visits")[node], 0)],
     [say("fact.value"), small(column(tree, "value")[node])],
@@ -60,8 +62,15 @@ function nodeFacts(step, node, header) {
     ["PUCT", scoreText(column(tree, "score")[node])],
     [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
     [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
+    [say("fact.entropy"), choice?.logits ? entropyText(choice) : "–"],
   ];
   return { rows, verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
+}
+
+// In bits, as a range if the record does not decide two decimals.
+function entropyText(choice) {
+  const bits = [...new Set(entropyBounds(choice.logits).map((value) => number(value)))].join("–");
+  return isFork(choice) ? `${bits} · ${say("term.fork")}` : bits;
 }
 
 export function targetFacts(step, header) {

@@ -77,7 +77,7 @@ export function traces(nodes, { grid, colours, prior }) {
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
   const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends)] : [];
-  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most)].filter((trace) => trace.x.length);
+  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), forkTrace(nodes, grid, most), scoreTrace(scores.shown, grid, most)].filter((trace) => trace.x.length);
 }
 
 // Whether the mark of a node is not a circle.
@@ -186,6 +186,12 @@ function signTrace(nodes, { place, marks, type }, style, fill) {
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
   const font = { family: cssToken("--ax-sans"), size: 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
+}
+
+// Above the nodes after which the target was undecided; the indented list has no space for it.
+function forkTrace(nodes, { place, marks, list, type }, most) {
+  const at = (n) => [place(n)[0], place(n)[1] - diameter(n, most, marks) / 2 - 8];
+  return textTrace(list ? [] : nodes.filter(({ fork }) => fork), at, () => "<b>Y</b>", "center", { family: cssToken("--ax-sans"), size: 12 * type, color: cssToken("--ax-target") });
 }
 
 // The scores that the selection compares.

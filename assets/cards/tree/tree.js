@@ -153,7 +153,7 @@ const itemId = (node) => `ax-treeitem-${node < 0 ? "target" : node}`;
 
 // A node for screen readers.
 function item(node) {
-  const words = [visible(node.text), say(`chip.${node.verdict}`), numbersOf(node)].filter(Boolean).join(", ");
+  const words = [visible(node.text), say(`chip.${node.verdict}`), numbersOf(node), node.fork && say("term.fork")].filter(Boolean).join(", ");
   return el("span", { role: "treeitem", id: itemId(node.id), "aria-level": node.x + 1, "aria-selected": "false", text: words });
 }
 

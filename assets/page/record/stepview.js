@@ -3,6 +3,7 @@
 
 import { remembered } from "../core/store.js";
 import { TARGET, column, targetToken, targetTokenKind } from "./record.js";
+import { isFork } from "./entropy.js";
 import { scoreText, searchedStep } from "./search.js";
 
 // Returns a function that makes the view of a state, null without a step; `covered`: whether the verification is hidden.
@@ -79,6 +80,7 @@ export function treeNodes(step, layout) {
     value: column(tree, "value")[n],
     exploration: column(tree, "exploration")[n],
     folded: layout.folded[i],
+    fork: !step.exists && isFork(step.choices.find(({ node }) => node === n)),
     score: step.scores?.has(n) ? scoreText(step.scores.get(n)) : null,
   }));
   if (layout.target && !step.exists) {

@@ -47,6 +47,10 @@ const CHECKS = {
   RowChange: (row) => failing(!row.learned.length || sameLength(row.learned, [row.tokens])),
   BlockRecord: ({ tests, tokens, texts, p, q, residual }) => failing(tests.length > 0 && sameLength(tokens, [texts, p, residual, q.length ? q : p])),
   LatticeRecord: ({ tokens, texts, heads, rescored }) => failing(sameLength(tokens, [texts, heads, rescored.length ? rescored : heads])),
+  LensRecord: ({ layers, eagle, positions }) => {
+    const ascending = layers.length > 0 && layers.every((layer, i) => !i || layer > layers[i - 1]);
+    return failing(ascending && eagle.every((layer) => layers.includes(layer)) && positions.every((at) => sameLength(layers, Object.values(at))));
+  },
   PoolRecord: ({ size, phrases, texts, drafted }) => failing(sameLength(phrases, [texts]) && phrases.every((phrase, i) => sameLength(phrase, [texts[i]])) && drafted >= 0 && drafted <= phrases.length && phrases.length <= size),
   RejectionRecord: ({ trials, tokens, texts, residual, residual_probability: p }) => {
     return failing(sameLength(tokens, [texts, ...trials.flatMap((trial) => [trial.top_p, trial.top_q]), ...(p === null ? [] : [residual])]));
@@ -71,10 +75,10 @@ function isPlain(value, depth = 0) {
   return (Array.isArray(value) || Object.keys(value).length <= format.fields) && Object.values(value).every((part) => isPlain(part, depth + 1));
 }
 
-function isConsistent({ tree, path, choices, emitted, texts, origins, block }) {
+function isConsistent({ tree, path, choices, emitted, texts, origins, block, lens }) {
   const trials = [...choices.flatMap(({ rejection, typical }) => [...(rejection?.trials ?? []), ...(typical?.trials ?? [])]), ...(block?.tests ?? [])];
   const exists = (node) => node >= 0 && node < tree.tokens.length;
-  return path.every(exists) && trials.every(({ node }) => node > 0 && exists(node)) && sameLength(emitted, [texts, origins]);
+  return path.every(exists) && trials.every(({ node }) => node > 0 && exists(node)) && sameLength(emitted, [texts, origins]) && sameLength(choices, lens ? [lens.positions] : []);
 }
 
 // What the page needs beyond that.
@@ -88,12 +92,12 @@ function isDrawable(step) {
 }
 
 // All probabilities of a step, and shares of them, as lists.
-function sharesOf({ tree, choices, rows, agreement, agreement_after, block, lattice, levels, attended }) {
+function sharesOf({ tree, choices, rows, agreement, agreement_after, block, lattice, levels, attended, lens }) {
   const tried = ({ p, q, uniform, ratio, rejection, top_p: tops, top_q: drafts }) => [[p, q, uniform, ratio, rejection], tops, drafts];
   const ofRejection = ({ trials, residual, residual_probability: p }) => [...trials.flatMap(tried), residual, [p]];
   const ofChoice = ({ probability, top_probabilities: tops, rejection, typical }) => [[probability], tops, ...(rejection ? ofRejection(rejection) : []), (typical?.trials ?? []).map(({ p }) => p)];
   const ofBlock = block ? [[block.weight, block.left, block.residual_probability], block.p, block.q, block.residual, ...block.tests.map(({ p, q, weight, left, passes, uniform }) => [p, q, weight, left, passes, uniform])] : [];
-  const ofDraft = [...lattice.flatMap(({ heads, rescored }) => [heads, rescored]), ...levels.map(({ cumulative }) => cumulative), ...attended.map(({ weights }) => weights)];
+  const ofDraft = [...lattice.flatMap(({ heads, rescored }) => [heads, rescored]), ...levels.map(({ cumulative }) => cumulative), ...attended.map(({ weights }) => weights), ...(lens?.positions ?? []).flatMap(({ probabilities, chosen }) => [probabilities, chosen])];
   return [tree.probability, ...ofBlock, ...ofDraft, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
 }
 
