@@ -4,6 +4,7 @@
 # make test-all  also the tests marked slow and long, then, one at a time, those marked timing, which need an idle machine
 # make check formatting, lint (also of scripts and style sheets, if npx is installed), types, import order, known vulnerabilities of installed packages
 # make space assemble and check the folder of a Space, build/space
+# make ray   set up .venv-ray, which also has Ray, and run the tests on a Ray cluster of this machine
 # make audit only the known vulnerabilities of installed packages
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The model is converted and all code compiled once, before the processes that would each do it.
 WARM_UP := $(BIN)/python -m aded fetch && $(BIN)/python -m aded generate --prompt Hello --method aded --max-new-tokens 2
 
-.PHONY: run test test-all check audit format browser space clean
+.PHONY: run test test-all check audit format browser space ray clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/python -m aded fetch || echo "the model is not available: the page shows recorded races until it is"
@@ -52,11 +53,19 @@ space: $(VENV)/run.stamp
 	rm -rf build/space
 	$(BIN)/python -m ui.space --out build/space
 
+ray: .venv-ray/run.stamp
+	OMP_NUM_THREADS=1 .venv-ray/bin/python -m pytest $(ARGS) tests/tasks/test_engine.py tests/tasks/test_ray.py
+
 browser: $(VENV)/dev.stamp
 	sh tests/install_browser.sh $(BIN)/python
 
 $(VENV)/pip.stamp:
 	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+.venv-ray/run.stamp: requirements-dev.txt requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt "ray>=2.50"
 	touch $@
 
 $(VENV)/run.stamp: requirements.txt $(VENV)/pip.stamp
@@ -68,4 +77,4 @@ $(VENV)/dev.stamp: requirements-dev.txt $(VENV)/run.stamp
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) .venv-ray .pytest_cache .ruff_cache .mypy_cache

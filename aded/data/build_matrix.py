@@ -164,6 +164,7 @@ def _from_writing(
         folder.settle(batch=writer.batch_size)
         collection = Collection(options.self_written, separator, model.vocab_size)
         write(writer, collection, folder, progress)
+        model.release()
         text = folder.path("text.npy")
         store(text, npy_bytes(collection.text()))
         _settle_pieces(folder, options)

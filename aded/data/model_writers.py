@@ -46,7 +46,8 @@ class WritingModel:
         tokenizer, vocab_size: of the model.
         where: device and dtype on which it runs.
         beginnings: token ids of question prefixes.
-        writer: makes a writer of batches of a size (None: the largest useful one).
+        writer: makes a writer of batches of a size (None: the largest useful one); its second argument: see `RemoteWriter`.
+        release: stops the workers, whose processor cores are then free.
     """
 
     tokenizer: Any
@@ -54,6 +55,7 @@ class WritingModel:
     where: tuple[str, str]
     beginnings: Sequence[Sequence[int]]
     writer: Callable[[int | None, Callable[[int], bool]], Any]
+    release: Callable[[], None] = lambda: None
 
 
 @contextmanager
@@ -76,7 +78,7 @@ def writing_model(writing: Writing, engine: Engine, progress: Progress) -> Itera
         def writer(batch: int | None, exists: Callable[[int], bool]) -> RemoteWriter:
             return RemoteWriter(pool, batch, exists, progress)
 
-        yield WritingModel(tokenizer, vocab_size, where, beginnings, writer)
+        yield WritingModel(tokenizer, vocab_size, where, beginnings, writer, pool.close)
 
 
 def _local(writing: Writing, progress: Progress) -> WritingModel:

@@ -347,7 +347,9 @@ class ActorPool:
             self._deaths, finished[job[0]] = 0, value
 
     def close(self) -> None:
-        """Stop all workers."""
+        """Stop all workers, which frees their GPUs and processor cores."""
         for worker in [*self._idle, *(worker for worker, _ in self._running.values())]:
             with suppress(Exception):  # the connection may be lost
                 self._ray.kill(worker)
+        self._idle.clear()
+        self._running.clear()

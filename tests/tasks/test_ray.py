@@ -83,7 +83,7 @@ def test_a_matrix_has_the_same_bytes(tmp_path: Path, cluster, model: Path, small
 
 
 def test_self_written_text_is_the_same(tmp_path: Path, cluster, model: Path) -> None:
-    local, distributed = built(tmp_path, "--self-written", 3000, "--batch", 8, "--seed", 5, "--model", model)
+    local, distributed = built(tmp_path, "--self-written", 1200, "--batch", 8, "--seed", 5, "--model", model)
     assert local == distributed
     assert sorted(local) == ["m", "text.npy"]
 
