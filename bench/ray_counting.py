@@ -27,7 +27,7 @@ from aded.core.trace import write_atomically
 from aded.data import ngram_counting, sharded_counting
 from aded.data.corpus import read_tokens
 from aded.data.ngram_counting import INT32_MAX, pack
-from aded.data.sharded_counting import PartCounter, Shard, ShardCounter
+from aded.data.sharded_counting import SHARDS_PER_WORKER, PartCounter, Shard, ShardCounter
 from aded.engine.weights import quiet
 from aded.evaluation.bench import results
 from aded.evaluation.bench.questions import digest
@@ -36,13 +36,13 @@ from aded.tasks.ray_cluster import RayCluster
 
 WORKERS = (1, 2)
 ROUNDS = 3
-COPIES = 16
+COPIES = 4
 """The corpus is counted this many times in a row, so that starting tasks is a small share of the time."""
 PIECE = 1 << 18
 """Tokens of a piece."""
-MEMORY = 512
-"""Megabytes of a task's database."""
-PLANNED = {"tokens": 10**12, "workers": 1024, "shards": 4096}
+MEMORY, SMALL_MEMORY = 512, 1
+"""Megabytes of a task's database; the least that is possible where the memory besides the database is measured."""
+PLANNED = {"tokens": 10**12, "workers": 256, "shards": 256 * SHARDS_PER_WORKER}
 
 
 def main() -> None:
@@ -96,9 +96,10 @@ def measure_constants(ids: np.ndarray, folder: Path, known: dict[str, int]) -> t
     tables = [table for shard in shards for table in split(shard)[1]]
     entries = sum(len(codes) for codes, _ in tables)
     more: dict[str, Any] = {"fingerprint": "", "max_successors": MAX_SUCCESSORS, "spill": folder / "spill", "memory": MEMORY}
-    joined = len(tables[0][0])
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        peak = process.submit(peak_bytes, join, tables[0]).result()
+    whole, one = ShardCounter(ngram_counting.unpack, **known, parts=2, memory=SMALL_MEMORY), shards[0]
+    part = PartCounter(known["vocab_size"], MAX_SUCCESSORS, INT32_MAX, SMALL_MEMORY)
+    counted, joined = sum(len(codes) for codes, _ in whole(one)[1]), len(tables[0][0])
+    shard_peak, join_peak = in_new_process(shard_growth, whole, one), in_new_process(join_growth, part, tables[0])
     return {
         "store_tokens_per_second": len(ids) / median_seconds(store),
         "read_tokens_per_second": len(ids) / median_seconds(read),
@@ -106,16 +107,34 @@ def measure_constants(ids: np.ndarray, folder: Path, known: dict[str, int]) -> t
         "join_ngrams_per_second": entries / median_seconds(lambda: [join(iter([one])) for one in tables]),
         "built_in_tokens_per_second": len(ids) / median_seconds(lambda: ngram_counting.count(paths, **known, **more)),
         "bytes_per_ngram_moved": sum(codes.nbytes + counts.nbytes for codes, counts in tables) / entries,
-        "bytes_per_ngram_joined": peak / joined,
+        "memory_bytes_per_ngram_of_a_shard": shard_peak / counted,
+        "memory_bytes_per_ngram_of_a_part": join_peak / joined,
     }, paths
 
 
-def peak_bytes(join: PartCounter, table: Any) -> int:
-    """Growth of this process's peak memory while it joins a table."""
+def in_new_process(function: Callable[..., int], *arguments: Any) -> int:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
+
+
+def shard_growth(split: ShardCounter, shard: Shard) -> int:
+    """Growth of this process's peak memory in bytes while it counts a shard, after one piece of it."""
+    split(Shard(shard.paths[:1], []))
+    before = peak()
+    split(shard)
+    return peak() - before
+
+
+def join_growth(join: PartCounter, table: Any) -> int:
+    """Growth of this process's peak memory in bytes while it adds up a table, after a few of its rows."""
     join(iter([(table[0][:1000], table[1][:1000])]))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     join(iter([table]))
-    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    return peak() - before
+
+
+def peak() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def measure_cluster(paths: list[Path], workers: int, known: dict[str, int]) -> dict[str, float]:
@@ -164,10 +183,13 @@ def plan(constants: dict[str, float], growth: dict[str, int]) -> dict[str, float
         "ngrams_of_the_text": distinct(tokens),
         "terabytes_of_tokens": 2 * tokens / 1e12,
         "terabytes_moved_to_reducers": moved * constants["bytes_per_ngram_moved"] / 1e12,
-        "gigabytes_joined_per_reducer": moved / workers * constants["bytes_per_ngram_joined"] / 1e9,
+        "objects": shards * (workers + 1),
+        "gigabytes_of_a_shard_task": distinct(tokens / shards) * constants["memory_bytes_per_ngram_of_a_shard"] / 1e9,
+        "gigabytes_of_a_reducer": distinct(tokens) / workers * constants["memory_bytes_per_ngram_of_a_part"] / 1e9,
         "hours_of_storing_on_one_machine": tokens / constants["store_tokens_per_second"] / 3600,
+        "hours_of_reading_on_one_machine": tokens / constants["read_tokens_per_second"] / 3600,
         "hours_of_counting_shards": tokens / constants["shard_tokens_per_second"] / workers / 3600,
-        "hours_of_joining": moved / constants["join_ngrams_per_second"] / workers / 3600,
+        "hours_of_adding_up": moved / constants["join_ngrams_per_second"] / workers / 3600,
     }
 
 

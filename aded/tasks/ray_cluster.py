@@ -10,7 +10,7 @@ import itertools
 import logging
 import os
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -198,21 +198,25 @@ def _result(ray: Any, ref: Any) -> Any:
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, (AdedError, KeyboardInterrupt)):
             raise error.cause from None
-        if isinstance(error.cause, ray.exceptions.RayError):
+        if isinstance(error.cause, ray.exceptions.RayError) and "No module named" not in str(error):
             raise _killed(error.cause) from None
+        if "No module named" in str(error):
+            raise _unprepared(error) from None
         raise
     except ray.exceptions.RayError as error:
         if isinstance(error, ray.exceptions.RayActorError):
             raise
         if "No module named" in str(error):
-            raise AdedError(
-                f"a node cannot run the task ({_module(error)}); install ADED with the same packages on all nodes"
-            ) from None
+            raise _unprepared(error) from None
         raise _killed(error) from None
 
 
-def _module(error: BaseException) -> str:
-    return next(line.strip() for line in str(error).splitlines() if "No module named" in line)
+def _unprepared(error: BaseException) -> AdedError:
+    line = next(line.strip() for line in reversed(str(error).splitlines()) if "No module named" in line)
+    node = getattr(error, "ip", None)
+    return AdedError(
+        f"{f'node {node}' if node else 'a node'} cannot run the task ({line}); install ADED with the same packages on all nodes"
+    )
 
 
 def _killed(error: BaseException) -> InterruptedJobError:
@@ -288,7 +292,7 @@ class ActorPool:
             self._resources, self.size = {"num_cpus": min((int(node["CPU"]) for node in nodes), default=1)}, max(1, len(nodes))
         self._idle: list[Any] = []
         self._running: dict[Any, tuple[Any, Any]] = {}  # by task: its worker and its (number, job), None while it starts
-        self._deaths = 0
+        self._deaths: Counter[int | None] = Counter()  # by number of the job; None: while starting
 
     def map(self, jobs: Iterable[Any], waiting: Progress = lambda message, share: None) -> Iterator[Any]:
         """Results of the jobs in their order; at most ``2 * size`` jobs are taken in advance.
@@ -297,9 +301,10 @@ class ActorPool:
             waiting: called with a message when no worker is free for a long time.
 
         Raises:
-            InterruptedJobError: workers were killed without one finished job in between.
+            InterruptedJobError: the workers of a job were killed `ATTEMPTS` times.
         """
         numbered, taken = enumerate(jobs), 0
+        self._deaths.clear()
         open_jobs: deque[Any] = deque()
         finished: dict[int, Any] = {}
         try:
@@ -337,14 +342,19 @@ class ActorPool:
         try:
             value = _result(self._ray, done[0])
         except self._ray.exceptions.RayActorError as error:
-            self._deaths += 1
-            if self._deaths == ATTEMPTS:
+            with suppress(Exception):  # it may only be out of reach
+                self._ray.kill(worker)
+            number = job[0] if job is not None else None
+            self._deaths[number] += 1
+            if self._deaths[number] >= ATTEMPTS * (self.size if job is None else 1):
                 raise _killed(error) from None
             open_jobs.extendleft([job] if job is not None else [])
             return
         self._idle.append(worker)
-        if job is not None:
-            self._deaths, finished[job[0]] = 0, value
+        if job is None:
+            del self._deaths[None]
+        else:
+            finished[job[0]] = value
 
     def close(self) -> None:
         """Stop all workers, which frees their GPUs and processor cores."""
