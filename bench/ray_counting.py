@@ -1,6 +1,6 @@
 """Measure how fast tasks on a Ray cluster of this machine count n-grams, and the constants of the plan in docs/ray.md.
 
-    .venv-ray/bin/python bench/ray_counting.py tokens.npy --separator ID --out bench/results/ray-counting
+    .venv-ray/bin/python bench/ray_counting.py tokens.npy --separator ID --out bench/results/ray-counting --embed docs/ray.md
 
 Results depend on what else runs on the machine, so its load is recorded before and after.
 """
@@ -31,6 +31,7 @@ from aded.data.sharded_counting import SHARDS_PER_WORKER, PartCounter, Shard, Sh
 from aded.engine.weights import quiet
 from aded.evaluation.bench import results
 from aded.evaluation.bench.questions import digest
+from aded.evaluation.bench.tables import embed_text
 from aded.ngram.trigram import MAX_SUCCESSORS
 from aded.tasks.ray_cluster import RayCluster
 
@@ -51,6 +52,9 @@ def main() -> None:
     parser.add_argument("--separator", type=int, default=0)
     parser.add_argument("--vocab-size", type=int, default=49152)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--embed", type=Path, help="a Markdown file with the markers <!-- bench:ray-counting --> and <!-- /bench -->"
+    )
     options = parser.parse_args()
     known = {"separator": options.separator, "vocab_size": options.vocab_size}
     ids, load = read_tokens(options.corpus), [os.getloadavg()[0]]
@@ -75,6 +79,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     write_atomically(options.out / "results.json", (results.dumps(results._rounded(body), indent=1) + "\n").encode())
     write_atomically(options.out / "table.md", table(body).encode())
+    if options.embed:
+        embed_text(options.embed, "ray-counting", table(body))
 
 
 def measure_constants(ids: np.ndarray, folder: Path, known: dict[str, int]) -> tuple[dict[str, float], list[Path]]:
