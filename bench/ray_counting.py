@@ -96,6 +96,7 @@ def measure_constants(ids: np.ndarray, folder: Path, known: dict[str, int]) -> t
         for path in paths:
             ngram_counting.unpack(path)
 
+    store()
     split = ShardCounter(ngram_counting.unpack, **known, parts=2, memory=MEMORY)
     join = PartCounter(known["vocab_size"], MAX_SUCCESSORS, INT32_MAX, MEMORY)
     shards = list(sharded_counting.shards_of(paths, 4))

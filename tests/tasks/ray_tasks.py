@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from aded.core.errors import AdedError
 
@@ -43,3 +45,13 @@ class Make:
 
     def __call__(self) -> Callable:
         return self.function
+
+
+def parts_of(job: int) -> tuple[int, list[np.ndarray]]:
+    """Four parts that are too large to be sent with the result, so they stay on the node."""
+    time.sleep(0.5)
+    return job, [np.full(100_000, job * part) for part in range(4)]
+
+
+def total(values: Iterator[np.ndarray]) -> int:
+    return int(sum(value.sum() for value in values))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, TESTS
 from fakes import VOCAB, save_tokenizer, tiny_model
+from ray_tasks import Make, die, die_once, refuse
 from waiting import HANG, until
 
 from aded.cli import main
@@ -145,41 +146,10 @@ def test_a_benchmark_has_the_same_rows_apart_from_times_and_resumes(tmp_path: Pa
     assert "choose another --out" in capsys.readouterr().err
 
 
-def die_once(job: tuple[str, int]) -> int:
-    """Kill this process at the first call for this path."""
-    path, value = job
-    if not os.path.exists(path):
-        Path(path).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return value
-
-
-def die(job: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def make_die_once():
-    return die_once
-
-
-def make_die():
-    return die
-
-
-def refuse(job: int) -> int:
-    if job == 2:
-        raise AdedError("job 2 is wrong; leave it out")
-    return job
-
-
-def make_refuse():
-    return refuse
-
-
 def test_killed_workers_are_retried(tmp_path: Path, cluster) -> None:
     jobs = [(str(tmp_path / str(i)), i) for i in range(5)]
     assert list(cluster.map(die_once, jobs)) == [0, 1, 2, 3, 4]
-    with cluster.pool(make_die_once) as pool:
+    with cluster.pool(Make(die_once)) as pool:
         again = [(str(tmp_path / f"again {i}"), i) for i in range(3)]
         assert list(pool.map(again)) == [0, 1, 2]
 
@@ -187,19 +157,19 @@ def test_killed_workers_are_retried(tmp_path: Path, cluster) -> None:
 def test_workers_that_are_killed_again_and_again_end_the_job_in_one_line(cluster) -> None:
     with pytest.raises(InterruptedJobError, match=f"killed {ATTEMPTS} times.*resumes where it stopped"):
         list(cluster.map(die, [1]))
-    with pytest.raises(InterruptedJobError, match=f"killed {ATTEMPTS} times"), cluster.pool(make_die) as pool:
+    with pytest.raises(InterruptedJobError, match=f"killed {ATTEMPTS} times"), cluster.pool(Make(die)) as pool:
         list(pool.map([1]))
 
 
 def test_errors_of_tasks_are_those_of_the_task_and_pools_name_the_node(tmp_path: Path, cluster) -> None:
     with pytest.raises(AdedError, match="^job 2 is wrong"):
         list(cluster.map(refuse, range(4)))
-    with pytest.raises(AdedError, match=r"^node [\d.]+: job 2 is wrong"), cluster.pool(make_refuse) as pool:
+    with pytest.raises(AdedError, match=r"^node [\d.]+: job 2 is wrong"), cluster.pool(Make(refuse)) as pool:
         list(pool.map(range(4)))
     missing = [str(tmp_path / f"model-{i}.safetensors") for i in range(5)]
     with (
         pytest.raises(AdedError, match=r"node [\d.]+ lacks .*model-0\.safetensors.* and 2 more; copy them there"),
-        cluster.pool(make_refuse, missing) as pool,
+        cluster.pool(Make(refuse), missing) as pool,
     ):
         list(pool.map([1]))
 
@@ -220,38 +190,30 @@ def test_ctrl_c_stops_a_command_and_its_cluster_and_the_next_one_continues(tmp_p
     assert batches
 
 
-SLEEP = "import time; time.sleep(0.5)"
-
-
-def slow(job: int) -> int:
-    exec(SLEEP)
-    return job
-
-
-def make_slow():
-    return slow
-
-
 def test_a_lost_node_costs_its_tasks_only(tmp_path: Path) -> None:
     program = f"""
 import os, sys
 sys.path[:0] = {[str(ROOT), str(TESTS), str(TESTS / "tasks")]!r}
 import ray
 from ray.cluster_utils import Cluster
-from test_ray import PATHS, make_slow, slow
+from ray_tasks import Make, parts_of, slow, total
 from aded.tasks.ray_cluster import RayCluster
 nodes = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "include_dashboard": False}})
-other = nodes.add_node(num_cpus=1)
-ray.init(address=nodes.address, log_to_driver=False, runtime_env={{"env_vars": PATHS}})
+ray.init(address=nodes.address, log_to_driver=False, runtime_env={{"env_vars": {PATHS!r}}})
+other = nodes.add_node(num_cpus=1)  # after the connection, which is then to the head node
 cluster = RayCluster()
 assert cluster.workers == 2
-with cluster.pool(make_slow) as pool:
+with cluster.pool(Make(slow)) as pool:
     assert pool.size == 2
     results = pool.map(range(10))
     found = [next(results) for _ in range(3)]
     nodes.remove_node(other, allow_graceful=False)
     assert found + list(results) == list(range(10))
 assert list(cluster.map(slow, range(4))) == list(range(4))
+other = nodes.add_node(num_cpus=1)
+lose = lambda share: nodes.remove_node(other, allow_graceful=False) if share == 0.5 else None
+notes, totals = RayCluster().shuffle(parts_of, [1, 2, 3, 4], total, 4, lose)  # its node is lost when all jobs are divided
+assert (notes, totals) == ([1, 2, 3, 4], [10 * part * 100_000 for part in range(4)])
 print("finished")
 ray.shutdown()
 nodes.shutdown()
