@@ -36,9 +36,7 @@ from aded.ngram.trigram import MAX_SUCCESSORS
 from aded.tasks.ray_cluster import RayCluster
 
 WORKERS = (1, 2)
-ROUNDS = 3
-COPIES = 4
-"""The corpus is counted this many times in a row, so that starting tasks is a small share of the time."""
+ROUNDS = 2
 PIECE = 1 << 18
 """Tokens of a piece."""
 MEMORY, SMALL_MEMORY = 512, 1
@@ -59,7 +57,7 @@ def main() -> None:
     known = {"separator": options.separator, "vocab_size": options.vocab_size}
     ids, load = read_tokens(options.corpus), [os.getloadavg()[0]]
     with tempfile.TemporaryDirectory() as name:
-        constants, paths = measure_constants(np.tile(ids, COPIES), Path(name), known)
+        constants, paths = measure_constants(ids, Path(name), known)
         rates = {str(workers): measure_cluster(paths, workers, known) for workers in WORKERS}
     load.append(os.getloadavg()[0])
     growth = {str(len(part)): ngrams(part, known) for part in (ids[: len(ids) // n] for n in (16, 8, 4, 2, 1))}
@@ -67,7 +65,7 @@ def main() -> None:
     body["versions"] |= {"ray": ray.__version__, "duckdb": duckdb.__version__}
     body |= {
         "command": f"bench/ray_counting.py {Path(options.corpus).name} --separator {options.separator}",
-        "corpus": {"file": Path(options.corpus).name, "digest": digest(options.corpus), "tokens": len(ids), "copies": COPIES},
+        "corpus": {"file": Path(options.corpus).name, "digest": digest(options.corpus), "tokens": len(ids)},
         "cores": os.cpu_count(),
         "load_before_and_after": [round(value, 2) for value in load],
         "rounds": ROUNDS,
@@ -84,7 +82,7 @@ def main() -> None:
 
 
 def measure_constants(ids: np.ndarray, folder: Path, known: dict[str, int]) -> tuple[dict[str, float], list[Path]]:
-    """What each stage costs in one process, and the paths of the pieces."""
+    """What each stage costs in one process, by its processor time, and the paths of the pieces."""
     paths = [folder / f"{number}.npz" for number in range(-(-len(ids) // PIECE))]
     pieces = np.array_split(ids.astype(np.uint16), len(paths))
 
@@ -162,7 +160,7 @@ def measure_cluster(paths: list[Path], workers: int, known: dict[str, int]) -> d
             counted[0] = matrix.corpus_tokens
 
         count()  # starts the workers
-        times = sorted(counted[0] / seconds(count) for _ in range(ROUNDS))
+        times = sorted(counted[0] / wall_seconds(count) for _ in range(ROUNDS))
     finally:
         ray.shutdown()
     return {"median": statistics.median(times), "minimum": times[0], "maximum": times[-1]}
@@ -201,10 +199,16 @@ def plan(constants: dict[str, float], growth: dict[str, int]) -> dict[str, float
 
 
 def median_seconds(work: Callable[[], Any]) -> float:
-    return statistics.median(seconds(work) for _ in range(ROUNDS))
+    """Processor time of this process, which other processes of the machine change little."""
+    times = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return statistics.median(times)
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def wall_seconds(work: Callable[[], Any]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -215,16 +219,16 @@ def table(body: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in body["versions"].items())
     corpus, load = body["corpus"], body["load_before_and_after"]
     lines = [
-        f"{corpus['tokens']:,} tokens, {corpus['copies']} times; {body['device']}, {body['cores']} cores; {versions}; "
+        f"{corpus['tokens']:,} tokens; {body['device']}, {body['cores']} cores; {versions}; "
         f"commit {body['commit']}. Load of the machine before and after: {load[0]} and {load[1]}.",
         "",
-        "| workers on Ray | million tokens/s (median) | range |",
+        "| workers on Ray | million tokens per second of wall-clock time (median) | range |",
         "|---|---|---|",
     ]
     for workers, rate in body["tokens_per_second"].items():
         low, high = rate["minimum"] / 1e6, rate["maximum"] / 1e6
-        lines.append(f"| {workers} | {rate['median'] / 1e6:.2f} | {low:.2f} to {high:.2f} |")
-    lines += ["", "| constant, in one process | value |", "|---|---|"]
+        lines.append(f"| {workers} | {rate['median'] / 1e6:.3f} | {low:.3f} to {high:.3f} |")
+    lines += ["", "| constant, of one process (per second of processor time) | value |", "|---|---|"]
     lines += [f"| {name.replace('_', ' ')} | {value:,.1f} |" for name, value in body["constants"].items()]
     lines += ["", "| tokens | distinct bigrams and tri-grams |", "|---|---|"]
     lines += [f"| {int(tokens):,} | {count:,} |" for tokens, count in body["distinct_ngrams"].items()]

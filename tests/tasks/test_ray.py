@@ -218,5 +218,5 @@ print("finished")
 ray.shutdown()
 nodes.shutdown()
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=2 * HANG)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANG * 2)
     assert done.stdout.splitlines()[-1:] == ["finished"], done.stderr
