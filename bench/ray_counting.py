@@ -144,7 +144,7 @@ def peak() -> int:
 
 def measure_cluster(paths: list[Path], workers: int, known: dict[str, int]) -> dict[str, float]:
     """Tokens per second of counting the pieces on a cluster with this many workers."""
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
     try:
         given: dict[str, Any] = {
             **known,

@@ -29,7 +29,7 @@ TEMPLATE = "w5 w17 w40 {{ messages[0]['content'] }} w7 w9 w11"
 @pytest.fixture(scope="module")
 def cluster():
     """One node with two cores, to which the commands of this process connect."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": PATHS})
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": PATHS})
     yield RayCluster()
     ray.shutdown()
 
