@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import resource
 import statistics
 import tempfile
 import time
@@ -139,7 +138,9 @@ def join_growth(join: PartCounter, table: Any) -> int:
 
 
 def peak() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Peak resident memory of this process; ``getrusage`` would include that of the parent process before the start."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def measure_cluster(paths: list[Path], workers: int, known: dict[str, int]) -> dict[str, float]:
