@@ -141,11 +141,14 @@ class RayCluster:
         """
         ray, total = self._ray, len(jobs) + parts
         divide = self._remote(_divide).options(num_returns=1 + parts)
-        unite, task = self._remote(_unite), ray.put(_Task(split))
-        rows = [divide.remote(task, job) for job in jobs]
+        unite, splitter, joiner = (
+            self._remote(_unite),
+            ray.put(_Task(split)),
+            ray.put(_Task(join)),
+        )  # kept for tasks that run again
+        rows = [divide.remote(splitter, job) for job in jobs]
         notes = [self._wait(row[0], rows, number / total, done) for number, row in enumerate(rows)]
-        task = ray.put(_Task(join))
-        united = [unite.remote(task, [row[1 + part] for row in rows]) for part in range(parts)]
+        united = [unite.remote(joiner, [row[1 + part] for row in rows]) for part in range(parts)]
         del rows
         return notes, [self._wait(one, united, (len(jobs) + n) / total, done) for n, one in enumerate(united)]
 
