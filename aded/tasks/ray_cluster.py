@@ -148,7 +148,7 @@ class RayCluster:
         )  # kept for tasks that run again
         rows = [divide.remote(splitter, job) for job in jobs]
         notes = [self._wait(row[0], rows, number / total, done) for number, row in enumerate(rows)]
-        united = [unite.remote(joiner, [row[1 + part] for row in rows]) for part in range(parts)]
+        united = [unite.remote(joiner, *(row[1 + part] for row in rows)) for part in range(parts)]
         del rows
         return notes, [self._wait(one, united, (len(jobs) + n) / total, done) for n, one in enumerate(united)]
 
@@ -234,10 +234,8 @@ def _divide(task: _Task, job: Any) -> Any:
     return (note, *values)
 
 
-def _unite(task: _Task, refs: Sequence[Any]) -> Any:
-    import ray
-
-    return task(ray.get(ref) for ref in refs)
+def _unite(task: _Task, *values: Any) -> Any:
+    return task(iter(values))
 
 
 class _Server:
