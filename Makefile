@@ -5,6 +5,7 @@
 # make check formatting, lint (also of scripts and style sheets, if npx is installed), types, import order, known vulnerabilities of installed packages
 # make space assemble and check the folder of a Space, build/space
 # make vllm  install vLLM for CPUs in .venv-vllm and run the tests of ADED inside it
+# make ray   set up .venv-ray, which also has Ray, and run the tests on a Ray cluster of this machine
 # make audit only the known vulnerabilities of installed packages
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The model is converted and all code compiled once, before the processes that would each do it.
 WARM_UP := $(BIN)/python -m aded fetch && $(BIN)/python -m aded generate --prompt Hello --method aded --max-new-tokens 2
 
-.PHONY: run test test-all check audit format browser space vllm clean
+.PHONY: run test test-all check audit format browser space vllm ray clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/python -m aded fetch || echo "the model is not available: the page shows recorded races until it is"
@@ -56,6 +57,9 @@ space: $(VENV)/run.stamp
 vllm: .venv-vllm/run.stamp
 	.venv-vllm/bin/python -m pytest $(ARGS) tests/integrations
 
+ray: .venv-ray/run.stamp
+	OMP_NUM_THREADS=1 .venv-ray/bin/python -m pytest $(ARGS) tests/tasks/test_engine.py tests/tasks/test_ray.py
+
 browser: $(VENV)/dev.stamp
 	sh tests/install_browser.sh $(BIN)/python
 
@@ -68,6 +72,11 @@ $(VENV)/pip.stamp:
 	sh tests/install_vllm.sh .venv-vllm/bin/python
 	touch $@
 
+.venv-ray/run.stamp: requirements-dev.txt requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt "ray>=2.50"
+	touch $@
+
 $(VENV)/run.stamp: requirements.txt $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
@@ -77,4 +86,4 @@ $(VENV)/dev.stamp: requirements-dev.txt $(VENV)/run.stamp
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-vllm .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) .venv-vllm .venv-ray .pytest_cache .ruff_cache .mypy_cache

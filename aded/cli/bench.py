@@ -10,15 +10,17 @@ from typing import Any
 from aded.cli.model_options import MODEL_OPTIONS
 from aded.core.errors import AdedError
 from aded.core.validation import check_distinct, check_ordinary, check_results, refuse_ignored
+from aded.tasks import engine as task_engine
 
 PEERS = ("hf-generate", "hf-prompt-lookup", "aded-reference")
 WITHOUT_MODEL = ("aded-reference",)
 SAMPLING = ("max_new_tokens", "temperature", "top_p")
 COMPARING = ("methods", "peers", "limit", *SAMPLING, "seed", "repeat", "budget")
+CLUSTER = ("engine", "address")
 IGNORED = {
-    "table": (*COMPARING, *MODEL_OPTIONS, "out", "no_html", "json"),
-    "shape": (*COMPARING, "model", "device_map", "tp"),
-    "recorded": (*SAMPLING, *MODEL_OPTIONS),
+    "table": (*COMPARING, *CLUSTER, *MODEL_OPTIONS, "out", "no_html", "json"),
+    "shape": (*COMPARING, *CLUSTER, "model", "device_map", "tp"),
+    "recorded": (*SAMPLING, *CLUSTER, *MODEL_OPTIONS),
 }
 """Options that have no effect in each kind of run."""
 
@@ -46,6 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=int, default=1, metavar="R", help="number of measurements of each question (default: 1)")
     parser.add_argument("--layers", type=int, metavar="N", help="with --shape: use only N layers")
     parser.add_argument("--out", metavar="DIR", help="folder for the results; the same command resumes an interrupted run")
+    task_engine.add_options(parser)
     parser.add_argument("--no-html", action="store_true", help="do not write results.html (5 MB)")
     parser.add_argument("--json", action="store_true", help="print only the results, as one JSON object")
     parser.add_argument("--embed", metavar="FILE", help="with --table: write the table into this file, between markers")
@@ -89,9 +92,10 @@ def _measure(options: argparse.Namespace, progress: Any) -> dict[str, Any]:
         return step_cost.run(options, progress)
     methods, peers = _methods(options.methods), _peers(options.peers)
     if options.questions:
-        from aded.cli import bench_live
+        from aded.cli import bench_cluster, bench_live
 
-        return bench_live.run(options, methods, peers, progress)
+        live = bench_cluster if options.engine == "ray" else bench_live
+        return live.run(options, methods, peers, progress)
     from aded.evaluation.bench import recorded
 
     unusable = [peer for peer in peers if peer not in WITHOUT_MODEL]
@@ -119,6 +123,9 @@ def _check(options: argparse.Namespace) -> None:
         raise AdedError("--embed needs --name, the name in the markers <!-- bench:NAME --> and <!-- /bench -->")
     if options.repeat < 1:
         raise AdedError(f"repeat is {options.repeat}; give 1 or more")
+    task_engine.check_options(options)
+    if options.engine == "ray":
+        refuse_ignored(options, ("device_map", "tp"), "has no effect with --engine ray, where each worker has one GPU")
     for kind, names in IGNORED.items():
         if getattr(options, kind):
             refuse_ignored(options, names, f"has no effect with --{kind}")

@@ -19,6 +19,7 @@ from aded.core.errors import MODEL_PLACEHOLDER, AdedError
 from aded.core.interrupts import immediate_interrupts
 from aded.core.paths import DEFAULT_PLACE, prepare
 from aded.core.validation import check_distinct, check_file, check_not_empty, check_readable, check_results
+from aded.tasks import engine as task_engine
 
 PROGRAM = "python -m aded"
 """The program's name in messages, valid in a checkout and in an installation."""
@@ -215,6 +216,7 @@ def _add_matrix_build(actions: Any) -> None:
     parser.add_argument(
         "--processes", type=int, default=1, metavar="P", help="processes that tokenize, and threads that count (default: 1)"
     )
+    task_engine.add_options(parser)
     _add_bounds(parser)
     parser.add_argument("--restart", action="store_true", help="start again instead of resuming an interrupted build")
     parser.add_argument("--model", default="default", metavar="SPEC", help="the model whose tokenizer encodes the text")

@@ -7,12 +7,18 @@ import shlex
 MODEL_PLACEHOLDER = "SPEC"
 """Placeholder for the model in commands that an error message suggests."""
 
+RESUME_HINT = "run the command again: it resumes where it stopped"
+
 MAX_SHOWN = 60
 """Maximum length of a given value in a message."""
 
 
 class AdedError(ValueError):
     """A request that cannot be fulfilled. The message is one line and names the remedy."""
+
+
+class InterruptedJobError(AdedError):
+    """A job stopped for a reason other than its input, so its intermediate files are kept."""
 
 
 class OtherModelError(AdedError):

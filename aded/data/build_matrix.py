@@ -7,15 +7,9 @@ After an interruption the same command resumes there and produces the same bytes
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import signal
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +19,17 @@ from aded.core.errors import AdedError
 from aded.core.paths import artifact_folder
 from aded.core.trace import write_atomically
 from aded.core.validation import check_distinct, check_file, check_readable, flag, refuse_ignored
-from aded.data import corpus, ngram_counting
+from aded.data import corpus, ngram_counting, sharded_counting
 from aded.data.conversations import MAX_REPEATED_BATCHES, Collection, pack, repetition_error, unpack
-from aded.data.job_folder import RESUME_HINT, SPILL, InterruptedJobError, WorkFolder, npy_bytes, store, work_folder
+from aded.data.job_folder import SPILL, WorkFolder, npy_bytes, store, work_folder
 from aded.data.ngram_counting import BYTES_PER_TOKEN
 from aded.data.readers import DatasetStream, Piece, Source, TextFiles, TokenFile, stamps
+from aded.data.remote_generation import GenerationModel, GenerationSpec, batch_name, exists_in, generation_model
 from aded.engine.tokenizer import tokenizer_fingerprint
 from aded.engine.weights import Progress, label_of
 from aded.ngram.trigram import MAX_SUCCESSORS, TrigramMatrix
+from aded.tasks.engine import Engine, check_options, engine_of
+from aded.tasks.processes import Processes
 
 MAX_PROCESSES = 256
 MAX_MEMORY = 1024
@@ -68,10 +65,9 @@ def run(options: argparse.Namespace, progress: Progress) -> str:
         fingerprint = tokenizer_fingerprint(corpus.load_tokenizer(options.model)[0])
         options.out = str(artifact_folder("trigram", label_of(options.model), fingerprint) / "matrix.safetensors")
     _check_paths(options)
-    if options.self_written is not None:
-        matrix, notes = _from_model(options, progress)
-    else:
-        matrix, notes = _from_source(options, progress)
+    with engine_of(options, options.processes) as engine:
+        make = _from_source if options.self_written is None else _from_model
+        matrix, notes = make(options, engine, progress)
     entries, size = len(matrix.successors), Path(options.out).stat().st_size / 1e6
     facts = [f"{len(matrix)} rows and {entries} entries from {matrix.corpus_tokens} tokens", f"{size:.1f} MB", *notes]
     return f"{options.out}: {', '.join(facts)}, {time.perf_counter() - started:.0f} seconds"
@@ -79,6 +75,9 @@ def run(options: argparse.Namespace, progress: Progress) -> str:
 
 def _check(options: argparse.Namespace) -> None:
     """Check all options before any work starts."""
+    check_options(options)
+    if options.engine == "ray":
+        refuse_ignored(options, ["processes"], "has no effect with --engine ray, which uses all cores of the cluster")
     for source, names in SOURCE_OPTIONS.items():
         if getattr(options, source) is None:
             refuse_ignored(options, names, f"goes with {flag(source)}")
@@ -107,13 +106,12 @@ def _check_paths(options: argparse.Namespace) -> None:
         raise AdedError(f"--keep-text is {options.keep_text}, in the work folder of --out; choose another path")
 
 
-def _from_source(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
+def _from_source(options: argparse.Namespace, engine: Engine, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
     source = _source(options)
     tokenizer, size = corpus.load_tokenizer(options.model)
     default = 0 if options.tokens else tokenizer.eos_token_id
-    return _count_source(
-        source, Vocabulary(tokenizer, size, corpus.separator_for(options.separator, default, size)), options, progress
-    )
+    vocabulary = Vocabulary(tokenizer, size, corpus.separator_for(options.separator, default, size))
+    return _count_source(source, vocabulary, options, engine, progress)
 
 
 def count_tokens(path: Path, vocabulary: Vocabulary, out: Path, restart: bool, progress: Progress) -> TrigramMatrix:
@@ -124,15 +122,15 @@ def count_tokens(path: Path, vocabulary: Vocabulary, out: Path, restart: bool, p
     """
     bounds = {"rows": None, "successors": None, "bytes": None}
     options = argparse.Namespace(out=str(out), restart=restart, max_memory=MAX_MEMORY, processes=1, **bounds)
-    return _count_source(TokenFile(str(path)), vocabulary, options, progress)[0]
+    return _count_source(TokenFile(str(path)), vocabulary, options, Processes(1), progress)[0]
 
 
 def _count_source(
-    source: Source, vocabulary: Vocabulary, options: argparse.Namespace, progress: Progress
+    source: Source, vocabulary: Vocabulary, options: argparse.Namespace, engine: Engine, progress: Progress
 ) -> tuple[TrigramMatrix, list[str]]:
     with _folder(options, vocabulary, source.identity, source.inputs) as folder:
         _settle_pieces(folder, options)
-        matrix = _counted(source, vocabulary, folder, "piece", options, progress)
+        matrix = _counted(source, vocabulary, folder, "piece", options, engine, progress)
         matrix.save(options.out)
     return matrix, _rebuilt(folder)
 
@@ -145,27 +143,34 @@ def _source(options: argparse.Namespace) -> Source:
     return DatasetStream(options.dataset, options.dataset_config, options.dataset_split, options.dataset_field)
 
 
-def _from_model(options: argparse.Namespace, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
-    from aded.data.self_generation import ConversationGenerator, read_beginnings, script_of, separator_of
-    from aded.engine.target_model import TargetModel
+def _from_model(options: argparse.Namespace, engine: Engine, progress: Progress) -> tuple[TrigramMatrix, list[str]]:
+    settings = GenerationSpec(
+        options.model, options.device, options.dtype, options.seed, options.greedy_share, options.beginnings
+    )
+    with generation_model(settings, engine, progress) as model:
+        return _from_text_of(model, options, engine, progress)
 
-    target = TargetModel.load(options.model, options.device, options.dtype, progress)
-    script = script_of(target.tokenizer)
-    separator = corpus.separator_for(options.separator, separator_of(target.tokenizer, script), target.vocab_size)
-    vocabulary = Vocabulary(target.tokenizer, target.vocab_size, separator)
-    beginnings = read_beginnings(options.beginnings, target.tokenizer) if options.beginnings else []
-    requested = [options.batch, options.seed, options.greedy_share, *([beginnings] if beginnings else [])]
-    model = [target.spec, target.device_name, str(target.dtype), script.opening, script.closing]
-    with _folder(options, vocabulary, {"self-written": requested, "model": model}, stamps(target.spec)) as folder:
-        batch_size = folder.settings.get("batch", options.batch)
-        generator = ConversationGenerator(target, batch_size, options.seed, options.greedy_share, script, beginnings)
+
+def _from_text_of(
+    model: GenerationModel, options: argparse.Namespace, engine: Engine, progress: Progress
+) -> tuple[TrigramMatrix, list[str]]:
+    from aded.data.self_generation import script_of, separator_of
+
+    script = script_of(model.tokenizer)
+    separator = corpus.separator_for(options.separator, separator_of(model.tokenizer, script), model.vocab_size)
+    vocabulary = Vocabulary(model.tokenizer, model.vocab_size, separator)
+    requested = [options.batch, options.seed, options.greedy_share, *([model.beginnings] if model.beginnings else [])]
+    identity = [options.model, *model.where, script.opening, script.closing]
+    with _folder(options, vocabulary, {"self-written": requested, "model": identity}, stamps(options.model)) as folder:
+        generator = model.generator(folder.settings.get("batch", options.batch), exists_in(folder.folder))
         folder.settle(batch=generator.batch_size)
-        collection = Collection(options.self_written, separator, target.vocab_size)
+        collection = Collection(options.self_written, separator, model.vocab_size)
         write(generator, collection, folder, progress)
+        model.release()
         text = folder.path("text.npy")
         store(text, npy_bytes(collection.text()))
         _settle_pieces(folder, options)
-        matrix = _counted(TokenFile(str(text)), vocabulary, folder, f"piece-{collection.tokens}", options, progress)
+        matrix = _counted(TokenFile(str(text)), vocabulary, folder, f"piece-{collection.tokens}", options, engine, progress)
         if options.keep_text:
             write_atomically(Path(options.keep_text), text.read_bytes())
         matrix.save(options.out)
@@ -188,7 +193,7 @@ def write(
     """Generate conversations until the collection is full; batches that are in the folder are read, new ones are stored there.
 
     Args:
-        generator: a ``aded.data.self_generation.ConversationGenerator``.
+        generator: a ``aded.data.self_generation.ConversationGenerator`` or a ``aded.data.remote_generation.RemoteGenerator``.
         expired: called before each batch except the first; whether time is up, so that no more are written.
 
     Raises:
@@ -196,7 +201,7 @@ def write(
     """
     reporter, index, repeated = ProgressReporter(progress, "writing"), 0, 0
     while not collection.full:
-        name, before = f"batch-{index:05d}.npz", collection.tokens
+        name, before = batch_name(index), collection.tokens
         batch = folder.read(name, unpack)
         if batch is not None:
             collection.add(batch)
@@ -229,26 +234,27 @@ def _settle_pieces(folder: WorkFolder, options: argparse.Namespace) -> None:
 
 
 def _counted(
-    source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, options: argparse.Namespace, progress: Progress
-) -> TrigramMatrix:
-    paths = tokenize(source, vocabulary, folder, name, options.processes, progress)
-    return ngram_counting.count(
-        paths,
-        separator=vocabulary.separator,
-        vocab_size=vocabulary.size,
-        fingerprint=tokenizer_fingerprint(vocabulary.tokenizer),
-        max_successors=options.successors or MAX_SUCCESSORS,
-        spill=folder.path(SPILL),
-        rows=options.rows,
-        size=options.bytes,
-        memory=options.max_memory // 2,
-        threads=options.processes,
-        progress=progress,
-    )
+    source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, options: argparse.Namespace, engine: Engine,
+    progress: Progress,
+) -> TrigramMatrix:  # fmt: skip
+    paths = tokenize(source, vocabulary, folder, name, engine, progress)
+    given: dict[str, Any] = {
+        "separator": vocabulary.separator,
+        "vocab_size": vocabulary.size,
+        "fingerprint": tokenizer_fingerprint(vocabulary.tokenizer),
+        "max_successors": options.successors or MAX_SUCCESSORS,
+        "rows": options.rows,
+        "size": options.bytes,
+        "memory": options.max_memory // 2,
+        "progress": progress,
+    }
+    if engine.cluster is not None:
+        return sharded_counting.count(paths, engine.cluster, **given)
+    return ngram_counting.count(paths, **given, spill=folder.path(SPILL), threads=options.processes)
 
 
 def tokenize(
-    source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, processes: int, progress: Progress
+    source: Source, vocabulary: Vocabulary, folder: WorkFolder, name: str, engine: Engine, progress: Progress
 ) -> list[Path]:
     """Store the token ids of every piece of a source in a file (see ``aded.data.ngram_counting.pack``); valid files are reused.
 
@@ -269,62 +275,25 @@ def tokenize(
             else:
                 yield piece, paths[-1]
 
-    for tokens, share in ordered_map(PieceTokenizer(vocabulary), jobs(), processes):
+    if source.tokenized:
+        engine = Processes(1)
+    for path, data, tokens, share in engine.map(PieceTokenizer(vocabulary), jobs()):
+        store(path, data)
         reporter.report(reporter.tokens + tokens, share)
     return paths
 
 
 @dataclass(frozen=True)
 class PieceTokenizer:
-    """Stores the token ids of a piece in a file; can be pickled, so it runs in any process."""
+    """Tokenizes a piece; can be pickled, so it runs in any process."""
 
     vocabulary: Vocabulary
 
-    def __call__(self, job: tuple[Piece, Path]) -> tuple[int, float | None]:
-        """Returns the number of tokens and the share of the source that is done (see ``aded.data.readers.Piece``)."""
+    def __call__(self, job: tuple[Piece, Path]) -> tuple[Path, bytes, int, float | None]:
+        """Returns the path and the content of the piece's file, its number of tokens and its ``share``."""
         piece, path = job
         tokens = piece.tokens(self.vocabulary.tokenizer, self.vocabulary.separator)
-        store(path, ngram_counting.pack(tokens, self.vocabulary.size))
-        return len(tokens), piece.share
-
-
-def ordered_map(function: Callable[[Any], Any], jobs: Iterable[Any], processes: int) -> Iterator[Any]:
-    """Results of ``function`` in the order of the jobs; at most ``processes + 1`` jobs are taken in advance.
-
-    Raises:
-        InterruptedJobError: a process was killed.
-    """
-    if processes == 1:
-        yield from map(function, jobs)
-        return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _init_worker) as pool:
-        pending: deque[Any] = deque()
-        try:
-            for job in jobs:
-                pending.append(pool.submit(function, job))
-                if len(pending) > processes:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BrokenProcessPool:
-            raise InterruptedJobError(
-                f"a process was killed, probably for lack of memory; give fewer --processes and {RESUME_HINT}"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _init_worker() -> None:
-    """Start a worker process: ignore Ctrl-C, which the parent handles, and exit when the parent exits."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+        return path, ngram_counting.pack(tokens, self.vocabulary.size), len(tokens), piece.share
 
 
 class ProgressReporter:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aded.core.errors import AdedError
+from aded.core.errors import RESUME_HINT, AdedError, InterruptedJobError
 from aded.core.trace import write_atomically
 
 FORMAT = "aded-work"
@@ -24,12 +24,7 @@ MANIFEST, LOCK, SPILL = "manifest.json", ".lock", ".spill"
 """Names in the folder: the job's identity, the lock, and a folder for what does not fit in memory."""
 SUFFIXES = (".npy", ".npz", ".jsonl")
 """Suffixes of a job's files other than the manifest."""
-RESUME_HINT = "run the command again: it resumes where it stopped"
 T = TypeVar("T")
-
-
-class InterruptedJobError(AdedError):
-    """A job stopped for a reason other than its input, so its intermediate files are kept."""
 
 
 class WorkFolder:

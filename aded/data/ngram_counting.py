@@ -7,15 +7,15 @@ The text is stored in pieces of token ids. The matrix does not depend on the spl
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 
-from aded.core.errors import AdedError, first_line
-from aded.data.job_folder import RESUME_HINT, InterruptedJobError
+from aded.core.errors import RESUME_HINT, AdedError, InterruptedJobError, first_line
 from aded.engine.weights import Progress, quiet
 from aded.ngram.trigram import ENTRY_BYTES, MAX_VOCAB, ROW_BYTES, TrigramMatrix
 
@@ -43,14 +43,14 @@ def pack(tokens: np.ndarray, vocab_size: int) -> bytes:
 
 
 def unpack(path: Path) -> np.ndarray:
-    """The token ids of a file, int64 ``[tokens]``.
+    """The token ids of a file, of the smallest unsigned type for the vocabulary, ``[tokens]``.
 
     Raises:
         AdedError: the file is missing or damaged.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            return file["tokens"].astype(np.int64)
+            return file["tokens"]
     except Exception:  # NumPy evaluates the header as Python and may raise many exceptions
         raise AdedError(f"{path} is damaged; add --restart to build from scratch") from None
 
@@ -84,42 +84,82 @@ def count(
         AdedError: the text has no bigram, a file is damaged, or a bound is out of range.
         InterruptedJobError: memory or the disk is full.
     """
+    known: dict[str, Any] = {"vocab_size": vocab_size, "fingerprint": fingerprint, "max_successors": max_successors}
+
+    def pieces() -> Iterator[np.ndarray]:
+        for number, path in enumerate(paths):
+            progress("counting", number / len(paths))
+            yield unpack(path)
+
+    with database_of(memory, spill, threads) as database:
+        tokens = insert_pieces(database, pieces(), separator, vocab_size)
+        progress("sorting the counts", None)
+        found = select_rows(database, vocab_size, max_successors, largest_rows(rows, size))
+    return matrix_of(found, tokens, rows, size, **known)
+
+
+class Rows(NamedTuple):
+    """Rows of a matrix, in the order of their contexts.
+
+    Attributes:
+        contexts: code of each context, int64 ``[rows]``: the token, or ``(first + 1) * vocab_size + second`` for a bigram.
+        lengths: number of successors of each row, int32 ``[rows]``.
+        totals, successors, counts: see `TrigramMatrix`.
+    """
+
+    contexts: np.ndarray
+    lengths: np.ndarray
+    totals: np.ndarray
+    successors: np.ndarray
+    counts: np.ndarray
+
+
+@contextmanager
+def database_of(memory: int, spill: Path, threads: int = 1) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory, with ``spill`` for what does not fit (see `count`).
+
+    Raises:
+        InterruptedJobError: memory or the disk is full.
+    """
     settings: dict[str, Any] = {"memory_limit": f"{max(memory, MIN_MEMORY)}MiB", "threads": threads, "temp_directory": str(spill)}
-    max_rows = min(rows if rows is not None else INT32_MAX, size // (ROW_BYTES + ENTRY_BYTES) if size is not None else INT32_MAX)
     try:
         with duckdb.connect(config={**settings, "preserve_insertion_order": False}) as database:
-            tokens = _insert(database, paths, separator, vocab_size, progress)
-            progress("sorting the counts", None)
-            arrays = _select(database, vocab_size, max_successors, max_rows)
+            database.execute("CREATE TABLE grams (code BIGINT, n BIGINT)")
+            yield database
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise InterruptedJobError(f"{first_line(error)}; give more --max-memory, free disk space, and {RESUME_HINT}") from None
     except RuntimeError as error:
         if "interrupted" not in str(error):  # by Ctrl-C during a query
             raise
         raise KeyboardInterrupt from None
-    known: dict[str, Any] = {"vocab_size": vocab_size, "fingerprint": fingerprint, "max_successors": max_successors}
-    matrix = TrigramMatrix(**arrays, **known, corpus_tokens=tokens)
-    return matrix if rows is size is None else matrix.prune(rows=rows, size=size)
 
 
-def _insert(
-    database: duckdb.DuckDBPyConnection, paths: Sequence[Path], separator: int, vocab_size: int, progress: Progress
+def insert_pieces(
+    database: duckdb.DuckDBPyConnection, pieces: Iterable[np.ndarray], separator: int, vocab_size: int, end: Sequence[int] = ()
 ) -> int:
-    """Count the n-grams of each piece, and those that cross its start, into the table ``grams``; returns the number of tokens."""
-    database.execute("CREATE TABLE grams (code BIGINT, n BIGINT)")
-    tokens, end = 0, np.zeros(0, np.int64)  # the last two tokens before the piece
-    for number, path in enumerate(paths):
-        progress("counting", number / len(paths))
-        ids = np.concatenate([end, unpack(path)])
-        bigrams = _bigrams(ids[max(len(end) - 1, 0) :], separator, vocab_size)
+    """Count the n-grams of each piece, and those that cross its start, into the table ``grams``; returns the number of tokens.
+
+    Args:
+        pieces: token ids, any integer type ``[tokens]``.
+        end: the last two tokens before the first piece, or fewer if there are fewer.
+    """
+    tokens, before = 0, np.array(end, np.int64)  # the last two tokens before the piece
+    for piece in pieces:
+        ids = np.concatenate([before, piece.astype(np.int64)])
+        bigrams = _bigrams(ids[max(len(before) - 1, 0) :], separator, vocab_size)
         database.register("piece", {"code": np.concatenate([bigrams, _trigrams(ids, separator, vocab_size)])})
         database.execute("INSERT INTO grams SELECT code, count(*) FROM piece GROUP BY code")
-        tokens, end = tokens + len(ids) - len(end), ids[-2:]
+        tokens, before = tokens + len(piece), ids[-2:]
     return tokens
 
 
-def _select(database: duckdb.DuckDBPyConnection, vocab_size: int, max_successors: int, max_rows: int) -> dict[str, Any]:
-    """The arrays of the matrix by name, from the table ``grams``, which is removed."""
+def largest_rows(rows: int | None, size: int | None) -> int:
+    """An upper bound of the rows that a matrix has after pruning to ``rows`` and ``size``."""
+    return min(rows if rows is not None else INT32_MAX, size // (ROW_BYTES + ENTRY_BYTES) if size is not None else INT32_MAX)
+
+
+def select_rows(database: duckdb.DuckDBPyConnection, vocab_size: int, max_successors: int, max_rows: int) -> Rows:
+    """The ``max_rows`` rows of the most frequent contexts from the table ``grams``, which is removed."""
     database.execute(f"""
         CREATE TABLE counts AS
         SELECT code // {vocab_size} AS context, code % {vocab_size} AS successor, sum(n)::BIGINT AS n FROM grams GROUP BY code;
@@ -127,24 +167,40 @@ def _select(database: duckdb.DuckDBPyConnection, vocab_size: int, max_successors
         CREATE TABLE kept AS
         SELECT context, least(sum(n), {INT32_MAX})::UINTEGER AS total, least(count(*), {max_successors})::INTEGER AS length
         FROM counts GROUP BY context ORDER BY total DESC, context LIMIT {max_rows}""")
-    if not database.execute("SELECT 1 FROM counts LIMIT 1").fetchall():
-        raise AdedError("there is no text to count; give a text of at least two tokens besides separators")
     kept = database.execute("SELECT * FROM kept ORDER BY context").fetchnumpy()
-    starts = np.concatenate([[0], np.cumsum(kept["length"], dtype=np.int64)])
-    if starts[-1] > INT32_MAX:
-        raise AdedError(f"{starts[-1]} successors are more than a matrix can hold; keep fewer with --rows or --successors")
     entries = database.execute(f"""
         SELECT successor::INTEGER AS successor, least(counts.n, 65535)::USMALLINT AS n FROM counts SEMI JOIN kept USING (context)
         QUALIFY row_number() OVER (PARTITION BY context ORDER BY counts.n DESC, successor) <= {max_successors}
         ORDER BY context, counts.n DESC, successor""").fetchnumpy()
-    first, second = np.divmod(kept["context"], vocab_size)
-    return {
-        "contexts": np.stack([first - 1, second], axis=1).astype(np.int32),
-        "starts": starts.astype(np.int32),
-        "successors": entries["successor"],
-        "counts": entries["n"],
-        "totals": kept["total"],
-    }
+    return Rows(kept["context"], kept["length"], kept["total"], entries["successor"], entries["n"])
+
+
+def matrix_of(
+    found: Rows, tokens: int, rows: int | None, size: int | None, *, vocab_size: int, fingerprint: str, max_successors: int
+) -> TrigramMatrix:
+    """The matrix of these rows, pruned to ``rows`` and ``size`` (see `TrigramMatrix.prune`).
+
+    Raises:
+        AdedError: there are no rows although none were excluded, or more successors than a matrix can hold.
+    """
+    if not len(found.contexts) and largest_rows(rows, size):
+        raise AdedError("there is no text to count; give a text of at least two tokens besides separators")
+    starts = np.concatenate([[0], np.cumsum(found.lengths, dtype=np.int64)])
+    if starts[-1] > INT32_MAX:
+        raise AdedError(f"{starts[-1]} successors are more than a matrix can hold; keep fewer with --rows or --successors")
+    first, second = np.divmod(found.contexts, vocab_size)
+    matrix = TrigramMatrix(
+        contexts=np.stack([first - 1, second], axis=1).astype(np.int32),
+        starts=starts.astype(np.int32),
+        successors=found.successors,
+        counts=found.counts,
+        totals=found.totals,
+        vocab_size=vocab_size,
+        fingerprint=fingerprint,
+        max_successors=max_successors,
+        corpus_tokens=tokens,
+    )
+    return matrix if rows is size is None else matrix.prune(rows=rows, size=size)
 
 
 def _bigrams(ids: np.ndarray, separator: int, vocab_size: int) -> np.ndarray:

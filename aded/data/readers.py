@@ -15,6 +15,7 @@ import numpy as np
 
 from aded.core.errors import AdedError, check_text, first_line
 from aded.data import corpus
+from aded.engine import weights
 
 
 class Piece(Protocol):
@@ -34,10 +35,12 @@ class Source(Protocol):
     Attributes:
         identity: the parameters that select the source, JSON values.
         inputs: the state of the files that the pieces are read from, JSON values.
+        tokenized: whether the pieces are token ids in files of this machine, so that other processes cannot save time.
     """
 
     identity: dict[str, Any]
     inputs: list[Any]
+    tokenized: bool
 
     def pieces(self, size: int) -> Iterator[Piece]:
         """The pieces in order, of about ``size`` tokens or fewer."""
@@ -58,6 +61,8 @@ class TokenPiece:
 
 class TokenFile:
     """A flat array of token ids in a ``.npy`` file; raises ``AdedError`` if the file is missing or damaged."""
+
+    tokenized = True
 
     def __init__(self, path: str) -> None:
         self.path, self.length = str(Path(path).resolve()), len(corpus.open_tokens(path))
@@ -87,6 +92,8 @@ class TextPiece:
 class TextFiles:
     """Plain text and JSON Lines files; raises ``AdedError`` if one is missing."""
 
+    tokenized = False
+
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
         self.identity = {"text": [str(Path(path).resolve()) for path in paths]}
@@ -103,6 +110,8 @@ class TextFiles:
 
 class DatasetStream:
     """A split of a data set, streamed row by row with the ``datasets`` library."""
+
+    tokenized = False
 
     def __init__(self, name: str, config: str | None, split: str, field: str) -> None:
         self.name, self.config, self.split, self.field = name, config, split, field
@@ -152,10 +161,21 @@ def stamp(path: str) -> list[Any]:
 
 
 def stamps(name: str) -> list[Any]:
-    """The `stamp` of a file, or of all files below a folder; empty for any other name, such as one on the Hugging Face Hub."""
-    path = Path(os.path.expanduser(name))
+    """The `stamp` of each of `model_files`."""
+    return [stamp(file) for file in model_files(name)]
+
+
+def model_files(name: str) -> list[str]:
+    """A file, or all files below a folder; empty for any other name, such as one on the Hugging Face Hub."""
+    path = Path(local_spec(name))
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    return [stamp(str(file)) for file in files]
+    return [str(file) for file in files]
+
+
+def local_spec(name: str) -> str:
+    """The absolute path of a file or folder; any other name as it is."""
+    path = Path(os.path.expanduser(name))
+    return str(path.resolve()) if path.exists() and not weights.is_default(name) else name
 
 
 def _grouped(texts: Iterable[tuple[str, bool]], size: int, done: float = 0.0, share: float | None = None) -> Iterator[TextPiece]:

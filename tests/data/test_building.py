@@ -20,11 +20,12 @@ from waiting import HANG
 from aded.cli import main
 from aded.core.errors import AdedError, check_text
 from aded.data import build_matrix, corpus, self_generation
-from aded.data.build_matrix import ProgressReporter, ordered_map
+from aded.data.build_matrix import ProgressReporter
 from aded.data.job_folder import MANIFEST, WorkFolder, store
 from aded.engine.target_model import TargetModel
 from aded.engine.tokenizer import tokenizer_fingerprint
 from aded.ngram.trigram import TrigramMatrix
+from aded.tasks.processes import Processes
 
 KNOWN = {"vocab_size": VOCAB, "fingerprint": tokenizer_fingerprint(WordTokenizer())}
 WRITTEN = ("matrix", "build", "--self-written", 900, "--batch", 16, "--seed", 5)
@@ -99,9 +100,9 @@ def test_processes_change_nothing(tmp_path: Path) -> None:
 
 def test_errors_and_deaths_of_processes_are_reported() -> None:
     with pytest.raises(AdedError, match="it holds characters"):
-        list(ordered_map(partial(check_text, what="it"), iter(["a", "\ud800", "b"]), 2))
+        list(Processes(2).map(partial(check_text, what="it"), iter(["a", "\ud800", "b"])))
     with pytest.raises(AdedError, match="fewer --processes"):
-        list(ordered_map(os._exit, iter([1, 1, 1]), 2))
+        list(Processes(2).map(os._exit, iter([1, 1, 1])))
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
@@ -252,8 +253,8 @@ def test_worker_processes_end_with_their_parent() -> None:
     """A process that is still alive keeps the pipe open."""
     work = f"import time; print('works', flush=True); time.sleep({10 * HANG})"
     program = (
-        "from aded.data.build_matrix import ordered_map\n"
-        f"if __name__ == '__main__': list(ordered_map(exec, iter([{work!r}] * 2), 2))"
+        "from aded.tasks.processes import Processes\n"
+        f"if __name__ == '__main__': list(Processes(2).map(exec, iter([{work!r}] * 2)))"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert [parent.stdout.readline() for _ in range(2)] == ["works\n"] * 2

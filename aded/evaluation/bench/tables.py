@@ -68,8 +68,12 @@ def embed(document: str | os.PathLike[str], name: str, results: str | os.PathLik
     Raises:
         AdedError: a file is missing, or the markers do not occur exactly once and in this order.
     """
+    embed_text(document, name, of_file(results))
+
+
+def embed_text(document: str | os.PathLike[str], name: str, text: str) -> None:
+    """Write a text between the markers of `embed`, which says what is raised."""
     path, begin, end = Path(document), f"<!-- bench:{name} -->", "<!-- /bench -->"
-    text = of_file(results)
     try:
         old = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

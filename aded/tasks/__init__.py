@@ -1,0 +1,1 @@
+"""Running tasks in other processes: of this machine, or on a Ray cluster."""
