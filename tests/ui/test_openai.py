@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -254,14 +255,16 @@ def test_a_server_that_closes_ends_streams_with_an_error_and_refuses_with_503(ga
 def test_a_client_that_disconnects_frees_the_model_within_a_step(gated: tuple[str, GatedEngine, Service], stream: bool):
     address, engine, service = gated
     engine.free = 3 if stream else 0
-    with client_of(address) as client:
-        if stream:
-            with client.chat.completions.create(**CHAT, stream=True) as chunks:
-                next(chunks)
-                assert engine.held.wait(HANG)
-        else:
-            with pytest.raises(openai.APITimeoutError):
-                client.with_options(timeout=0.5).chat.completions.create(**CHAT)
+
+    async def leave() -> None:
+        async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
+            asked = asyncio.create_task(client.chat.completions.create(**CHAT, stream=stream))
+            if stream:
+                await anext(await asked)
+            await asyncio.to_thread(engine.held.wait, HANG)
+            asked.cancel()
+
+    asyncio.run(leave())
     until(lambda: service.scheduler._running_jobs()[0].control.reason == "left")
     engine.gate.set()
     until(lambda: service.scheduler.running == 0)
@@ -339,6 +342,7 @@ def test_kept_kv_caches_are_limited_and_freed():
     assert (freed, sessions.prefix_bytes) == (["a", "b"], 100)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_the_text_of_the_real_model_is_that_of_generate_and_a_conversation_continues(real_model):
     from ui.engine import Engine
@@ -346,13 +350,14 @@ def test_the_text_of_the_real_model_is_that_of_generate_and_a_conversation_conti
     from ui.serving.service import Service
 
     asked = {"temperature": 0.8, "top_p": 0.95, "seed": 5}
+    budget = {"budget": "12"}
     service = Service(Models(("default",), loader=lambda *_: real_model), engine=Engine())
     with serving(service) as address, client_of(address) as client:
         other = Client(address, verbose=False)
-        told = other.predict("Name three rivers.", max_new_tokens=24, **asked, api_name="/generate")
+        told = other.predict("Name three rivers.", max_new_tokens=24, **asked, **budget, api_name="/generate")
         other.close()
         messages: list[Any] = [{"role": "user", "content": "Name three rivers."}]
-        settings = {"model": "default", "max_tokens": 24, **asked}
+        settings = {"model": "default", "max_tokens": 24, **asked, "extra_body": budget}
         first = client.chat.completions.create(messages=messages, **settings, prompt_cache_key="a")
         assert first.choices[0].message.content == told["text"]
         messages += [first.choices[0].message, {"role": "user", "content": "And one more?"}]
