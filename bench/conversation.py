@@ -2,8 +2,8 @@
 
 ``python bench/conversation.py --questions FILE --out bench/results/conversation-cpu`` decodes two-turn conversations (JSON lines
 in the form of Spec-Bench) greedily in float32. The second turn is decoded four times: from nothing, with the KV cache of the
-first turn, with the drafter of the first turn, and with both. All four must write the same tokens. Numbers of tokens and steps are
-exact, since the node budget is fixed; times depend on what else the machine does.
+first turn, with the drafter of the first turn, and with both. All four must write the same tokens. Numbers of tokens and steps
+are exact, since the node budget is fixed; times depend on what else the machine does.
 """
 
 from __future__ import annotations
