@@ -1,9 +1,9 @@
 """What the second turn of a conversation saves: prefill by the kept KV cache, decoding steps by what the drafter learned.
 
 ``python bench/conversation.py --questions FILE --out bench/results/conversation-cpu`` decodes two-turn conversations (JSON lines
-in the form of Spec-Bench) greedily in float32. The second turn is decoded four times: from nothing, with the KV cache of the
-first turn, with the drafter of the first turn, and with both. All four must write the same tokens. Numbers of tokens and steps
-are exact, since the node budget is fixed; times depend on what else the machine does.
+in the form of Spec-Bench) greedily in float32. The second turn is decoded twice: from nothing (``fresh``), and with the KV cache
+and the drafter of the first turn (``kept``). Both must write the same tokens. Numbers of tokens and steps are exact, since the
+node budget is fixed; times depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import aded  # before PyTorch is loaded
 from aded.core.chat import Chat, Turn
-from aded.core.trace import Trace, write_atomically
+from aded.core.trace import write_atomically
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters.base import Drafter
 from aded.drafters.registry import METHODS
 from aded.engine.prefix_cache import PrefixCache
 from aded.engine.target_model import TargetModel
@@ -30,8 +29,8 @@ from aded.evaluation.bench.questions import digest, spread_out
 from aded.evaluation.bench.results import background, dumps
 
 METHODS_WITH_MEMORY = ("aded", "suffix", "token-recycling")
-WAYS = {"fresh": (False, False), "kv": (True, False), "memory": (False, True), "both": (True, True)}
-"""Ways to decode the second turn: whether the KV cache is kept, and whether the drafter is."""
+WAYS = ("fresh", "kept")
+"""Ways to decode the second turn."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", required=True, metavar="FILE")
     parser.add_argument("--out", required=True, metavar="DIR", type=Path)
+    parser.add_argument("--methods", default=",".join(METHODS_WITH_MEMORY), metavar="A,B", help="default: %(default)s")
     parser.add_argument(
         "--limit", type=int, default=10, help="number of conversations, spread over the file (default: %(default)s)"
     )
@@ -49,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = [json.loads(line) for line in Path(options.questions).read_text("utf-8").splitlines()]
     asked = spread_out([question for question in asked if len(question["turns"]) > 1], options.limit)
     settings = GenerationSettings(max_new_tokens=options.max_new_tokens, budget=options.budget)
-    before = os.getloadavg()
-    rows = [
-        row for method in METHODS_WITH_MEMORY for question in asked for row in conversation(target, method, question, settings)
-    ]
+    methods, before = options.methods.split(","), os.getloadavg()
+    rows = [row for method in methods for question in asked for row in conversation(target, method, question, settings)]
     body = {
         "format": "aded-conversation",
         "version": 1,
@@ -61,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "load_average": {"before": before, "after": os.getloadavg()},
         "settings": {"max_new_tokens": options.max_new_tokens, "budget": options.budget, "temperature": 0},
         "questions": {"digest": digest(options.questions), "ids": [question["question_id"] for question in asked]},
-        "summary": [summary(method, way, rows) for method in METHODS_WITH_MEMORY for way in WAYS],
+        "summary": [summary(method, way, rows) for method in methods for way in WAYS],
         "rows": rows,
     }
     options.out.mkdir(parents=True, exist_ok=True)
@@ -74,50 +72,33 @@ def conversation(
     target: TargetModel, method: str, question: dict[str, Any], settings: GenerationSettings
 ) -> list[dict[str, Any]]:
     """The second turn of a conversation, decoded in each of ``WAYS``."""
-    rows, texts = [], []
-    for way, (keeps_kv, keeps_memory) in WAYS.items():
-        cache = PrefixCache() if keeps_kv else None
-        drafter = METHODS[method].make(target, {"keep": True}, 0) if keeps_memory else None
-        first = _turn(target, method, drafter, settings, cache, (Turn("user", question["turns"][0]),))
-        turns = (Turn("user", question["turns"][0]), Turn("assistant", first.text), Turn("user", question["turns"][1]))
-        second = _turn(target, method, drafter, settings, cache, turns)
-        texts.append(second.token_ids)
-        reused = cache.reused if cache else 0
-        rows.append(
-            {
-                "method": method,
-                "way": way,
-                "question": question["question_id"],
-                "prompt_tokens": len(second.header.prompt_tokens),
-                "prefill_tokens": len(second.header.prompt_tokens) - 1 - reused,
-                "prefill_ms": round(1000 * second.prefill_seconds, 2),
-                "new_tokens": len(second.token_ids),
-                "steps": len(second.steps),
-                "first_turn_steps": len(first.steps),
-            }
-        )
-        if cache:
-            cache.free()
-    if any(text != texts[0] for text in texts):
+    cache, drafter = PrefixCache(), METHODS[method].make(target, {"keep": True}, 0)
+    asked, then = question["turns"][:2]
+    first = Decoder(target, drafter, settings, record=False, prefix_cache=cache).run(Chat((Turn("user", asked),)))
+    turns = Chat((Turn("user", asked), Turn("assistant", first.text), Turn("user", then)))
+    resumed = METHODS[method].make(target, {"keep": True}, 0)  # as in a session: a new drafter that loads the learned state
+    resumed.load_state_dict(drafter.state_dict())
+    traces = {
+        "fresh": Decoder(target, method, settings, record=False).run(turns),
+        "kept": Decoder(target, resumed, settings, record=False, prefix_cache=cache).run(turns),
+    }
+    reused = {"fresh": 0, "kept": cache.reused}
+    cache.free()
+    if traces["fresh"].token_ids != traces["kept"].token_ids:
         raise SystemExit(f"{method}, question {question['question_id']}: the second turn differs between the ways")
-    return rows
-
-
-def _turn(
-    target: TargetModel,
-    method: str,
-    drafter: Drafter | None,
-    settings: GenerationSettings,
-    cache: PrefixCache | None,
-    turns: tuple[Turn, ...],
-) -> Trace:
-    if drafter is None:
-        return Decoder(target, method, settings, record=False, prefix_cache=cache).run(Chat(turns))
-    fresh = METHODS[method].make(target, {"keep": True}, 0)  # as in a session: a new drafter that loads the learned state
-    fresh.load_state_dict(drafter.state_dict())
-    trace = Decoder(target, fresh, settings, record=False, prefix_cache=cache).run(Chat(turns))
-    drafter.load_state_dict(fresh.state_dict())
-    return trace
+    return [
+        {
+            "method": method,
+            "way": way,
+            "question": question["question_id"],
+            "prompt_tokens": len(trace.header.prompt_tokens),
+            "prefill_tokens": len(trace.header.prompt_tokens) - 1 - reused[way],
+            "prefill_ms": round(1000 * trace.prefill_seconds, 2),
+            "new_tokens": len(trace.token_ids),
+            "steps": len(trace.steps),
+        }
+        for way, trace in traces.items()
+    ]
 
 
 def summary(method: str, way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
