@@ -272,6 +272,26 @@ def test_a_client_that_disconnects_frees_the_model_within_a_step(gated: tuple[st
     assert service.counters.value("aded_runs_total", {"outcome": "left"}) == 1
 
 
+def test_a_client_that_reads_nothing_frees_the_model(monkeypatch: pytest.MonkeyPatch):
+    engine = GatedEngine()
+    engine.free = 3
+    service = fake_service(engine)
+    monkeypatch.setattr(openai_routes, "READER_TIMEOUT", 0.05)
+    body = [{"type": "http.request", "body": json.dumps({**CHAT, "stream": True}).encode()}]
+
+    async def receive() -> dict[str, Any]:
+        return body.pop() if body else await asyncio.Event().wait()
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    asyncio.run(openai_routes.Completions(service, "chat")({"type": "http", "method": "POST", "headers": []}, receive, send))
+    engine.gate.set()
+    until(lambda: service.counters.value("aded_runs_total", {"outcome": "left"}) == 1)
+    service.close()
+
+
 class OneBadRun(FakeEngine):
     def race(self, decoders: Any, prompt: Any) -> Iterator[Any]:
         steps = super().race(decoders, prompt)

@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from aded import __version__
-from ui.serving.api import Answer, Runs, text_progress, text_result
+from ui.serving.api import Answer, Runs, text_result
 from ui.serving.openai_errors import RequestError
 from ui.serving.openai_requests import Request
 from ui.words import say
 
 FINISH = {"eos": "stop", "stop": "stop", "length": "length", "context": "length"}
 DONE = b"data: [DONE]\n\n"
-
-progress = text_progress
 
 
 def result(runs: Runs) -> Answer:

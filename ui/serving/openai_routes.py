@@ -98,8 +98,8 @@ class Completions:
 
     def _answers(self, request: Request, session: str) -> AsyncGenerator[api.Answer, None]:
         kept = request.key is not None
-        progress, result = openai_answers.progress, openai_answers.result
-        return api.stream(self._service, session, request.model, request.form, progress, result, continues=kept)
+        made = api.text_progress, openai_answers.result
+        return api.stream(self._service, session, request.model, request.form, *made, continues=kept)
 
     async def _complete(self, request: Request, session: str, send: Send) -> None:
         try:
