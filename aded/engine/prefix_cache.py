@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aded.core.prefixes import common_prefix
 from aded.engine.kv_cache import KVCache
 from aded.engine.session import TargetSession, free_cache
 
@@ -50,7 +51,7 @@ class PrefixCache:
             capacity: number of tokens for which the cache needs space.
         """
         kept = self._take()
-        self.reused = _common(kept[1], ids) if kept and kept[0] is target else 0
+        self.reused = common_prefix(kept[1], np.asarray(ids, dtype=np.int32)) if kept and kept[0] is target else 0
         if kept and self.reused:
             session = TargetSession(target, capacity, kept[2])
             session.rewind(self.reused)
@@ -85,10 +86,3 @@ class PrefixCache:
         with self._lock:
             kept, self._kept = self._kept, None
         return kept
-
-
-def _common(one: np.ndarray, other: Sequence[int]) -> int:
-    """Number of tokens at the start that are equal."""
-    most = min(len(one), len(other))
-    different = np.flatnonzero(one[:most] != np.asarray(other[:most], dtype=one.dtype))
-    return int(different[0]) if len(different) else most
