@@ -181,6 +181,7 @@ WEATHER = {"type": "function", "function": {"name": "weather"}}
         ({"stream": "yes"}, 400, "stream", "stream is of another type; give true or false"),
         ({"stream_options": {"include_usage": True}}, 400, "stream_options", "or set stream to true"),
         ({"stream": True, "stream_options": {"x": 1}}, 400, "stream_options", "stream_options has no 'x'"),
+        ({"keep": True}, 400, "keep", "keep is for a session; name it with prompt_cache_key"),
         ({"prompt_cache_key": "x" * 65}, 400, "prompt_cache_key", "at most 64 characters"),
     ],
 )
@@ -329,15 +330,18 @@ def test_a_queued_stream_is_kept_open_by_comments(gated: tuple[str, GatedEngine,
 
 def test_a_session_keeps_what_was_learned_and_the_kv_cache(client: openai.OpenAI, service: Service):
     engine = service.engine
+    learning = {"extra_body": {"keep": True}}
     for _ in range(2):
-        answer = client.chat.completions.create(**CHAT, prompt_cache_key="ours")
+        answer = client.chat.completions.create(**CHAT, prompt_cache_key="ours", **learning)
         assert answer.usage.prompt_tokens_details.cached_tokens == 2
     first, second = engine.drafters[-2:]
     assert (first.known, second.known) == (None, first)
     assert engine.caches[-1] is engine.caches[-2] is not None
-    client.chat.completions.create(**CHAT, prompt_cache_key="theirs")
+    client.chat.completions.create(**CHAT, prompt_cache_key="theirs", **learning)
     assert engine.drafters[-1].known is None
     assert engine.caches[-1] is not engine.caches[-2]
+    client.chat.completions.create(**CHAT, prompt_cache_key="ours")
+    assert engine.drafters[-1] is None, "what was learned is kept only if it is asked for"
     client.chat.completions.create(**CHAT, user="ours")
     assert (engine.drafters[-1], engine.caches[-1]) == (None, None)
 
@@ -378,10 +382,11 @@ def test_the_text_of_the_real_model_is_that_of_generate_and_a_conversation_conti
         other.close()
         messages: list[Any] = [{"role": "user", "content": "Name three rivers."}]
         settings = {"model": "default", "max_tokens": 24, **asked, "extra_body": budget}
-        first = client.chat.completions.create(messages=messages, **settings, prompt_cache_key="a")
+        mine = {**settings, "prompt_cache_key": "a", "extra_body": {**budget, "keep": True}}
+        first = client.chat.completions.create(messages=messages, **mine)
         assert first.choices[0].message.content == told["text"]
         messages += [first.choices[0].message, {"role": "user", "content": "And one more?"}]
-        kept = client.chat.completions.create(messages=messages, **settings, prompt_cache_key="a")
+        kept = client.chat.completions.create(messages=messages, **mine)
         fresh = client.chat.completions.create(messages=messages, **settings)
         assert kept.choices[0].message.content == fresh.choices[0].message.content
         assert kept.usage.prompt_tokens_details.cached_tokens > first.usage.prompt_tokens

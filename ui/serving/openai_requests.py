@@ -30,7 +30,7 @@ MAX_STOPS, MAX_STOP = 16, 200
 NUMBERS: dict[str, float] = {"temperature": 1, "top_p": 1, "top_k": 0}
 """Settings and their defaults in this format."""
 LENGTHS: dict[Kind, tuple[str, ...]] = {"chat": ("max_completion_tokens", "max_tokens"), "text": ("max_tokens",)}
-USED = ("model", "stream", "stream_options", "stop", "seed", "method", "budget", "prompt_cache_key", *NUMBERS)
+USED = ("model", "stream", "stream_options", "stop", "seed", "method", "budget", "prompt_cache_key", "keep", *NUMBERS)
 WITHOUT_EFFECT = ("user", "metadata", "safety_identifier", "parallel_tool_calls")
 """Accepted with any value: they change no text."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -161,8 +161,16 @@ def _form(kind: Kind, given: Body, limits: Limits, method: str) -> Form:
     with _about("budget"):
         form = api.ask_one(prompt, method, numbers, given.get("budget", "auto"))
         form.settings()
-    keep = {name: {"keep": True} for name, row in METHODS.items() if "keep" in row.options}
-    return replace(form, stop=_stop(given), raw=kind == "text", options=keep if "prompt_cache_key" in given else {})
+    return replace(form, stop=_stop(given), raw=kind == "text", options=_options(given))
+
+
+def _options(given: Body) -> dict[str, dict[str, bool]]:
+    """Options of the methods: whether drafters continue with what they have learned in the session."""
+    if not _typed(given, "keep", bool, "true or false", False):
+        return {}
+    if "prompt_cache_key" not in given:
+        raise RequestError("keep is for a session; name it with prompt_cache_key", "keep")
+    return {name: {"keep": True} for name, row in METHODS.items() if "keep" in row.options}
 
 
 def _text(given: Body) -> str:
