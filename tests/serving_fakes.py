@@ -43,10 +43,14 @@ class FakeEngine(Engine):
         self.missing: dict[str, str] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.drafters: list[Any] = []
+        self.caches: list[Any] = []
+        self.prompts: list[Any] = []
+        self.given: list[dict[str, Any]] = []
 
     def settings(self, arguments: Any) -> Any:
         if arguments["max_new_tokens"] < 1:
             raise AdedError("max new tokens is 0; give 1 or more")
+        self.given.append(dict(arguments))
         return dict(arguments)
 
     def unavailable(self, model: Any) -> dict[str, str]:
@@ -55,7 +59,13 @@ class FakeEngine(Engine):
     def drafter(self, model: Any, run: RunSpec, seed: int, known: Any = None) -> Any:
         return FakeDrafter(known)
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> Any:
+    def prefix_cache(self) -> Any:
+        return SimpleNamespace(reused=2, bytes=100, free=lambda: None)
+
+    def decoder(
+        self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True, prefix_cache: Any = None
+    ) -> Any:
+        self.caches.append(prefix_cache)
         self.asked.append((run.method, dict(run.options)))
         self.drafters.append(drafter)
         return FakeDecoder(make_trace(run.method))
@@ -67,6 +77,7 @@ class FakeEngine(Engine):
         self.measured = True
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        self.prompts.append(prompt)
         try:
             yield from fake_race(decoders, prompt)
         finally:
@@ -74,18 +85,23 @@ class FakeEngine(Engine):
 
 
 class GatedEngine(FakeEngine):
-    """A fake engine whose steps, except the first ``free`` ones, wait for a gate: a run lasts as long as a test needs."""
+    """A fake engine whose steps, except the first ``free`` ones, wait for a gate: a run lasts as long as a test needs.
+
+    Attributes:
+        on: set when a run has begun; ``held``: set when a step waits for the gate.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.pause, self.free = 0.0, 0
         self.gate = threading.Event()
-        self.on = threading.Event()
+        self.on, self.held = threading.Event(), threading.Event()
 
     def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
         for count, step in enumerate(super().race(decoders, prompt)):
             self.on.set()
             if count >= self.free:
+                self.held.set()
                 self.gate.wait(HANG)
             time.sleep(self.pause)
             yield step

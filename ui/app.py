@@ -38,6 +38,11 @@ NUMBERS = {
         0,
         "maximum size in MB of the ended races that are kept in the cache folder for their links; 0 keeps none",
     ),
+    "keep_conversations": (
+        512,
+        0,
+        "maximum size in MB of the KV caches that are kept for the next turn of conversations; 0 keeps none",
+    ),
 }
 """Options with whole numbers: default, minimum, meaning. Environment variables such as ADED_QUEUE_SIZE set other defaults."""
 
@@ -224,6 +229,7 @@ def serve(options: argparse.Namespace, port: int) -> None:
         prompt_characters=numbers["max_prompt"],
         run_seconds=numbers["run_seconds"],
         session_tokens=numbers["session_limit"] or None,
+        prefix_bytes=numbers["keep_conversations"] * 1_000_000,
     )
     backend = zerogpu.backend if zerogpu.ON else local_backend
     models, engine = backend(models_of(options), options.device, options.dtype)

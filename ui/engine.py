@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from aded.core.chat import Chat
 from aded.drafters.base import Persistent
 from aded.drafters.registry import METHODS, RunSpec
 from ui.serving.jobs import Control
@@ -48,11 +49,26 @@ class Engine:
             drafter.load_state_dict(known.state_dict())
         return drafter
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> Any:
-        """A decoder for a run; ``drafter`` is one that keeps what it learns, ``record`` whether steps are recorded in full."""
+    def prefix_cache(self) -> Any:
+        """A place for the KV cache of a session's last decode; None if none can be kept."""
+        from aded.engine.prefix_cache import PrefixCache
+
+        return PrefixCache()
+
+    def decoder(
+        self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True, prefix_cache: Any = None
+    ) -> Any:
+        """A decoder for a run.
+
+        Args:
+            drafter: one that keeps what it learns; None for a new one.
+            record: whether steps are recorded in full.
+            prefix_cache: see ``aded.decoding.decoder.Decoder``.
+        """
         from aded.decoding.decoder import Decoder
 
-        decoder = Decoder(model, drafter or run.method, settings, None if drafter else run.options, record=record)
+        options = None if drafter else run.options
+        decoder = Decoder(model, drafter or run.method, settings, options, record=record, prefix_cache=prefix_cache)
         method = METHODS[run.method]
         decoder.method = dataclasses.replace(method, label=run.label or method.label)
         return decoder
@@ -81,13 +97,13 @@ class Engine:
         """The run that is reading its prompt, the number of tokens that it has read, and of all; None if none is."""
         return next(((run, *one.prefill_progress) for run, one in enumerate(decoders) if one.prefill_progress), None)
 
-    def race(self, decoders: Sequence[Any], prompt: str) -> Iterator[RaceStep]:
+    def race(self, decoders: Sequence[Any], prompt: str | Chat) -> Iterator[RaceStep]:
         """The steps of a race; None if there is nothing to report, so that the race can be stopped."""
         from aded.decoding.lockstep import interleaved
 
         return interleaved(decoders, prompt)
 
-    def steps(self, decoders: Sequence[Any], prompt: str, control: Control) -> Iterator[RaceStep]:
+    def steps(self, decoders: Sequence[Any], prompt: str | Chat, control: Control) -> Iterator[RaceStep]:
         """The steps of a race until it ends or ``control`` stops it; counts new tokens in ``control``."""
         with closing(self.race(decoders, prompt)) as steps:  # type: ignore[type-var]
             while control.reason is None and (item := next(steps, END)) is not END:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aded.core.chat import Chat
 from aded.core.errors import AdedError
 from aded.drafters.registry import RunSpec
 from ui.numbers import FIELDS
@@ -28,16 +29,24 @@ class Form:
         budget: maximum number of nodes per draft, or ``auto``; ``numbers``: other fields of ``GenerationSettings``.
         options: settings per method; an empty value is the default.
         ablation: a setting of ADED whose values race against plain decoding, instead of ``methods``.
+        stop, raw: see ``GenerationSettings``.
         link: the settings as in a link; None if the form is not from the page.
     """
 
-    prompt: str
+    prompt: str | Chat
     methods: Sequence[str]
     budget: int | str = "auto"
     numbers: Mapping[str, float | None] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ablation: str | None = None
     link: Mapping[str, str] | None = None
+    stop: tuple[str, ...] = ()
+    raw: bool = False
+
+    @property
+    def text(self) -> str:
+        """The prompt as one text."""
+        return self.prompt.text if isinstance(self.prompt, Chat) else self.prompt
 
     def settings(self) -> dict[str, Any]:
         """Arguments of ``GenerationSettings``.
@@ -46,7 +55,7 @@ class Form:
             AdedError: a number is missing or not valid.
         """
         values = {name: _number(name, value, integer=FIELDS[name].integer) for name, value in self.numbers.items()}
-        return {**values, "budget": _budget(self.budget)}
+        return {**values, "budget": _budget(self.budget), "stop": self.stop, "raw": self.raw}
 
     def runs(self) -> list[RunSpec]:
         """The runs of the race, in order."""

@@ -101,10 +101,10 @@ def check_form(form: Form, limits: Limits) -> None:
     Raises:
         AdedError: the prompt is empty or too long, or a number is not valid.
     """
-    if not form.prompt.strip():
+    if not form.text.strip():
         raise Refused("notice.prompt")
-    if len(form.prompt) > limits.prompt_characters:
-        raise Refused("notice.long", count=len(form.prompt), maximum=limits.prompt_characters)
+    if len(form.text) > limits.prompt_characters:
+        raise Refused("notice.long", count=len(form.text), maximum=limits.prompt_characters)
     form.settings()
     form.runs()
 

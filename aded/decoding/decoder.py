@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import aded
+from aded.core.chat import Chat, Prompt
 from aded.core.errors import AdedError, as_text, check_text, check_type, shown
 from aded.core.limits import MAX_NODES, check_flags, whole_number
 from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
@@ -27,6 +28,7 @@ from aded.drafters.registry import METHODS, Method, find_method
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
 from aded.engine import loader
 from aded.engine.outputs import TreeOutput, check_needs
+from aded.engine.prefix_cache import PrefixCache
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import TargetView
@@ -110,6 +112,7 @@ class Decoder:
         options: Mapping[str, Any] | None = None,
         processors: Sequence[Processor] = (),
         record: bool = True,
+        prefix_cache: PrefixCache | None = None,
     ) -> None:
         """
         Args:
@@ -119,6 +122,8 @@ class Decoder:
             options: options of the method.
             processors: logits processors with the signature of Transformers; each is called with the prefix of one tree node.
             record: fill every field of the steps; False omits the fields that are slow to compute, for benchmarks.
+            prefix_cache: the KV cache of an earlier decode, which this decode continues from and then replaces; None for neither.
+                A drafter that reads hidden states of the whole prompt starts without it.
 
         Raises:
             AdedError: the method or one of its options is unknown, or an argument is of another type or out of range.
@@ -146,6 +151,7 @@ class Decoder:
         warm_up()
         budgets.warm_up()
         self.record = record
+        self._prefix_cache = prefix_cache
         self.prefill_seconds = 0.0
         self.prefill_progress: tuple[int, int] | None = None
         self._steps: list[Step] = []
@@ -153,8 +159,8 @@ class Decoder:
         self.clock = 0.0
         self.finish_reason: FinishReason | None = None
 
-    def stream(self, prompt: str | Sequence[int]) -> Iterator[Step]:
-        """Decode ``prompt`` (text or token ids) and yield each step when it is done; closing the iterator stops the decode.
+    def stream(self, prompt: Prompt) -> Iterator[Step]:
+        """Decode ``prompt`` and yield each step when it is done; closing the iterator stops the decode.
 
         Raises:
             AdedError: the prompt is empty or exceeds the context length.
@@ -166,14 +172,14 @@ class Decoder:
         finally:
             self.close()
 
-    def run(self, prompt: str | Sequence[int]) -> Trace:
+    def run(self, prompt: Prompt) -> Trace:
         """Decode until the text ends and return the trace."""
         for _ in self.stream(prompt):
             pass
         return self.trace
 
-    def begin(self, prompt: str | Sequence[int]) -> None:
-        """Tokenize the prompt, start the drafter, and prefill the KV cache with all prompt tokens but the last.
+    def begin(self, prompt: Prompt) -> None:
+        """Tokenize the prompt, prefill the KV cache with all prompt tokens but the last, and start the drafter.
 
         Raises:
             AdedError: the prompt is empty or exceeds the context length, the drafter's needs cannot be met, this decode is
@@ -182,7 +188,7 @@ class Decoder:
         for _ in self.beginning(prompt):
             pass
 
-    def beginning(self, prompt: str | Sequence[int]) -> Iterator[None]:
+    def beginning(self, prompt: Prompt) -> Iterator[None]:
         """``begin`` in parts: yields after each forward pass of the prefill but the last.
 
         Raises:
@@ -194,11 +200,12 @@ class Decoder:
             self._attach_drafter()
             with self._closed_on_error():
                 session, ids = self._begin(prompt)
-        chunks, seconds = session.prefill_chunks(ids[:-1], self.drafter.needs.hidden_layers), 0.0
+        known = session.length
+        chunks, seconds = session.prefill_chunks(ids[known:-1], self.drafter.needs.hidden_layers), 0.0
         while self.prefill_progress:
             with self.model.lock, self._closed_on_error():
                 started = time.perf_counter()
-                self._prefill(chunks, ids)
+                self._prefill(chunks, ids, known)
                 self.model.synchronize()
                 seconds += time.perf_counter() - started
             if self.prefill_progress:
@@ -233,9 +240,10 @@ class Decoder:
             raise AdedError("this drafter serves another decode; close that one first, or make a new drafter for each decode")
         self.drafter.decode = ref(self)
 
-    def _begin(self, prompt: str | Sequence[int]) -> tuple[TargetSession, list[int]]:
+    def _begin(self, prompt: Prompt) -> tuple[TargetSession, list[int]]:
         """Everything before the prefill; returns the session and the prompt's token ids."""
-        ids = self.model.encode(prompt, self.settings.raw) if isinstance(prompt, str) else self.model.check_prompt(prompt)
+        text = prompt if isinstance(prompt, (str, Chat)) else None
+        ids = self.model.check_prompt(prompt) if text is None else self.model.encode(text, self.settings.raw)  # type: ignore[arg-type]
         self.model.check_open()
         check_needs(self.drafter.needs, self.model)
         max_new = min(self.settings.max_new_tokens, self.model.context_limit - len(ids))
@@ -249,17 +257,22 @@ class Decoder:
         self._steps, self.prefill_seconds = [], 0.0
         self.budget = self._new_budget()
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
-        self._session = self.model.session(capacity)
+        self._session = self._new_session(ids, capacity)
         self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
         self.clock, self.finish_reason = 0.0, None
         self.drafter.bind(TargetView(self._session, self.rule.settings))
-        self.prefill_progress = 0, len(ids)
+        self.prefill_progress = self._session.length, len(ids)
         return self._session, ids
 
-    def _prefill(self, chunks: Iterator[int], ids: list[int]) -> None:
-        """The next forward pass of the prefill; after the last one, start the drafter."""
+    def _new_session(self, ids: list[int], capacity: int) -> TargetSession:
+        if self._prefix_cache is None:
+            return self.model.session(capacity)
+        return self._prefix_cache.session(self.model, () if self.drafter.needs.hidden_layers else ids[:-1], capacity)
+
+    def _prefill(self, chunks: Iterator[int], ids: list[int], known: int) -> None:
+        """The next forward pass of the prefill after ``known`` tokens; after the last one, start the drafter."""
         try:
-            self.prefill_progress = next(chunks), len(ids)
+            self.prefill_progress = known + next(chunks), len(ids)
         except StopIteration as end:
             self.drafter.start(ids, end.value)
             self.prefill_progress = None
@@ -300,7 +313,10 @@ class Decoder:
             self.finish_reason = "cancelled"
 
     def close(self) -> None:
-        """End the decode if it is still running, and free its KV cache."""
+        """End the decode if it is still running, and free its KV cache or keep it in the prefix cache."""
+        self._close(keep=self._prefix_cache is not None)
+
+    def _close(self, keep: bool) -> None:
         with self.model.lock:
             self.cancel()
             if self._session is None:
@@ -308,6 +324,8 @@ class Decoder:
             try:
                 self.drafter.close()
             finally:
+                if keep and self._prefix_cache is not None:
+                    self._prefix_cache.keep(self._session, self._tokens)
                 self._session.close()
                 self._session = self.prefill_progress = None
 
@@ -434,11 +452,11 @@ class Decoder:
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:
-        """Close the decode if the block fails, and release memory if the device has run out of it."""
+        """Close the decode and free its KV cache if the block fails, and release memory if the device has run out of it."""
         try:
             yield
         except BaseException as error:
-            self.close()
+            self._close(keep=False)
             if not isinstance(error, torch.OutOfMemoryError):
                 raise
             self.model.release_memory()

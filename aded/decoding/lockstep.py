@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 
+from aded.core.chat import Prompt
 from aded.core.trace import Race, Step
 from aded.decoding.decoder import Decoder
 
 
-def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[tuple[int, Step]]:
+def race(decoders: Sequence[Decoder], prompt: Prompt) -> Iterator[tuple[int, Step]]:
     """Decode ``prompt`` with every decoder; yields (index of the decoder, step). Closing the iterator stops all runs.
 
     Raises:
@@ -25,7 +26,7 @@ def race(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Iterator[t
                 yield step
 
 
-def interleaved(decoders: Sequence[Decoder], prompt: str | Sequence[int]) -> Generator[tuple[int, Step] | None, None, None]:
+def interleaved(decoders: Sequence[Decoder], prompt: Prompt) -> Generator[tuple[int, Step] | None, None, None]:
     """Like ``race``, but also yields None after each forward pass of a prefill, so that the caller can stop in between."""
     with ExitStack() as at_end:
         for decoder in decoders:

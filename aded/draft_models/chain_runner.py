@@ -16,6 +16,7 @@ import torch
 from aded.core.cuda_graph import InputBuffer, Replay, host_buffer
 from aded.core.errors import AdedError
 from aded.core.lru import recent
+from aded.core.prefixes import common_prefix
 from aded.draft_models.draft_limits import INITIAL_HEADROOM, levels_left, non_finite
 from aded.engine.cost_model import SAMPLED, level_seconds
 from aded.engine.step_graph import MAX_STEPS, context_bucket
@@ -155,13 +156,6 @@ class ChainRunner:
         if self.draft.pool is None:
             return recent(cache.graphs, (*sizes, kind), lambda: capture(None), MAX_STEPS)
         return self.draft.pool.graph(cache, ("chain", self.vocab_size, *sizes, kind), capture)
-
-
-def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
-    """Length of the common prefix of two texts."""
-    n = min(len(first), len(second))
-    different = first[:n] != second[:n]
-    return int(different.argmax()) if different.any() else n
 
 
 class _ChainStep:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from aded.core.cuda_graph import NODE_BUCKETS
+from aded.core.prefixes import common_prefix
 from aded.core.tree import DraftTree
-from aded.draft_models.chain_runner import common_prefix
 from aded.draft_models.tree_runner import MAX_PENDING, Sampler, TreeRunner
 from aded.engine.outputs import DrafterNeeds
 from aded.ngram.lookahead import Lookahead

@@ -35,10 +35,11 @@ class TargetSession:
     than the number of committed tokens.
     """
 
-    def __init__(self, target: TargetModel, capacity: int) -> None:
+    def __init__(self, target: TargetModel, capacity: int, cache: KVCache | None = None) -> None:
+        """``cache``: with committed tokens, from ``take_cache`` of an earlier decode; None for a new one."""
         self.target = target
         self._plain = target.mode == "plain"
-        self.cache: Any = self._new_cache(capacity)
+        self.cache: Any = self._new_cache(capacity) if cache is None else cache
         self._length = 0
         self._compacted_path: list[int] | None = None  # accepted path that the last step has already compacted
         self._last_kind: tuple[Rule, DrafterNeeds, bool, StepKind] | None = None
@@ -60,10 +61,16 @@ class TargetSession:
             return
         if self.non_finite:
             cache.wipe()
-        if self.target.pool is not None:
-            self.target.pool.release(cache)
-        else:
-            cache.free()
+        free_cache(self.target, cache)
+
+    def take_cache(self) -> KVCache | None:
+        """End the decode and hand over its cache; None, and the cache is freed, if no other decode can continue from it."""
+        if self._plain or self.non_finite or not self.cache.layers:
+            self.close()
+            return None
+        cache: KVCache = self.cache
+        self.cache = self._prepared = None
+        return cache
 
     @property
     def length(self) -> int:
@@ -266,6 +273,14 @@ def _with_reader_output(output: TreeOutput, verdict: Verification, needs: Drafte
     last = states[verdict.path[-1], needs.all_layers.index(-1)]
     features = states[:, : len(needs.hidden_layers)].flatten(1) if needs.hidden_layers else None
     return replace(output, features=features, reader_output=needs.reader.forward(last[None]).cpu().numpy())
+
+
+def free_cache(target: TargetModel, cache: KVCache) -> None:
+    """Return a cache that nothing uses to the pool of its model, or free it."""
+    if target.pool is not None:
+        target.pool.release(cache)
+    else:
+        cache.free()
 
 
 def _stock_cache(target: TargetModel) -> Any:

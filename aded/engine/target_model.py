@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 import aded
+from aded.core.chat import Chat, Turn
 from aded.core.cuda_graph import node_bucket
 from aded.core.errors import AdedError, check_text, first_line
 from aded.core.lru import recent
@@ -252,28 +253,32 @@ class TargetModel:
         """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed."""
         return TargetSession(self, capacity)
 
-    def encode(self, text: str, raw: bool = False) -> list[int]:
-        """Token ids of a prompt, with the model's chat template if it has one; without it if ``raw``.
+    def encode(self, prompt: str | Chat, raw: bool = False) -> list[int]:
+        """Token ids of a prompt, with the model's chat template if it has one; without it if ``raw``. A text is one user turn.
 
         Raises:
-            AdedError: the text is empty or not valid Unicode, or leaves no space in the context for a new token.
+            AdedError: the prompt is empty or not valid Unicode, or leaves no space in the context for a new token; a
+                conversation of several turns, and the model has no chat template.
         """
-        check_text(text, "the prompt")
-        if not text.strip():
+        chat = prompt if isinstance(prompt, Chat) else Chat((Turn("user", prompt),))
+        check_text(chat.text, "the prompt")
+        if not chat.text.strip():
             raise AdedError("the prompt is empty; write one, with --prompt or --prompt-file on the command line")
         if not raw and getattr(self.tokenizer, "chat_template", None):
-            ids = self._encode_chat(text)
+            ids = self._encode_chat(chat)
+        elif len(chat.turns) == 1:
+            ids = self.tokenizer(chat.text, add_special_tokens=True)["input_ids"]
         else:
-            ids = self.tokenizer(text, add_special_tokens=True)["input_ids"]
+            raise AdedError("this model has no chat template for several turns; give one text")
         if not ids:
             start = self.tokenizer.bos_token_id if self.tokenizer.bos_token_id is not None else min(self.eos_ids, default=0)
             ids = [start]
         return self.check_prompt(ids)
 
-    def _encode_chat(self, text: str) -> list[int]:
-        turn = [{"role": "user", "content": text}]
+    def _encode_chat(self, chat: Chat) -> list[int]:
+        turns = [{"role": turn.role, "content": turn.text} for turn in chat.turns]
         try:
-            prompt = self.tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+            prompt = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # a template is a program and may raise anything
             raise AdedError(f"the model's chat template failed ({first_line(error)}); use --raw for bare text") from None
         return self.tokenizer(prompt, add_special_tokens=False)["input_ids"]

@@ -37,6 +37,7 @@ from ui import app
         (["--session-limit", "x"], "session limit is 'x'"),
         (["--max-prompt", ""], "max prompt is ''"),
         (["--keep-races", "-1"], "keep races is '-1'"),
+        (["--keep-conversations", "x"], "keep conversations is 'x'"),
         (["--allow-models", "default,./no/such/folder"], "there is no model at './no/such/folder'"),
         (["--frame-ancestors", "*"], "'*' is not a site"),
         (["--embed", "maybe"], "give on or off"),

@@ -351,7 +351,7 @@ def test_the_documents_examples_run(address: str, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(api, "row_of", lambda model, text: {"successors": [{"text": " know"}]})
     blocks = re.findall(r"```(python|sh)\n(.*?)```", (ROOT / "docs" / "api.md").read_text("utf-8"), re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["python", "sh", "sh"]
+    assert [kind for kind, _ in blocks] == ["python", "sh", "sh", "python", "sh"]
     for kind, block in blocks:
         code = block.replace("http://127.0.0.1:7860", address)
         command = [sys.executable, "-c", code] if kind == "python" else ["sh", "-c", code]

@@ -25,6 +25,7 @@ from waiting import http
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.ngram.trigram import TrigramMatrix
+from ui.serving.openai_requests import NEUTRAL, USED
 from ui.wire import check_drawable, to_lines
 
 REQUESTS = int(os.environ.get("ADED_FUZZ_REQUESTS") or 300)
@@ -86,7 +87,7 @@ async def again(request: Callable[[], Awaitable[str]]) -> str:
 async def send(http: httpx.AsyncClient, schema: dict[str, Any], functions: list[dict[str, Any]], seed: int) -> str:
     """Send one request, and read its stream to the end if it was accepted: the status, or the last kind of message."""
     rng = random.Random(seed)
-    kind = rng.choice((by_name, by_keyword, by_index, directly, to_cancel, anywhere))
+    kind = rng.choice((by_name, by_keyword, by_index, directly, to_cancel, in_openais_format, anywhere))
     method, path, body = kind(rng, schema, functions)
     content = json.dumps(body).encode() if not isinstance(body, bytes) else body
     if rng.random() < 0.1:
@@ -146,8 +147,34 @@ def to_cancel(rng: random.Random, schema: dict[str, Any], functions: list[dict[s
     return "POST", f"/gradio_api/{rng.choice(('cancel', 'reset'))}", body
 
 
+def in_openais_format(rng: random.Random, schema: dict[str, Any], functions: list[dict[str, Any]]) -> Request:
+    message = {"role": "user", "content": "hello"}
+    body = {"model": "default", "messages": [message], "prompt": "hello"}
+    path = rng.choice(("chat/completions", "completions"))
+    del body["prompt" if path.startswith("chat") else "messages"]
+    for _ in range(rng.randrange(3)):
+        place = message if rng.random() < 0.3 else body
+        place[rng.choice((*place, *USED, *NEUTRAL))] = rng.choice(ODD)
+    return "POST", f"/v1/{path}", body
+
+
 def anywhere(rng: random.Random, schema: dict[str, Any], functions: list[dict[str, Any]]) -> Request:
-    words = ("gradio_api", "call", "run", "queue", "data", "file=", "proxy=", "connection", "upload", "..", "%00", "x" * 300)
+    words = (
+        "v1",
+        "models",
+        "gradio_api",
+        "call",
+        "run",
+        "queue",
+        "data",
+        "file=",
+        "proxy=",
+        "connection",
+        "upload",
+        "..",
+        "%00",
+        "x" * 300,
+    )
     path = "/" + "/".join(rng.choice(words) for _ in range(rng.randrange(1, 5)))
     method = rng.choice(("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"))
     return ("POST" if "connection" in path else method), path, rng.choice(ODD)

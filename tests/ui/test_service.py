@@ -156,7 +156,7 @@ class PreparingEngine(FakeEngine):
     def compiling(self) -> bool:
         return self.busy.is_set()
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> Any:
+    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True, **kept: Any) -> Any:
         if run.method == "aded":
             self.busy.set()
             self.ready.wait(HANG)

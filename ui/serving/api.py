@@ -8,6 +8,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from aded.core.chat import Chat
 from aded.core.errors import AdedError, remedy_for_missing
 from aded.core.trace import Race, Trace, to_json
 from aded.drafters.artifacts import matrix_for
@@ -15,14 +16,16 @@ from aded.drafters.registry import METHODS, find_method
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder
-from ui.numbers import FIELDS, LONGEST
+from ui.numbers import FIELDS, LONGEST, Field
 from ui.picker import MAX_METHODS
 from ui.run import UPDATE_SECONDS, capped, check_form
 from ui.serving.jobs import Control, Job
 from ui.serving.limits import Limits
 from ui.serving.service import Service
+from ui.serving.sessions import Memory, Session
 from ui.serving.streams import session_of
-from ui.words import cut, say
+from ui.session_memory import keep_learned, resume
+from ui.words import cut, say, without_folders
 
 Answer = dict[str, Any]
 Runs = Sequence[Trace]
@@ -36,24 +39,26 @@ def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: 
         AdedError: a value has the wrong type or is out of range, or there is no such method.
     """
     names = [methods] if isinstance(methods, str) else methods
-    if not isinstance(prompt, str):
+    if not isinstance(prompt, (str, Chat)):
         raise AdedError("the prompt is not text; give a string")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not 1 <= len(names) <= MAX_METHODS:
         raise AdedError(f"methods must be one to {MAX_METHODS} names; `methods` lists them")
     for name, value in numbers.items():
-        _check_number(name, value)
+        check_number(name, value, FIELDS[name])
     if not isinstance(budget, (str, int)) or len(str(budget)) > LONGEST:
         raise AdedError(f"draft budget is '{cut(str(budget), LONGEST)}'; give 'auto' or a number of nodes")
     found = tuple(find_method(cut(name)).name for name in names)
     return Form(prompt, found, str(budget), numbers)  # type: ignore[arg-type]
 
 
-def _check_number(name: str, value: object) -> None:
-    field = FIELDS[name]
+def check_number(name: str, value: object, field: Field) -> None:
+    """Raise ``AdedError`` if a value is no number of this field; ``name``: of the argument."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise AdedError(f"{name} is not a number; give a {'whole ' if field.integer else ''}number")
     if not field.minimum <= value <= field.maximum:
         raise AdedError(f"{name} is out of range; give a number from {field.minimum:.15g} to {field.maximum:.16g}")
+    if field.integer and value != int(value):
+        raise AdedError(f"{name.replace('_', ' ')} is {value}; give a whole number")
 
 
 def ask_one(prompt: object, method: object, numbers: Mapping[str, object], budget: object = "auto") -> Form:
@@ -76,6 +81,7 @@ async def stream(
     result: Callable[[Runs], Answer],
     event: str | None = None,
     record: bool = False,
+    continues: bool = False,
 ) -> AsyncGenerator[Answer, None]:
     """The answers of a job, as they come: state ``waiting``, ``running``, and at the end how it ended.
 
@@ -84,6 +90,7 @@ async def stream(
         progress: content of an answer while the runs are in progress; ``result``: additional content at the end.
         event: id by which the call can be cancelled.
         record: whether ``result`` needs steps that are recorded in full.
+        continues: see ``decode``; the form has one method.
 
     Raises:
         AdedError: the job is refused or cannot run.
@@ -92,6 +99,7 @@ async def stream(
         raise AdedError("the model is not a string; leave it empty for the page's model")
     holder = service.models.find(model)
     check_form(form, service.limits)
+    session = service.sessions.get(session_of(name))
     work = partial(
         decode,
         form=form,
@@ -101,8 +109,8 @@ async def stream(
         progress=progress,
         result=result,
         record=record,
+        session=session if continues else None,
     )
-    session = service.sessions.get(session_of(name))
     job: Job[Answer] = service.submit(session, holder, work, on_shutdown=lambda last: shut_down(last, progress(())))
     if event is not None:
         service.calls[event] = job
@@ -135,9 +143,13 @@ def decode(
     progress: Callable[[Runs], Answer],
     result: Callable[[Runs], Answer],
     record: bool = False,
+    session: Session | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Answer | None]:
     """The work of the job, one step per ``next``: an answer if one is due, else None, and one at the end.
+
+    Args:
+        session: whose learned state and KV cache the job uses and keeps; None for neither.
 
     Raises:
         AdedError: a method cannot run on the model, or a setting is out of range.
@@ -148,7 +160,12 @@ def decode(
     model, (arguments, messages) = holder.model, capped(form.settings(), limits)
     notices = [say(key, **values) for key, values in messages]
     settings = engine.settings(arguments)
-    decoders = [engine.decoder(model, run, settings, record=record) for run in form.runs()]
+    memories, prefix_cache = ({}, None) if session is None else _kept(session, limits, engine)
+    states = resume(memories, form.runs(), lambda run, known: engine.drafter(model, run, arguments["seed"], known))
+    decoders = [
+        engine.decoder(model, run, settings, state and state.drafter, record=record, prefix_cache=prefix_cache)
+        for run, state in zip(form.runs(), states)
+    ]
     yield answer("running", progress(()), notices=notices)
     started, due = False, 0.0
     for step in engine.steps(decoders, form.prompt, control):
@@ -159,7 +176,25 @@ def decode(
         yield answer("running", progress([decoder.trace for decoder in decoders]), notices=notices)
         due = clock() + UPDATE_SECONDS
     runs = [decoder.trace for decoder in decoders] if started else []
-    yield answer(control.reason or "done", {**progress(runs), **result(runs)}, notices=notices)
+    if started and session is not None:
+        keep_learned(memories, [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)], form)
+    reused = {"cached_tokens": prefix_cache.reused} if prefix_cache else {}
+    yield answer(control.reason or "done", {**progress(runs), **result(runs), **reused}, notices=notices)
+
+
+def _kept(session: Session, limits: Limits, engine: Engine) -> tuple[dict[str, Memory], Any]:
+    """What a session's methods have learned, and its KV cache."""
+    if session.prefix_cache is None and limits.prefix_bytes:
+        session.prefix_cache = engine.prefix_cache()
+    return session.memories, session.prefix_cache
+
+
+def error_text(service: Service, error: Exception) -> str:
+    """An error for a client, in one sentence; a refusal is counted."""
+    if isinstance(error, AdedError):
+        service.count(error)
+        return without_folders(str(error))
+    return f"the run failed: {type(error).__name__}; try again"
 
 
 def text_progress(runs: Runs) -> Answer:
@@ -202,11 +237,16 @@ def trace_result(runs: Runs) -> Answer:
 
 def methods_of(service: Service) -> Answer:
     """The table of methods and the models."""
-    holder = service.models.first
-    unavailable = service.engine.unavailable(holder.model) if holder.loaded else {}
+    unavailable = unavailable_methods(service)
     keys = ("name", "label", "lossless", "description", "options")
     rows = [{**{key: getattr(m, key) for key in keys}, "unavailable": unavailable.get(m.name)} for m in METHODS.values()]
-    return {"models": service.models.names, "loaded": holder.loaded, "methods": rows}
+    return {"models": service.models.names, "loaded": service.models.first.loaded, "methods": rows}
+
+
+def unavailable_methods(service: Service) -> dict[str, str]:
+    """The methods that cannot run on the page's model, and why; known after it is loaded."""
+    holder = service.models.first
+    return service.engine.unavailable(holder.model) if holder.loaded else {}
 
 
 def row_of(model: Any, text: str) -> Answer:

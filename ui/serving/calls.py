@@ -9,11 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ui.serving import openai_errors
 from ui.serving.asgi import Problem
 from ui.serving.streams import session_of, stream_of
 from ui.words import cut
 
-CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)")
+CALLS = re.compile(r"/gradio_api/(queue/join|run/\w+/?|call/.*|cancel|reset/?|mcp.*)|/v1/.*")
 """Paths with JSON bodies."""
 TOOLS, BY_NAME, BY_KEYWORD, DIRECTLY = "/gradio_api/mcp", "/gradio_api/call/", "/gradio_api/call/v2/", "/gradio_api/run/"
 CANCEL, RESET = "/gradio_api/cancel", "/gradio_api/reset"
@@ -73,6 +74,8 @@ class Calls:
             return b"", _malformed("the body is not an object; send a JSON object")
         if path.startswith(TOOLS):
             return body, _message_problem(call)
+        if path.startswith(openai_errors.PREFIX):
+            return body, None
         return self._with_stream(path, call, body), self._problem(path, call)
 
     def _with_stream(self, path: str, call: dict[str, Any], body: bytes) -> bytes:

@@ -18,7 +18,6 @@ from aded.core.errors import AdedError
 from ui.models import ModelHolder
 from ui.serving import api
 from ui.serving.service import Service
-from ui.words import without_folders
 
 LONGEST_TEXT = 10_000
 """Maximum length in characters of the text of ``matrix_row``."""
@@ -194,11 +193,9 @@ class _api_errors:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, AdedError):
-            self._service.count(error)
-            raise gr.Error(without_folders(str(error)), print_exception=False) from None
         if isinstance(error, Exception):
-            raise gr.Error(f"the run failed: {type(error).__name__}; try again", print_exception=False) from error
+            cause = None if isinstance(error, AdedError) else error
+            raise gr.Error(api.error_text(self._service, error), print_exception=False) from cause
 
 
 async def _loaded(holder: ModelHolder) -> None:

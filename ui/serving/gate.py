@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import parse_qs
 
-from ui.serving import addresses, asgi
+from ui.serving import addresses, asgi, openai_errors
 from ui.serving.asgi import App, Message, Problem, Receive, Scope, Send
 from ui.serving.calls import CALLS, MAX_BODY_BYTES, Calls
 from ui.serving.connections import Connections
@@ -21,7 +21,8 @@ OPEN = re.compile(
     r"/(|config/?|healthz|metrics|races/[0-9a-f]{16}|connection/[\w-]{1,64}|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon(/\d+)?"
     r"|(assets|static|svelte)/.+|files/[0-9a-f]{16}/[^/]+|gradio_api/mcp(/(http/?|schema/?)?)?"
     r"|gradio_api/(info/?|openapi\.json|startup-events|app_id|theme\.css|reset/?|cancel"
-    r"|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?))"
+    r"|queue/(join|data)|run/\w{1,64}/?|call/(v2/)?\w{1,64}(/[\w-]{1,64})?/?)"
+    r"|v1/(chat/completions|completions|models(/.+)?))"
 )
 """Allowed paths."""
 ANSWERS = re.compile(r"/gradio_api/call/(v2/)?\w+/(?P<event>[\w-]+)/?")
@@ -117,7 +118,8 @@ class Gate:
             problem = await self._forward({**scope, "headers": addresses.without_internal(scope["headers"])}, receive, send)
         if problem is not None:
             self._refused(problem[1])
-            await asgi.refuse(send, problem)
+            refuse = openai_errors.refuse if str(scope["path"]).startswith(openai_errors.PREFIX) else asgi.refuse
+            await refuse(send, problem)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> Problem | None:
         """Forward a request whose path and headers are valid; returns what is wrong with the rest, if anything."""

@@ -22,6 +22,7 @@ class Limits:
         prompt_characters: maximum length of a prompt; its prefill is one uninterrupted step.
         run_seconds: per job, counted only while it uses the model.
         session_tokens: new tokens per session and hour, over all runs; None for no limit.
+        prefix_bytes: of all KV caches that are kept for the next turn of a conversation; the oldest ones are freed first.
     """
 
     queue_size: int = 32
@@ -30,6 +31,7 @@ class Limits:
     prompt_characters: int = 20_000
     run_seconds: float = 300.0
     session_tokens: int | None = None
+    prefix_bytes: int = 512_000_000
 
 
 class Allowance:

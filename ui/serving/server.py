@@ -20,13 +20,14 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
+from starlette.routing import Route
 
 from aded.core.errors import AdedError
 from aded.core.validation import is_creatable
 from ui import theme
 from ui.blocks import Page
 from ui.page import build
-from ui.serving import logs, static
+from ui.serving import logs, openai_routes, static
 from ui.serving.calls import Calls, Endpoint
 from ui.serving.connections import Connections
 from ui.serving.gate import Gate
@@ -194,7 +195,7 @@ KEPT_IN = "x-aded-kept"
 """Header of a kept race: ``disk``, or ``memory`` if it is lost when the server restarts."""
 
 
-def routes(service: Service, connections: Connections) -> list[APIRoute]:
+def routes(service: Service, connections: Connections) -> list[Route]:
     """Additional routes."""
 
     def metrics() -> Response:
@@ -228,7 +229,7 @@ def routes(service: Service, connections: Connections) -> list[APIRoute]:
     present = [APIRoute("/connection/{session}", connection), APIRoute("/connection/{session}", leave, methods=["POST"])]
     present.append(APIRoute("/races/{key}", kept, methods=["GET", "HEAD"]))
     files = APIRoute(static.ROUTE, static.answer, methods=["GET", "HEAD"])
-    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present]
+    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present, *openai_routes.routes(service)]
 
 
 def serve(service: Service, address: Address) -> None:

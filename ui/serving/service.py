@@ -49,7 +49,7 @@ class Service:
         self.models, self.engine = models or Models(), engine or Engine()
         self.limits = limits or Limits()
         self.counters = Counters()
-        self.sessions = Sessions()
+        self.sessions = Sessions(prefix_bytes=self.limits.prefix_bytes)
         self.races = KeptRaces() if races is None else races
         self.scheduler = Scheduler(self.limits, self.counters)
         self.calls: WeakValueDictionary[str, Job[Any]] = WeakValueDictionary()
@@ -63,6 +63,7 @@ class Service:
         gauge("sessions", "Sessions with state", lambda: len(self.sessions))
         gauge("kept_races", "Races kept for links", lambda: len(self.races))
         gauge("memories", "Drafters kept for sessions", lambda: self.sessions.memories)
+        gauge("prefix_bytes", "Memory of the KV caches kept for conversations", lambda: self.sessions.prefix_bytes)
         gauge("device_memory_bytes", "Allocated GPU memory", device_memory)
 
     def submit(

@@ -40,6 +40,7 @@ class Session:
     Attributes:
         key: identifies the session.
         memories: what its methods have learned, by method name.
+        prefix_cache: the KV cache of its last decode (``aded.engine.prefix_cache``); None if none is kept.
         job: the latest job, as long as the scheduler or a reader refers to it (its latest update may be large).
         stopped: whether Stop was pressed after Run.
     """
@@ -47,6 +48,7 @@ class Session:
     def __init__(self, key: str = "") -> None:
         self.key = key
         self.memories: dict[str, Memory] = {}
+        self.prefix_cache: Any = None
         self.stopped = False
         self.seen = 0.0
         self._job: ref[Job[Any]] | None = None
@@ -82,16 +84,31 @@ class Session:
             memory.drafter = None
 
     @property
+    def prefix_bytes(self) -> int:
+        """Memory of its KV cache."""
+        return self.prefix_cache.bytes if self.prefix_cache else 0
+
+    def free_prefix_cache(self) -> None:
+        """Free its KV cache; the next turn reads the whole conversation."""
+        cache, self.prefix_cache = self.prefix_cache, None
+        if cache:
+            cache.free()
+
+    @property
     def busy(self) -> bool:
         job = self.job
         return job is not None and not job.finished
 
 
 class Sessions:
-    """All sessions by key, the latest used last."""
+    """All sessions by key, the latest used last.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    Args:
+        prefix_bytes: see ``Limits``.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, prefix_bytes: int = 0) -> None:
+        self._clock, self._prefix_bytes = clock, prefix_bytes
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -102,6 +119,11 @@ class Sessions:
     def memories(self) -> int:
         """Number of drafters that are kept."""
         return sum(session.kept for session in self._sessions.values())
+
+    @property
+    def prefix_bytes(self) -> int:
+        """Memory of the kept KV caches."""
+        return sum(session.prefix_bytes for session in list(self._sessions.values()))
 
     def get(self, key: str) -> Session:
         """The session with this key; it is created if necessary."""
@@ -116,18 +138,23 @@ class Sessions:
         """The visitor has left: stop the job and delete the session."""
         with self._lock:
             session = self._sessions.pop(key, None)
-        if session is not None and (job := session.job):
+        if session is None:
+            return
+        session.free_prefix_cache()
+        if job := session.job:
             job.leave()
 
     def sweep(self) -> None:
-        """Delete sessions that are too old or too many, and free drafters beyond the limit, the oldest first."""
+        """Delete sessions that are too old or too many, and free drafters and KV caches beyond the limits, the oldest first."""
         now = self._clock()
         with self._lock:
             idle = [s for s in self._sessions.values() if not s.busy]
             old = [s for s in idle if now - s.seen >= IDLE_SECONDS]
             for session in [*old, *idle[: max(0, len(self._sessions) - MAX_SESSIONS)]]:
                 self._sessions.pop(session.key, None)
-            for session in idle:
-                if self.memories <= MAX_DRAFTERS:
-                    break
-                session.free_drafters()
+                session.free_prefix_cache()
+            for session in [s for s in idle if s.kept or s.prefix_bytes]:
+                if self.memories > MAX_DRAFTERS:
+                    session.free_drafters()
+                if self.prefix_bytes > self._prefix_bytes:
+                    session.free_prefix_cache()

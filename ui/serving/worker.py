@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
+from aded.core.chat import Chat
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import StateDict
@@ -46,7 +47,7 @@ class Task:
     model: str
     device: str
     dtype: str
-    prompt: str
+    prompt: str | Chat
     settings: Mapping[str, Any]
     runs: Sequence[RunSpec]
     learned: Sequence[StateDict | None]

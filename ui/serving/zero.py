@@ -17,6 +17,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from aded.core.chat import Chat
 from aded.core.errors import AdedError
 from aded.core.trace import FinishReason, Footprint, Step, Trace
 from aded.drafters.base import StateDict
@@ -116,7 +117,12 @@ class ZeroEngine(Engine):
     def drafter(self, model: Any, run: RunSpec, seed: int, known: RemoteDrafter | None = None) -> RemoteDrafter:
         return RemoteDrafter(known.learned if known else None)
 
-    def decoder(self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True) -> RemoteDecoder:
+    def prefix_cache(self) -> None:
+        """A worker ends with its race, and its KV caches with it."""
+
+    def decoder(
+        self, model: Any, run: RunSpec, settings: Any, drafter: Any = None, *, record: bool = True, prefix_cache: Any = None
+    ) -> RemoteDecoder:
         return RemoteDecoder(model, run, settings, drafter, record)
 
     def compiling(self) -> bool:
@@ -134,7 +140,7 @@ class ZeroEngine(Engine):
         """A stopped race returns nothing: its drafters keep their earlier state."""
         return decoder.returned
 
-    def steps(self, decoders: Sequence[RemoteDecoder], prompt: str, control: Control) -> Iterator[RaceStep]:
+    def steps(self, decoders: Sequence[RemoteDecoder], prompt: str | Chat, control: Control) -> Iterator[RaceStep]:
         task = self._task(decoders, prompt)
         try:
             with closing(BackgroundIterator(lambda: self._work(task), control.context)) as feed:
@@ -150,7 +156,7 @@ class ZeroEngine(Engine):
         if control.reason is None and not all(decoder.closed for decoder in decoders):
             raise WorkerLost("gpu.aborted", and_then=[RECORDED])
 
-    def _task(self, decoders: Sequence[RemoteDecoder], prompt: str) -> Task:
+    def _task(self, decoders: Sequence[RemoteDecoder], prompt: str | Chat) -> Task:
         first, runs = decoders[0], [decoder.run for decoder in decoders]
         return Task(first.model.spec, *self._placement, prompt, first.settings, runs, [d.learned for d in decoders], first.record)
 
