@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aded.evaluation.bench import results
 from ui import bench_results, link
 
 PACKED = json.loads(bench_results.RESULTS.read_text("utf-8"))
@@ -23,15 +24,16 @@ def test_the_packed_results_are_the_committed_ones():
 def test_every_measured_row_and_all_its_figures_are_packed():
     names = [one["name"] for one in PACKED["sets"]]
     for path in bench_results.SOURCE.glob("*/results.json"):
-        rows = json.loads(path.read_text("utf-8")).get("rows") or [{}]
-        assert (path.parent.name in names) == ("method" in rows[0])
+        body = json.loads(path.read_text("utf-8"))
+        rows = body.get("rows") or [{}]
+        assert (path.parent.name in names) == (body.get("format") == results.FORMAT and "method" in rows[0])
         for one in (one for one in PACKED["sets"] if one["name"] == path.parent.name):
             assert len(one["rows"]) == len(rows)
             for row, packed in zip(rows, one["rows"]):
                 assert dict(zip(PACKED["fields"], packed)) == {name: row.get(name) for name in PACKED["fields"]}
     for one in PACKED["sets"]:
         assert date.fromisoformat(one["date"]).isoformat() == one["date"]
-        assert re.fullmatch(r"python -m aded bench .+", one["command"])
+        assert re.fullmatch(r"python (-m aded bench|bench/\w+\.py) .+", one["command"])
 
 
 def test_results_without_rows_of_methods_are_left_out_and_unknown_dates_are_none(tmp_path: Path):

@@ -36,7 +36,7 @@ def test_every_method_of_the_registry_has_an_article_with_its_paper(language: st
 def test_chinese_texts_are_chinese_except_for_names():
     alike = [key for key, entry in tables()["zh"].items() if isinstance(entry, str) and not CHINESE.search(entry)]
     names = {"notice.text", "quoted", "verdict.semicolon", "verdict.sentence", "count.of", "tour.count", "term.puct"}
-    names |= {"compare.change", "compare.of-run", "run.variant", "run.range", "verdict.comma", "walk.least"}
+    names |= {"compare.change", "compare.of-run", "run.variant", "run.options", "run.range", "verdict.comma", "walk.least"}
     names |= {"walk.ratio", "run.accepts", "whatif.p", "whatif.top-k", "whatif.top-p"}
     names |= {"lattice.change"}
     names |= {"walk.excess", "walk.left", "residual.excess", "residual.rate.p", "residual.p.weighted", "residual.excess.weighted"}
