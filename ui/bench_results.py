@@ -40,7 +40,7 @@ SETTINGS = ("questions", "max_new_tokens", "budget", "temperature", "top_p", "re
 
 
 def pack(folder: Path, dates: Mapping[str, str]) -> dict[str, Any]:
-    """The result sets whose rows are measurements of methods, in the order of their names.
+    """The result sets of `aded bench` whose rows are methods and categories of questions, in the order of their names.
 
     Args:
         folder: has one folder per result set, with its ``results.json``.
@@ -52,7 +52,7 @@ def pack(folder: Path, dates: Mapping[str, str]) -> dict[str, Any]:
     sets = []
     for path in sorted(folder.glob("*/results.json")):
         body = json.loads(path.read_text("utf-8"))
-        if body.get("format") != results.FORMAT or "method" not in (body["rows"] or [{}])[0]:
+        if body.get("format") != results.FORMAT or "category" not in (body["rows"] or [{}])[0]:
             continue
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         settings = {name: body["settings"][name] for name in SETTINGS if name in body["settings"]}
