@@ -257,7 +257,7 @@ def test_a_model_that_cannot_write_text_is_refused_with_the_remedy(family, templ
     tiny_model(family).save_pretrained(tmp_path)
     assert prepare(str(tmp_path)) == 2
     said = capsys.readouterr().err
-    assert message in said and "give texts instead: a matrix takes --text" in said
+    assert message in said and "give texts instead: `matrix build --text FILE`" in said
     assert not list(empty_cache.rglob(FILE))
 
 
