@@ -47,7 +47,7 @@ def counted(folder: Path, ids: np.ndarray, pieces: int, workers: int, successors
     return sharded_counting.count(paths, Here(workers), **KNOWN, **more).to_bytes()
 
 
-@pytest.mark.parametrize(("pieces", "workers"), [(1, 1), (7, 1), (50, 3), (400, 40)])
+@pytest.mark.parametrize(("pieces", "workers"), [(1, 1), (7, 1), (50, 3), pytest.param(400, 40, marks=pytest.mark.slow)])
 def test_shards_and_parts_count_to_the_matrix_of_the_whole_text(tmp_path: Path, pieces: int, workers: int) -> None:
     ids = np.minimum(np.random.default_rng(0).geometric(0.1, 300) - 1, VOCAB - 1)  # 400 pieces: many of them without a token
     assert counted(tmp_path, ids, pieces, workers) == TrigramMatrix.build(ids, **KNOWN).to_bytes()

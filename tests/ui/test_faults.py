@@ -76,8 +76,8 @@ def test_the_server_uses_no_clock_that_can_be_set():
     """Limits, waiting times and ages use the monotonic clock (``test_scheduler.py`` sets the other one).
 
     The files of kept races outlive the process, so the file system's times say which were used last; if the clock is set, another
-    race is dropped first, and nothing else changes. A response in OpenAI's format has a date, which the server does not use. The command that
-    packs the benchmark results dates them.
+    race is dropped first, and nothing else changes. A response in OpenAI's format has a date, which the server does not use. The
+    command that packs the benchmark results dates them.
     """
     settable = re.compile(r"\btime\.time\(|\bdatetime\b|\btime\.(local|gm)time\(|st_[acm]time")
     files = [ROOT / "app.py", *(ROOT / "ui").rglob("*.py")]
