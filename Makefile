@@ -1,5 +1,5 @@
 # make run   set everything up and open the page at http://127.0.0.1:7860
-# make test  set everything up and run the tests, in two processes of one thread each: about 8 minutes on two idle cores;
+# make test  set everything up and run the tests, in three processes of one thread each: about 9 minutes on two idle cores;
 #            no test asserts a time, so the machine need not be idle; ARGS goes to pytest, as in `make test ARGS="-k trace"`
 # make test-all  also the tests marked slow and long, then, one at a time, those marked timing, which need an idle machine
 # make check formatting, lint (also of scripts and style sheets, if npx is installed), types, import order, known vulnerabilities of installed packages

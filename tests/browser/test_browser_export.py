@@ -252,6 +252,7 @@ def test_hostile_tokens_are_text_in_every_saved_file(hostile: sync_api.Page, tmp
     assert hostile.evaluate("window.PWN") is None
 
 
+@pytest.mark.slow
 def test_saved_tables_have_the_values_of_the_trace(hostile: sync_api.Page, tmp_path: Path):
     read = {
         name: rows_of(saved(hostile, f"{name}.csv", tmp_path))

@@ -170,6 +170,7 @@ def test_an_arrow_leads_to_the_races_that_are_not_in_view(browser: sync_api.Brow
             sync_api.expect(part(page, "chips-back")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_an_enlarged_page_can_be_used(browser: sync_api.Browser, address: str):
     """At 200 % a screen of 1280 x 720 has 640 x 360 pixels: the bars at its edges leave room for the whole tree."""
     with watched_page(browser, address, unfolded=False) as page:
@@ -238,6 +239,7 @@ def press_node(page: sync_api.Page, index: int) -> None:
     drawn(page)
 
 
+@pytest.mark.slow
 def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_the_pages(browser: sync_api.Browser, address: str):
     with watched_page(browser, address, unfolded=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})

@@ -241,6 +241,7 @@ def test_shortcuts_leave_keys_to_boxes_that_scroll_and_to_tables(live_page: sync
     sync_api.expect(where).to_have_text(last)
 
 
+@pytest.mark.slow
 def test_shortcuts_can_be_switched_off(browser: sync_api.Browser, live: Live):
     with watched_page(browser, live.address) as page:
         where, sheet = part(page, "where"), page.locator("dialog[data-part='keys']")

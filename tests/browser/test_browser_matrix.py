@@ -115,6 +115,7 @@ def wait_for_bigram(page: sync_api.Page, bigram: str | None) -> None:
     page.wait_for_function("one => new URLSearchParams(location.hash.slice(1)).get('bigram') === one", arg=bigram)
 
 
+@pytest.mark.slow
 def test_the_bigram_of_a_selected_node_is_shown_in_all_panels_and_in_the_address(page: sync_api.Page):
     run = trace.load(ROOT / "assets" / "traces" / "01-a-maths-teacher.json").lanes[1]
     show_tab(page, "learn")

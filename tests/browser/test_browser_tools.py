@@ -65,6 +65,7 @@ def test_the_calculator_opens_by_link_and_keeps_wrong_input(page: sync_api.Page,
     sync_api.expect(part(page, "tool-calculator")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_results_are_filtered_sorted_and_saved(page: sync_api.Page, folder: Path, tmp_path: Path):
     open_site(page, folder, "tool=oracle")
     sync_api.expect(part(page, "note-text")).to_contain_text("There is no tool “oracle”")

@@ -192,6 +192,7 @@ def test_a_draft_without_a_search_names_its_source(page: sync_api.Page, tmp_path
         assert not words or any(word in note for word in words.split("|"))
 
 
+@pytest.mark.slow
 def test_rejected_tokens_are_shown_struck_through_in_the_text_on_demand(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)

@@ -107,6 +107,7 @@ def test_the_numbers_of_every_step_of_speculative_sampling_are_those_of_the_reco
         page.keyboard.press("ArrowRight")
 
 
+@pytest.mark.slow
 def test_other_settings_change_the_choice_and_reset_restores_it_also_in_a_saved_page(
     page: sync_api.Page, browser: sync_api.Browser, race: trace.Race, tmp_path: Path
 ):

@@ -614,6 +614,7 @@ def test_an_output_that_cannot_be_written_is_one_line_and_status_2(command):
 CLOSED = "import os; [os.close(fd) for fd in (0, 1)]; sys.stdin = sys.stdout = None"
 
 
+@pytest.mark.slow
 def test_closed_streams_are_empty_and_discard_what_is_written(tmp_path):
     trace.save(make_race(), tmp_path / "race.json")
     for command in (["replay", "--pause", str(tmp_path / "race.json")], ["--help"]):

@@ -94,7 +94,9 @@ def test_a_few_steps_make_a_checkpoint_a_model_card_and_better_predictions(kind,
     loaders.get(kind, lambda path, target: feature_heads.load(path, target, kind))(path, target)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["medusa", "eagle", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mtp", "glide", "draft"))]
+)
 def test_an_interrupted_run_resumes_to_the_same_bytes(kind, text, tmp_path):
     class Stopped(Exception):
         pass
