@@ -88,7 +88,7 @@ def test_a_long_path_has_no_overlapping_labels_and_fit_shows_the_whole_tree(page
     open_race(page, path_race(), tmp_path)
     labels = page.locator(".ax-plot .textpoint text").all_text_contents()
     assert {"<0xF0>", "<0x9F>", "␣", "⟨U+00A0⟩"} <= {label.split()[0] for label in labels if label}
-    sync_api.expect(part(page, "visits-key")).to_have_text("size and small number: visits N")
+    sync_api.expect(part(page, "visits-key")).to_have_text("size, N: visits")
     assert "N " in "".join(labels)
     part(page, "tree-fit").click()
     sync_api.expect(part(page, "visits-key")).to_have_text("size: visits N")
