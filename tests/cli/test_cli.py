@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from command import run
 from conftest import ROOT
 from fakes import tiny_target
 from ui_fakes import make_race
@@ -47,13 +48,6 @@ def tiny(monkeypatch):
     target = tiny_target("llama")
     monkeypatch.setattr(TargetModel, "load", classmethod(lambda cls, *a, **k: target))
     return target
-
-
-def run(*arguments: str) -> int:
-    try:
-        return main.main(arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
 
 
 @pytest.mark.parametrize("method", ["plain", "aded", "prompt-lookup"])

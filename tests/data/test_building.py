@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import run
 from conftest import ROOT
 from fakes import VOCAB, WordTokenizer
 from test_self_generation import OPENING, ChatTokenizer, chat_target
 from waiting import HANG
 
-from aded.cli import main
 from aded.core.errors import AdedError, check_text
 from aded.data import build_matrix, corpus, self_generation
 from aded.data.build_matrix import ProgressReporter
@@ -45,13 +45,6 @@ def building_script(*parts):
     from aded.engine.batch_generation import Script
 
     return Script(*parts, longest_question=30, longest_answer=25)
-
-
-def run(*arguments: object) -> int:
-    try:
-        return main.main([str(a) for a in arguments])
-    except SystemExit as stop:
-        return int(stop.code or 0)
 
 
 @pytest.fixture

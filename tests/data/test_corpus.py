@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import run
 from conftest import ROOT
 from fakes import VOCAB, WordTokenizer
 
-from aded.cli import main
 from aded.core.errors import AdedError
 from aded.data import corpus
 from aded.engine.tokenizer import tokenizer_fingerprint
@@ -28,13 +28,6 @@ def word_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model has the small tokenizer, and no other is searched for."""
     monkeypatch.setattr(corpus, "load_tokenizer", lambda model: (WordTokenizer(), VOCAB))
     monkeypatch.setattr(corpus, "cached_tokenizer", lambda fingerprint: WordTokenizer() if fingerprint == FINGERPRINT else None)
-
-
-def run(*arguments: object) -> int:
-    try:
-        return main.main([str(a) for a in arguments])
-    except SystemExit as stop:
-        return int(stop.code or 0)
 
 
 def some_matrix(seed: int = 0, **options) -> TrigramMatrix:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import run
 
-from aded.cli import main
 from aded.core.errors import AdedError
 from aded.data import sharded_counting
 from aded.data.ngram_counting import pack
@@ -78,13 +78,6 @@ def test_shards_are_consecutive_and_know_the_two_tokens_before_them(tmp_path: Pa
     shards = list(shards_of(paths, 5))
     assert [shard.end for shard in shards] == [[], [2, 3], [2, 3], [3, 4], [3, 4]]
     assert [len(shard.paths) for shard in shards_of(paths, 2)] == [3, 2]
-
-
-def run(*arguments: object) -> int:
-    try:
-        return main.main([str(a) for a in arguments])
-    except SystemExit as stop:
-        return int(stop.code or 0)
 
 
 @pytest.fixture
