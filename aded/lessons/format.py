@@ -18,7 +18,6 @@ from aded.core.trace import MAX_FIELDS, STRICT
 
 FORMAT, VERSION = "aded-lesson", 1
 COMMENT = "//"
-TABS = ("draft", "pass", "verify", "learn")
 KINDS = {
     "path": (),
     "number": ("answer", "tolerance"),

@@ -7,7 +7,7 @@ from fakes import VOCAB, tiny_target
 from test_medusa import PROMPT, random_heads
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from aded.core.cuda_graph import Replay, host_buffer
+from aded.core.cuda_graph import InputBuffer, Replay, host_buffer
 from aded.core.tree import DraftTree
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader
@@ -38,7 +38,10 @@ class NothingReadBack(TorchDispatchMode):
 
 
 def addresses(thing):
-    return {name: value.data_ptr() for name, value in vars(thing).items() if isinstance(value, torch.Tensor)}
+    """Those of the tensors of an object and of its input buffers."""
+    found = {name: value.data_ptr() for name, value in vars(thing).items() if isinstance(value, torch.Tensor)}
+    buffers = {name: addresses(value) for name, value in vars(thing).items() if isinstance(value, InputBuffer)}
+    return found | buffers
 
 
 def assert_fit_for_a_graph(body, owner):
