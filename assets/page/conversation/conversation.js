@@ -9,6 +9,7 @@ import { language, localize, say, sentences } from "../core/words.js";
 export function mountConversation({ part, element, state, subscribe, changed, trigger }) {
   const line = el("span", { class: "ax-turn", "data-part": "turn" });
   part("verdict").append(" ", line);
+  element.addEventListener("click", ({ target }) => target instanceof Element && target.matches(".ax-earlier button") && unfold(element, target));
   const run = document.getElementById("ax-run");
   const form = trigger && run ? createForm(state, trigger, run) : null;
   if (form) part("origins").after(form);
@@ -57,11 +58,15 @@ function showBefore(box, turn) {
   const fold = el("button", { type: "button", "aria-expanded": "false", text: `${say("turn.before", { count: turn.number - 1 })} · ${turn.message}` });
   const all = [...turn.before, ["user", turn.message]].map(([role, text]) => el("span", { class: "ax-said", dir: "auto" }, el("b", { text: say(`turn.${role}`) }), ` ${text}`));
   const list = el("span", { class: "ax-said-all", hidden: true }, ...all);
-  fold.addEventListener("click", () => {
-    list.hidden = !list.hidden;
-    fold.setAttribute("aria-expanded", String(!list.hidden));
-  });
   box.prepend(el("span", { class: "ax-earlier" }, fold, list));
+}
+
+// Unfolds the turns of all runs, or folds them.
+function unfold(element, { ariaExpanded: open }) {
+  for (const box of element.querySelectorAll(".ax-earlier")) {
+    box.firstChild.setAttribute("aria-expanded", String(open === "false"));
+    box.lastChild.hidden = open === "true";
+  }
 }
 
 // What the runs have read, and how the drafters with a memory did beside the first turn; "" for a first turn.
