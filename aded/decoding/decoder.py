@@ -266,8 +266,9 @@ class Decoder:
 
     def _new_session(self, ids: list[int], capacity: int) -> TargetSession:
         if self._prefix_cache is None:
-            return self.model.session(capacity)
-        return self._prefix_cache.session(self.model, () if self.drafter.needs.hidden_layers else ids[:-1], capacity)
+            return self.model.session(capacity, self._recorder.needs)
+        known = () if self.drafter.needs.hidden_layers else ids[:-1]
+        return self._prefix_cache.session(self.model, known, capacity, self._recorder.needs)
 
     def _prefill(self, chunks: Iterator[int], ids: list[int], known: int) -> None:
         """The next forward pass of the prefill after ``known`` tokens; after the last one, start the drafter."""

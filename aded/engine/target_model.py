@@ -33,6 +33,7 @@ from aded.engine.layers.fused_layers import FusedLayers
 from aded.engine.layers.fused_linear import fuse_projections
 from aded.engine.layers.prepacked_linear import is_prepacked, prepack_linears
 from aded.engine.loader import AttentionKind, choose_attention, choose_device, choose_dtype, context_limit, eos_ids, load_stock
+from aded.engine.outputs import DrafterNeeds
 from aded.engine.session import TargetSession
 from aded.engine.step_graph import StepPool
 from aded.engine.tokenizer import tokenizer_fingerprint
@@ -249,9 +250,13 @@ class TargetModel:
         """
         return recent(self._shared, key, make, MAX_SHARED)
 
-    def session(self, capacity: int = 1024) -> TargetSession:
-        """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed."""
-        return TargetSession(self, capacity)
+    def session(self, capacity: int = 1024, needs: DrafterNeeds | None = None) -> TargetSession:
+        """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed.
+
+        Args:
+            needs: what its steps will return, so that it gets a cache that has graphs of such steps.
+        """
+        return TargetSession(self, capacity, needs=needs)
 
     def encode(self, prompt: str | Chat, raw: bool = False) -> list[int]:
         """Token ids of a prompt, with the model's chat template if it has one; without it if ``raw``. A text is one user turn.

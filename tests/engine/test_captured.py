@@ -125,6 +125,28 @@ def test_simultaneous_decodes_use_different_caches():
     assert target.session(64).cache is not second.cache
 
 
+def test_simultaneous_decodes_of_several_methods_get_the_caches_that_have_their_graphs():
+    """Else each method's graphs are captured again on the cache that another one has left."""
+    target, settings = fixed_target(), GenerationSettings(max_new_tokens=16, budget=8)
+    runs = [("plain", True), ("aded", True), ("aded", False)]
+
+    def race() -> int:
+        """Number of graphs that three simultaneous decodes, which end in another order than they began, have added."""
+        before = len(target.pool.steps)
+        decoders = [Decoder(target, method, settings, record=record) for method, record in runs]
+        for decoder in decoders:
+            decoder.begin(PROMPT)
+        while running := [decoder for decoder in decoders if decoder.finish_reason is None]:
+            for decoder in running:
+                decoder.step()
+        for decoder in reversed(decoders):
+            decoder.close()
+        return len(target.pool.steps) - before
+
+    assert race() > 0
+    assert race() == 0
+
+
 @pytest.mark.parametrize(
     "settings",
     [
