@@ -18,8 +18,8 @@ from aded.engine.step_graph import FixedStep, StepKind, features_of, read_verdic
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification, first_non_finite
-from aded.sampling.verify import prepare, verify
+from aded.verification.tree_walk import Verification, first_non_finite
+from aded.verification.verify import prepare, verify
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

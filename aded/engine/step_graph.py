@@ -26,7 +26,7 @@ from aded.engine.outputs import DrafterNeeds, StateReader
 from aded.sampling import sampler
 from aded.sampling.rng import key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification
+from aded.verification.tree_walk import Verification
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -205,7 +205,7 @@ class StepPool:
 
     Attributes:
         steps: graphs of all caches: steps, and chains of draft models.
-        verdicts: graphs of rejection sampling (see ``aded.sampling.rejection_sampler``).
+        verdicts: graphs of rejection sampling (see ``aded.verification.rejection_sampler``).
         captured: number of graphs captured so far; ``capture_seconds``: time that this took.
     """
 

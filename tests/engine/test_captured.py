@@ -20,10 +20,10 @@ from aded.engine.outputs import DrafterNeeds
 from aded.engine.step_graph import FixedStep, StepKind, context_bucket, read_verdict, sampling_keys
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import RejectionGraph
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import first_non_finite
-from aded.sampling.verify import verify
+from aded.verification.rejection_sampler import RejectionGraph
+from aded.verification.tree_walk import first_non_finite
+from aded.verification.verify import verify
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
@@ -254,7 +254,7 @@ def test_graphs_of_rejection_sampling_belong_to_the_model_and_are_captured_befor
             yield
         timed.remove(name)
 
-    monkeypatch.setattr("aded.sampling.rejection_sampler.RejectionGraph", Noted)
+    monkeypatch.setattr("aded.verification.rejection_sampler.RejectionGraph", Noted)
     monkeypatch.setattr(Decoder, "_timed", noting)
     drafter = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), None, None, draft_length=3)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, temperature=0.9, budget=8)).run(PROMPT)
@@ -278,7 +278,7 @@ def random_tree(rng, most, vocab):
 
 @pytest.mark.parametrize(("settings", "trees"), [({}, 7000), ({"temperature": 1.0, "seed": 3}, 3000)], ids=["greedy", "sampled"])
 def test_acceptance_in_a_fixed_shape_step_equals_acceptance_on_the_host_for_10000_random_trees(settings, trees):
-    """The tensor code of the step against the loop in ``aded.sampling.verify``; logits of every tenth tree are not finite."""
+    """The tensor code of the step against the loop in ``aded.verification.verify``; logits of every tenth tree are not finite."""
     nodes, vocab, rng = 8, 3, np.random.default_rng(11)
     rule = Rule(SamplingSettings(**settings))
     step = FixedStep(
