@@ -27,7 +27,7 @@ from aded.data import ngram_counting, sharded_counting
 from aded.data.corpus import read_tokens
 from aded.data.ngram_counting import INT32_MAX, pack
 from aded.data.sharded_counting import SHARDS_PER_WORKER, PartCounter, Shard, ShardCounter
-from aded.engine.weights import quiet
+from aded.engine.loading.weights import quiet
 from aded.evaluation.bench import results
 from aded.evaluation.bench.questions import digest
 from aded.evaluation.bench.tables import embed_text

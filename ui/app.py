@@ -166,7 +166,7 @@ def frames_of(options: argparse.Namespace) -> list[str]:
 
 def _check_model(spec: str) -> None:
     """A path must exist and be a model; a hub id is checked when the model is loaded."""
-    from aded.engine import weights
+    from aded.engine.loading import weights
 
     path = Path(os.path.expanduser(spec))
     if not spec.strip():
@@ -180,7 +180,7 @@ def _check_model(spec: str) -> None:
 
 def _check_gpu(device: str) -> None:
     """A GPU that is named must exist; only then PyTorch is loaded before the address is checked."""
-    from aded.engine.loader import choose_device
+    from aded.engine.loading.loader import choose_device
 
     choose_device(device)
 

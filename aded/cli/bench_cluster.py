@@ -18,8 +18,8 @@ from aded.core.paths import model_folder
 from aded.core.trace import write_atomically
 from aded.data.corpus import load_tokenizer
 from aded.data.readers import local_spec, model_files
-from aded.engine.tokenizer import tokenizer_fingerprint
-from aded.engine.weights import label_of, quiet
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.weights import label_of, quiet
 from aded.evaluation.bench import results
 from aded.evaluation.bench.aggregate import PLAIN
 from aded.evaluation.bench.systems import method_of

@@ -414,7 +414,7 @@ def _replay(options: argparse.Namespace) -> None:
 def _fetch(options: argparse.Namespace) -> None:
     from aded.cli import terminal
     from aded.drafters import compile_ahead
-    from aded.engine import weights
+    from aded.engine.loading import weights
 
     with terminal.Progress() as progress, compile_ahead.meanwhile(progress):
         folder = weights.resolve(options.model, progress)

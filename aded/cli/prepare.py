@@ -15,7 +15,7 @@ from aded.core.paths import cache_folder
 from aded.core.validation import is_creatable
 
 if TYPE_CHECKING:
-    from aded.engine.weights import Progress
+    from aded.engine.loading.weights import Progress
     from aded.prepare.plan import Sizes
     from aded.prepare.text import WrittenText
 

@@ -18,7 +18,7 @@ from aded.core.trace import write_atomically
 from aded.core.validation import check_folder, check_outputs, check_readable
 
 if TYPE_CHECKING:
-    from aded.engine.weights import Progress
+    from aded.engine.loading.weights import Progress
     from aded.train.loop import Schedule
 
 RATE = 1e-3

@@ -81,7 +81,7 @@ class TreeRecord:
 
 @dataclass(frozen=True)
 class RejectionTrial:
-    """A drafted child x that rejection sampling tried at a node (see ``aded.sampling.rejection_sampler``).
+    """A drafted child x that rejection sampling tried at a node (see ``aded.verification.rejection_sampler``).
 
     p is the target's distribution at the node, after rejected siblings the residual distribution. q is the draft distribution
     that x was drawn from, without rejected siblings if children are drawn without replacement.
@@ -116,7 +116,7 @@ class RejectionRecord:
 
 @dataclass(frozen=True)
 class BlockTest:
-    """The test of the prefix of a chain that ends with a drafted token x (see ``aded.sampling.block_verifier``)."""
+    """The test of the prefix of a chain that ends with a drafted token x (see ``aded.verification.block_verifier``)."""
 
     node: int
     p: float  # the target's probability of x
@@ -158,7 +158,7 @@ class TypicalTrial:
 
 @dataclass(frozen=True)
 class TypicalRecord:
-    """Typical acceptance at one node of the accepted path (see ``aded.sampling.typical_acceptance``)."""
+    """Typical acceptance at one node of the accepted path (see ``aded.verification.typical_acceptance``)."""
 
     entropy: float  # of the target's distribution, in nats
     threshold: float  # of the probability

@@ -31,7 +31,7 @@ class DraftDistributions:
             have probability 0.
         rows: row of ``distributions`` that each node was drawn from, int32 ``[n]``, -1 for the root.
         replacement: whether siblings were drawn with replacement.
-        block: whether the draft, a chain, is verified as a block (`aded.sampling.block_verifier`), not token by token.
+        block: whether the draft, a chain, is verified as a block (`aded.verification.block_verifier`), not token by token.
     """
 
     distributions: Any

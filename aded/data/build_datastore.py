@@ -10,7 +10,7 @@ import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.paths import artifact_folder
-from aded.engine.weights import label_of
+from aded.engine.loading.weights import label_of
 from aded.retrieval.suffix_array import Datastore
 
 
@@ -40,7 +40,7 @@ def build_file(
         AdedError: there is no text, ``max_tokens`` is below 1, an id is out of range, or a file cannot be read or written.
     """
     from aded.data import corpus
-    from aded.engine.tokenizer import tokenizer_fingerprint
+    from aded.engine.loading.tokenizer import tokenizer_fingerprint
 
     if max_tokens is not None and max_tokens < 1:
         raise AdedError(f"--max-tokens is {max_tokens}; give 1 or more")

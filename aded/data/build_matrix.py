@@ -25,8 +25,8 @@ from aded.data.job_folder import SPILL, WorkFolder, npy_bytes, store, work_folde
 from aded.data.ngram_counting import BYTES_PER_TOKEN
 from aded.data.readers import DatasetStream, Piece, Source, TextFiles, TokenFile, stamps
 from aded.data.remote_generation import GenerationModel, GenerationSpec, batch_name, exists_in, generation_model
-from aded.engine.tokenizer import tokenizer_fingerprint
-from aded.engine.weights import Progress, label_of
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.weights import Progress, label_of
 from aded.ngram.trigram import MAX_SUCCESSORS, TrigramMatrix
 from aded.tasks.engine import Engine, check_options, engine_of
 from aded.tasks.processes import Processes

@@ -17,8 +17,8 @@ from aded.core.lines import numbered_lines
 from aded.core.paths import cached
 from aded.core.validation import check_ordinary
 from aded.data.records import LARGEST_ID
-from aded.engine import weights
-from aded.engine.tokenizer import TokenTexts, tokenizer_fingerprint
+from aded.engine.loading import weights
+from aded.engine.loading.tokenizer import TokenTexts, tokenizer_fingerprint
 from aded.ngram.trigram import TrigramMatrix
 
 EXAMPLES = 8
@@ -162,7 +162,7 @@ def load_tokenizer(model: str) -> tuple[Any, int]:
     """
     from transformers import AutoConfig, AutoTokenizer
 
-    from aded.engine.loader import loading
+    from aded.engine.loading.loader import loading
 
     name = weights.resolve(model)
     with loading(model):

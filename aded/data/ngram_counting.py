@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from aded.core.errors import RESUME_HINT, AdedError, InterruptedJobError, first_line
-from aded.engine.weights import Progress, quiet
+from aded.engine.loading.weights import Progress, quiet
 from aded.ngram.trigram import ENTRY_BYTES, MAX_VOCAB, ROW_BYTES, TrigramMatrix
 
 BYTES_PER_TOKEN = 256

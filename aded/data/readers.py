@@ -15,7 +15,7 @@ import numpy as np
 
 from aded.core.errors import AdedError, check_text, first_line
 from aded.data import corpus
-from aded.engine import weights
+from aded.engine.loading import weights
 
 
 class Piece(Protocol):

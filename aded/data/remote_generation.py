@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aded.data import corpus
 from aded.data.conversations import Conversation
 from aded.data.readers import local_spec, model_files
-from aded.engine.weights import Progress
+from aded.engine.loading.weights import Progress
 
 if TYPE_CHECKING:
     from aded.data.self_generation import ConversationGenerator

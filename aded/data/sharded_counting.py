@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 
 from aded.data.ngram_counting import Rows, database_of, insert_pieces, largest_rows, matrix_of, select_rows, unpack
-from aded.engine.weights import Progress
+from aded.engine.loading.weights import Progress
 from aded.ngram.trigram import TrigramMatrix
 
 if TYPE_CHECKING:

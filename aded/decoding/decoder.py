@@ -26,16 +26,16 @@ from aded.drafters.base import Context, Drafter, Outcome, draft, is_custom
 from aded.drafters.plain import PlainDrafter
 from aded.drafters.registry import METHODS, Method, find_method
 from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
-from aded.engine import loader
+from aded.engine.loading import loader
+from aded.engine.loading.tokenizer import IncrementalDetokenizer
 from aded.engine.outputs import TreeOutput, check_needs
 from aded.engine.prefix_cache import PrefixCache
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import TargetView
-from aded.engine.tokenizer import IncrementalDetokenizer
 from aded.sampling.logits_pipeline import NO_TOKEN, Processor, Rule
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification
+from aded.verification.tree_walk import Verification
 
 SHARED_NODES = 32
 """Node budget with ``auto`` where several processes share the model, so that costs cannot be measured."""
@@ -266,8 +266,9 @@ class Decoder:
 
     def _new_session(self, ids: list[int], capacity: int) -> TargetSession:
         if self._prefix_cache is None:
-            return self.model.session(capacity)
-        return self._prefix_cache.session(self.model, () if self.drafter.needs.hidden_layers else ids[:-1], capacity)
+            return self.model.session(capacity, self._recorder.needs)
+        known = () if self.drafter.needs.hidden_layers else ids[:-1]
+        return self._prefix_cache.session(self.model, known, capacity, self._recorder.needs)
 
     def _prefill(self, chunks: Iterator[int], ids: list[int], known: int) -> None:
         """The next forward pass of the prefill after ``known`` tokens; after the last one, start the drafter."""

@@ -84,18 +84,17 @@ class LogitLens:
         Returns:
             One entry per node; None if a number is not finite.
         """
-        nodes, count = torch.tensor(path, device=logits.device), len(self.hidden_layers)
-        inner = states[nodes].unflatten(1, (count, -1)).flatten(0, 1)  # [nodes * layers, hidden]
-        wanted = torch.tensor(chosen, device=logits.device)
-        parts = [
-            _scores(self._head(self._norm(rows)[None])[0], tokens)
-            for rows, tokens in zip(inner.split(ROWS_AT_ONCE), wanted.repeat_interleave(count).split(ROWS_AT_ONCE))
-        ]
-        all_inner = torch.cat(parts).unflatten(0, (len(path), count))
-        table = torch.cat([all_inner, _scores(logits[nodes], wanted)[:, None]], 1)  # [nodes, layers, 4]
+        count = len(self.layers)
+        nodes, wanted = torch.tensor([list(path), list(chosen)], device=logits.device)
+        size, parts = max(1, ROWS_AT_ONCE // count), []
+        for at, last, tokens in zip(states[nodes].split(size), logits[nodes].split(size), wanted.split(size)):
+            inner = self._head(self._norm(at.unflatten(1, (count - 1, -1)).flatten(0, 1))[None])[0]
+            rows = torch.cat([inner.to(last).unflatten(0, (len(tokens), -1)), last[:, None]], 1)  # [nodes, layers, vocab]
+            parts.append(_scores(rows.flatten(0, 1), tokens.repeat_interleave(count)))
+        table = torch.cat(parts).unflatten(0, (len(path), count)).cpu()
         if not bool(table.isfinite().all()):
             return None
-        return [LayerScores(*_columns(one)) for one in table.cpu().tolist()]
+        return [LayerScores(*_columns(one)) for one in table.tolist()]
 
 
 def selected_layers(layers: int) -> tuple[int, ...]:

@@ -49,13 +49,13 @@ from aded.decoding.logit_lens import LogitLens
 from aded.decoding.target_scores import ChoiceScores, score
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.cost_model import StepCost
+from aded.engine.loading.tokenizer import TokenTexts
 from aded.engine.outputs import DrafterNeeds, TreeOutput
 from aded.engine.target_model import TargetModel
-from aded.engine.tokenizer import TokenTexts
 from aded.ngram.representative import TargetDistribution, agreement
-from aded.sampling import block_verifier, rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.tree_walk import Verification, verdicts
+from aded.verification import block_verifier, rejection_sampler, typical_acceptance
+from aded.verification.tree_walk import Verification, verdicts
 
 A = TypeVar("A")
 T = TypeVar("T")

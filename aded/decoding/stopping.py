@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from aded.core.trace import FinishReason
-from aded.engine.tokenizer import IncrementalDetokenizer
+from aded.engine.loading.tokenizer import IncrementalDetokenizer
 
 
 class StopStrings:

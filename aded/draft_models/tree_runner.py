@@ -23,9 +23,9 @@ from aded.draft_models.draft_limits import INITIAL_HEADROOM, levels_left, non_fi
 from aded.engine.cost_model import SAMPLED, level_seconds
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling import sampler as sampling
-from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import exponentials, key_of, signed
 from aded.sampling.settings import SamplingSettings
+from aded.verification.rejection_sampler import draft_key
 
 if TYPE_CHECKING:
     from aded.engine.outputs import TreeOutput

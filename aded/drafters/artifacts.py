@@ -22,7 +22,7 @@ class Tokenized(Protocol):
     """What finding artifacts needs of a model; `aded.core.paths.artifacts` also reads its ``label``, if it has one.
 
     Attributes:
-        fingerprint: of the tokenizer (`aded.engine.tokenizer`).
+        fingerprint: of the tokenizer (`aded.engine.loading.tokenizer`).
         vocab_size: upper bound of the token ids, exclusive.
     """
 

@@ -13,9 +13,9 @@ from aded.core.tree import DraftDistributions, DraftTree
 from aded.draft_models.chain_runner import LENGTHS, ChainRunner
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.drafters.draft_length_policy import Cost, LevelCost, ShapePolicy
-from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
+from aded.verification.rejection_sampler import draft_key
 
 if TYPE_CHECKING:
     import torch

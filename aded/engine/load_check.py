@@ -13,10 +13,10 @@ import torch
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.engine import loader
+from aded.engine.loading import loader
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import first_non_finite
+from aded.verification.tree_walk import first_non_finite
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

@@ -18,6 +18,7 @@ from aded.engine.kv_cache import KVCache
 from aded.engine.session import TargetSession, free_cache
 
 if TYPE_CHECKING:
+    from aded.engine.outputs import DrafterNeeds
     from aded.engine.target_model import TargetModel
 
 Kept = tuple["TargetModel", np.ndarray, KVCache]
@@ -43,12 +44,13 @@ class PrefixCache:
         kept = self._kept
         return kept[2].bytes if kept else 0
 
-    def session(self, target: TargetModel, ids: Sequence[int], capacity: int) -> TargetSession:
+    def session(self, target: TargetModel, ids: Sequence[int], capacity: int, needs: DrafterNeeds | None = None) -> TargetSession:
         """Start a decode whose cache holds as many of the first tokens as are kept.
 
         Args:
             ids: all tokens that the cache may hold; a decode needs the last prompt token as root, so it passes all but that one.
             capacity: number of tokens for which the cache needs space.
+            needs: see ``TargetModel.session``.
         """
         kept = self._take()
         self.reused = common_prefix(kept[1], np.asarray(ids, dtype=np.int32)) if kept and kept[0] is target else 0
@@ -59,7 +61,7 @@ class PrefixCache:
             return session
         if kept:
             free_cache(kept[0], kept[2])
-        return target.session(capacity)
+        return target.session(capacity, needs)
 
     def keep(self, session: TargetSession, tokens: np.ndarray) -> None:
         """End a decode and keep its cache, if it can serve another one.

@@ -18,8 +18,8 @@ from aded.engine.step_graph import FixedStep, StepKind, features_of, read_verdic
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification, first_non_finite
-from aded.sampling.verify import prepare, verify
+from aded.verification.tree_walk import Verification, first_non_finite
+from aded.verification.verify import prepare, verify
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -35,22 +35,24 @@ class TargetSession:
     than the number of committed tokens.
     """
 
-    def __init__(self, target: TargetModel, capacity: int, cache: KVCache | None = None) -> None:
-        """``cache``: with committed tokens, from ``take_cache`` of an earlier decode; None for a new one."""
+    def __init__(
+        self, target: TargetModel, capacity: int, cache: KVCache | None = None, needs: DrafterNeeds | None = None
+    ) -> None:
+        """``cache``: with committed tokens, from ``take_cache`` of an earlier decode; None: one chosen for ``needs``."""
         self.target = target
         self._plain = target.mode == "plain"
-        self.cache: Any = self._new_cache(capacity) if cache is None else cache
+        self.cache: Any = self._new_cache(capacity, needs) if cache is None else cache
         self._length = 0
         self._compacted_path: list[int] | None = None  # accepted path that the last step has already compacted
         self._last_kind: tuple[Rule, DrafterNeeds, bool, StepKind] | None = None
         self._prepared: tuple[StepKind, tuple[int, int, int], FixedStep] | None = None  # kind; nodes, cache's sizes; step
         self.non_finite = False  # whether the cache may hold NaN or infinity, which masks do not hide
 
-    def _new_cache(self, capacity: int) -> Any:
+    def _new_cache(self, capacity: int, needs: DrafterNeeds | None) -> Any:
         if self._plain:
             return _stock_cache(self.target)
         if self.target.pool is not None:
-            return self.target.pool.take(capacity)
+            return self.target.pool.take(capacity, needs)
         return KVCache(capacity, int(self.target.config.num_hidden_layers))
 
     def close(self) -> None:

@@ -22,11 +22,11 @@ from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.engine import step_kernels
 from aded.engine.kv_cache import KVCache
-from aded.engine.outputs import StateReader
+from aded.engine.outputs import DrafterNeeds, StateReader
 from aded.sampling import sampler
 from aded.sampling.rng import key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification
+from aded.verification.tree_walk import Verification
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
@@ -77,6 +77,10 @@ class StepKind:
 
     def __post_init__(self) -> None:
         assert self.sampling is not None or self.reader is None, "a reader needs the verdict"
+
+    def returns(self, needs: DrafterNeeds) -> bool:
+        """Whether its output is what ``needs`` asks for, and nothing else."""
+        return (self.hidden_layers, self.top_k, self.reader) == (needs.hidden_layers, needs.top_k, needs.reader)
 
 
 class FixedStep:
@@ -201,7 +205,7 @@ class StepPool:
 
     Attributes:
         steps: graphs of all caches: steps, and chains of draft models.
-        verdicts: graphs of rejection sampling (see ``aded.sampling.rejection_sampler``).
+        verdicts: graphs of rejection sampling (see ``aded.verification.rejection_sampler``).
         captured: number of graphs captured so far; ``capture_seconds``: time that this took.
     """
 
@@ -214,11 +218,16 @@ class StepPool:
         self.captured = 0
         self.capture_seconds = 0.0
 
-    def take(self, capacity: int) -> KVCache:
-        """An empty cache with capacity for ``capacity`` tokens: a free one if there is one, else a new one."""
+    def take(self, capacity: int, needs: DrafterNeeds | None = None) -> KVCache:
+        """An empty cache with capacity for ``capacity`` tokens: a free one if there is one, else a new one.
+
+        Args:
+            needs: of the decode's drafter: of several free caches, the one with most graphs for them, so that simultaneous
+                decodes of several methods do not capture the graphs of each method on each cache.
+        """
         fitting = [cache for cache in self._free if cache.capacity >= capacity]
         if fitting:
-            cache = min(fitting, key=lambda c: c.capacity)
+            cache = min(fitting, key=lambda c: (-_graphs_for(c, needs), c.capacity))
             self._free.remove(cache)
         else:
             self._free_caches(self._free)  # all free caches are too small
@@ -269,6 +278,12 @@ class StepPool:
         for cache in list(caches):
             self._free.remove(cache)
             cache.free()
+
+
+def _graphs_for(cache: KVCache, needs: DrafterNeeds | None) -> int:
+    """Number of graphs of steps on a cache that return what a drafter needs."""
+    kinds = [kind for *_, kind in cache.graphs if isinstance(kind, StepKind)]
+    return 0 if needs is None else sum(kind.returns(needs) for kind in kinds)
 
 
 def sampling_keys(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:

@@ -24,7 +24,7 @@ from aded.core.errors import AdedError, check_text, first_line
 from aded.core.lru import recent
 from aded.core.trace import Footprint
 from aded.core.tree import DraftTree
-from aded.engine import cost_model, distributed, load_check, weights
+from aded.engine import cost_model, distributed, load_check
 from aded.engine.attention_mask import AttentionMasks
 from aded.engine.cost_model import StepCost
 from aded.engine.kv_cache import KVCache
@@ -32,10 +32,20 @@ from aded.engine.layers import fused_layers, tree_attention
 from aded.engine.layers.fused_layers import FusedLayers
 from aded.engine.layers.fused_linear import fuse_projections
 from aded.engine.layers.prepacked_linear import is_prepacked, prepack_linears
-from aded.engine.loader import AttentionKind, choose_attention, choose_device, choose_dtype, context_limit, eos_ids, load_stock
+from aded.engine.loading import weights
+from aded.engine.loading.loader import (
+    AttentionKind,
+    choose_attention,
+    choose_device,
+    choose_dtype,
+    context_limit,
+    eos_ids,
+    load_stock,
+)
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
+from aded.engine.outputs import DrafterNeeds
 from aded.engine.session import TargetSession
 from aded.engine.step_graph import StepPool
-from aded.engine.tokenizer import tokenizer_fingerprint
 
 T = TypeVar("T")
 Mode = Literal["tree", "chain", "plain"]
@@ -52,8 +62,8 @@ class TargetModel:
         mode: what it can verify, found by the load check; ``notice``: a message about limitations for the user, or None.
         context_limit: maximum number of tokens of prompt and output together.
         eos_ids: token ids that end a text.
-        fingerprint: of the tokenizer (see ``aded.engine.tokenizer``).
-        attention: attention used for trees in fixed-shape steps (see ``aded.engine.loader.AttentionKind``).
+        fingerprint: of the tokenizer (see ``aded.engine.loading.tokenizer``).
+        attention: attention used for trees in fixed-shape steps (see ``aded.engine.loading.loader.AttentionKind``).
         lock: held during a step, because decodes share buffers of the model and its draft models.
         draft_models: the models that draft for this one, by file or name; their memory is released with this model's.
     """
@@ -249,9 +259,13 @@ class TargetModel:
         """
         return recent(self._shared, key, make, MAX_SHARED)
 
-    def session(self, capacity: int = 1024) -> TargetSession:
-        """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed."""
-        return TargetSession(self, capacity)
+    def session(self, capacity: int = 1024, needs: DrafterNeeds | None = None) -> TargetSession:
+        """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed.
+
+        Args:
+            needs: what its steps will return, so that it gets a cache that has graphs of such steps.
+        """
+        return TargetSession(self, capacity, needs=needs)
 
     def encode(self, prompt: str | Chat, raw: bool = False) -> list[int]:
         """Token ids of a prompt, with the model's chat template if it has one; without it if ``raw``. A text is one user turn.

@@ -16,8 +16,8 @@ import numpy as np
 from aded.core.errors import AdedError, check_type, first_line, remedy_for_missing
 from aded.core.limits import Limits, check_numbers
 from aded.drafters.artifacts import base_counts_for
-from aded.engine.tokenizer import tokenizer_fingerprint
-from aded.engine.weights import label_of
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.weights import label_of
 from aded.integrations.request_sessions import RequestSessions
 from aded.ngram.session_counts import within
 from aded.ngram.trigram import TrigramMatrix

@@ -183,7 +183,7 @@ class TrigramMatrix:
                 but is never part of a context: nothing is counted across it.
             separator: the token id that ends a sequence.
             vocab_size: upper bound of the token ids, exclusive.
-            fingerprint: fingerprint of the tokenizer (`aded.engine.tokenizer.tokenizer_fingerprint`).
+            fingerprint: fingerprint of the tokenizer (`aded.engine.loading.tokenizer.tokenizer_fingerprint`).
             max_successors: successors kept for a context, most frequent first, ties by lower id.
 
         Raises:

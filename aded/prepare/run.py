@@ -14,7 +14,7 @@ from aded.core.paths import artifact_folder
 from aded.data import build_datastore, build_matrix
 from aded.data.job_folder import InterruptedJobError
 from aded.drafters.registry import METHODS
-from aded.engine.weights import Progress
+from aded.engine.loading.weights import Progress
 from aded.prepare import figures
 from aded.prepare.parts import FOLDERS, TRAINED, existing
 from aded.prepare.plan import Plan

@@ -20,7 +20,7 @@ from aded.data.corpus import separator_for
 from aded.data.job_folder import WorkFolder, npy_bytes, store, work_folder
 from aded.data.readers import stamps
 from aded.data.records import Record, records_bytes
-from aded.engine.weights import Progress
+from aded.engine.loading.weights import Progress
 from aded.prepare.plan import Plan
 
 if TYPE_CHECKING:

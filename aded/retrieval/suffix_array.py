@@ -59,7 +59,7 @@ class Datastore:
             ids: token ids, any integer type ``[tokens]``.
             separator: the token id that ends a sequence.
             vocab_size: upper bound of the token ids, exclusive.
-            fingerprint: fingerprint of the tokenizer (`aded.engine.tokenizer.tokenizer_fingerprint`).
+            fingerprint: fingerprint of the tokenizer (`aded.engine.loading.tokenizer.tokenizer_fingerprint`).
 
         Raises:
             AdedError: no tokens, too many, or a token id outside the vocabulary.

@@ -1,1 +1,1 @@
-"""Sampling of tokens and verification of drafts: what makes decoding lossless."""
+"""Sampling of tokens: settings, the logits pipeline and random numbers, which make the draw of every token repeatable."""

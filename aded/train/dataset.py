@@ -16,7 +16,7 @@ import torch
 from aded.core.errors import AdedError
 from aded.data import corpus
 from aded.data.records import read_records
-from aded.engine.weights import Progress
+from aded.engine.loading.weights import Progress
 
 if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel

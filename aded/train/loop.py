@@ -13,7 +13,7 @@ import torch
 
 from aded.core.errors import AdedError
 from aded.core.trace import write_atomically
-from aded.engine.weights import Progress
+from aded.engine.loading.weights import Progress
 from aded.train.dataset import Batch, Rows
 from aded.train.objective import Objective
 

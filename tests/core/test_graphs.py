@@ -14,8 +14,8 @@ from aded.draft_models.medusa_heads import HeadReader
 from aded.engine.outputs import DrafterNeeds
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import NodeInputs, RejectionGraph
 from aded.sampling.settings import SamplingSettings
+from aded.verification.rejection_sampler import NodeInputs, RejectionGraph
 
 SETTINGS = [
     SamplingSettings(),

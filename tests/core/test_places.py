@@ -14,7 +14,7 @@ from waiting import HANG
 
 from aded.core import paths
 from aded.core.errors import AdedError
-from aded.engine import weights
+from aded.engine.loading import weights
 
 FOLDERS = ("ADED_CACHE", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", *paths.LIBRARY_FOLDERS)
 

@@ -22,8 +22,8 @@ from aded.core.errors import AdedError, check_text
 from aded.data import build_matrix, corpus, self_generation
 from aded.data.build_matrix import ProgressReporter
 from aded.data.job_folder import MANIFEST, WorkFolder, store
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
 from aded.engine.target_model import TargetModel
-from aded.engine.tokenizer import tokenizer_fingerprint
 from aded.ngram.trigram import TrigramMatrix
 from aded.tasks.processes import Processes
 

@@ -16,7 +16,7 @@ from fakes import VOCAB, WordTokenizer
 
 from aded.core.errors import AdedError
 from aded.data import corpus
-from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
 from aded.ngram.trigram import TrigramMatrix
 
 FINGERPRINT = tokenizer_fingerprint(WordTokenizer())

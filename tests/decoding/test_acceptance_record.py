@@ -14,10 +14,10 @@ from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.base import Drafter, Inspectable
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.sampling import rejection_sampler
-from aded.sampling.rejection_sampler import ACCEPT_STREAM
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import TypicalAcceptance
+from aded.verification import rejection_sampler
+from aded.verification.rejection_sampler import ACCEPT_STREAM
 
 PROMPT = [5, 9, 14, 3, 20]
 CLOSE = 1e-5

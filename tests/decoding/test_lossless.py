@@ -15,8 +15,8 @@ from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
-from aded.sampling import rejection_sampler
-from aded.sampling.rejection_sampler import draft_key
+from aded.verification import rejection_sampler
+from aded.verification.rejection_sampler import draft_key
 
 FALSE_ALARM = 1e-6
 VOCAB = 3

@@ -4,7 +4,7 @@ import pytest
 from fakes import WordTokenizer
 
 from aded.decoding.stopping import StopChecker, StopStrings
-from aded.engine.tokenizer import IncrementalDetokenizer
+from aded.engine.loading.tokenizer import IncrementalDetokenizer
 
 WORDS = {10: "Hello", 11: " wor", 12: "ld", 13: ".\n", 14: "\n", 15: "END", 16: "E", 17: "N", 18: "D", 2: "</s>"}
 

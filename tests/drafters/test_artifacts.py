@@ -15,8 +15,8 @@ from aded.data.corpus import load_tokenizer
 from aded.draft_models import checkpoints
 from aded.drafters.artifacts import datastore_for, matrix_for
 from aded.drafters.registry import METHODS
-from aded.engine.tokenizer import tokenizer_fingerprint
-from aded.engine.weights import label_of
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.weights import label_of
 
 
 @pytest.fixture

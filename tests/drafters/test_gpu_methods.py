@@ -29,19 +29,19 @@ from aded.drafters.ouroboros import OuroborosDrafter
 from aded.drafters.rescoring import BestPaths, LocalRescoring
 from aded.drafters.specinfer import SpecInferDrafter
 from aded.drafters.speculative import SpeculativeDrafter
+from aded.engine.loading.weights import quiet
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import LayerKeysValues
-from aded.engine.weights import quiet
 from aded.ngram.lookahead import Lookahead
-from aded.sampling import rejection_sampler
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import signed
 from aded.sampling.settings import SamplingSettings
 from aded.train import dataset
 from aded.train.draft import DraftObjective
 from aded.train.loop import Schedule, train
 from aded.train.medusa import HeadObjective
+from aded.verification import rejection_sampler
+from aded.verification.rejection_sampler import draft_key
 
 pytestmark = pytest.mark.gpu
 SETTINGS = {"greedy": {}, "sampled": {"temperature": 0.8, "seed": 3}, "penalty": {"temperature": 0.8, "repetition_penalty": 1.3}}

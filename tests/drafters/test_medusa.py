@@ -18,8 +18,8 @@ from aded.drafters.medusa import NO_STATE, MedusaDrafter
 from aded.drafters.registry import METHODS
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings, TypicalAcceptance
-from aded.sampling.verify import verify
 from aded.train.objective import last_hidden
+from aded.verification.verify import verify
 
 PROMPT = [5, 9, 14, 3, 20]
 

@@ -20,9 +20,9 @@ from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule, sample
-from aded.sampling.rejection_sampler import draft_key
 from aded.sampling.rng import signed
 from aded.sampling.settings import SamplingSettings
+from aded.verification.rejection_sampler import draft_key
 
 PROMPT = [5, 9, 14, 3, 20]
 FALSE_ALARM = 1e-6

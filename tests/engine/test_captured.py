@@ -20,10 +20,10 @@ from aded.engine.outputs import DrafterNeeds
 from aded.engine.step_graph import FixedStep, StepKind, context_bucket, read_verdict, sampling_keys
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rejection_sampler import RejectionGraph
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import first_non_finite
-from aded.sampling.verify import verify
+from aded.verification.rejection_sampler import RejectionGraph
+from aded.verification.tree_walk import first_non_finite
+from aded.verification.verify import verify
 
 PROMPT = [5, 17, 40, 8, 63, 21, 34, 11, 9, 70, 6, 50]
 
@@ -123,6 +123,28 @@ def test_simultaneous_decodes_use_different_caches():
     assert first.cache is not second.cache
     first.close()
     assert target.session(64).cache is not second.cache
+
+
+def test_simultaneous_decodes_of_several_methods_get_the_caches_that_have_their_graphs():
+    """Else each method's graphs are captured again on the cache that another one has left."""
+    target, settings = fixed_target(), GenerationSettings(max_new_tokens=16, budget=8)
+    runs = [("plain", True), ("aded", True), ("aded", False)]
+
+    def race() -> int:
+        """Number of graphs that three simultaneous decodes, which end in another order than they began, have added."""
+        before = len(target.pool.steps)
+        decoders = [Decoder(target, method, settings, record=record) for method, record in runs]
+        for decoder in decoders:
+            decoder.begin(PROMPT)
+        while running := [decoder for decoder in decoders if decoder.finish_reason is None]:
+            for decoder in running:
+                decoder.step()
+        for decoder in reversed(decoders):
+            decoder.close()
+        return len(target.pool.steps) - before
+
+    assert race() > 0
+    assert race() == 0
 
 
 @pytest.mark.parametrize(
@@ -232,7 +254,7 @@ def test_graphs_of_rejection_sampling_belong_to_the_model_and_are_captured_befor
             yield
         timed.remove(name)
 
-    monkeypatch.setattr("aded.sampling.rejection_sampler.RejectionGraph", Noted)
+    monkeypatch.setattr("aded.verification.rejection_sampler.RejectionGraph", Noted)
     monkeypatch.setattr(Decoder, "_timed", noting)
     drafter = SpeculativeDrafter(ChainRunner(draft, target.vocab_size), None, None, draft_length=3)
     Decoder(target, drafter, GenerationSettings(max_new_tokens=20, temperature=0.9, budget=8)).run(PROMPT)
@@ -256,7 +278,7 @@ def random_tree(rng, most, vocab):
 
 @pytest.mark.parametrize(("settings", "trees"), [({}, 7000), ({"temperature": 1.0, "seed": 3}, 3000)], ids=["greedy", "sampled"])
 def test_acceptance_in_a_fixed_shape_step_equals_acceptance_on_the_host_for_10000_random_trees(settings, trees):
-    """The tensor code of the step against the loop in ``aded.sampling.verify``; logits of every tenth tree are not finite."""
+    """The tensor code of the step against the loop in ``aded.verification.verify``; logits of every tenth tree are not finite."""
     nodes, vocab, rng = 8, 3, np.random.default_rng(11)
     rule = Rule(SamplingSettings(**settings))
     step = FixedStep(

@@ -17,9 +17,9 @@ from safetensors.torch import save_model
 from transformers import AutoModelForCausalLM
 
 from aded.core.errors import AdedError
-from aded.engine import weights
+from aded.engine.loading import weights
+from aded.engine.loading.weights import CacheError
 from aded.engine.target_model import TargetModel
-from aded.engine.weights import CacheError
 
 IDS = torch.tensor([[1, 5, 9, 14, 3, 20, 31, 8]])
 

@@ -10,7 +10,7 @@ from aded.core.tree import DraftTree
 from aded.drafters.acceptance_statistics import AcceptanceCurve
 from aded.engine import load_check
 from aded.engine.kv_cache import KVCache
-from aded.engine.loader import choose_device, choose_dtype
+from aded.engine.loading.loader import choose_device, choose_dtype
 from aded.engine.target_model import TargetModel
 
 

@@ -4,7 +4,7 @@ import pytest
 from fakes import WordTokenizer
 
 from aded.cli.terminal import harmless, visible
-from aded.engine.tokenizer import IncrementalDetokenizer, TokenTexts, _byte_by_character, tokenizer_fingerprint
+from aded.engine.loading.tokenizer import IncrementalDetokenizer, TokenTexts, _byte_by_character, tokenizer_fingerprint
 
 
 class ByteTokenizer(WordTokenizer):

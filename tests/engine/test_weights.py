@@ -7,7 +7,7 @@ import pytest
 
 from aded.core import paths
 from aded.core.errors import AdedError
-from aded.engine import weights
+from aded.engine.loading import weights
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import PROMPTS
 
-from aded.engine import weights
+from aded.engine.loading import weights
 
 pytestmark = [
     pytest.mark.vllm,

@@ -14,7 +14,7 @@ from fakes import VOCAB, save_tokenizer
 from transformers import AutoTokenizer
 
 from aded.core.errors import AdedError
-from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
 from aded.integrations.request_sessions import MIN_ROWS, RequestSession, RequestSessions
 from aded.integrations.vllm import AdedProposer, ProposerOptions
 from aded.ngram.session_counts import ROWS as MAX_ROWS

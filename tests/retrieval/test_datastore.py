@@ -13,7 +13,7 @@ from aded.core.errors import AdedError
 from aded.data.build_datastore import _answers
 from aded.data.corpus import load_tokenizer
 from aded.engine.batch_generation import Script
-from aded.engine.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.tokenizer import tokenizer_fingerprint
 from aded.retrieval.suffix_array import Datastore
 
 KNOWN = {"separator": 0, "vocab_size": 97, "fingerprint": "f"}

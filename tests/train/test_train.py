@@ -17,7 +17,7 @@ from aded.core.errors import AdedError
 from aded.data.conversations import answered
 from aded.draft_models import feature_heads, medusa_heads
 from aded.draft_models.draft_model import load as load_draft
-from aded.engine.weights import quiet
+from aded.engine.loading.weights import quiet
 from aded.train import dataset, loop
 from aded.train.draft import DraftObjective
 from aded.train.feature_cache import TargetStates

@@ -255,7 +255,7 @@ def row_of(model: Any, text: str) -> Answer:
     Raises:
         AdedError: the text has fewer than two tokens, or the model has no matrix.
     """
-    from aded.engine.tokenizer import TokenTexts
+    from aded.engine.loading.tokenizer import TokenTexts
 
     ids = [int(i) for i in model.tokenizer(text, add_special_tokens=False)["input_ids"]][-2:]
     if len(ids) < 2:

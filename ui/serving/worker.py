@@ -123,9 +123,9 @@ GPU_MODELS: dict[str, Any] = {}
 def load_to_host(spec: str, device: str, dtype: str, progress: Callable[[str, float | None], None]) -> HostModel:
     """Load a model's weights into host memory, in the dtype for GPUs (a ``ui.models.Loader``)."""
     progress("starting the engine", None)
-    from aded.engine import weights
-    from aded.engine.loader import DTYPES, load_stock
-    from aded.engine.tokenizer import tokenizer_fingerprint
+    from aded.engine.loading import weights
+    from aded.engine.loading.loader import DTYPES, load_stock
+    from aded.engine.loading.tokenizer import tokenizer_fingerprint
 
     name = weights.resolve(spec, progress)
     progress("loading the model", None)
@@ -138,7 +138,7 @@ def load_to_host(spec: str, device: str, dtype: str, progress: Callable[[str, fl
 def model_on_gpu(spec: str, device: str, dtype: str) -> Any:
     """The model on the GPU, for this call and later ones of the same worker."""
     if spec not in GPU_MODELS:
-        from aded.engine.loader import choose_device
+        from aded.engine.loading.loader import choose_device
         from aded.engine.target_model import TargetModel
 
         host = HOST_MODELS.get(spec) or load_to_host(spec, device, dtype, lambda text, fraction: None)

@@ -15,7 +15,7 @@ from aded.core.paths import ASSETS
 from aded.data.records import Record, read_records
 from aded.drafters.base import Drafter
 from aded.drafters.registry import find_method
-from aded.engine.weights import DEFAULT
+from aded.engine.loading.weights import DEFAULT
 from aded.evaluation.bench import results
 from aded.evaluation.bench.aggregate import rows_of
 from aded.evaluation.bench.cells import CellFile

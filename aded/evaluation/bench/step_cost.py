@@ -110,7 +110,7 @@ def build(name: str, layers: int | None, device: str, dtype: str, progress: Any,
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from aded.engine.layers.prepacked_linear import free_bytes
-    from aded.engine.loader import choose_attention, choose_device, choose_dtype
+    from aded.engine.loading.loader import choose_attention, choose_device, choose_dtype
     from aded.engine.target_model import TargetModel
 
     shape = {**SHAPES, **TEST_SHAPES}.get(name)

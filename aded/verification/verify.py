@@ -3,8 +3,8 @@
 At each accepted *node* one token is drawn from the target's distribution, and the walk descends if a child holds this token. The
 text therefore follows the target's distribution for any draft. (A separate draw for each drafted candidate would favour
 drafted tokens.) The draw at a position depends only on the seed and the position, so speculative and plain decoding with the same
-seed emit the same tokens. A sampled draft with draft distributions is verified in ``aded.sampling.rejection_sampler`` or
-``aded.sampling.block_verifier``: this is also lossless, but equal to plain decoding only in distribution, not token by token.
+seed emit the same tokens. A sampled draft with draft distributions is verified in ``aded.verification.rejection_sampler`` or
+``aded.verification.block_verifier``: this is also lossless, but equal to plain decoding only in distribution, not token by token.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from aded.core.tree import DraftTree
-from aded.sampling import block_verifier, rejection_sampler, typical_acceptance
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.tree_walk import Verification, walk
+from aded.verification import block_verifier, rejection_sampler, typical_acceptance
+from aded.verification.tree_walk import Verification, walk
 
 
 def prepare(tree: DraftTree, vocab_size: int, dtype: torch.dtype, rule: Rule, graphs: dict[tuple[Any, ...], Any]) -> None:

@@ -5,8 +5,8 @@ of a prefix is w_0 = 1, w_i = min(1, w_(i-1) p_(i-1)(x_i) / q_(i-1)(x_i)), and w
 max(w_i p_i - q_i, 0), with the sum S_i. Every prefix is tested: it passes with probability S_i / (S_i + 1 - w_i), the whole chain
 with w_n. The longest prefix that passes is accepted. After the whole chain the bonus token is drawn from p_n, after a shorter
 prefix the correction token from what is left, normalized. The output follows the target's distribution. On average at least as
-many tokens are accepted as with a test of each token (`aded.sampling.rejection_sampler`), because the tokens after an improbable
-one can compensate for it.
+many tokens are accepted as with a test of each token (`aded.verification.rejection_sampler`), because the tokens after an
+improbable one can compensate for it.
 
 Random numbers are those of rejection sampling: they depend on the seed and the position alone.
 """
@@ -24,10 +24,10 @@ from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule, finite_choice
-from aded.sampling.rejection_sampler import ACCEPT_STREAM, MAX_GRAPHS, Graphs, target_distribution
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification
+from aded.verification.rejection_sampler import ACCEPT_STREAM, MAX_GRAPHS, Graphs, target_distribution
+from aded.verification.tree_walk import Verification
 
 
 class BlockTests(NamedTuple):
@@ -63,7 +63,7 @@ class ChainInputs(NamedTuple):
 def verify(
     tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule, graphs: Graphs | None = None
 ) -> Verification:
-    """Verify a chain with draft distributions. Arguments and result as in `aded.sampling.verify.verify`."""
+    """Verify a chain with draft distributions. Arguments and result as in `aded.verification.verify.verify`."""
     inputs, settings = inputs_of(tree, len(prefix), rule.settings.seed), rule.settings
     if graphs is not None and not rule.needs_prefix:
         drawn = tree.sampled_from

@@ -10,8 +10,8 @@ from aded.core.tree import DraftTree
 from aded.sampling.logits_pipeline import Rule, sample
 from aded.sampling.rng import exponentials, key_of, next_uniform, signed, uniform
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import verdicts
-from aded.sampling.verify import verify
+from aded.verification.tree_walk import verdicts
+from aded.verification.verify import verify
 
 VOCAB = 6
 PREFIX = [3, 1]

@@ -7,11 +7,11 @@ from scipy import stats
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftDistributions, DraftTree
-from aded.sampling import block_verifier
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rng import exponentials
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.verify import verify
+from aded.verification import block_verifier
+from aded.verification.verify import verify
 
 FALSE_ALARM = 1e-6
 TARGET = np.array([[0.65, 0.30, 0.05], [0.05, 0.65, 0.30], [0.8, 0.1, 0.1]])

@@ -9,9 +9,9 @@ from aded.core.tree import DraftDistributions, DraftTree
 from aded.draft_models.tree_runner import Sampler
 from aded.drafters.tree_merge import merge
 from aded.sampling.logits_pipeline import Rule, sample
-from aded.sampling.rejection_sampler import ACCEPT_STREAM, accept_children, trials_at, verify
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
+from aded.verification.rejection_sampler import ACCEPT_STREAM, accept_children, trials_at, verify
 
 VOCAB, DRAWS = 6, 200_000
 MOST = 0.01

@@ -11,7 +11,7 @@ import torch
 from aded.core.tree import DraftTree
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import TypicalAcceptance
-from aded.sampling.tree_walk import Verification
+from aded.verification.tree_walk import Verification
 
 
 def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.ndarray, rule: Rule) -> Verification:
@@ -20,7 +20,7 @@ def verify(tree: DraftTree, logits: torch.Tensor, prefix: Sequence[int] | np.nda
     The next token is drawn from the target's distribution. (The paper uses the argmax there and always accepts the first token
     greedily; a text without any accepted draft token would then not be sampled at all.)
 
-    Arguments and result as in ``aded.sampling.verify.verify``; ``rule.typical`` holds the thresholds.
+    Arguments and result as in ``aded.verification.verify.verify``; ``rule.typical`` holds the thresholds.
     """
     ids = [int(i) for i in prefix]
     score = _scores(tree, logits, ids, rule)

@@ -26,7 +26,7 @@ from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule, finite_choice
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
-from aded.sampling.tree_walk import Verification
+from aded.verification.tree_walk import Verification
 
 ACCEPT_STREAM, DRAFT_STREAM = 0x6163636570740000, 0x6472616674000000
 """XORed into the seed, so that acceptance, drafting and the target's draws use independent random numbers."""
@@ -62,7 +62,7 @@ def verify(
 ) -> Verification:
     """Verify a sampled draft by rejection sampling.
 
-    Arguments and result as in ``aded.sampling.verify.verify``; ``tree.sampled_from`` holds the draft distributions.
+    Arguments and result as in ``aded.verification.verify.verify``; ``tree.sampled_from`` holds the draft distributions.
     """
     verify_node = _NodeVerifier(tree, logits, [int(i) for i in prefix], rule, graphs)
     path: list[int] = [0]

@@ -24,7 +24,7 @@ from typing import Any
 
 from aded.core.errors import AdedError, first_line
 from aded.core.paths import in_cache
-from aded.engine.gguf_file import reading_gguf
+from aded.engine.loading.gguf_file import reading_gguf
 
 DEFAULT = "default"
 DEFAULT_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -1,0 +1,1 @@
+"""Loading a model: where its weights are, converted GGUF files, the stock model and its tokenizer."""

@@ -1,0 +1,1 @@
+"""Verification of drafts: which drafted tokens are accepted, and the token after them."""
