@@ -1,4 +1,4 @@
-// The lessons, the tools and conversations: their script, with its styles and texts (page/lessons, page/tools, page/conversation), is loaded when
+// The lessons, the tools and conversations: their script, with its styles and texts (page/lessons, page/tools, page/turns), is loaded when
 // the list, one of them or a link to one is opened, and for a race that runs or is a turn of a conversation.
 
 import { cited } from "../core/dom.js";

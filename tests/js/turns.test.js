@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { turnText } from "../../assets/page/conversation/conversation.js";
+import { turnText } from "../../assets/page/turns/turns.js";
 import { speak } from "./words.js";
 
 function run(label, { tokens = 24, steps = 10, read = 20, kept = 140, first = 2, learned = 1, number = 2 } = {}) {
