@@ -26,6 +26,8 @@ from ui.serving.service import Service
 from ui.serving.sessions import Session
 from ui.words import Refused
 
+pytest_plugins = ("zero_fixtures",)
+
 
 class ChatTokenizer(WordTokenizer):
     """Texts of words such as ``w5`` keep their token ids, and turns are joined by a word of their role."""
@@ -342,4 +344,16 @@ def test_a_failed_turn_leaves_the_conversation_as_it_was():
     assert service.sessions.get("a").conversation == before
     engine.broken = False
     assert words(go_on(service, first, "more")).startswith("Done")
+    service.close()
+
+
+def test_on_zerogpu_a_turn_reads_the_whole_conversation_and_keeps_what_was_learned_from_the_second_on(on_zero: Any, target: Any):
+    service = on_zero(SmallEngine(), target)
+    session = service.sessions.get("a")
+    update = updates(service, asked(), session)[-1]
+    for earlier, tokens in ((0, 20), (1, 35)):
+        update = go_on(service, update, "w21", session)
+        assert [(run["turn"]["kept"], run["turn"]["read"]) for run in runs_of(update)] == [(0, tokens)] * 3
+        assert [run["earlier_prompts"] for run in runs_of(update)] == [None, earlier, None]
+        assert len(set(texts_of(update))) == 1
     service.close()

@@ -468,7 +468,7 @@ def test_a_task_and_its_events_are_plain_data(on_zero: Any, monkeypatch: pytest.
     monkeypatch.setattr(worker, "LOAD", lambda *_: target)
     names = ("plain", *KEEPING)
     runs = [RunSpec(name, KEEPING.get(name, {})) for name in names]
-    asked = Task("default", "cpu", "auto", "w5 w17", {**NUMBERS, "budget": 16}, runs, [None] * len(names))
+    asked = Task("default", "cpu", "auto", ["w5 w17"] * len(names), {**NUMBERS, "budget": 16}, runs, [None] * len(names))
     events = list(worker.work(pickle.loads(pickle.dumps(asked))))
     assert any(isinstance(event, worker.RaceEnded) for event in events)
     assert sum(event is None for event in events) == 1 + 2 * len(names)
