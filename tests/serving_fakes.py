@@ -68,7 +68,12 @@ class FakeEngine(Engine):
         self.caches.append(prefix_cache)
         self.asked.append((run.method, dict(run.options)))
         self.drafters.append(drafter)
-        return FakeDecoder(make_trace(run.method))
+        decoder = FakeDecoder(make_trace(run.method))
+        decoder.drafter = drafter or FakeDrafter()
+        return decoder
+
+    def learned(self, decoder: Any) -> Any:
+        return decoder.drafter
 
     def unmeasured(self, model: Any) -> bool:
         return False
@@ -76,10 +81,10 @@ class FakeEngine(Engine):
     def measure(self, model: Any) -> None:
         self.measured = True
 
-    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-        self.prompts.append(prompt)
+    def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
+        self.prompts.append(prompts)
         try:
-            yield from fake_race(decoders, prompt)
+            yield from fake_race(decoders)
         finally:
             self.closed = True
 
@@ -97,8 +102,8 @@ class GatedEngine(FakeEngine):
         self.gate = threading.Event()
         self.on, self.held = threading.Event(), threading.Event()
 
-    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-        for count, step in enumerate(super().race(decoders, prompt)):
+    def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
+        for count, step in enumerate(super().race(decoders, prompts)):
             self.on.set()
             if count >= self.free:
                 self.held.set()
@@ -138,13 +143,18 @@ def form(**changes: Any) -> Form:
 
 
 def updates(
-    service: Service, asked: Form | None = None, session: Session | None = None, when: Any = lambda update: None
+    service: Service,
+    asked: Form | None = None,
+    session: Session | None = None,
+    when: Any = lambda update: None,
+    message: str | None = None,
 ) -> list[Update]:
-    """All updates of a race, as the page receives them; ``when`` is called with each one at once."""
+    """All updates of a race, as the page receives them; ``when`` is called with each one at once; ``message``: see ``race``."""
 
     async def read() -> list[Update]:
         found = []
-        async with aclosing(service.race(session or service.sessions.get("a"), asked or form(), {})) as changes:
+        race = service.race(session or service.sessions.get("a"), asked or form(), {}, message)
+        async with aclosing(race) as changes:
             async for update in changes:
                 found.append(update)
                 when(update)

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from aded.core.trace import (
     Agreement,
@@ -207,6 +208,7 @@ class FakeDecoder:
     """A fake ``aded.decoding.decoder.Decoder``: its steps are those of a given trace."""
 
     prefill_progress: tuple[int, int] | None = None
+    drafter: Any = None
 
     def __init__(self, trace: Trace) -> None:
         self.goal = trace
@@ -227,7 +229,7 @@ class FakeDecoder:
         return step
 
 
-def fake_race(decoders: Sequence[FakeDecoder], prompt: str) -> Iterator[tuple[int, Step]]:
+def fake_race(decoders: Sequence[FakeDecoder]) -> Iterator[tuple[int, Step]]:
     """As ``aded.decoding.lockstep.race``: the run with the least decode time takes the next step."""
     while True:
         unfinished = [i for i, d in enumerate(decoders) if d.trace.finish_reason is None]

@@ -93,19 +93,23 @@ class Engine:
         """Whether what a decoder's drafter learned is kept."""
         return True
 
+    def learned(self, decoder: Any) -> Any:
+        """The drafter of a decoder that has ended, with what it has learned; None if it cannot be continued."""
+        return decoder.drafter if isinstance(decoder.drafter, Persistent) else None
+
     def reading(self, decoders: Sequence[Any]) -> tuple[int, int, int] | None:
         """The run that is reading its prompt, the number of tokens that it has read, and of all; None if none is."""
         return next(((run, *one.prefill_progress) for run, one in enumerate(decoders) if one.prefill_progress), None)
 
-    def race(self, decoders: Sequence[Any], prompt: str | Chat) -> Iterator[RaceStep]:
-        """The steps of a race; None if there is nothing to report, so that the race can be stopped."""
+    def race(self, decoders: Sequence[Any], prompts: Sequence[str | Chat]) -> Iterator[RaceStep]:
+        """The steps of a race, one prompt per run; None if there is nothing to report, so that the race can be stopped."""
         from aded.decoding.lockstep import interleaved
 
-        return interleaved(decoders, prompt)
+        return interleaved(decoders, prompts)
 
-    def steps(self, decoders: Sequence[Any], prompt: str | Chat, control: Control) -> Iterator[RaceStep]:
+    def steps(self, decoders: Sequence[Any], prompts: Sequence[str | Chat], control: Control) -> Iterator[RaceStep]:
         """The steps of a race until it ends or ``control`` stops it; counts new tokens in ``control``."""
-        with closing(self.race(decoders, prompt)) as steps:  # type: ignore[type-var]
+        with closing(self.race(decoders, prompts)) as steps:  # type: ignore[type-var]
             while control.reason is None and (item := next(steps, END)) is not END:
                 control.tokens += len(item[1].emitted) if item else 0
                 yield item

@@ -1,7 +1,7 @@
-"""The lessons of the page: their files, and the script that the page loads when a lesson or a tool is opened.
+"""The lessons of the page: their files, and the script that the page loads when a lesson or a tool is opened or a race runs.
 
-The script has the modules of ``assets/page/lessons`` and ``assets/page/tools``, their styles and texts, and the list of all
-lessons; a first visit loads none of it.
+The script has the modules of the folders ``ui.sources.LATE``, their styles and texts, and the list of all lessons; a first visit
+loads none of it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 import gradio as gr
@@ -18,9 +18,11 @@ from aded.lessons.checks import race_files
 from ui import picker, theme
 from ui.blocks import Page
 from ui.controls import AXIS, Controls, Localizer, create_controls, create_run, settings_of
-from ui.form import ABLATIONS
+from ui.conversation import next_turn
+from ui.form import ABLATIONS, Form
+from ui.notices import Notice
 from ui.numbers import fields_for
-from ui.run import Notice, Update, failed
+from ui.run import Update, failed
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
@@ -99,7 +101,7 @@ def opened_settings(headers: object) -> dict[str, str] | None:
 
 
 def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any]:
-    """Starting, stopping and forgetting: races of methods and ablations; returns the ends of both kinds of races."""
+    """Starting, stopping and forgetting: races of methods, ablations and next turns; returns the ends of all kinds of races."""
     buttons = [controls.start, controls.ablate, controls.stop]
     outputs = [view, controls.notice, *buttons, controls.widgets["methods"]]
     inputs = {*controls.widgets.values(), controls.axis}
@@ -111,23 +113,31 @@ def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any
         session_of(request).begin()
         return to_page(Update(notice=Notice("busy", [("notice.waiting", {})])))
 
-    async def race(ablation: bool, values: dict[Any, Any], session: Session) -> AsyncGenerator[list[Any], None]:
+    async def race(make: Callable[[], Form], session: Session, message: Any = None) -> AsyncGenerator[list[Any], None]:
         try:
-            form = controls.form(values, ablation)
+            form = make()
         except AdedError as error:
             yield to_page(failed(error))
             return
-        async with aclosing(service.race(session, form, COLOURS)) as updates:
+        async with aclosing(service.race(session, form, COLOURS, message)) as updates:
             async for update in updates:
                 yield to_page(update)
 
     async def race_methods(values: dict[Any, Any], request: gr.Request) -> AsyncGenerator[list[Any], None]:
-        async with aclosing(race(False, values, session_of(request))) as changes:
+        async with aclosing(race(lambda: controls.form(values), session_of(request))) as changes:
             async for outputs in changes:
                 yield outputs
 
     async def race_values(values: dict[Any, Any], request: gr.Request) -> AsyncGenerator[list[Any], None]:
-        async with aclosing(race(True, values, session_of(request))) as changes:
+        async with aclosing(race(lambda: controls.form(values, ablation=True), session_of(request))) as changes:
+            async for outputs in changes:
+                yield outputs
+
+    async def race_turn(event: gr.EventData, request: gr.Request) -> AsyncGenerator[list[Any], None]:
+        session, holder, message = session_of(request), service.models.first, event_value(event, "message")
+        yield begin(request)
+        asked = partial(next_turn, session.conversation, event_value(event, "race"), message)
+        async with aclosing(race(lambda: asked(holder.loaded and holder.model, service.limits), session, message)) as changes:
             async for outputs in changes:
                 yield outputs
 
@@ -135,10 +145,11 @@ def connect_run(controls: Controls, service: Service, view: gr.HTML) -> list[Any
         session_of(request).stop()
 
     def forget(request: gr.Request) -> str:
-        session_of(request).memories.clear()
+        session_of(request).forget()
         return encode(Notice("info", [("notice.forgotten", {})]))
 
-    ends = []
+    asked = view.submit(race_turn, None, outputs, concurrency_limit=None, trigger_mode="multiple", **QUIET)
+    ends = [asked.then(None, None, buttons, js=ENDED, **QUIET)]
     for button, runs in ((controls.start, race_methods), (controls.ablate, race_values)):
         started = button.click(begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
         ended = started.then(runs, inputs, outputs, concurrency_limit=None, **QUIET)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from aded.core.errors import AdedError
-from aded.core.trace import Trace
-from aded.drafters.registry import METHODS, RunSpec
+from aded.drafters.registry import RunSpec
+from ui.conversation import Conversation, ConversationRun, begin, separate
 from ui.engine import Engine, RaceStep
 from ui.form import Form
-from ui.models import Loading, ModelHolder
+from ui.models import ModelHolder
+from ui.notices import Notice, final_notice, loading, prefill_notice, preparing, refusal
 from ui.picker import MIN_METHODS
 from ui.serving.jobs import Control
 from ui.serving.limits import Limits
-from ui.serving.sessions import Memory
+from ui.serving.sessions import Memory, Session
 from ui.session_memory import LearningRun, keep_learned, learned_prompts, resume
 from ui.wire import Colours, race_line, run_line, status_line, step_line
-from ui.words import Message, Refused, say, without_folders, word
+from ui.words import Message, Refused
 
 UPDATE_SECONDS = 1 / 14
 """Minimum time between two updates of the page; each waits for the end of a step, and the next one compensates for that."""
@@ -28,20 +30,6 @@ LONG = 400_000
 """From this number of characters on, updates are less frequent, since each takes the browser time in proportion."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Notice:
-    """A message line: ``info``, ``busy`` (with a progress bar), ``done`` or ``error``; its messages are not translated yet."""
-
-    kind: str
-    messages: Sequence[Message]
-    fraction: float | None = None
-
-    @property
-    def text(self) -> str:
-        """The messages in English."""
-        return " ".join(say(key, **values) for key, values in self.messages)
 
 
 @dataclass(frozen=True)
@@ -69,7 +57,7 @@ def _first(new: Any, old: Any) -> Any:
 
 def run(
     form: Form,
-    memories: dict[str, Memory],
+    session: Session,
     holder: ModelHolder,
     colours: Colours,
     control: Control | None = None,
@@ -88,7 +76,7 @@ def run(
             if control.reason:
                 break
             yield Update(notice=loading(state))
-        yield from race(form, memories, holder, colours, control, limits, engine, clock)
+        yield from race(form, session, holder, colours, control, limits, engine, clock=clock)
     except Exception as error:
         if not isinstance(error, AdedError):
             log.exception("the run failed")
@@ -109,41 +97,35 @@ def check_form(form: Form, limits: Limits) -> None:
     form.runs()
 
 
-def loading(state: Loading) -> Notice:
-    """Progress of loading the model."""
-    return Notice("busy", [_engine(state.text, "…")], state.fraction)
+def failed(error: BaseException, turn: bool = False) -> Update:
+    """The end of a race that failed, with a message; the view stays unchanged.
 
-
-def failed(error: BaseException) -> Update:
-    """The end of a race that failed, with a message; the view stays unchanged."""
-    return Update(notice=refusal(error), running=False)
-
-
-def refusal(error: BaseException) -> Notice:
-    """An error as a notice; messages of the engine are unchanged."""
-    if isinstance(error, Refused):
-        return Notice("error", error.messages)
-    if isinstance(error, AdedError):
-        return Notice("error", [_engine(str(error))])
-    reason = f"{type(error).__name__}: {without_folders((str(error).splitlines() or [''])[0])}"
-    return Notice("error", [("notice.failed", {"reason": reason})])
+    Args:
+        turn: whether it was to continue a conversation, which can still be continued.
+    """
+    notice = refusal(error)
+    more: list[Message] = [("turn.again", {})] if turn and not isinstance(error, Refused) else []
+    return Update(notice=replace(notice, messages=[*notice.messages, *more]), running=False)
 
 
 def race(
     form: Form,
-    memories: dict[str, Memory],
+    session: Session,
     holder: ModelHolder,
     colours: Colours,
     control: Control,
     limits: Limits | None = None,
     engine: Engine | None = None,
+    message: str | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Update | None]:
     """A race on the loaded model, one step per ``next``: an update if one is due, else None.
 
     Args:
-        memories: what the visitor's methods have learned; a race that ends adds to it (``ui.session_memory``).
+        session: has what the visitor's methods have learned, to which a race that ends adds (``ui.session_memory``), and the
+            conversation, which is then the one that this race begins or continues.
         control: stops it within a step, and counts new tokens.
+        message: the next one of the conversation, whose form is given; None begins another conversation.
 
     Raises:
         AdedError: it cannot run as requested.
@@ -156,27 +138,94 @@ def race(
     yield _doing(control, ("notice.checking", {}))
     unavailable = engine.unavailable(model)
     yield Update(unavailable=unavailable)
-    runs, left_out = _runnable(form.runs(), unavailable)
-    messages += left_out
-    states, decoders = yield from _prepared(memories, runs, arguments, model, engine, control)
+    runs, notes = _asked(form, session, message, unavailable)
+    if limits.prefix_bytes:
+        runs = [run if run.cache else replace(run, cache=engine.prefix_cache()) for run in runs]
+    states, decoders = yield from _prepared(session.memories, runs, arguments, model, engine, control)
     if control.reason:
         yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
         return
     yield _doing(control, engine.first_message)
-    earlier_prompts = [state.prompts if state else None for state in states]
-    started, text = clock(), ""
-    for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, earlier_prompts, colours, clock, form.link):
-        control.doing = None if text else control.doing
-        notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
-        reading = None if text else engine.reading(decoders)
-        yield Update(view=text, notice=notice) if due else reading and Update(notice=prefill_notice(*reading, len(decoders)))
+    ready, started, text = _Ready(form, session, model, engine, colours, runs, states, decoders), clock(), ""
+    messages += notes
+    try:
+        for text, due in _stream(engine.steps(decoders, [run.prompt for run in runs], control), ready.head, clock):
+            control.doing = None if text else control.doing
+            notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
+            reading = None if text else engine.reading(decoders)
+            yield Update(view=text, notice=notice) if due else reading and Update(notice=prefill_notice(*reading, len(decoders)))
+        view, deleted = ready.end(text) if text else (None, [])
+    finally:
+        if message is None:
+            ready.free_unless_kept()
     traces = [decoder.trace for decoder in decoders if text]
-    learned = [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)]
-    deleted = keep_learned(memories, learned, form) if traces else []
-    text += "".join(run_line(i, trace, states[i] in learned) for i, trace in enumerate(traces))
-    text += status_line(running=False, kept_prompts=learned_prompts(memories))
-    notice = _final_notice(traces, control, limits, clock() - started, messages, deleted)
-    yield Update(view=text if traces else None, notice=notice, running=False)
+    notice = final_notice(traces, control, limits, clock() - started, messages, deleted)
+    yield Update(view=view, notice=notice, running=False)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A race whose runs are ready to start.
+
+    Attributes:
+        states: what each run learns; None for one that keeps nothing.
+        key: id of the race on the page.
+    """
+
+    form: Form
+    session: Session
+    model: Any
+    engine: Engine
+    colours: Colours
+    runs: Sequence[ConversationRun]
+    states: Sequence[LearningRun | None]
+    decoders: Sequence[Any]
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def head(self) -> str:
+        """The first JSON line."""
+        traces = [decoder.trace for decoder in self.decoders]
+        earlier_prompts = [state.prompts if state else None for state in self.states]
+        turns = [run.turn(trace) for run, trace in zip(self.runs, traces)]
+        return race_line(traces, self.colours, "run", "", earlier_prompts, self.form.link, self.key, turns)
+
+    def end(self, text: str) -> tuple[str, list[Message]]:
+        """Keep what was learned, and the conversation; returns all lines, and messages about learned states that are deleted."""
+        memories, states = self.session.memories, zip(self.states, self.decoders)
+        learned = separate([state for state, decoder in states if state and self.engine.learns(decoder)], self.runs)
+        deleted = keep_learned(memories, learned, self.form)
+        traces = [decoder.trace for decoder in self.decoders]
+        text += "".join(run_line(i, trace, self.states[i] in learned) for i, trace in enumerate(traces))
+        drafters = map(self.engine.learned, self.decoders)
+        answered = [run.answered(*ended) for run, *ended in zip(self.runs, traces, drafters)]
+        self.session.conversation = Conversation(self.key, self.model, self.form, answered)
+        return text + status_line(running=False, kept_prompts=learned_prompts(memories)), deleted
+
+    def free_unless_kept(self) -> None:
+        """Free the KV caches of a new conversation that has not become the session's."""
+        kept = self.session.conversation
+        if kept is None or kept.race != self.key:
+            for cache in [run.cache for run in self.runs if run.cache]:
+                cache.free()
+
+
+def _asked(
+    form: Form, session: Session, message: str | None, unavailable: Mapping[str, str]
+) -> tuple[list[ConversationRun], list[Message]]:
+    """The runs of a race, and messages about what is left out or was freed.
+
+    Another conversation frees the KV caches of the one before, whose texts stay until the race has ended.
+
+    Raises:
+        AdedError: fewer than two methods can run.
+    """
+    conversation: Conversation | None = session.conversation
+    if message is not None and conversation is not None:
+        return conversation.ask(message)
+    runs, left_out = _runnable(form.runs(), unavailable)
+    if conversation is not None:
+        conversation.free_caches()
+    return begin(runs, form), left_out
 
 
 def _doing(control: Control, message: Message) -> Update:
@@ -187,7 +236,7 @@ def _doing(control: Control, message: Message) -> Update:
 
 def _prepared(
     memories: dict[str, Memory],
-    runs: Sequence[RunSpec],
+    asked: Sequence[ConversationRun],
     arguments: Mapping[str, Any],
     model: Any,
     engine: Engine,
@@ -198,25 +247,14 @@ def _prepared(
         yield _doing(control, ("notice.measuring", {}))
     engine.measure(model)
     settings, states, decoders = engine.settings(arguments), [], []
-    for index, one in enumerate(runs):
+    for index, run in enumerate(asked):
         if control.reason:
             break
-        yield _doing(control, preparing(one, index + 1, len(runs)))
-        states += resume(memories, [one], lambda run, known: engine.drafter(model, run, arguments["seed"], known))
-        decoders.append(engine.decoder(model, one, settings, states[-1] and states[-1].drafter))
+        source, one = run.source(memories)
+        yield _doing(control, preparing(one, index + 1, len(asked)))
+        states += resume(source, [one], lambda run, known: engine.drafter(model, run, arguments["seed"], known))
+        decoders.append(engine.decoder(model, one, settings, states[-1] and states[-1].drafter, prefix_cache=run.cache))
     return states, decoders
-
-
-def preparing(one: RunSpec, run: int, runs: int) -> Message:
-    """That the drafter of a run is being made: files are read, and at first code is compiled and costs are measured."""
-    name = word(f"article.{one.method}", one.label or METHODS[one.method].label)
-    return "notice.preparing", {"name": name, "run": run, "runs": runs}
-
-
-def prefill_notice(run: int, read: int, tokens: int, runs: int) -> Notice:
-    """How much of the prompt a run has read, and all runs together as a fraction."""
-    values = {"read": f"{read:,}", "tokens": f"{tokens:,}", "run": run + 1, "runs": runs}
-    return Notice("busy", [("notice.prefill", values)], (run + read / tokens) / runs)
 
 
 def capped(arguments: dict[str, Any], limits: Limits) -> tuple[dict[str, Any], list[Message]]:
@@ -241,54 +279,22 @@ def _runnable(runs: Sequence[RunSpec], unavailable: Mapping[str, str]) -> tuple[
     return runnable, left_out
 
 
-def _stream(
-    steps: Iterator[RaceStep],
-    decoders: Sequence[Any],
-    earlier_prompts: Sequence[int | None],
-    colours: Colours,
-    clock: Callable[[], float],
-    link: Mapping[str, str] | None,
-) -> Iterator[tuple[str, bool]]:
-    """After each step the JSON lines so far, and whether to send them: on average every ``UPDATE_SECONDS``."""
+def _stream(steps: Iterator[RaceStep], head: Callable[[], str], clock: Callable[[], float]) -> Iterator[tuple[str, bool]]:
+    """After each step the JSON lines so far, and whether to send them: on average every ``UPDATE_SECONDS``.
+
+    Args:
+        head: makes the first line, at the first step.
+    """
     text, due = "", 0.0
     for item in steps:
         if item is None:
             yield text, False
             continue
         run, step = item
-        text = text or race_line([d.trace for d in decoders], colours, "run", "", earlier_prompts, link)
+        text = text or head()
         text += step_line(run, step)
         now = clock() >= due
         if now:
             text += status_line(running=True)
             due = max(clock(), due + UPDATE_SECONDS * max(1.0, len(text) / LONG))
         yield text, now
-
-
-def _final_notice(
-    traces: Sequence[Trace],
-    control: Control,
-    limits: Limits,
-    seconds: float,
-    left_out: Sequence[Message],
-    deleted: Sequence[Message],
-) -> Notice:
-    if control.reason:
-        ends: dict[str, Message] = {"seconds": ("notice.seconds", {"seconds": f"{control.seconds or limits.run_seconds:g}"})}
-        ends["shutdown"] = ("notice.shutdown", {})
-        return Notice("info", [ends.get(control.reason, ("notice.stopped" if traces else "notice.early", {})), *deleted])
-    reasons: list[Message] = [(f"notice.{t.finish_reason}", {}) for t in traces if t.finish_reason in REPORTED_REASONS]
-    notices = [_engine(trace.header.notice) for trace in traces if trace.header.notice]
-    done: Message = ("notice.done", {"seconds": f"{seconds:.1f}"})
-    messages = [*reasons, *notices, *left_out, *deleted]
-    return Notice("done", [done, *(message for i, message in enumerate(messages) if message not in messages[:i])])
-
-
-REPORTED_REASONS = ("context", "eos", "stop")
-"""Finish reasons that are mentioned in the final notice."""
-
-
-def _engine(text: str, end: str = ".") -> Message:
-    """An engine message as a sentence, not translated."""
-    text = without_folders(text.strip())
-    return "notice.text", {"text": text[:1].upper() + text[1:] + ("" if text.endswith((".", "…", "!", "?")) else end)}

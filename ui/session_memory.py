@@ -82,7 +82,7 @@ def _replaced(one: LearningRun) -> Message | None:
     if memory.drafter is None or memory.settings == one.settings:
         return None
     names = [name for name in {**memory.settings, **one.settings} if memory.settings.get(name) != one.settings.get(name)]
-    return _forgotten("set", one.method, memory, names[0])
+    return forgotten("set", one.method, memory, names[0])
 
 
 def _dropped(method: str, memory: Memory, form: Form) -> Message | None:
@@ -90,10 +90,11 @@ def _dropped(method: str, memory: Memory, form: Form) -> Message | None:
     if not memory.prompts:
         return None
     if memory.drafter is None:
-        return _forgotten("memory", method, memory)
-    return None if _keeps(form, method) else _forgotten("off", method, memory, "keep")
+        return forgotten("memory", method, memory)
+    return None if _keeps(form, method) else forgotten("off", method, memory, "keep")
 
 
-def _forgotten(why: str, method: str, memory: Memory, setting: str = "") -> Message:
+def forgotten(why: str, method: str, memory: Memory, setting: str = "") -> Message:
+    """That a state was deleted: ``set`` and ``off`` for another value of a setting, ``memory`` for memory."""
     values = {"name": word(f"article.{method}", METHODS[method].label), "count": memory.prompts}
     return f"notice.forgot.{why}", values | ({"label": word(f"control.{setting}", setting)} if setting else {})

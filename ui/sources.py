@@ -21,7 +21,7 @@ CARD_FILES = ("card.html", "card.js")
 """Template and script of a card; its texts are one more file per language, such as ``en.json``. A style sheet is optional."""
 CORE = "core"
 """The folder of ``page`` whose style sheets come first; its texts say which languages there are."""
-LATE = ("lessons", "tools")
+LATE = ("lessons", "tools", "turns")
 """The folders of ``page`` that are loaded later (``ui.lesson_files``): no other module imports from them."""
 IMPORT = re.compile(r'^import ({[^}]*}) from "(\.{1,2}/[\w./-]+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)

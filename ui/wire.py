@@ -44,6 +44,7 @@ def race_line(
     earlier_prompts: Sequence[int | None] | None = None,
     link: Mapping[str, str] | None = None,
     key: str | None = None,
+    turns: Sequence[Mapping[str, Any] | None] | None = None,
 ) -> str:
     """The first line: the runs, and an id that no other race has. ``source`` is ``run``, ``recorded`` or ``file``.
 
@@ -51,10 +52,14 @@ def race_line(
         earlier_prompts: number of prompts that each run had learned from before; None for a run that keeps nothing.
         link: the settings of the race as in a link, whatever the controls have by now; None if it was not run on the page.
         key: the id; None for a random one.
+        turns: of a conversation, what each run answers (``ui.conversation``); None for its first turn.
     """
-    prompts = earlier_prompts or [None] * len(runs)
+    prompts, turns = earlier_prompts or [None] * len(runs), turns or [None] * len(runs)
     shown = _run_colours([trace.header.method for trace in runs], colours)
-    heads = [{"header": to_json(t.header), "colours": c, "earlier_prompts": n} for t, c, n in zip(runs, shown, prompts)]
+    heads = [
+        {"header": to_json(trace.header), "colours": colour, "earlier_prompts": count, "turn": turn}
+        for trace, colour, count, turn in zip(runs, shown, prompts, turns)
+    ]
     return line("race", id=key or secrets.token_hex(8), source=source, title=title, settings=link, runs=heads)
 
 

@@ -27,13 +27,24 @@ def tables() -> dict[str, dict[str, Any]]:
     return dict(sorted(sources.words().items(), key=lambda found: (found[0] != FALLBACK, found[0])))
 
 
+@cache
+def late_tables() -> dict[str, dict[str, Any]]:
+    """The texts that the page loads later (``ui.lesson_files``), by language."""
+    return sources.late_words()
+
+
 def say(key: str, language: str = FALLBACK, **values: Any) -> str:
     """The text of a key, with ``{names}`` replaced by values; English if the language is unknown."""
-    found = tables().get(language, {}).get(key) or tables()[FALLBACK][key]
+    found = next(table[key] for table in _tables_for(language) if key in table)
     if isinstance(found, dict):
         count = values.get("count")
         found = found.get(str(count)) or (found.get("one") if count == 1 else None) or found["other"]
     return re.sub(r"\{(\w+)\}", lambda name: _as_text(values.get(name[1], name[0]), language), found)
+
+
+def _tables_for(language: str) -> list[dict[str, Any]]:
+    """The tables in which a text is looked up: those of the language, then the English ones."""
+    return [every[code] for code in (language, FALLBACK) for every in (tables(), late_tables()) if code in every]
 
 
 def word(key: str, otherwise: str | None = None) -> dict[str, str]:

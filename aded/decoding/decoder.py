@@ -258,7 +258,7 @@ class Decoder:
         self.budget = self._new_budget()
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
         self._session = self._new_session(ids, capacity)
-        self._prompt_text = prompt if isinstance(prompt, str) else self._recorder.text(ids)
+        self._prompt_text = self._recorder.text(ids) if text is None else text.text if isinstance(text, Chat) else text
         self.clock, self.finish_reason = 0.0, None
         self.drafter.bind(TargetView(self._session, self.rule.settings))
         self.prefill_progress = self._session.length, len(ids)

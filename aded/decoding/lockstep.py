@@ -20,18 +20,18 @@ def race(decoders: Sequence[Decoder], prompt: Prompt) -> Iterator[tuple[int, Ste
     Raises:
         AdedError: the prompt is empty or exceeds the context length.
     """
-    with closing(interleaved(decoders, prompt)) as steps:
+    with closing(interleaved(decoders, [prompt] * len(decoders))) as steps:
         for step in steps:
             if step is not None:
                 yield step
 
 
-def interleaved(decoders: Sequence[Decoder], prompt: Prompt) -> Generator[tuple[int, Step] | None, None, None]:
-    """Like ``race``, but also yields None after each forward pass of a prefill, so that the caller can stop in between."""
+def interleaved(decoders: Sequence[Decoder], prompts: Sequence[Prompt]) -> Generator[tuple[int, Step] | None, None, None]:
+    """Like ``race``, with one prompt per decoder, but also yields None after each forward pass of a prefill, to be stopped."""
     with ExitStack() as at_end:
         for decoder in decoders:
             at_end.callback(decoder.close)
-        for decoder in decoders:
+        for decoder, prompt in zip(decoders, prompts, strict=True):
             yield from decoder.beginning(prompt)
             yield None
         while running := [run for run, decoder in enumerate(decoders) if decoder.finish_reason is None]:

@@ -47,7 +47,7 @@ def test_closing_a_race_stops_every_run():
 
 def test_the_caller_gets_control_after_each_prefill_so_that_a_stop_waits_for_one_at_most():
     decoders = make_decoders(3)
-    steps = interleaved(decoders, PROMPT)
+    steps = interleaved(decoders, [PROMPT] * len(decoders))
     for prefilled in (1, 2):
         assert next(steps) is None
         assert [d.began for d in decoders] == [i < prefilled for i in range(3)]
@@ -64,7 +64,7 @@ def test_the_caller_gets_control_after_each_forward_pass_of_a_long_prefill(monke
     prompt, expected = PROMPT * 3, texts(race(make_decoders(), PROMPT * 3))
     monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 4)
     decoders, progress = make_decoders(), []
-    steps = interleaved(decoders, prompt)
+    steps = interleaved(decoders, [prompt] * len(decoders))
     for _ in range(6):
         assert next(steps) is None
         progress.append(tuple(decoder.prefill_progress for decoder in decoders))
@@ -77,7 +77,7 @@ def test_the_caller_gets_control_after_each_forward_pass_of_a_long_prefill(monke
 def test_a_decode_that_is_closed_during_its_prefill_has_not_begun(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 2)
     decoders = make_decoders(2)
-    steps = interleaved(decoders, PROMPT)
+    steps = interleaved(decoders, [PROMPT] * len(decoders))
     next(steps)
     steps.close()
     assert decoders[0].prefill_progress is None
@@ -90,7 +90,7 @@ def test_a_race_is_the_same_with_and_without_its_pauses():
         made = [item for item in make(decoders, PROMPT) if item is not None]
         return [[step.emitted for index, step in made if index == run] for run in range(3)]
 
-    assert texts(race) == texts(interleaved)
+    assert texts(race) == texts(lambda decoders, prompt: interleaved(decoders, [prompt] * len(decoders)))
 
 
 def test_a_drafter_that_fails_to_close_keeps_no_other_run_open():

@@ -259,13 +259,13 @@ def test_plain_http_gives_server_sent_events(address: str):
 class OneBadRun(FakeEngine):
     """Its first run ends as on a GPU without free memory."""
 
-    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+    def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
         import torch
 
-        if prompt == "too much":
-            yield next(super().race(decoders, prompt))
+        if prompts[0] == "too much":
+            yield next(super().race(decoders, prompts))
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        yield from super().race(decoders, prompt)
+        yield from super().race(decoders, prompts)
 
 
 def test_a_failed_run_is_reported_and_the_next_one_works():

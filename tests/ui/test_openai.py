@@ -71,7 +71,7 @@ def test_a_chat_completion_has_the_text_of_the_job_and_its_usage(client: openai.
 def test_a_completion_continues_raw_text(client: openai.OpenAI, service: Service):
     answer = client.completions.create(**TEXT, max_tokens=32)
     assert (answer.object, answer.choices[0].text, answer.usage.completion_tokens) == ("text_completion", WORDS, WRITTEN)
-    assert service.engine.prompts[-1] == "hello"
+    assert service.engine.prompts[-1] == ["hello"]
     assert service.engine.given[-1]["raw"] is True
 
 
@@ -109,7 +109,7 @@ def test_settings_and_turns_reach_the_engine(client: openai.OpenAI, service: Ser
         extra_body={"budget": "12", "top_k": 3}, **more
     )  # fmt: skip
     turns = (Turn("system", "Be brief."), Turn("user", "hello"), Turn("assistant", "Hello."), Turn("user", "Bye"))
-    assert service.engine.prompts[-1] == Chat(turns)
+    assert service.engine.prompts[-1] == [Chat(turns)]
     given = {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "seed": 7, "max_new_tokens": 9}
     assert service.engine.given[-1] == {**given, "budget": 12, "stop": ("\n",), "raw": False}
     assert service.engine.asked[-1] == ("plain", {})
@@ -294,10 +294,10 @@ def test_a_client_that_reads_nothing_frees_the_model(monkeypatch: pytest.MonkeyP
 
 
 class OneBadRun(FakeEngine):
-    def race(self, decoders: Any, prompt: Any) -> Iterator[Any]:
-        steps = super().race(decoders, prompt)
+    def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
+        steps = super().race(decoders, prompts)
         yield next(steps)
-        if prompt.text == "bad":
+        if prompts[0].text == "bad":
             raise RuntimeError("secret: /root/key")
         yield from steps
 

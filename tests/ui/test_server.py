@@ -29,15 +29,15 @@ from ui.serving import server
 import time
 
 class Slow(FakeEngine):
-    def race(self, decoders, prompt):
-        for step in super().race(decoders, prompt):
+    def race(self, decoders, prompts):
+        for step in super().race(decoders, prompts):
             time.sleep(0.5)
             yield step
 
 class Stuck(FakeEngine):
-    def race(self, decoders, prompt):
+    def race(self, decoders, prompts):
         time.sleep(1000)
-        yield from super().race(decoders, prompt)
+        yield from super().race(decoders, prompts)
 
 server.serve(fake_service(globals()[sys.argv[2]]()), server.Address("127.0.0.1", int(sys.argv[1])))
 print("ended in order")

@@ -98,10 +98,10 @@ def test_errors_become_notices_and_the_next_race_works():
     class Broken(FakeEngine):
         broken = True
 
-        def race(self, decoders: Any, prompt: str) -> Any:
+        def race(self, decoders: Any, prompts: Any) -> Any:
             if self.broken:
                 raise RuntimeError("out of memory\nand more")
-            return super().race(decoders, prompt)
+            return super().race(decoders, prompts)
 
     engine = Broken()
     service = fake_service(engine)

@@ -17,9 +17,11 @@ from aded.core.errors import AdedError
 from ui.engine import Engine
 from ui.form import ABLATIONS, Form
 from ui.models import ModelHolder
-from ui.run import Notice, Update, run
+from ui.notices import Notice
+from ui.run import Update, run
 from ui.serving.jobs import Control
 from ui.serving.limits import Limits
+from ui.serving.sessions import Session
 
 
 def form(**changes: Any) -> Form:
@@ -37,13 +39,12 @@ def ticking(step: float) -> Any:
 
 def updates(
     asked: Form,
-    memories: dict[str, Any] | None = None,
+    session: Session | None = None,
     engine: Engine | None = None,
     where: ModelHolder | None = None,
     limits: Limits | None = None,
 ) -> list[Update]:
-    memories = {} if memories is None else memories
-    found = run(asked, memories, where or holder(), {}, None, limits, engine or FakeEngine(), clock=ticking(1.0))
+    found = run(asked, session or Session(), where or holder(), {}, None, limits, engine or FakeEngine(), clock=ticking(1.0))
     return [update for update in found if update]
 
 
@@ -61,14 +62,14 @@ def test_a_race_streams_growing_text_and_ends_with_a_notice():
 
 def test_the_prefill_of_a_long_prompt_shows_its_progress():
     class Reading(FakeEngine):
-        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
             for decoder in decoders:
                 for read in (512, 1024):
                     decoder.prefill_progress = read, 2048
                     yield None
                 decoder.prefill_progress = None
                 yield None
-            yield from super().race(decoders, prompt)
+            yield from super().race(decoders, prompts)
 
     notices = [update.notice for update in updates(form(), engine=Reading()) if update.notice]
     reading = [notice for notice in notices if "tokens (run" in notice.text]
@@ -87,7 +88,7 @@ def test_a_race_contains_the_settings_of_its_link():
 
 
 def test_the_rate_of_updates_is_limited():
-    found = run(form(), {}, holder(), {}, engine=FakeEngine(), clock=ticking(0.005))
+    found = run(form(), Session(), holder(), {}, engine=FakeEngine(), clock=ticking(0.005))
     few = [u.view for u in found if u and u.view]
     every = [u.view for u in updates(form()) if u.view]
     assert len(few) < len(every) / 5
@@ -124,7 +125,7 @@ def test_stop_ends_the_race_within_a_step_and_keeps_the_steps_so_far():
     control, engine = Control(), FakeEngine()
     steps = 0
     last = None
-    for update in run(form(), {}, holder(), {}, control, engine=engine, clock=ticking(1.0)):
+    for update in run(form(), Session(), holder(), {}, control, engine=engine, clock=ticking(1.0)):
         last = update
         if update and update.view:
             steps = update.view.count('"t":"step"')
@@ -139,25 +140,25 @@ def test_stop_ends_the_race_within_a_step_and_keeps_the_steps_so_far():
 
 
 def test_a_race_can_be_stopped_between_two_prefills_and_keeps_nothing_learned():
-    control, memories = Control(), {}
+    control, session = Control(), Session()
 
     class Reading(FakeEngine):
-        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
             yield None
             control.stop("stopped")
             yield None
             raise AssertionError("another prompt was read")
 
     keeping = form(options={"aded": {"keep": True}})
-    last = [u for u in run(keeping, memories, holder(), {}, control, engine=Reading()) if u][-1]
+    last = [u for u in run(keeping, session, holder(), {}, control, engine=Reading()) if u][-1]
     assert last.notice.text == "Stopped before the race started."  # type: ignore[union-attr]
     assert last.view is None
-    assert [memory.prompts for memory in memories.values()] == [0]
+    assert [memory.prompts for memory in session.memories.values()] == [0]
 
 
 def test_closing_the_iterator_frees_the_engine():
     engine = FakeEngine()
-    running = run(form(), {}, holder(), {}, engine=engine, clock=ticking(1.0))
+    running = run(form(), Session(), holder(), {}, engine=engine, clock=ticking(1.0))
     while (update := next(running)) is None or update.view is None:
         pass
     running.close()  # type: ignore[attr-defined]
@@ -166,7 +167,7 @@ def test_closing_the_iterator_frees_the_engine():
 
 def test_an_unexpected_error_ends_the_race_with_a_notice():
     class Broken(FakeEngine):
-        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+        def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
             raise RuntimeError("out of memory\nand more")
             yield
 
@@ -230,9 +231,9 @@ def test_the_ablation_of_the_search_has_all_four_searches():
 
 def test_step_costs_are_measured_before_the_race():
     class Late(FakeEngine):
-        def race(self, decoders: Any, prompt: str) -> Any:
+        def race(self, decoders: Any, prompts: Any) -> Any:
             assert self.measured
-            yield from super().race(decoders, prompt)
+            yield from super().race(decoders, prompts)
 
     last = updates(form(), engine=Late())[-1].notice
     assert last and last.kind == "done"
@@ -265,7 +266,7 @@ def test_a_loading_error_is_reported_and_loading_is_tried_again():
 def test_a_race_can_be_stopped_while_the_model_loads():
     gate, control = threading.Event(), Control()
     where = holder(lambda *_: gate.wait(HANG) and object())
-    running = run(form(), {}, where, {}, control, engine=FakeEngine())
+    running = run(form(), Session(), where, {}, control, engine=FakeEngine())
     assert next(running).notice.kind == "busy"  # type: ignore[union-attr]
     control.stop("stopped")
     rest = list(running)
@@ -301,7 +302,7 @@ def test_a_long_prompt_is_refused_before_the_model_is_loaded():
 )
 def test_a_stopped_race_states_the_reason_and_keeps_the_steps_so_far(reason: Any, words: str):
     control, last = Control(), Update()
-    for update in run(form(), {}, holder(), {}, control, engine=FakeEngine(), clock=ticking(1.0)):
+    for update in run(form(), Session(), holder(), {}, control, engine=FakeEngine(), clock=ticking(1.0)):
         last = update or last
         if control.tokens > 5:
             control.stop(reason)
@@ -311,7 +312,7 @@ def test_a_stopped_race_states_the_reason_and_keeps_the_steps_so_far(reason: Any
 
 def test_the_tokens_of_all_runs_are_counted():
     control = Control()
-    last = [u for u in run(form(), {}, holder(), {}, control, engine=FakeEngine()) if u][-1]
+    last = [u for u in run(form(), Session(), holder(), {}, control, engine=FakeEngine()) if u][-1]
     steps = [json.loads(line) for line in (last.view or "").splitlines() if '"t":"step"' in line]
     assert control.tokens == sum(len(step["step"]["emitted"]) for step in steps) > 0
 

@@ -32,7 +32,7 @@ class Visit:
         options = {"aded": {"keep": keep or None, "preset": "tuned", **changes.pop("aded", {})}}
         asked, holder = form(options=options, **changes), ModelHolder(loader=lambda *_: object())
         last = None
-        for update in run(asked, self.memories, holder, {}, control, None, self.engine):
+        for update in run(asked, self.session, holder, {}, control, None, self.engine):
             if update and update.view and update.running:
                 during()
             last = update or last

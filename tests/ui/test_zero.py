@@ -63,9 +63,9 @@ class CountedEngine(FakeEngine):
         decoder.drafter = arguments[-1]
         return decoder
 
-    def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
+    def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
         try:
-            for step in super().race(decoders, prompt):
+            for step in super().race(decoders, prompts):
                 if self.permits is not None:
                     self.permits.acquire()
                 self.made.value += 1
@@ -119,7 +119,7 @@ def test_the_gpu_function_is_one_synchronous_generator_and_a_warm_worker_is_reus
 
 def task(count: int = 2, tokens: int = 64) -> Task:
     runs = [RunSpec("plain")] * count
-    return Task("default", "auto", "auto", "hello", {**NUMBERS, "max_new_tokens": tokens}, runs, [None] * count)
+    return Task("default", "auto", "auto", ["hello"] * count, {**NUMBERS, "max_new_tokens": tokens}, runs, [None] * count)
 
 
 def test_the_requested_time_grows_with_runs_and_tokens_up_to_a_limit():
@@ -145,8 +145,8 @@ def test_arguments_that_cannot_be_pickled_are_reported(on_zero: Any):
 
 def test_results_that_cannot_be_pickled_are_reported(on_zero: Any):
     class Unpicklable(FakeEngine):
-        def race(self, decoders: Any, prompt: str) -> Iterator[Any]:
-            for run, _ in super().race(decoders, prompt):
+        def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
+            for run, _ in super().race(decoders, prompts):
                 yield run, SimpleNamespace(emitted=threading.Lock())
 
     last = updates(on_zero(Unpicklable()))[-1]
@@ -468,7 +468,7 @@ def test_a_task_and_its_events_are_plain_data(on_zero: Any, monkeypatch: pytest.
     monkeypatch.setattr(worker, "LOAD", lambda *_: target)
     names = ("plain", *KEEPING)
     runs = [RunSpec(name, KEEPING.get(name, {})) for name in names]
-    asked = Task("default", "cpu", "auto", "w5 w17", {**NUMBERS, "budget": 16}, runs, [None] * len(names))
+    asked = Task("default", "cpu", "auto", ["w5 w17"] * len(names), {**NUMBERS, "budget": 16}, runs, [None] * len(names))
     events = list(worker.work(pickle.loads(pickle.dumps(asked))))
     assert any(isinstance(event, worker.RaceEnded) for event in events)
     assert sum(event is None for event in events) == 1 + 2 * len(names)

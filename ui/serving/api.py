@@ -168,7 +168,7 @@ def decode(
     ]
     yield answer("running", progress(()), notices=notices)
     started, due = False, 0.0
-    for step in engine.steps(decoders, form.prompt, control):
+    for step in engine.steps(decoders, [form.prompt] * len(decoders), control):
         started = started or step is not None
         if step is None or clock() < due:
             yield None

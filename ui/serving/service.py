@@ -13,7 +13,8 @@ from aded.core.errors import AdedError
 from ui.engine import Engine
 from ui.form import Form
 from ui.models import ModelHolder, Models, name_of
-from ui.run import Notice, Update, check_form, failed, loading, race
+from ui.notices import Notice, loading
+from ui.run import Update, check_form, failed, race
 from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
 from ui.serving.follow import follow
 from ui.serving.jobs import Control, Job
@@ -86,15 +87,17 @@ class Service:
         session.job = job
         return job
 
-    async def race(self, session: Session, form: Form, colours: Colours) -> AsyncGenerator[Update, None]:
-        """A race of a visitor, from start to end. Never raises: errors become notices."""
+    async def race(
+        self, session: Session, form: Form, colours: Colours, message: str | None = None
+    ) -> AsyncGenerator[Update, None]:
+        """A race of a visitor, from start to end; ``message``: see ``ui.run.race``. Never raises: errors become notices."""
         try:
             holder = self.models.first
             check_form(form, self.limits)
             if session.stopped:
                 yield Update(notice=Notice("info", [("notice.early", {})]), running=False)
                 return
-            work = partial(race, form, session.memories, holder, colours, limits=self.limits, engine=self.engine)
+            work = partial(race, form, session, holder, colours, limits=self.limits, engine=self.engine, message=message)
             settings = {"merge": lambda old, new: new.merged(old), "on_shutdown": lambda latest: SHUT_DOWN}
             job: Job[Update] = self.submit(session, holder, lambda control: work(control), **settings)
             async with aclosing(self.follow(job, self._meanwhile(job, holder))) as updates:
@@ -104,7 +107,7 @@ class Service:
                     yield update
         except Exception as error:
             self.count(error)
-            yield failed(error)
+            yield failed(error, turn=message is not None)
 
     def _meanwhile(self, job: Job[Update], holder: ModelHolder) -> Callable[[], Update | None]:
         """What a race without an update does or waits for: in the queue each time, later when it has changed."""

@@ -41,6 +41,7 @@ class Session:
         key: identifies the session.
         memories: what its methods have learned, by method name.
         prefix_cache: the KV cache of its last decode (``aded.engine.prefix_cache``); None if none is kept.
+        conversation: its latest race on the page, which can be continued (``ui.conversation``); None if there is none.
         job: the latest job, as long as the scheduler or a reader refers to it (its latest update may be large).
         stopped: whether Stop was pressed after Run.
     """
@@ -49,6 +50,7 @@ class Session:
         self.key = key
         self.memories: dict[str, Memory] = {}
         self.prefix_cache: Any = None
+        self.conversation: Any = None
         self.stopped = False
         self.seen = 0.0
         self._job: ref[Job[Any]] | None = None
@@ -76,23 +78,35 @@ class Session:
     @property
     def kept(self) -> int:
         """Number of drafters that are kept."""
-        return sum(memory.drafter is not None for memory in list(self.memories.values()))
+        kept = sum(memory.drafter is not None for memory in list(self.memories.values()))
+        return kept + (self.conversation.drafters if self.conversation else 0)
 
     def free_drafters(self) -> None:
-        """Free the drafters; the entries stay, so that the next race can report the loss."""
+        """Free the drafters; the entries stay, so that the next race or turn can report the loss."""
         for memory in list(self.memories.values()):
             memory.drafter = None
+        if self.conversation:
+            self.conversation.free_drafters()
+
+    def forget(self) -> None:
+        """Delete what the drafters have learned."""
+        self.memories.clear()
+        if self.conversation:
+            self.conversation.forget()
 
     @property
     def prefix_bytes(self) -> int:
-        """Memory of its KV cache."""
-        return self.prefix_cache.bytes if self.prefix_cache else 0
+        """Memory of its KV caches."""
+        own = self.prefix_cache.bytes if self.prefix_cache else 0
+        return own + (self.conversation.bytes if self.conversation else 0)
 
-    def free_prefix_cache(self) -> None:
-        """Free its KV cache; the next turn reads the whole conversation."""
+    def free_prefix_caches(self) -> None:
+        """Free its KV caches; the next turn reads the whole conversation."""
         cache, self.prefix_cache = self.prefix_cache, None
         if cache:
             cache.free()
+        if self.conversation:
+            self.conversation.free_caches()
 
     @property
     def busy(self) -> bool:
@@ -140,7 +154,7 @@ class Sessions:
             session = self._sessions.pop(key, None)
         if session is None:
             return
-        session.free_prefix_cache()
+        session.free_prefix_caches()
         if job := session.job:
             job.leave()
 
@@ -152,9 +166,9 @@ class Sessions:
             old = [s for s in idle if now - s.seen >= IDLE_SECONDS]
             for session in [*old, *idle[: max(0, len(self._sessions) - MAX_SESSIONS)]]:
                 self._sessions.pop(session.key, None)
-                session.free_prefix_cache()
+                session.free_prefix_caches()
             for session in [s for s in idle if s.kept or s.prefix_bytes]:
                 if self.memories > MAX_DRAFTERS:
                     session.free_drafters()
                 if self.prefix_bytes > self._prefix_bytes:
-                    session.free_prefix_cache()
+                    session.free_prefix_caches()

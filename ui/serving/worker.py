@@ -39,7 +39,7 @@ class Task:
     """What a worker is asked to run.
 
     Attributes:
-        settings: arguments of ``GenerationSettings``.
+        prompts: of each run; ``settings``: arguments of ``GenerationSettings``.
         learned: what each run's drafter learned before; None for a new one, or one that keeps nothing.
         record: whether steps are recorded in full.
     """
@@ -47,7 +47,7 @@ class Task:
     model: str
     device: str
     dtype: str
-    prompt: str | Chat
+    prompts: Sequence[str | Chat]
     settings: Mapping[str, Any]
     runs: Sequence[RunSpec]
     learned: Sequence[StateDict | None]
@@ -173,7 +173,7 @@ def _decoder(model: Any, run: RunSpec, task: Task, learned: StateDict | None) ->
 
 def _run(model: Any, decoders: Sequence[Any], task: Task, until: float) -> Iterator[WorkerEvent]:
     started, cut = False, False
-    with closing(ENGINE.race(decoders, task.prompt)) as steps:  # type: ignore[type-var]
+    with closing(ENGINE.race(decoders, task.prompts)) as steps:  # type: ignore[type-var]
         for item in steps:
             if item is None:
                 yield None

@@ -140,8 +140,12 @@ class ZeroEngine(Engine):
         """A stopped race returns nothing: its drafters keep their earlier state."""
         return decoder.returned
 
-    def steps(self, decoders: Sequence[RemoteDecoder], prompt: str | Chat, control: Control) -> Iterator[RaceStep]:
-        task = self._task(decoders, prompt)
+    def learned(self, decoder: RemoteDecoder) -> RemoteDrafter | None:
+        """Only drafters that keep what they learn return it."""
+        return decoder.drafter if decoder.returned else None
+
+    def steps(self, decoders: Sequence[RemoteDecoder], prompts: Sequence[str | Chat], control: Control) -> Iterator[RaceStep]:
+        task = self._task(decoders, prompts)
         try:
             with closing(BackgroundIterator(lambda: self._work(task), control.context)) as feed:
                 while control.reason is None and feed.seconds < task.seconds + GRACE_SECONDS:
@@ -156,9 +160,11 @@ class ZeroEngine(Engine):
         if control.reason is None and not all(decoder.closed for decoder in decoders):
             raise WorkerLost("gpu.aborted", and_then=[RECORDED])
 
-    def _task(self, decoders: Sequence[RemoteDecoder], prompt: str | Chat) -> Task:
+    def _task(self, decoders: Sequence[RemoteDecoder], prompts: Sequence[str | Chat]) -> Task:
         first, runs = decoders[0], [decoder.run for decoder in decoders]
-        return Task(first.model.spec, *self._placement, prompt, first.settings, runs, [d.learned for d in decoders], first.record)
+        return Task(
+            first.model.spec, *self._placement, prompts, first.settings, runs, [d.learned for d in decoders], first.record
+        )
 
     def _handle(self, event: WorkerEvent, decoders: Sequence[RemoteDecoder], control: Control, seconds: int) -> RaceStep:
         if isinstance(event, RaceRefused):

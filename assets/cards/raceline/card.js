@@ -18,7 +18,7 @@ export function mount({ part, state, subscribe, open, savedPage }) {
   createSave(part, () => ({ race: state.race, standalone: savedPage }));
   subscribe("frame", ({ race }) => [race], ({ race }) => {
     renderLine(part, race);
-    showPrompt(race.runs[0].header.prompt);
+    showPrompt(race.runs[0].turn?.message ?? race.runs[0].header.prompt);
   });
 }
 

@@ -1,7 +1,7 @@
 // Events between panels: names and listeners. A name, what is passed with it, and its meaning:
 //   view (race, run, file, method, step, node, bigram, as in a link): the view on screen;  openView (the same): a view to open
 //   shown ({race, run, step}): the race, run and step on screen;  goto ({run, step}): a step to show
-//   shortcuts: open the list of keyboard shortcuts
+//   mounted (what cards get, see docs/architecture.md): the race view is there;  shortcuts: open the list of keyboard shortcuts
 //   linkErrors (messages): parts of a link that do not exist on this page, and files that were not loaded or saved
 //   edit (prompt, methods, settings): open the controls at one of them;  tab (name): a tab of the stage to show
 //   present (true or false): whether the page is presented

@@ -1,12 +1,14 @@
-// The script of the lessons and the tools, which the page loads when one is opened (page/shell/lessons.js): their list, and the panel of a lesson.
+// The script of the lessons, the tools and conversations, which the page loads when it needs one of them (page/shell/lessons.js): their list, and
+// the panel of a lesson.
 
 import { cited, el, withCode } from "../core/dom.js";
-import { emit } from "../core/events.js";
+import { emit, on } from "../core/events.js";
 import { pageFiles, textOf } from "../core/files.js";
 import { addWords, keysOf, say } from "../core/words.js";
 import { createSheet } from "../learn/sheet.js";
 import { drawHistogram } from "../tools/histogram.js";
 import { TOOLS, createTools } from "../tools/tools.js";
+import { mountConversation } from "../turns/turns.js";
 import { readLesson, setLessonFormat } from "./format.js";
 import { spoken } from "./markup.js";
 import { createPanel } from "./panel.js";
@@ -72,6 +74,7 @@ export function begin({ format, lessons, results, words, styles }) {
     return [];
   }
 
+  on("mounted", mountConversation);
   emit("lessons", { openList: sheet.open, follow, openText, openTool: tools.open, drawHistogram });
 }
 

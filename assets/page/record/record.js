@@ -63,9 +63,9 @@ function apply(race, event) {
   READERS[event.t](race, event);
 }
 
-function emptyRun({ header, colours, earlier_prompts }) {
+function emptyRun({ header, colours, earlier_prompts, turn }) {
   const label = { get: () => runLabel(header), enumerable: true }; // in the current language
-  return Object.defineProperty({ header, colours, earlierPrompts: earlier_prompts ?? null, kept: false, loop: null, repeats: [], steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
+  return Object.defineProperty({ header, colours, earlierPrompts: earlier_prompts ?? null, turn: turn ?? null, kept: false, loop: null, repeats: [], steps: [], layouts: [], ends: [], counts: [], prefill_seconds: 0, text: "", finish_reason: null }, "label", label);
 }
 
 // A column of a tree, one entry per node; all null if the method does not fill it.

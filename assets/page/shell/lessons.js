@@ -1,11 +1,12 @@
-// The lessons and the tools: their script, with its styles and texts (page/lessons, page/tools), is loaded when the list, one of them or a link to
-// one is opened.
+// The lessons, the tools and conversations: their script, with its styles and texts (page/lessons, page/tools, page/turns), is loaded when
+// the list, one of them or a link to one is opened, and for a race that runs or is a turn of a conversation.
 
 import { cited } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { loadScript, pageFiles } from "../core/files.js";
 
 let ready = null;
+let seen = null; // the race for which it was loaded or not
 
 // What page/lessons/start.js offers; null if it cannot be loaded, which is reported.
 export async function lateScript() {
@@ -23,6 +24,10 @@ export async function lateScript() {
 export function createLessons(button, entries) {
   for (const one of [button, ...entries]) one.hidden = !pageFiles().lessons;
   button.addEventListener("click", async () => (await lateScript())?.openList());
+  on("shown", ({ race }) => {
+    if (pageFiles().lessons && race.id !== seen && (race.running || race.runs[0].turn)) lateScript();
+    seen = race.id;
+  });
   for (const one of entries) if (one.dataset.tool) one.addEventListener("click", async () => (await lateScript())?.openTool(one.dataset.tool));
 }
 

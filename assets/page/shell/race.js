@@ -57,6 +57,7 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
     store.forget();
     changed();
   });
+  emit("mounted", { ...page, trigger });
   opener.listen(props, watch);
   plotly().then(
     (Plotly) => store.set({ Plotly }),
