@@ -78,6 +78,42 @@ def test_no_part_of_a_lesson_has_a_serious_violation(page: sync_api.Page, folder
     assert violations(page, axe) == []
 
 
+def test_a_node_of_a_link_is_selected_in_the_view_of_the_part_and_can_be_checked(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "lesson=puct&part=4&node=2")
+    sync_api.expect(part(page, "where")).to_contain_text("step 14 of 32")
+    sync_api.expect(page.locator(".ax-lesson-answer code")).to_have_text("␣that")
+    sync_api.expect(part(page, "note")).to_be_hidden()
+    part(page, "lesson-check").click()
+    sync_api.expect(part(page, "lesson-verdict")).to_contain_text("Correct")
+
+
+def test_on_a_phone_what_a_part_frames_is_above_its_sheet(page: sync_api.Page, folder: Path):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_site(page, folder, "lesson=puct&part=2")
+    framed = page.locator("[data-part='search-slot'].ax-toured")
+    sync_api.expect(framed).to_be_in_viewport()
+    page.wait_for_function(
+        "() => document.querySelector('.ax-toured').getBoundingClientRect().bottom <= "
+        "document.querySelector('.ax-lesson').getBoundingClientRect().top"
+    )
+
+
+def test_without_a_model_a_part_says_what_its_ablation_needs(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "lesson=puct&part=5")
+    sync_api.expect(part(page, "lesson-ablation")).to_contain_text("python app.py")
+    sync_api.expect(page.locator(".ax-lesson-chart .main-svg").first).to_be_visible()
+
+
+def test_a_part_opens_the_controls_of_an_ablation(live_page: sync_api.Page):
+    live_page.evaluate("() => { document.body.classList.remove('ax-drawer'); location.hash = 'lesson=puct&part=5'; }")
+    run = live_page.locator("#ax-ablate")
+    sync_api.expect(run).to_be_hidden()
+    part(live_page, "lesson-ablation").click()
+    sync_api.expect(run).to_be_focused()
+    sync_api.expect(run).to_be_in_viewport()
+    sync_api.expect(live_page.locator("#ax-axis input")).to_have_value("Search")
+
+
 def test_the_list_begins_with_the_tour_and_a_lesson_of_a_wrong_link_is_reported(page: sync_api.Page, folder: Path):
     open_site(page, folder, "lesson=none")
     sync_api.expect(part(page, "note-text")).to_contain_text("There is no lesson “none”")
