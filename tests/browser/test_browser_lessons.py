@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from browsing import choose_race, part, sync_api
+from serving_fakes import Live
 from site_fixtures import open_site
 from test_browser_access import axe, violations  # noqa: F401  (a fixture)
 
@@ -27,6 +28,16 @@ def page(site_page: sync_api.Page) -> sync_api.Page:
 def expect_part(page: sync_api.Page, number: int) -> None:
     sync_api.expect(page.locator(".ax-lesson-head")).to_contain_text(f"{number} of 7")
     page.wait_for_function("part => location.hash.includes(`part=${part}`)", arg=number)
+
+
+def expect_above_sheet(page: sync_api.Page, selector: str) -> None:
+    """On a phone, the whole element is on screen, and the lesson does not cover it."""
+    sync_api.expect(page.locator(selector)).to_be_in_viewport(ratio=1)
+    page.wait_for_function(
+        "selector => document.querySelector(selector).getBoundingClientRect().bottom <= "
+        "document.querySelector('.ax-lesson').getBoundingClientRect().top",
+        arg=selector,
+    )
 
 
 def test_a_lesson_is_played_with_verdicts_and_its_progress_is_kept(page: sync_api.Page, folder: Path):
@@ -90,12 +101,7 @@ def test_a_node_of_a_link_is_selected_in_the_view_of_the_part_and_can_be_checked
 def test_on_a_phone_what_a_part_frames_is_above_its_sheet(page: sync_api.Page, folder: Path):
     page.set_viewport_size({"width": 390, "height": 844})
     open_site(page, folder, "lesson=puct&part=2")
-    framed = page.locator("[data-part='search-slot'].ax-toured")
-    sync_api.expect(framed).to_be_in_viewport()
-    page.wait_for_function(
-        "() => document.querySelector('.ax-toured').getBoundingClientRect().bottom <= "
-        "document.querySelector('.ax-lesson').getBoundingClientRect().top"
-    )
+    expect_above_sheet(page, "[data-part='search-slot'].ax-toured")
 
 
 def test_without_a_model_a_part_says_what_its_ablation_needs(page: sync_api.Page, folder: Path):
@@ -104,14 +110,21 @@ def test_without_a_model_a_part_says_what_its_ablation_needs(page: sync_api.Page
     sync_api.expect(page.locator(".ax-lesson-chart .main-svg").first).to_be_visible()
 
 
-def test_a_part_opens_the_controls_of_an_ablation(live_page: sync_api.Page):
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_part_opens_the_controls_of_an_ablation_and_they_start_it(live_page: sync_api.Page, live: Live, width: int):
+    live_page.set_viewport_size({"width": width, "height": 844})
     live_page.evaluate("() => { document.body.classList.remove('ax-drawer'); location.hash = 'lesson=puct&part=5'; }")
     run = live_page.locator("#ax-ablate")
     sync_api.expect(run).to_be_hidden()
     part(live_page, "lesson-ablation").click()
     sync_api.expect(run).to_be_focused()
-    sync_api.expect(run).to_be_in_viewport()
     sync_api.expect(live_page.locator("#ax-axis input")).to_have_value("Search")
+    if width == 390:
+        expect_above_sheet(live_page, "#ax-ablate")
+    live.engine.gate.set()
+    run.press("Enter")
+    sync_api.expect(run).to_be_hidden()
+    sync_api.expect(live_page.locator(".ax-lesson-away")).to_be_visible()
 
 
 def test_the_list_begins_with_the_tour_and_a_lesson_of_a_wrong_link_is_reported(page: sync_api.Page, folder: Path):

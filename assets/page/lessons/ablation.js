@@ -6,12 +6,17 @@ import { say } from "../core/words.js";
 
 const [GROUP, RUN] = ["#ax-ablation", "#ax-ablate"]; // of ui/controls.py
 
-export function offerAblation() {
+// `onSheet()`: whether the lesson is a sheet at the bottom.
+export function offerAblation(onSheet) {
   if (!document.querySelector(GROUP)) return el("p", { class: "ax-dim", "data-part": "lesson-ablation" }, ...withCode(say("lesson.ablation.alone")));
   const button = el("button", { type: "button", class: "ax-pill", "data-part": "lesson-ablation", text: say("lesson.ablation") });
   button.addEventListener("click", () => {
+    const group = document.querySelector(GROUP);
     emit("edit", "ablation");
-    unfold(document.querySelector(GROUP), () => document.querySelector(RUN)?.focus({ preventScroll: true }));
+    unfold(group, () => {
+      document.querySelector(RUN)?.focus({ preventScroll: true });
+      if (onSheet()) group.scrollIntoView({ block: "start" }); // above the sheet
+    });
   });
   return el("p", {}, button, " ", el("span", { class: "ax-dim", text: say("lesson.ablation.about", { run: { say: "control.ablate" } }) }));
 }

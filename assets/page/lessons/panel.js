@@ -147,7 +147,7 @@ export function createPanel(openList) {
     const solved = !now.own && progressOf(lesson.name).solved.includes(part);
     now.parts = [exercise ? createExercise(exercise, { context, fact, onVerdict, node: () => now.screen?.node ?? null, there: isThere }, solved) : null, figure ? createFigure(figure, context) : null].filter(Boolean);
     const words = el("div", { class: "ax-lesson-text" }, ...text.map((paragraph) => paragraphOf(paragraph, fact)));
-    view.body.replaceChildren(words, view.away, ...now.parts.map(({ element }) => element), ...(ablation ? [offerAblation()] : []), ...(reading.length ? [readingList(reading)] : []));
+    view.body.replaceChildren(words, view.away, ...now.parts.map(({ element }) => element), ...(ablation ? [offerAblation(onSheet)] : []), ...(reading.length ? [readingList(reading)] : []));
     view.body.scrollTop = 0;
     setText(view.back, say("lesson.back"));
     setText(view.list, say("lessons.open"));
