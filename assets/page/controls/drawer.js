@@ -1,4 +1,4 @@
-// The drawer with Gradio's controls, below the bar: opened by the pens of the line, closed by them, by Escape and by both Run buttons. A race that
+// The drawer with Gradio's controls, below the bar: opened by the pens of the line, closed by them, by Escape and by Run. A race that
 // is refused opens it again, as there is something to correct.
 
 import { on } from "../core/events.js";
@@ -34,7 +34,7 @@ export function createDrawer(root) {
     if (event.target instanceof Element && event.target.closest("#ax-close")) close();
   });
   document.addEventListener("click", (event) => {
-    if (!(event.target instanceof Element && event.target.closest("#ax-run, #ax-ablate"))) return;
+    if (!(event.target instanceof Element && event.target.closest("#ax-run"))) return;
     starting = document.body.classList.contains(OPEN);
     document.body.classList.remove(OPEN);
   });
