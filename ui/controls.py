@@ -152,7 +152,7 @@ def create_controls(
     """The form, in three columns: prompt, methods, settings; numbers are limited by ``fields``."""
     with gr.Column(min_width=0):
         prompt, examples = create_prompt(localizer)
-        with localizer.label(gr.Accordion, "control.ablation", open=False) as ablation:
+        with localizer.label(gr.Accordion, "control.ablation", open=False, elem_id="ax-ablation") as ablation:
             axis, ablate = create_ablation(localizer)
     with gr.Column(min_width=0):
         widgets: dict[str, Any] = {"prompt": prompt, "methods": create_methods()}

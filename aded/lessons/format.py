@@ -229,6 +229,7 @@ class Part:
     show: Show | None = None  # None: as in the part before
     exercise: Exercise | None = None
     figure: Figure | None = None
+    ablation: bool = False  # whether a button opens the controls of an ablation, if the page has a model
     reading: list[Reading] = default(default_factory=list)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
 
 import pytest
 from browsing import choose_race, part, sync_api
+from serving_fakes import Live
 from site_fixtures import open_site
 from test_browser_access import axe, violations  # noqa: F401  (a fixture)
 
+from aded.lessons import checks
 from aded.lessons.template import template
+from ui import site
 
 pytest_plugins = ("browser_fixtures", "site_fixtures")
 pytestmark = pytest.mark.browser
@@ -27,6 +31,16 @@ def page(site_page: sync_api.Page) -> sync_api.Page:
 def expect_part(page: sync_api.Page, number: int) -> None:
     sync_api.expect(page.locator(".ax-lesson-head")).to_contain_text(f"{number} of 7")
     page.wait_for_function("part => location.hash.includes(`part=${part}`)", arg=number)
+
+
+def expect_above_sheet(page: sync_api.Page, selector: str) -> None:
+    """On a phone, the whole element is on screen, and the lesson does not cover it."""
+    sync_api.expect(page.locator(selector)).to_be_in_viewport(ratio=1)
+    page.wait_for_function(
+        "selector => document.querySelector(selector).getBoundingClientRect().bottom <= "
+        "document.querySelector('.ax-lesson').getBoundingClientRect().top",
+        arg=selector,
+    )
 
 
 def test_a_lesson_is_played_with_verdicts_and_its_progress_is_kept(page: sync_api.Page, folder: Path):
@@ -67,15 +81,78 @@ def test_a_lesson_is_played_with_verdicts_and_its_progress_is_kept(page: sync_ap
     sync_api.expect(page).not_to_have_url(re.compile("lesson="))
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of all recorded races, with all lessons."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    site.export(out)
+    return out
+
+
+VIEWS = [
+    *itertools.product([path.stem for path in checks.bundled()], ["en", "zh"], ["light"]),
+    ("draft-and-verify", "en", "dark"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_part_of_a_lesson_has_a_serious_violation(page: sync_api.Page, folder: Path, axe: str, theme: str):  # noqa: F811
-    open_site(page, folder, f"{LESSON}&part=1&theme={theme}")
-    for number in range(1, 8):
-        expect_part(page, number)
-        assert violations(page, axe) == []
+@pytest.mark.parametrize(("lesson", "lang", "theme"), VIEWS)
+def test_no_part_of_a_lesson_has_a_serious_violation(
+    page: sync_api.Page,
+    whole: Path,
+    axe: str,  # noqa: F811
+    lesson: str,
+    lang: str,
+    theme: str,
+):
+    body = json.loads((checks.FOLDER / f"{lesson}.json").read_text("utf-8"))
+    open_site(page, whole, f"lesson={lesson}&part=1&lang={lang}&theme={theme}")
+    for given in body["parts"]:
+        sync_api.expect(page.locator(".ax-lesson h3")).to_have_text(given["title"][lang])
+        sync_api.expect(page.locator(".ax-lesson-away")).to_be_hidden()
+        if "figure" in given:
+            sync_api.expect(page.locator(".ax-lesson-chart .main-svg").first).to_be_visible()
+        assert violations(page, axe) == [], given["title"][lang]
         part(page, "lesson-next").click()
+    sync_api.expect(page.locator(".ax-lesson")).to_be_hidden()
     assert violations(page, axe) == []
+
+
+def test_a_node_of_a_link_is_selected_in_the_view_of_the_part_and_can_be_checked(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "lesson=puct&part=4&node=2")
+    sync_api.expect(part(page, "where")).to_contain_text("step 14 of 32")
+    sync_api.expect(page.locator(".ax-lesson-answer code")).to_have_text("␣that")
+    sync_api.expect(part(page, "note")).to_be_hidden()
+    part(page, "lesson-check").click()
+    sync_api.expect(part(page, "lesson-verdict")).to_contain_text("Correct")
+
+
+def test_on_a_phone_what_a_part_frames_is_above_its_sheet(page: sync_api.Page, folder: Path):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_site(page, folder, "lesson=puct&part=2")
+    expect_above_sheet(page, "[data-part='search-slot'].ax-toured")
+
+
+def test_without_a_model_a_part_says_what_its_ablation_needs(page: sync_api.Page, folder: Path):
+    open_site(page, folder, "lesson=puct&part=5")
+    sync_api.expect(part(page, "lesson-ablation")).to_contain_text("python app.py")
+    sync_api.expect(page.locator(".ax-lesson-chart .main-svg").first).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_part_opens_the_controls_of_an_ablation_and_they_start_it(live_page: sync_api.Page, live: Live, width: int):
+    live_page.set_viewport_size({"width": width, "height": 844})
+    live_page.evaluate("() => { document.body.classList.remove('ax-drawer'); location.hash = 'lesson=puct&part=5'; }")
+    run = live_page.locator("#ax-ablate")
+    sync_api.expect(run).to_be_hidden()
+    part(live_page, "lesson-ablation").click()
+    sync_api.expect(run).to_be_focused()
+    sync_api.expect(live_page.locator("#ax-axis input")).to_have_value("Search")
+    if width == 390:
+        expect_above_sheet(live_page, "#ax-ablate")
+    live.engine.gate.set()
+    run.press("Enter")
+    sync_api.expect(live_page.locator(".ax-lesson-away")).to_be_visible()
 
 
 def test_the_list_begins_with_the_tour_and_a_lesson_of_a_wrong_link_is_reported(page: sync_api.Page, folder: Path):

@@ -5,9 +5,11 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
 
+import "./document.js";
+import { barsOf } from "../../assets/page/lessons/figure.js";
 import { readLesson, setLessonFormat, shownBy, usedFacts } from "../../assets/page/lessons/format.js";
 import { judgeChoice, judgeNode, judgeNumber, judgePath, rightNodes, typedNumber } from "../../assets/page/lessons/judge.js";
-import { partsOf, spoken } from "../../assets/page/lessons/markup.js";
+import { nodesOf, partsOf, spoken } from "../../assets/page/lessons/markup.js";
 import { note, progressOf } from "../../assets/page/lessons/progress.js";
 import { COMPUTE, RECORD, placeOf, resolved, shownValue } from "../../assets/page/lessons/values.js";
 import { emptyRace, readLines } from "../../assets/page/record/record.js";
@@ -61,6 +63,7 @@ for (const [where, key, change] of [
   ["parts[2].exercise", "needs", (_, parts) => delete parts[2].exercise.tolerance],
   ["parts[2].exercise.answer", "fact", (_, parts) => (parts[2].exercise.answer = "none")],
   ["parts[2].exercise.correct", "option", (_, parts) => Object.assign(parts[2].exercise, { kind: "choice", options: [{ text: { en: "a", zh: "a" } }], correct: 1 })],
+  ["parts[0].ablation", "form", (_, parts) => (parts[0].ablation = "search")],
   ["parts[3].figure", "figure", (_, parts) => (parts[3].figure.series = { record: "tokens-by-step" })],
 ]) {
   test(`a lesson is refused with the place ${where}, because of ${key}`, () => {
@@ -139,7 +142,12 @@ test("values are calculated, and shown with the decimals that a fact asks for", 
 
 test("a typed number may have a comma, be a fraction or a percentage", () => {
   assert.deepEqual(["2.16", " 2,16 ", "69/32", "−1", "62 %", ".5"].map(typedNumber), [2.16, 2.16, 2.15625, -1, 0.62, 0.5]);
-  for (const text of ["", "two", "1e5", "1/0", "1.2.3"]) assert.equal(typedNumber(text), null, text);
+  for (const text of ["", "two", "1e5", "1/0", "1.2.3", "2·", "/2", "--1"]) assert.equal(typedNumber(text), null, text);
+});
+
+test("a typed number may be a calculation of products and quotients, and has all usual forms of a number", () => {
+  assert.deepEqual(["32 · 5 / 4", "0.5×0,5", "2*3*4", "1/2/2", "1/4 %"].map(typedNumber), [40, 0.25, 24, 0.25, 0.0025]);
+  assert.deepEqual(["１２．５", "５／４", "5.", "+3", "６２％"].map(typedNumber), [12.5, 1.25, 5, 3, 0.62]);
 });
 
 test("a number is right within its tolerance, otherwise too low or too high", () => {
@@ -174,6 +182,21 @@ test("markup has code, emphasis, terms and facts, and everything else stays text
   assert.deepEqual(kinds("A `b {c}` *d* [e](term:puct) {f} <g>"), ["text:A ", "code:b {c}", "text: ", "emphasis:d", "text: ", "term:e", "text: ", "fact:{f}", "text: <g>"]);
   assert.equal(spoken({ en: "one", zh: "一" }), "one");
   assert.equal(spoken("plain"), "plain");
+});
+
+test("terms, code and facts are also found in emphasis, and facts in the words of a term", () => {
+  const [emphasis, term] = nodesOf("*a [b](term:puct) `c {f}` {f}*[d {f}](term:mcts)", () => "7");
+  assert.deepEqual([emphasis.tag, emphasis.textContent], ["em", "a b c 7 7"]);
+  assert.deepEqual(emphasis.find("button").map(({ attributes }) => attributes["data-term"]), ["puct"]);
+  assert.deepEqual([term.attributes["data-term"], term.textContent], ["mcts", "d 7"]);
+});
+
+test("the bar of a fact has its decimals, and other bars have two, or none for a whole number", () => {
+  const facts = { exact: { value: 1 / 3, digits: 4 }, whole: { value: 24.31, digits: 0 }, share: { value: 0.5, percent: true } };
+  const bars = ["exact", "whole", "share", 2.156, 3].map((value) => ({ label: "x", value }));
+  const textsOf = (figure) => barsOf(figure, { race: null, facts, shown: {} }).map(({ text }) => text);
+  assert.deepEqual(textsOf({ bars, series: null }), ["0.3333", "24", "50 %", "2.16", "3"]);
+  assert.deepEqual(textsOf({ bars: [{ label: "x", value: { record: "steps" } }], series: null }), ["…"]);
 });
 
 test("progress is kept, and storage with anything else in it counts as none", () => {

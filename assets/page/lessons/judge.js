@@ -4,13 +4,17 @@ import { column, depthsOf } from "../record/record.js";
 import { puctOf } from "../record/search.js";
 import { placeOf, resolved } from "./values.js";
 
-// A typed number: with a decimal point or comma, a percent sign, a fraction such as 69/32; null if it is none.
+const NUMBER = "(?:\\d+\\.?\\d*|\\.\\d+)";
+const TYPED = new RegExp(`^([+-]?${NUMBER})((?:[*/]${NUMBER})*)(%?)$`);
+
+// A typed number: with a decimal point or comma, a percent sign, or a calculation of products and quotients such as 69/32; null if it is none.
 export function typedNumber(text) {
-  const plain = text.trim().replaceAll("−", "-").replaceAll("，", ",").replace("％", "%").replace(",", ".");
-  const found = /^(-?\d*\.?\d+)(?:\s*\/\s*(\d*\.?\d+))?\s*(%?)$/.exec(plain);
+  const plain = text.normalize("NFKC").replace(/\s/g, "").replaceAll("−", "-").replace(/[×·⋅]/g, "*").replace(/÷/g, "/").replaceAll(",", ".");
+  const found = TYPED.exec(plain);
   if (!found) return null;
-  const value = (Number(found[1]) / (found[2] ? Number(found[2]) : 1)) * (found[3] ? 0.01 : 1);
-  return Number.isFinite(value) ? value : null;
+  const steps = found[2].match(/[*/][^*/]+/g) ?? [];
+  const value = steps.reduce((made, step) => (step[0] === "*" ? made * Number(step.slice(1)) : made / Number(step.slice(1))), Number(found[1]));
+  return Number.isFinite(value) ? value * (found[3] ? 0.01 : 1) : null;
 }
 
 // {right, kind, answer}: kind is "low", "high", "form" if the text is no number, or "unknown" if the record has no answer.

@@ -1,4 +1,4 @@
-// Paragraphs of a lesson: code in backquotes (a token with its space), *emphasis*, [words](term:name) for the glossary, and {name} for a fact. Text is only inserted as textContent.
+// Paragraphs of a lesson: code in backquotes (a token with its space), *emphasis*, [words](term:name) for the glossary, and {name} for a fact; emphasis and words may contain the others. Text is only inserted as textContent.
 
 import { el } from "../core/dom.js";
 import { language } from "../core/words.js";
@@ -30,8 +30,8 @@ export function partsOf(text) {
 const MAKERS = {
   text: ({ text }) => text,
   code: ({ text }, fact) => el("code", { text: text.replace(/\{([\w-]+)\}/g, (_, name) => fact(name)).replace(/^ /, "␣") }),
-  emphasis: ({ text }) => el("em", { text }),
-  term: ({ text, name }) => el("button", { type: "button", class: "ax-term", "data-term": name, text }),
+  emphasis: ({ text }, fact) => el("em", {}, ...nodesOf(text, fact)),
+  term: ({ text, name }, fact) => el("button", { type: "button", class: "ax-term", "data-term": name }, ...nodesOf(text, fact)),
   fact: ({ name }, fact) => el("span", { class: "ax-num", text: fact(name) }),
 };
 

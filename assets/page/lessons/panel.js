@@ -4,6 +4,7 @@ import { el, reducedMotion, setText, toggleClass } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { onLanguage, say } from "../core/words.js";
 import { viewOf } from "../shell/link.js";
+import { offerAblation } from "./ablation.js";
 import { createExercise } from "./exercise.js";
 import { createFigure } from "./figure.js";
 import { shownBy } from "./format.js";
@@ -15,16 +16,20 @@ const OPEN = "ax-with-lesson"; // class of the body while a lesson is open
 const SHEET = "(max-width: 1080px)"; // as in the style sheet
 const ASKS = "ax-lesson-asks"; // and while an exercise hides the verification
 
+const onSheet = () => window.matchMedia(SHEET).matches;
+
 // `openList` opens the list of lessons. Returns {open, close, isOpen}.
 export function createPanel(openList) {
   const view = createView();
-  const now = { lesson: null, own: false, part: 0, shown: {}, race: null, screen: null, arriving: false, answered: new Set(), framed: null, parts: [] };
+  const now = { lesson: null, own: false, part: 0, shown: {}, asked: {}, race: null, screen: null, arriving: false, answered: new Set(), framed: null, parts: [] };
 
-  // Shows a part of a lesson; `own`: it is from a file; `apply`: whether the page shows what the part is about.
-  function open(lesson, part, { own = false, apply = true } = {}) {
+  // Shows a part of a lesson; `own`: it is from a file; `apply`: whether the page shows what the part is about, `view`: fields of a link, as text, that
+  // replace what the part shows.
+  function open(lesson, part, { own = false, apply = true, view: asked = {} } = {}) {
     if (now.lesson !== lesson) Object.assign(now, { lesson, own, race: null, answered: new Set() });
     now.part = Math.max(0, Math.min(lesson.parts.length - 1, part));
     now.shown = shownBy(lesson)[now.part];
+    now.asked = asked;
     if (now.race && !isShownRace(now.race)) now.race = null;
     view.panel.hidden = false;
     document.body.classList.add(OPEN);
@@ -64,7 +69,7 @@ export function createPanel(openList) {
     const text = (value) => ((value ?? null) === null ? undefined : String(value));
     now.arriving = true;
     if (race && now.screen?.race !== race) emit("fill", race);
-    emit("openView", { ...viewOf({ race: text(race), file: text(file), method: text(method), step: text(step), node: text(node), tab: tab ?? "draft" }), again: true });
+    emit("openView", { ...viewOf({ race: text(race), file: text(file), method: text(method), step: text(step), node: text(node), tab: tab ?? "draft", ...now.asked }), again: true });
   }
 
   // The view of the part is on screen: a moment of its search, what the part is about, and what is still to be predicted.
@@ -72,11 +77,13 @@ export function createPanel(openList) {
     if (!now.arriving || !now.lesson || !isThere() || !now.race) return;
     now.arriving = false;
     const { moment, panel, node } = now.shown;
-    document.querySelector("[data-part='node-card']").dataset.open = String((node ?? null) !== null);
-    if (hides() && !now.answered.has(now.part)) cover();
-    else if ((moment ?? null) !== null) emit("moment", moment);
+    const selects = (now.asked.node ?? node ?? null) !== null;
+    document.querySelector("[data-part='node-card']").dataset.open = String(selects);
+    if (hides() && !now.answered.has(now.part)) {
+      if (cover() && selects) showView(); // covering a step selects its root
+    } else if ((moment ?? null) !== null) emit("moment", moment);
     if (panel) reveal(panel);
-    else if (window.matchMedia(SHEET).matches) document.querySelector("[data-part='stage']").scrollIntoView({ block: "start" });
+    else if (onSheet()) document.querySelector("[data-part='stage']").scrollIntoView({ block: "start" });
   }
 
   const hides = () => {
@@ -84,9 +91,12 @@ export function createPanel(openList) {
     return Boolean(exercise) && (exercise.kind === "path" || exercise.cover);
   };
 
+  // Returns whether the verification was not hidden before.
   function cover() {
+    if (document.body.classList.contains(ASKS)) return false;
     document.body.classList.add(ASKS);
     emit("predict", true);
+    return true;
   }
 
   function uncover() {
@@ -107,7 +117,7 @@ export function createPanel(openList) {
     const section = place.closest("details");
     if (section) section.open = true;
     frame(place);
-    if (!place.closest("[data-part='stage'], .ax-dock")) place.scrollIntoView({ block: "start", behavior: reducedMotion() ? "auto" : "smooth" });
+    if (!place.closest(onSheet() ? ".ax-dock" : "[data-part='stage'], .ax-dock")) place.scrollIntoView({ block: "start", behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
   const context = () => ({ race: now.race, facts: now.lesson.facts, shown: now.shown });
@@ -130,14 +140,14 @@ export function createPanel(openList) {
   function render() {
     if (!now.lesson) return;
     const { lesson, part } = now;
-    const { title, text, exercise, figure, reading } = lesson.parts[part];
+    const { title, text, exercise, figure, ablation, reading } = lesson.parts[part];
     setText(view.name, spoken(lesson.title));
     setText(view.title, spoken(title));
     setText(view.count, say("lesson.count", { at: part + 1, of: lesson.parts.length }));
     const solved = !now.own && progressOf(lesson.name).solved.includes(part);
     now.parts = [exercise ? createExercise(exercise, { context, fact, onVerdict, node: () => now.screen?.node ?? null, there: isThere }, solved) : null, figure ? createFigure(figure, context) : null].filter(Boolean);
     const words = el("div", { class: "ax-lesson-text" }, ...text.map((paragraph) => paragraphOf(paragraph, fact)));
-    view.body.replaceChildren(words, view.away, ...now.parts.map(({ element }) => element), ...(reading.length ? [readingList(reading)] : []));
+    view.body.replaceChildren(words, view.away, ...now.parts.map(({ element }) => element), ...(ablation ? [offerAblation(onSheet)] : []), ...(reading.length ? [readingList(reading)] : []));
     view.body.scrollTop = 0;
     setText(view.back, say("lesson.back"));
     setText(view.list, say("lessons.open"));
@@ -185,6 +195,7 @@ export function createPanel(openList) {
   view.list.addEventListener("click", openList.open);
   view.close.addEventListener("click", close);
   view.show.addEventListener("click", () => {
+    now.asked = {};
     showView();
     arrive();
   });

@@ -6,6 +6,7 @@ import { emit, on } from "../core/events.js";
 import { pageFiles, textOf } from "../core/files.js";
 import { addWords, keysOf, say } from "../core/words.js";
 import { createSheet } from "../learn/sheet.js";
+import { RACE } from "../shell/link.js";
 import { drawHistogram } from "../tools/histogram.js";
 import { TOOLS, createTools } from "../tools/tools.js";
 import { mountConversation } from "../turns/turns.js";
@@ -58,12 +59,13 @@ export function begin({ format, lessons, results, words, styles }) {
     return panel.open(lesson, part, options);
   }
 
-  // The tool of a link, and its lesson, beside the link's view if it names one; what the link does not name is closed.
+  // The tool of a link, and its lesson, beside the link's view if it names a race; what the link does not name is closed.
   function follow({ lesson, part, ...link }) {
     if (link.tool) tools.open(link.tool, link);
     else tools.close();
     if (!lesson) return panel.close();
-    return openLesson(lesson, /^\d{1,3}$/.test(part || "") ? Number(part) - 1 : 0, { apply: !["race", "run", "file", "method", "step", "node", "tab"].some((name) => link[name]) });
+    const view = Object.fromEntries(["method", "step", "node", "tab"].flatMap((name) => (link[name] ? [[name, link[name]]] : [])));
+    return openLesson(lesson, /^\d{1,3}$/.test(part || "") ? Number(part) - 1 : 0, { apply: !RACE.some((name) => link[name]), view });
   }
 
   // Opens the lesson in a file, or returns what is wrong with it, as messages.
