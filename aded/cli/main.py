@@ -152,7 +152,9 @@ def _add_replay(commands: Any) -> None:
     parser = commands.add_parser("replay", help="print a recorded trace step by step")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--step", type=int, metavar="N", help="only step N, counted from 1, with its full draft tree")
-    parser.add_argument("--run", type=int, dest="run_number", metavar="N", help="only run N, counted from 1, of a file with several")
+    parser.add_argument(
+        "--run", type=int, dest="run_number", metavar="N", help="only run N, counted from 1, of a file with several"
+    )
     parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
     parser.set_defaults(run=_replay)

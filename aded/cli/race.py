@@ -191,7 +191,9 @@ def _runs(specs: Sequence[str], given: Options) -> list[RunSpec]:
     settings = [(run.method, run.options) for run in runs]
     for i, spec in enumerate(specs):
         if settings[i] in settings[:i]:
-            raise AdedError(f"the method '{spec}' is given twice; leave one out, or change one of its options, as in aded:depth=3")
+            raise AdedError(
+                f"the method '{spec}' is given twice; leave one out, or change one of its options, as in aded:depth=3"
+            )
     return runs
 
 

@@ -345,7 +345,9 @@ def test_options_of_no_method_of_a_race_are_refused(no_model, capsys, tmp_path, 
     assert f"error: {more[0]} is not a setting of these methods" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("methods", ["plain,plain", "plain,aded:depth=3,aded:depth=3", "plain,aded:c1=1:depth=3,aded:depth=3:c1=1"])
+@pytest.mark.parametrize(
+    "methods", ["plain,plain", "plain,aded:depth=3,aded:depth=3", "plain,aded:c1=1:depth=3,aded:depth=3:c1=1"]
+)
 def test_a_method_that_is_given_twice_with_the_same_options_is_refused(no_model, capsys, tmp_path, methods):
     words = f"the method '{methods.split(',')[-1]}' is given twice; leave one out"
     assert run("race", "--prompt", "a", "--methods", methods, "--out", str(tmp_path / "t.json")) == 2
