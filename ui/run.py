@@ -166,10 +166,11 @@ def race(
     earlier_prompts = [state.prompts if state else None for state in states]
     started, text = clock(), ""
     for text, due in _stream(engine.steps(decoders, form.prompt, control), decoders, earlier_prompts, colours, clock, form.link):
-        control.doing = None if text else control.doing
-        notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
         reading = None if text else engine.reading(decoders)
-        yield Update(view=text, notice=notice) if due else reading and Update(notice=prefill_notice(*reading, len(decoders)))
+        progress = prefill_notice(*reading, len(decoders)) if reading else None
+        control.doing = None if text else progress.messages[0] if progress else control.doing
+        notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
+        yield Update(view=text, notice=notice) if due else Update(notice=progress) if progress else None
     traces = [decoder.trace for decoder in decoders if text]
     learned = [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)]
     deleted = keep_learned(memories, learned, form) if traces else []
