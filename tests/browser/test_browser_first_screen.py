@@ -231,6 +231,24 @@ def test_on_a_phone_the_card_of_a_node_is_a_sheet_at_the_bottom(browser: sync_ap
         sync_api.expect(card).to_be_hidden()
 
 
+@pytest.mark.slow
+def test_on_a_phone_no_tooltip_is_beside_the_sheet_of_a_node(browser: sync_api.Browser, address: str):
+    with watched_page(browser, address, 390, unfolded=False) as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function(CHARTED)
+        card, label, term = part(page, "node-card"), page.locator(".ax-plot .hoverlayer"), page.locator(".ax-term-box")
+        press_node(page, 2)
+        sync_api.expect(card).to_be_visible()
+        sync_api.expect(page.locator(".ax-plot .hovertext")).to_have_count(1)
+        sync_api.expect(label).to_be_hidden()
+        page.locator(".ax-race [data-term]:visible").first.click()
+        sync_api.expect(term).to_be_visible()
+        sync_api.expect(card).to_be_hidden()
+        press_node(page, 3)
+        sync_api.expect(card).to_be_visible()
+        sync_api.expect(term).to_be_hidden()
+
+
 def press_node(page: sync_api.Page, index: int) -> None:
     """Press the mark of a node in the picture of the tree."""
     box = page.locator(".ax-plot .points path").nth(index).bounding_box()
