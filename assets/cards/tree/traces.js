@@ -24,7 +24,7 @@ const SIGNED = 0.5; // share of their full size from which marks contain a sign
 const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
 
 // Lengths of a grid are in units of `type` pixels.
-export function plotLayout({ width, height, type }) {
+export function plotLayout({ width, height, type, least }) {
   const axis = { visible: false, fixedrange: true };
   return {
     width: width * type,
@@ -35,7 +35,7 @@ export function plotLayout({ width, height, type }) {
     showlegend: false,
     hovermode: "closest",
     hoverdistance: 24,
-    hoverlabel: hoverLabel("--ax-mono"),
+    hoverlabel: hoverLabel("--ax-mono", Math.max(12, least)),
     dragmode: false,
     font: { family: cssToken("--ax-mono"), size: 12 },
     xaxis: { ...axis, range: [0, width] },
@@ -152,7 +152,7 @@ function labelTrace(nodes, grid, kind, style, most, names, beside) {
   const label = (n) => {
     const text = plotText(names.get(n.id));
     const numbers = beside?.get(n.id);
-    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.size * grid.type)}px;color:${muted}">${numbers}</span>` : "";
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
     return grid.onPath(n) && n.id && text ? `<b>${text}</b>${suffix}` : text + suffix;
   };
   return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size * grid.type, color: style.text });
@@ -162,7 +162,7 @@ function labelTrace(nodes, grid, kind, style, most, names, beside) {
 function numberTrace(nodes, grid, most, ends) {
   const texts = numbersBelow(nodes, grid, most, ends);
   const mine = nodes.filter(({ id }) => texts.get(id));
-  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5 * grid.type, color: cssToken("--ax-muted") });
+  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5 * Math.max(1, grid.small) * grid.type, color: cssToken("--ax-muted") });
 }
 
 // One text per node, which does not react to the pointer.
@@ -189,14 +189,14 @@ function signTrace(nodes, { place, marks, type }, style, fill) {
 }
 
 // Above the nodes after which the target was undecided; the indented list has no space for it.
-function forkTrace(nodes, { place, marks, list, type }, most) {
+function forkTrace(nodes, { place, marks, list, type, least }, most) {
   const at = (n) => [place(n)[0], place(n)[1] - diameter(n, most, marks) / 2 - 8];
-  return textTrace(list ? [] : nodes.filter(({ fork }) => fork), at, () => "<b>Y</b>", "center", { family: cssToken("--ax-sans"), size: 12 * type, color: cssToken("--ax-target") });
+  return textTrace(list ? [] : nodes.filter(({ fork }) => fork), at, () => "<b>Y</b>", "center", { family: cssToken("--ax-sans"), size: Math.max(12 * type, least), color: cssToken("--ax-target") });
 }
 
 // The scores that the selection compares.
 function scoreTrace(nodes, grid, most) {
-  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.size * grid.type, color: cssToken("--ax-aded") });
+  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.small * grid.type, color: cssToken("--ax-aded") });
 }
 
 export function ringTrace(node, { place, marks, type }, most) {
