@@ -310,7 +310,8 @@ SMALL_TEXTS = """() => {
         const element = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
         range.selectNodeContents(texts.currentNode);
         const { width, right } = range.getBoundingClientRect();
-        if (!text || '✓×'.includes(text) || !width || right < 0 || element.closest('.ax-sr, sub') || !element.checkVisibility()) continue;
+        if (!text || '✓×'.includes(text) || element.closest('.ax-sr, sub')) continue;
+        if (!width || right < 0 || !element.checkVisibility()) continue;
         const size = parseFloat(getComputedStyle(element).fontSize) * (element.currentCSSZoom ?? 1);
         if (size < 17.95) shown.push([size, text]);
     }
