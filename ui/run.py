@@ -150,10 +150,11 @@ def race(
     messages += notes
     try:
         for text, due in _stream(engine.steps(decoders, [run.prompt for run in runs], control), ready.head, clock):
-            control.doing = None if text else control.doing
-            notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
             reading = None if text else engine.reading(decoders)
-            yield Update(view=text, notice=notice) if due else reading and Update(notice=prefill_notice(*reading, len(decoders)))
+            progress = prefill_notice(*reading, len(decoders)) if reading else None
+            control.doing = None if text else progress.messages[0] if progress else control.doing
+            notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
+            yield Update(view=text, notice=notice) if due else Update(notice=progress) if progress else None
         view, deleted = ready.end(text) if text else (None, [])
     finally:
         if message is None:

@@ -151,8 +151,10 @@ def _add_methods(commands: Any) -> None:
 def _add_replay(commands: Any) -> None:
     parser = commands.add_parser("replay", help="print a recorded trace step by step")
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--step", type=int, metavar="N", help="only step N, with its full draft tree")
-    parser.add_argument("--run", type=int, dest="run_index", metavar="N", help="only run N (from 0) of a file with several")
+    parser.add_argument("--step", type=int, metavar="N", help="only step N, counted from 1, with its full draft tree")
+    parser.add_argument(
+        "--run", type=int, dest="run_number", metavar="N", help="only run N, counted from 1, of a file with several"
+    )
     parser.add_argument("--pause", action="store_true", help="wait for Enter after each step")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=COLOR)
     parser.set_defaults(run=_replay)
@@ -404,11 +406,11 @@ def _replay(options: argparse.Namespace) -> None:
     from aded.core import trace
 
     race = trace.load(options.file)
-    indices = range(len(race.lanes)) if options.run_index is None else [options.run_index]
-    for index in indices:
-        if not 0 <= index < len(race.lanes):
-            raise AdedError(f"there is no run {index}; {options.file} has {len(race.lanes)}, counted from 0")
-        terminal.replay(race.lanes[index], options.step, options.pause, terminal.use_color(options.color))
+    only = options.run_number
+    if only is not None and not 1 <= only <= len(race.lanes):
+        raise AdedError(f"there is no run {only}; {options.file} has {len(race.lanes)}, counted from 1")
+    for one in race.lanes if only is None else [race.lanes[only - 1]]:
+        terminal.replay(one, options.step, options.pause, terminal.use_color(options.color))
 
 
 def _fetch(options: argparse.Namespace) -> None:
@@ -424,9 +426,16 @@ def _fetch(options: argparse.Namespace) -> None:
 def _matrix_build(options: argparse.Namespace) -> None:
     from aded.cli import terminal
     from aded.data import build_matrix
+    from aded.data.job_folder import work_folder
 
-    with terminal.Progress() as progress:
-        made = build_matrix.run(options, progress)
+    try:
+        with terminal.Progress() as progress:
+            made = build_matrix.run(options, progress)
+    except KeyboardInterrupt:
+        if options.out and (folder := work_folder(options.out)).exists():
+            again = " without --restart" if options.restart else ""
+            _report(f"the finished parts are saved in {folder}; the same command{again} resumes the build")
+        raise
     print(made)
 
 

@@ -119,7 +119,7 @@ def _single(options: argparse.Namespace) -> PreparedRace:
     methods = [name.strip() for name in options.methods.split(",")]
     check_used(map(flag, given), methods, flag)
     settings = generation_options.settings(options)
-    return PreparedRace(Path(options.out), prompt, settings, [_run(spec, given) for spec in methods])
+    return PreparedRace(Path(options.out), prompt, settings, _runs(methods, given))
 
 
 def _listed(options: argparse.Namespace) -> list[PreparedRace]:
@@ -146,7 +146,7 @@ def _prepared(file: Path, spec: RaceSpec, settings: GenerationSettings, given: O
     if unknown := sorted(spec.settings.keys() - {*known}):
         raise AdedError(f"unknown setting '{unknown[0]}'; known are {', '.join(known)}")
     check_used(spec.options, spec.methods, str)
-    runs = [_run(method, {**given, **spec.options}) for method in spec.methods]
+    runs = _runs(spec.methods, {**given, **spec.options})
     return PreparedRace(file, spec.prompt, replace(settings, **spec.settings), runs)
 
 
@@ -183,6 +183,18 @@ def check_used(given: Iterable[str], methods: Iterable[str], form: Callable[[str
     for option in given:
         if option not in known:
             raise AdedError(f"{option} is not a setting of these methods; leave it out, or add a method that has it")
+
+
+def _runs(specs: Sequence[str], given: Options) -> list[RunSpec]:
+    """The runs of a race, which must differ in the method or in its options."""
+    runs = [_run(spec, given) for spec in specs]
+    settings = [(run.method, run.options) for run in runs]
+    for i, spec in enumerate(specs):
+        if settings[i] in settings[:i]:
+            raise AdedError(
+                f"the method '{spec}' is given twice; leave one out, or change one of its options, as in aded:depth=3"
+            )
+    return runs
 
 
 def _run(spec: str, given: Options) -> RunSpec:

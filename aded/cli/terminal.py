@@ -116,18 +116,18 @@ def replay(trace: Trace, only: int | None, pause: bool, color: bool) -> None:
 
     Args:
         trace: the trace.
-        only: index of the only step to print, with its whole tree; None: all steps.
+        only: number of the only step to print, counted from 1, with its whole tree; None: all steps.
         pause: wait for Enter after each step.
         color: print escape sequences for colour.
 
     Raises:
         AdedError: there is no step ``only``.
     """
-    if only is not None and not 0 <= only < len(trace.steps):
-        raise AdedError(f"there is no step {only}; the trace has {len(trace.steps)} steps, counted from 0")
+    if only is not None and not 1 <= only <= len(trace.steps):
+        raise AdedError(f"there is no step {only}; the trace has {len(trace.steps)} steps, counted from 1")
     head = trace.header
     print(_paint(one_line(f"{head.label} on {head.model}, {head.device}, {head.dtype}, seed {head.seed}"), BOLD, color))
-    for step in trace.steps if only is None else [trace.steps[only]]:
+    for step in trace.steps if only is None else [trace.steps[only - 1]]:
         print(_step_line(step, color))
         for line in tree_lines(step, color, whole=only is not None):
             print(f"    {line}")
@@ -145,7 +145,7 @@ def _step_line(step: Step, color: bool) -> str:
     texts += [f"… and {len(emitted) - MAX_SHOWN} more"] if len(emitted) > MAX_SHOWN else []
     note = f" ({one_line(step.note)})" if step.note else ""
     figures = f"drafted {drafted}, accepted {step.accepted}, {1000 * step.seconds.total:.1f} ms"
-    return f"step {step.index}: {figures}{note}: {' '.join(texts)}"
+    return f"step {step.index + 1}: {figures}{note}: {' '.join(texts)}"
 
 
 def tree_lines(step: Step, color: bool, whole: bool) -> list[str]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.inspection import Explanation, MatrixRow, MatrixSize, Prediction
-from aded.core.prefixes import common_prefix
 from aded.core.tree import DraftTree
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Inspectable, Outcome, Persistent, StateDict
@@ -69,17 +68,12 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         self._paper = paper
         self._learns_top_k = self.options.feedback and not paper
         self.needs = DrafterNeeds(top_k=OBSERVED_TOP_K if self._learns_top_k else 0, optional=True)
-        self._counted: tuple[np.ndarray, ...] = ()  # the last text, in parts
-        self._clear()
         self._warm_up()
 
     def start(self, prompt: Sequence[int], features: torch.Tensor | None = None) -> None:
-        """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens).
-
-        Of a prompt that continues the last text, as in the next turn of a conversation, only what is new is counted.
-        """
+        """Clear the session counts unless ``keep`` is set, then count the prompt (paper: its last 16 tokens)."""
         if not self.options.keep:
-            self._clear()
+            self._session.clear()
         self._read(prompt)
 
     def propose(self, context: Context, budget: int) -> DraftTree:
@@ -91,7 +85,6 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         Without ``top_tokens`` in the outcome, as in replayed texts, only the emitted tokens are counted.
         """
         text, start = self._emitted(outcome)
-        self._counted = outcome.context.tokens, text[start:]
         if self._coupling.on:
             arrays = self._base.arrays, self._session.arrays
             exponent = learned_exponent(*arrays, self._coupled(outcome.context), text, start)
@@ -135,27 +128,18 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         return list(predictions(self._base, self._session, self._suffix(context)))
 
     def state_dict(self) -> StateDict:
-        return {**self._session.state_dict(), "text": np.concatenate(self._counted)}
+        return self._session.state_dict()
 
     def load_state_dict(self, state: StateDict) -> None:
         self._session.load_state_dict(state)
-        self._counted = (state["text"],)
 
     def settings(self) -> dict[str, object]:
         counted = {"base_matrix": self._has_base, "datastore": len(self._base.higher_orders.entries) > 0}
         return {**asdict(self.options), "seed": self.seed, **counted}
 
     def _read(self, prompt: Sequence[int]) -> None:
-        text, known = self._as_int32(np.asarray(prompt, dtype=np.int64)), np.concatenate(self._counted)
-        self._counted = (text,)
-        if self._paper:
-            self._session.learn(self._base, text[-PUBLISHED_WINDOW:], 0)
-        else:
-            self._session.learn(self._base, text, common_prefix(known, text))
-
-    def _clear(self) -> None:
-        self._session.clear()
-        self._counted = (np.zeros(0, dtype=np.int32),)
+        text = self._as_int32(np.asarray(prompt, dtype=np.int64))
+        self._session.learn(self._base, text[-PUBLISHED_WINDOW:] if self._paper else text, 0)
 
     def _search(self, context: Context, budget: int) -> DraftTree:
         assert budget >= 1, "a draft contains at least its root"
@@ -217,4 +201,4 @@ class AdedDrafter(CoupledDrafter, Inspectable, Persistent):
         if self._learns_top_k:
             zeros = np.zeros((1, OBSERVED_TOP_K), dtype=np.int32)
             self._session.observe_top_k(text, DraftTree.root_only(0), zeros, zeros.astype(np.float32))
-        self._clear()
+        self._session.clear()

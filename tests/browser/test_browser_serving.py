@@ -47,6 +47,22 @@ def test_stop_ends_the_race_and_the_next_one_runs(browser: sync_api.Browser):
 
 
 @pytest.mark.slow
+def test_a_run_says_that_it_has_no_step_yet(browser: sync_api.Browser):
+    engine = GatedEngine()
+    engine.free = 1
+    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
+        page.locator("#ax-run").click()
+        until(engine.held.is_set)
+        runs = page.locator(".ax-run-view .ax-text")
+        sync_api.expect(runs.first.locator(".ax-step")).to_have_count(1)
+        empty = "e => getComputedStyle(e, '::before').content"
+        assert [run.evaluate(empty) for run in runs.all()] == ["none", *['"No step yet."'] * (runs.count() - 1)]
+        engine.gate.set()
+        sync_api.expect(notice(page)).to_contain_text("Done in")
+        assert {run.evaluate(empty) for run in runs.all()} == {"none"}
+
+
+@pytest.mark.slow
 def test_the_runs_of_a_race_do_not_move_when_it_ends(browser: sync_api.Browser):
     engine = GatedEngine()
     engine.gate.set()

@@ -59,6 +59,22 @@ def test_two_thousand_nodes_are_folded_with_a_note(page: sync_api.Page, tmp_path
     assert touching(page) == []
 
 
+def test_the_labels_of_a_tall_tree_are_drawn_around_what_is_in_view(page: sync_api.Page, tmp_path: Path):
+    open_race(page, large_race(), tmp_path)
+    drawn(page)
+    tree, labels = part(page, "tree"), page.locator(".ax-plot .textpoint text")
+    assert tree.evaluate("e => e.scrollHeight > 5 * e.clientHeight")
+    for share in (0.0, 0.5, 1.0):
+        tree.evaluate("(e, share) => e.scrollTo(0, share * (e.scrollHeight - e.clientHeight))", share)
+        drawn(page)
+        assert labels.count() < MAX_NODES / 2
+        assert labels.evaluate_all(IN_VIEW) > 5
+
+
+IN_VIEW = """all => { const { top, bottom } = document.querySelector("[data-part='tree']").getBoundingClientRect();
+    return all.map(e => e.getBoundingClientRect()).filter(box => box.top >= top && box.bottom <= bottom).length; }"""
+
+
 def path_race() -> trace.Race:
     """A race in which one step accepts 17 draft tokens; among them are bytes and spaces."""
     tokens = [

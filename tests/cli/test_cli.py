@@ -114,9 +114,15 @@ def test_a_trace_is_written_and_replayed(tiny, capsys, tmp_path):
     assert len(trace.load(file).lanes[0].token_ids) == 9
     capsys.readouterr()
     assert run("replay", file) == 0
-    assert "step 0: drafted" in capsys.readouterr().out
-    assert run("replay", file, "--step", "1") == 0
-    assert run("replay", file, "--step", "99") == 2
+    steps = len(trace.load(file).lanes[0].steps)
+    numbers = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
+    assert numbers == [f"step {number}" for number in range(1, steps + 1)]  # counted from 1, as on the page
+    for number in (1, steps):
+        assert run("replay", file, "--run", "1", "--step", str(number)) == 0
+        assert f"\nstep {number}: drafted" in capsys.readouterr().out
+    for wrong in (["--step", "0"], ["--step", str(steps + 1)], ["--run", "0"], ["--run", "2"]):
+        assert run("replay", file, *wrong) == 2
+        assert "counted from 1" in capsys.readouterr().err
 
 
 def test_methods_are_listed(capsys):
@@ -337,6 +343,16 @@ def test_options_that_a_list_of_races_would_ignore_are_refused(no_model, capsys,
 def test_options_of_no_method_of_a_race_are_refused(no_model, capsys, tmp_path, more):
     assert run("race", "--prompt", "a", "--methods", "plain", *more, "--out", str(tmp_path / "t.json")) == 2
     assert f"error: {more[0]} is not a setting of these methods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "methods", ["plain,plain", "plain,aded:depth=3,aded:depth=3", "plain,aded:c1=1:depth=3,aded:depth=3:c1=1"]
+)
+def test_a_method_that_is_given_twice_with_the_same_options_is_refused(no_model, capsys, tmp_path, methods):
+    words = f"the method '{methods.split(',')[-1]}' is given twice; leave one out"
+    assert run("race", "--prompt", "a", "--methods", methods, "--out", str(tmp_path / "t.json")) == 2
+    assert words in capsys.readouterr().err
+    assert words in check_refused_list([GOOD_RACE | {"methods": methods.split(",")}], capsys, tmp_path)
 
 
 def test_two_runs_of_a_method_with_different_options_have_their_options_in_the_label(tiny, capsys, tmp_path):

@@ -65,7 +65,7 @@ def test_replaying_a_trace_of_long_texts_and_chains_prints_little(tmp_path, caps
     step = step_of(CHAIN, text="y" * 1000)
     record = replace(record, steps=[step], token_ids=step.emitted)
     trace.save(record, tmp_path / "t.json")
-    for more in ([], ["--step", "0"]):
+    for more in ([], ["--step", "1"]):
         assert main.main(["replay", str(tmp_path / "t.json"), *more]) == 0
         out = capsys.readouterr().out
         assert len(out) < 100_000

@@ -100,11 +100,15 @@ def test_errors_and_deaths_of_processes_are_reported() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 5, 10])
-def test_an_interrupted_count_continues_to_the_same_bytes(tmp_path: Path, ids, monkeypatch, number: int, late: bool) -> None:
+def test_an_interrupted_count_continues_to_the_same_bytes(
+    tmp_path: Path, ids, monkeypatch, capsys, number: int, late: bool
+) -> None:
     command = ("matrix", "build", "--tokens", tmp_path / "ids.npy", "--max-memory", 100, "--out", tmp_path / "m")
     with monkeypatch.context() as patch:
         interrupted_at(patch, number, late)
         assert run(*command) == 130
+    saved = f"the finished parts are saved in {tmp_path / 'm.part'}; the same command resumes the build\n"
+    assert capsys.readouterr().err.endswith(f"{saved if (number, late) != (1, False) else ''}stopped\n")
     assert not (tmp_path / "m").exists()
     names = interrupted_at(monkeypatch, 10**6, late)
     assert run(*command) == 0

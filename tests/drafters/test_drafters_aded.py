@@ -109,20 +109,6 @@ def test_each_new_trigram_is_counted_once(matrix: TrigramMatrix, options: AdedOp
         np.testing.assert_array_equal(trees[0].tokens, trees[1].tokens)
 
 
-def test_of_a_prompt_that_continues_the_last_text_only_what_is_new_is_counted(matrix: TrigramMatrix) -> None:
-    first, answer, new = text(1, 40), [5, 7, 9], text(2, 20)
-    kept, fresh = (AdedDrafter(matrix, VOCAB, AdedOptions(keep=keep)) for keep in (True, False))
-    kept.start(first)
-    kept.observe(outcome_of(kept, context_of(first), answer))
-    resumed = AdedDrafter(matrix, VOCAB, AdedOptions(keep=True))
-    resumed.load_state_dict(kept.state_dict())
-    conversation = [*first.tolist(), *answer, *new.tolist()]
-    resumed.start(conversation)
-    fresh.start(conversation)
-    for name, learned in fresh.state_dict().items():
-        assert np.array_equal(resumed.state_dict()[name], learned), name
-
-
 def test_the_published_update_adds_four_hundredths_per_occurrence(matrix: TrigramMatrix) -> None:
     drafter, context = AdedDrafter(matrix, VOCAB, AdedOptions.paper()), context_of([1, 2])
     drafter.start([1, 2])

@@ -37,6 +37,21 @@ test("a tree opens as large as it fits into its box, also with large type", () =
   assert.ok(geometry(BOX, treeOfRows(400), null).scale > 1);
 });
 
+test("while presenting no text is smaller than asked, and those that would touch another one are left out", () => {
+  const box = { width: 1204, height: 292 };
+  for (const rows of [1, 5, 17, 40]) {
+    const { grid, names } = drawn(treeOfRows(rows), box, null, LOOKS.presented);
+    assert.ok(12 * grid.size * grid.type >= 18 && 10 * grid.small * grid.type >= 18, `${rows} rows`);
+    const labelled = grid.nodes.filter(({ id }) => names.get(id));
+    assert.ok(labelled.length >= 4);
+    for (const one of labelled.filter(({ y }) => y)) {
+      const [left, y] = labelPlace(one, grid, MOST);
+      const touched = labelled.filter((other) => other !== one && Math.abs(labelPlace(other, grid, MOST)[1] - y) < 11 * grid.size && labelPlace(other, grid, MOST)[0] === left);
+      assert.deepEqual(touched, []);
+    }
+  }
+});
+
 test("twenty rows have labels and numbers, and those of lower rows no numbers", () => {
   const { grid, names } = drawn(treeOfRows(17));
   assert.equal(grid.numbers, "beside");

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from serving_fakes import FakeEngine, GatedEngine, fake_service, form, updates, words
 from waiting import HANG, until
 
@@ -15,6 +17,7 @@ from aded.core.errors import AdedError
 from aded.drafters.registry import RunSpec
 from ui.models import Models
 from ui.run import Update
+from ui.serving.jobs import Control
 from ui.serving.limits import Limits
 from ui.serving.service import Service
 
@@ -189,6 +192,48 @@ def test_a_race_says_what_is_prepared_and_compiled_and_a_waiting_one_too():
     assert queued[0].endswith(f"A race before yours is being prepared: {compiling}")
     assert all(texts[-1].startswith("Done in") for texts in seen.values())
     service.close()
+
+
+@pytest.fixture
+def waiting() -> Iterator[tuple[Any, Any, Callable[[], str | None]]]:
+    """A queued job, the engine of its server, and what the page is told about it while it has no update."""
+    service = fake_service()
+    job = SimpleNamespace(place=1, wait=None, seconds=0.0, control=Control())
+    notice = service._meanwhile(job, SimpleNamespace(busy=False))  # type: ignore[arg-type]
+    yield job, service.engine, lambda: (update := notice()) and words(update)
+    service.close()
+
+
+def test_no_line_about_the_queue_stays_when_a_race_has_left_it(waiting):
+    job, _, told = waiting
+    assert "You are next in the queue" in told()
+    job.place = 0
+    assert told() == "Waiting for the model…"  # its first turn comes after a step of each running race
+    assert told() is None
+    job.control.stop("stopped")
+    assert told() == "Stopping after this step…"
+    assert told() is None
+
+
+def test_no_line_about_the_queue_stays_when_a_race_is_stopped_there(waiting):
+    job, _, told = waiting
+    assert "You are next in the queue" in told()
+    job.place = 0
+    job.control.stop("stopped")
+    assert told() == "Stopping after this step…"
+
+
+def test_what_the_updates_of_a_race_say_is_not_replaced(waiting, monkeypatch):
+    job, engine, told = waiting
+    job.place, job.control.doing = 0, ("notice.reading", {})
+    assert told() is None
+    monkeypatch.setattr(engine, "compiling", lambda: True)
+    assert told() == "Reading the prompt… Compiling the draft search (once per machine)…"
+    monkeypatch.setattr(engine, "compiling", lambda: False)
+    assert told() == "Reading the prompt…"
+    assert told() is None
+    job.control.doing, job.seconds = None, 1.0
+    assert told() is None
 
 
 def test_a_race_can_be_stopped_while_it_is_prepared():

@@ -86,6 +86,11 @@ def test_the_tool_server_has_the_version_of_the_project(address: str):
         ("generate", {"prompt": "hello", "budget": ["9"] * 1000}, "give 'auto' or a number of nodes"),
         ("generate", {"prompt": "hello", "model": "x" * 100_000}, "give one of: default, second"),
         ("race", {"prompt": "hello", "methods": ["x" * 100_000]}, "known are plain"),
+        (
+            "race",
+            {"prompt": "hello", "methods": ["plain", "aded", "plain"]},
+            "methods names 'plain' twice; give each method once",
+        ),
         ("methods", {"x" * 100_000: 1}, "give no arguments"),
         ("matrix_row", {"text": 7}, "the text must be a string of at most 10000 characters"),
         ("x" * 100_000, {}, "there are generate"),

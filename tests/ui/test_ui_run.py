@@ -71,8 +71,12 @@ def test_the_prefill_of_a_long_prompt_shows_its_progress():
                 yield None
             yield from super().race(decoders, prompts)
 
-    notices = [update.notice for update in updates(form(), engine=Reading()) if update.notice]
-    reading = [notice for notice in notices if "tokens (run" in notice.text]
+    control, told = Control(), []
+    for update in run(form(), {}, holder(), {}, control, engine=Reading(), clock=ticking(1.0)):
+        if update and update.notice:
+            told.append((update.notice, control.doing))
+    assert told[-1][1] is None
+    reading = [notice for notice, doing in told if "tokens (run" in notice.text and notice.messages == [doing]]
     assert [(notice.text, notice.fraction) for notice in reading] == [
         ("Reading the prompt: 512 of 2,048 tokens (run 1 of 2)…", 0.125),
         ("Reading the prompt: 1,024 of 2,048 tokens (run 1 of 2)…", 0.25),

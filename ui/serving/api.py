@@ -48,6 +48,8 @@ def ask(prompt: object, methods: object, numbers: Mapping[str, object], budget: 
     if not isinstance(budget, (str, int)) or len(str(budget)) > LONGEST:
         raise AdedError(f"draft budget is '{cut(str(budget), LONGEST)}'; give 'auto' or a number of nodes")
     found = tuple(find_method(cut(name)).name for name in names)
+    if twice := [name for name in found if found.count(name) > 1]:
+        raise AdedError(f"methods names '{twice[0]}' twice; give each method once")
     return Form(prompt, found, str(budget), numbers)  # type: ignore[arg-type]
 
 

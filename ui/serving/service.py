@@ -114,10 +114,11 @@ class Service:
         shown: list[Message] = []
 
         def notice() -> Update | None:
-            doing = self.scheduler.doing if job.place else job.control.doing
-            messages = [doing, *([("notice.compiling", {})] if self.engine.compiling() else [])] if doing else []
+            compiling: list[Message] = [("notice.compiling", {})] if self.engine.compiling() else []
             if job.place:
-                return Update(notice=queue_notice(job, holder, messages))
+                doing = self.scheduler.doing
+                return Update(notice=queue_notice(job, holder, [doing, *compiling] if doing else []))
+            messages = unsaid(job, compiling, shown)
             if not messages or messages == shown:
                 return None
             shown[:] = messages
@@ -156,6 +157,17 @@ class Service:
     def close(self, seconds: float = 5.0) -> bool:
         """Stop all jobs within a step; returns whether nothing is running, which a step or the loading of a model can delay."""
         return self.scheduler.close(seconds) and not self.models.busy
+
+
+def unsaid(job: Job[Update], compiling: Sequence[Message], shown: Sequence[Message]) -> list[Message]:
+    """What the updates of a race that has left the queue do not say: that it waits for its first turn or for the end of the step
+    after which it stops, and what is compiled; ``shown``: what was said last."""
+    doing = job.control.doing
+    if job.control.reason == "stopped":
+        return [("notice.stopping", {})]
+    if doing is None:
+        return [] if job.seconds else [("notice.waiting", {})]
+    return [doing, *compiling] if compiling or len(shown) > 1 else []
 
 
 def queue_notice(job: Job[Update], holder: ModelHolder, before: Sequence[Message] = ()) -> Notice:

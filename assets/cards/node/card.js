@@ -23,10 +23,14 @@ export function mount({ part, subscribe }) {
     event.stopPropagation();
     close();
   }, true);
+  const isSheet = () => getComputedStyle(card).position === "fixed";
+  // Beside the sheet no definition of a term is open; the label of the pointer is hidden (card.css).
+  document.addEventListener("toggle", ({ target, newState }) => target.popover && newState === "open" && isSheet() && close(), true);
   on("action", (what) => {
     if (what !== "node") return;
     card.dataset.open = "true";
-    if (getComputedStyle(card).position === "fixed") part("tree").scrollIntoView({ block: "start" }); // what the sheet leaves of the window is for the tree
+    document.querySelector(":popover-open")?.hidePopover();
+    if (isSheet()) part("tree").scrollIntoView({ block: "start" }); // what the sheet leaves of the window is for the tree
   });
   const shown = (state) => (state.peek ? markedNode(state) : nodeIn(state.view.searched, state.node));
   subscribe("quiet", (state) => [state.view.searched, state.view.step, shown(state), state.moment], (state) => {

@@ -82,6 +82,7 @@ function createRun(run, index) {
 function renderRun(view, state, base) {
   const { run, parts, index } = view;
   while (view.steps.length < run.steps.length) appendStep(view);
+  parts.text.dataset.empty = run.steps.length ? "" : say("run.waiting");
   const done = stepsShown(state, run);
   const now = runStats(run, done);
   setText(parts.speed, now.steps ? now.perStep.toFixed(1) : "–");

@@ -27,19 +27,20 @@ export function treeOf(nodes) {
 
 // Widths of the columns, and pixels behind the last one: with space for as much of SPACES as fits into `free` pixels; `shrunk`: the size of
 // the texts that this needs, as a share of the size in these rows.
-export function columnWidths(free, tree, { size, scale, readable }) {
-  const options = [...SPACES.map((space) => [space, 1]), ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, shrunk * size), shrunk }));
+// `sizes`: the font sizes {size, small} that are a share of the full ones.
+export function columnWidths(free, tree, { size, scale, readable }, sizes) {
+  const options = [...SPACES.map((space) => [space, 1]), ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, sizes(shrunk * size)), shrunk }));
   const { needs, right, shrunk } = options.find((option) => total(option.needs) + option.right <= free) ?? options.at(-1);
   const widths = spread(needs, scale === 1 ? free - right : Math.max(free - right, COLUMN.least * needs.length));
   return { widths: widths.map((wide) => wide * Math.max(1, scale / readable)), right, shrunk };
 }
 
 // The widths that the columns need for labels of a size, and the pixels behind the last one, with the space of an entry of SPACES.
-function neededBy({ nodes, depth, names, isBetween }, space, size) {
+function neededBy({ nodes, depth, names, isBetween }, space, sizes) {
   const needs = new Array(depth).fill(COLUMN.least);
   let right = 0;
   for (const node of nodes) {
-    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, size, isBetween(node) ? space.between : space.last);
+    const wide = (isBetween(node) ? LETTER.mark : LETTER.end) + labelWidth(node, names, sizes, isBetween(node) ? space.between : space.last);
     if (!isBetween(node)) right = Math.max(right, wide - (depth - node.x) * COLUMN.least);
     else if (node.y || space.level) needs[node.x] = Math.max(needs[node.x], wide);
   }
@@ -47,7 +48,7 @@ function neededBy({ nodes, depth, names, isBetween }, space, size) {
 }
 
 // The same for the tokens only, at full size.
-export const tightest = (tree) => neededBy(tree, SPACES.at(-1), 1);
+export const tightest = (tree) => neededBy(tree, SPACES.at(-1), { size: 1, small: 1 });
 
 // Widths of columns in `free` pixels: narrow columns are enlarged alike; where there is too little space, wide ones are cut alike.
 function spread(needs, free) {
@@ -80,9 +81,9 @@ export function spaceOf(node, { nodes, isBetween }, starts, levels) {
 export const namesOf = (nodes, letters) => distinctNames(nodes.map((node) => ({ key: node.id, token: node.token, text: node.text, limit: letters(node) })));
 
 // Pixels of the label of a node, with or without its numbers.
-function labelWidth(node, names, size, numbered) {
+function labelWidth(node, names, { size, small }, numbered) {
   const numbers = numbered ? numbersOf(node) : "";
-  return size * (LETTER.token * (lettersOf(names.get(node.id)) + (numbers ? 1 : 0)) + LETTER.number * numbers.length);
+  return size * LETTER.token * (lettersOf(names.get(node.id)) + (numbers ? 1 : 0)) + small * LETTER.number * numbers.length;
 }
 
 const PRIOR_SIGNS = { prior: "P", "draft-probability": "q" };

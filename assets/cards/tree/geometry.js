@@ -25,8 +25,9 @@ const APART = 2; // pixels between a text and a score
 const MOST = 8; // largest zoom
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
-// `type` enlarges texts, marks and spaces as far as the tree still fits.
-export const LOOKS = { page: { type: 1 }, presented: { type: 1.8 } };
+const FONT = { token: 12, number: 10 }; // pixels of texts at full size
+// `type` enlarges texts, marks and spaces as far as the tree still fits; `least`: pixels of the smallest text.
+export const LOOKS = { page: { type: 1, least: 0 }, presented: { type: 1.8, least: 18 } };
 
 const onPath = ({ id, verdict, onTrail }) => id === 0 || id === TARGET || verdict === "accepted" || Boolean(onTrail);
 
@@ -47,29 +48,33 @@ function listed(nodes) {
 // The picture of a tree for a box {width, height} of pixels; `zoom` 1 fits all of it into the box, null does so too, but makes the rows of a
 // list and those of a very large tree high enough to read the labels. Lengths of the result are in units of `type` pixels.
 //   nodes: with their final rows; place: of a node; width, height: of the picture; type: pixels of a unit
-//   size: font size as a share of the full one; marks: size of the marks, likewise; scale, most: the zoom of the picture, and the largest one
+//   size, small: font sizes of tokens and numbers as shares of the full ones; marks: size of the marks, likewise; least: see LOOKS; scale, most: the zoom of the picture, and the largest one
 //   readable: the zoom from which the labels can be read
 //   numbers: where the small numbers are: "below", "beside" or null; list: whether it is an indented list
 //   letters: characters of a node's label; above: whether it is above the edge, not beside the mark; raised: by how much it is higher than
 //   others; scored: whether its rows are high enough for scores
-export function geometry(box, nodes, zoom, { type } = LOOKS.page) {
+export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
   const list = box.width / type <= NARROW;
   const tree = list ? null : treeOf(nodes);
   const unit = list ? type : Math.max(1, Math.min(type, largestType(box, tree, zoom ?? 1)));
   const inner = { width: box.width / unit, height: box.height / unit };
-  return { ...(list ? indented(inner, listed(nodes), zoom, unit) : columns(inner, tree, zoom, unit)), type: unit };
+  const sizes = (shares) => textSizes(shares, least / unit);
+  return { ...(list ? indented(inner, listed(nodes), zoom, unit, sizes) : columns(inner, tree, zoom, unit, sizes)), type: unit, least };
 }
 
-// Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, marks, legible}; `lowest`:
+// Font sizes that are a share of the full ones, and at least `least` units.
+const textSizes = (share, least) => ({ size: Math.max(share, least / FONT.token), small: Math.max(share, least / FONT.number) });
+
+// Heights of rows for a zoom, from the height that fits all rows into the box: {high, scale, readable, most, size, small, marks, legible}; `lowest`:
 // from which height on the zoom null fits all rows.
-function rowHeights(fit, zoom, { least, lowest }, type) {
+function rowHeights(fit, zoom, { least, lowest }, type, sizes) {
   const readable = Math.max(1, least / fit);
   const scale = zoom ?? (fit < lowest ? readable : 1);
   const high = fit * scale;
-  const size = Math.max(SMALLEST.text, Math.min(1, high / FULL.text));
+  const { size, small } = sizes(Math.max(SMALLEST.text, Math.min(1, high / FULL.text)));
   const marks = Math.max(SMALLEST.mark, Math.min(1, high / FULL.mark));
-  const legible = high >= 12 * size && 10 * size * type >= SMALLEST.number;
-  return { high, scale, readable, most: Math.max(MOST, NEARER * readable), size, marks, legible };
+  const legible = high >= FONT.token * size && FONT.number * small * type >= SMALLEST.number;
+  return { high, scale, readable, most: Math.max(MOST, NEARER * readable), size, small, marks, legible };
 }
 
 // Pixels of a unit with which the rows and the tokens have their full size.
@@ -78,19 +83,19 @@ function largestType(box, tree, zoom) {
   return Math.min((zoom * box.height) / (MARGIN.top + BENEATH + MARGIN.bottom + FULL.text * tree.rows), (zoom * box.width) / (MARGIN.left + total(needs) + right));
 }
 
-function columns(box, tree, zoom, type) {
+function columns(box, tree, zoom, type, sizes) {
   const { nodes, depth, rows } = tree;
-  const heightsOf = (top) => rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE, type);
-  const { widths, right, shrunk } = columnWidths(box.width - MARGIN.left, tree, heightsOf(MARGIN.top));
+  const heightsOf = (top) => rowHeights(Math.min(ROW.most, Math.max(0.5, (box.height - top - BENEATH - MARGIN.bottom) / rows)), zoom, READABLE, type, sizes);
+  const { widths, right, shrunk } = columnWidths(box.width - MARGIN.left, tree, heightsOf(MARGIN.top), sizes);
   const starts = [...widths.keys(), depth].map((x) => MARGIN.left + total(widths.slice(0, x)));
   const width = Math.max(starts[depth] + right, 200);
-  const levels = levelsOf(tree, starts, shrunk * heightsOf(MARGIN.top).size);
+  const levels = levelsOf(tree, starts, sizes(shrunk * heightsOf(MARGIN.top).size).size);
   const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * LEVELS.height : 0);
   const { high, legible, ...heights } = heightsOf(top);
-  const size = shrunk * heights.size;
+  const { size, small } = sizes(shrunk * heights.size);
   const space = (node) => spaceOf(node, tree, starts, levels) ?? width - starts[node.x] - LETTER.end;
   return {
-    ...heights, size, nodes, list: false, onPath, width,
+    ...heights, size, small, nodes, list: false, onPath, width,
     place: ({ x, y }) => [starts[x], top + (y ? BENEATH : 0) + y * high],
     letters: (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * size) + ROUNDING))),
     above: ({ y }) => !y || high >= ABOVE,
@@ -101,10 +106,10 @@ function columns(box, tree, zoom, type) {
   };
 }
 
-function indented(box, nodes, zoom, type) {
+function indented(box, nodes, zoom, type, sizes) {
   const depth = Math.max(1, ...nodes.map(({ x }) => x));
   const indent = Math.min(COLUMN.indent, (box.width - 156 - LEFT) / depth);
-  const { high, legible, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, { least: LISTED, lowest: LISTED }, type);
+  const { high, legible, ...heights } = rowHeights(Math.min(ROW.list, Math.max(0.5, (box.height - LIST.top - LIST.bottom) / Math.max(1, nodes.length - 1))), zoom, { least: LISTED, lowest: LISTED }, type, sizes);
   const place = ({ x, y }) => [LEFT + x * indent, LIST.top + y * high];
   return {
     ...heights, nodes, place, list: true, onPath,
@@ -176,21 +181,21 @@ export function placeScores(nodes, names, grid, most) {
   return { shown, ends };
 }
 
-const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.size * node.score.length - APART;
+const scoreStart = (node, grid, most) => scorePlace(node, grid, most)[0] - TEXT.score * grid.small * node.score.length - APART;
 
 // Where the edges of low rows begin and end, by id, so that they cross no text: `starts` behind the label of the parent, for the child in its
 // row, and `stops` before a score.
 export function edgeEnds(nodes, names, beside, scored, grid, most) {
   const crossed = (node) => !grid.list && !grid.above(node);
-  const ending = (node) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), beside?.get(node.id) ?? "") * grid.size + APART;
+  const ending = (node) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), beside?.get(node.id) ?? "", grid) + APART;
   return {
     starts: new Map(nodes.filter((node) => crossed(node) && names.get(node.id)).map((node) => [node.id, ending(node)])),
     stops: new Map(scored.filter(crossed).map((node) => [node.id, scoreStart(node, grid, most)])),
   };
 }
 
-// Pixels of a label with its numbers at full size.
-const labelLength = (name, numbers) => TEXT.token * (lettersOf(name) + (numbers ? 1 : 0)) + TEXT.number * numbers.length;
+// Pixels of a label with its numbers.
+const labelLength = (name, numbers, { size, small }) => TEXT.token * size * (lettersOf(name) + (numbers ? 1 : 0)) + TEXT.number * small * numbers.length;
 
 // The texts of a node that a score may meet: its label, of which the token ends at `end`, and its numbers below, which can be left out.
 function textsOf(node, names, grid, most) {
@@ -212,7 +217,7 @@ function marksOf(nodes, grid, most) {
 export function numbersBelow(nodes, grid, most, ends) {
   const marks = marksOf(nodes, grid, most);
   const end = (node) => Math.min(marks(node), ends.below.get(node.id) ?? Infinity);
-  const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * text.length <= end(node);
+  const fits = (node, text) => numbersPlace(node, grid, most)[0] + TEXT.below * Math.max(1, grid.small) * text.length <= end(node);
   return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => fits(node, text)) ?? ""]));
 }
 
@@ -221,9 +226,8 @@ const shorter = (node) => [numbersOf(node), numbersOf({ ...node, prior: null }),
 
 // The small numbers beside each label, by id: all that fit before the next node of the row and before the next score.
 export function numbersBeside(nodes, names, grid, most, ends) {
-  const { size } = grid;
   const marks = marksOf(nodes, grid, most);
-  const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text) * size;
+  const ending = (node, text) => labelPlace(node, grid, most)[0] + labelLength(names.get(node.id), text, grid);
   const end = (node) => Math.min(marks(node), ends.beside.get(node.id) ?? Infinity);
   return new Map(nodes.map((node) => [node.id, shorter(node).find((text) => !text || (names.get(node.id) && ending(node, text) <= end(node))) ?? ""]));
 }

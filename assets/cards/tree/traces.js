@@ -24,7 +24,7 @@ const SIGNED = 0.5; // share of their full size from which marks contain a sign
 const SYMBOLS = { bonus: "square", correction: "diamond", plain: "square" };
 
 // Lengths of a grid are in units of `type` pixels.
-export function plotLayout({ width, height, type }) {
+export function plotLayout({ width, height, type, least }) {
   const axis = { visible: false, fixedrange: true };
   return {
     width: width * type,
@@ -35,7 +35,7 @@ export function plotLayout({ width, height, type }) {
     showlegend: false,
     hovermode: "closest",
     hoverdistance: 24,
-    hoverlabel: hoverLabel("--ax-mono"),
+    hoverlabel: hoverLabel("--ax-mono", Math.max(12, least)),
     dragmode: false,
     font: { family: cssToken("--ax-mono"), size: 12 },
     xaxis: { ...axis, range: [0, width] },
@@ -60,7 +60,8 @@ function styles() {
 
 export const mostVisits = (nodes) => Math.max(1, ...nodes.map((n) => (n.id > 0 && n.visits) || 0));
 
-export function traces(nodes, { grid, colours, prior }) {
+// `band`: the first and the last height at which labels, numbers and scores are drawn.
+export function traces(nodes, { grid, colours, prior, band = [-Infinity, Infinity] }) {
   const style = styles();
   const byId = new Map(nodes.map((n) => [n.id, n]));
   const most = mostVisits(nodes);
@@ -75,9 +76,9 @@ export function traces(nodes, { grid, colours, prior }) {
   const fill = filler(style, colours);
   const kinds = Object.keys(style);
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
-  const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside));
-  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends)] : [];
-  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), forkTrace(nodes, grid, most), scoreTrace(scores.shown, grid, most)].filter((trace) => trace.x.length);
+  const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside, band));
+  const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends, band)] : [];
+  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), forkTrace(nodes, grid, most), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
 }
 
 // Whether the mark of a node is not a circle.
@@ -146,24 +147,26 @@ function hoverText(node, prior) {
 }
 
 // Labels of a row are on one line, whatever the sizes of the marks.
-function labelTrace(nodes, grid, kind, style, most, names, beside) {
-  const mine = nodes.filter((n) => n.verdict === kind);
+function labelTrace(nodes, grid, kind, style, most, names, beside, band) {
+  const mine = inBand(nodes.filter((n) => n.verdict === kind), grid, band);
   const muted = cssToken("--ax-muted");
   const label = (n) => {
     const text = plotText(names.get(n.id));
     const numbers = beside?.get(n.id);
-    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.size * grid.type)}px;color:${muted}">${numbers}</span>` : "";
+    const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
     return grid.onPath(n) && n.id && text ? `<b>${text}</b>${suffix}` : text + suffix;
   };
   return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size * grid.type, color: style.text });
 }
 
 // The numbers of a node, below its edge.
-function numberTrace(nodes, grid, most, ends) {
+function numberTrace(nodes, grid, most, ends, band) {
   const texts = numbersBelow(nodes, grid, most, ends);
-  const mine = nodes.filter(({ id }) => texts.get(id));
-  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5 * grid.type, color: cssToken("--ax-muted") });
+  const mine = inBand(nodes.filter(({ id }) => texts.get(id)), grid, band);
+  return textTrace(mine, (n) => numbersPlace(n, grid, most), ({ id }) => texts.get(id), "right", { family: cssToken("--ax-sans"), size: 10.5 * Math.max(1, grid.small) * grid.type, color: cssToken("--ax-muted") });
 }
+
+const inBand = (nodes, { place }, [first, last]) => nodes.filter((node) => first <= place(node)[1] && place(node)[1] <= last);
 
 // One text per node, which does not react to the pointer.
 function textTrace(nodes, at, text, position, font) {
@@ -189,14 +192,14 @@ function signTrace(nodes, { place, marks, type }, style, fill) {
 }
 
 // Above the nodes after which the target was undecided; the indented list has no space for it.
-function forkTrace(nodes, { place, marks, list, type }, most) {
+function forkTrace(nodes, { place, marks, list, type, least }, most) {
   const at = (n) => [place(n)[0], place(n)[1] - diameter(n, most, marks) / 2 - 8];
-  return textTrace(list ? [] : nodes.filter(({ fork }) => fork), at, () => "<b>Y</b>", "center", { family: cssToken("--ax-sans"), size: 12 * type, color: cssToken("--ax-target") });
+  return textTrace(list ? [] : nodes.filter(({ fork }) => fork), at, () => "<b>Y</b>", "center", { family: cssToken("--ax-sans"), size: Math.max(12 * type, least), color: cssToken("--ax-target") });
 }
 
 // The scores that the selection compares.
-function scoreTrace(nodes, grid, most) {
-  return textTrace(nodes, (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.size * grid.type, color: cssToken("--ax-aded") });
+function scoreTrace(nodes, grid, most, band) {
+  return textTrace(inBand(nodes, grid, band), (n) => scorePlace(n, grid, most), (n) => n.score, "left", { family: cssToken("--ax-mono"), size: 10 * grid.small * grid.type, color: cssToken("--ax-aded") });
 }
 
 export function ringTrace(node, { place, marks, type }, most) {

@@ -14,6 +14,7 @@ import { isSquare, mostVisits, plotLayout, ringTrace, traces } from "./traces.js
 const LABELS = ".textpoint text:not([text-anchor='middle'])"; // without the signs inside the marks
 const STEP = 1.3; // factor of one zoom step
 const SIDEWAYS = ["ArrowLeft", "ArrowRight"];
+const MARGIN = 1; // heights of the box above and below it in which the labels of a tall tree are drawn: they take most of the time
 const DRAG = 4; // pixels that the pointer moves before a press is a drag
 
 // `zoomButtons`: {fit, in, out}.
@@ -24,7 +25,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
   root.replaceChildren(plot, ring, items);
   let nodes = [];
   let wired = false;
-  let shown = null; // {Plotly, step, layout, colours, grid} of the picture on screen
+  let shown = null; // {Plotly, step, layout, colours, grid, top, band} of the picture on screen; top: the scroll position for which it is drawn
   let selected = 0;
   let zoom = null; // 1: the whole tree is in its box; null: as it opens (geometry.js)
 
@@ -46,6 +47,8 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     const box = { width: scale * root.clientWidth, height: scale * root.clientHeight };
     const grid = geometry(box, drawnNodes(shown), zoom, presenting() ? LOOKS.presented : LOOKS.page);
     shown.grid = grid;
+    shown.top = root.scrollTop;
+    shown.band = [-MARGIN, 1 + MARGIN].map((share) => (scale * root.scrollTop + share * box.height) / grid.type);
     nodes = grid.nodes;
     Plotly.react(plot, traces(nodes, shown), plotLayout(grid), PLOT_CONFIG);
     for (const [name, off] of [["out", grid.scale <= 1], ["in", grid.scale >= grid.most]]) zoomButtons[name].setAttribute("aria-disabled", String(off));
@@ -93,7 +96,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     const { readable } = geometry(box, drawnNodes(shown), 1);
     const grid = geometry(box, drawnNodes(shown), readable);
     const ringed = ringTrace(grid.nodes.find(({ id }) => id === selected), grid, mostVisits(grid.nodes));
-    return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid }), ringed], layout: plotLayout(grid) }), LABELS);
+    return outlined(await plotDrawing({ data: [...traces(grid.nodes, { ...shown, grid, band: undefined }), ringed], layout: plotLayout(grid) }), LABELS);
   });
   registerExport("tree", { place: () => root, picture: () => [legend, plotted(plot)] });
 
@@ -118,6 +121,7 @@ export function createTree(root, legend, zoomButtons, { onHover, onPick, onPaint
     },
     { passive: false },
   );
+  root.addEventListener("scroll", () => shown && root.clientHeight && Math.abs(root.scrollTop - shown.top) > 0.5 * MARGIN * root.clientHeight && paint());
   dragToScroll(root);
   onKey(root, (event) => {
     if (presenting() && SIDEWAYS.includes(event.key)) return; // the next tab (present.js)

@@ -47,8 +47,8 @@ export function hoverOf(name, { x, y }) {
   return `<b>${literal(name)}</b><br>${value("x", x)}<br>${value("y", y)}<extra></extra>`;
 }
 
-export function hoverLabel(font = "--ax-sans") {
-  return { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken(font), size: 12, color: cssToken("--ax-ink") } };
+export function hoverLabel(font = "--ax-sans", size = 12) {
+  return { bgcolor: cssToken("--ax-card"), bordercolor: cssToken("--ax-line"), font: { family: cssToken(font), size, color: cssToken("--ax-ink") } };
 }
 
 // Layout of a line chart that fills its box: two axes with titles and units, and a vertical line at `now` unless it is null.

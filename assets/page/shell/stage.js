@@ -77,8 +77,8 @@ function fitStage(stage, dock, above) {
     const top = stage.getBoundingClientRect().top + window.scrollY;
     const { height: docked } = dock.getBoundingClientRect();
     document.body.style.setProperty("--ax-dock", `${Math.round(docked)}px`);
-    const free = window.innerHeight - top - docked - GAP;
-    const height = `${Math.max(MIN_STAGE, Math.floor(free / (stage.currentCSSZoom ?? 1)))}px`; // presenting enlarges the page
+    const free = Math.max(MIN_STAGE, window.innerHeight - top - docked - GAP);
+    const height = `${Math.floor(free / (stage.currentCSSZoom ?? 1))}px`; // presenting enlarges the page
     stage.style.setProperty("--ax-stage", height);
   }
   const observer = new ResizeObserver(fit);
