@@ -72,7 +72,7 @@ def test_the_prefill_of_a_long_prompt_shows_its_progress():
             yield from super().race(decoders, prompts)
 
     control, told = Control(), []
-    for update in run(form(), {}, holder(), {}, control, engine=Reading(), clock=ticking(1.0)):
+    for update in run(form(), Session(), holder(), {}, control, engine=Reading(), clock=ticking(1.0)):
         if update and update.notice:
             told.append((update.notice, control.doing))
     assert told[-1][1] is None
