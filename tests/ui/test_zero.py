@@ -214,7 +214,7 @@ def test_only_what_the_session_learned_is_sent(on_zero: Any):
     updates(on_zero(Engine(), target), form(prompt="w5 w17", options=KEEPING, budget="16"), session)
     (memory,) = session.memories.values()
     arrays = {"now", "keys", "successors", "weights", "counts", "last_seen", "trust", "target_top"}
-    assert set(memory.drafter.learned) == arrays | {"text"}
+    assert set(memory.drafter.learned) == arrays
     assert len(pickle.dumps(memory.drafter.learned)) < 6_000_000
 
 
