@@ -60,6 +60,8 @@ VIEWS: dict[str, tuple[str, Callable[[sync_api.Page], None]]] = {
     "controls": (RACE, open_controls),
     "present": (f"{RACE}&hide=controls", nothing),
     "lesson": ("lesson=draft-and-verify&part=4", nothing),
+    "calculator": (f"{RACE}&tool=calculator", nothing),
+    "results": (f"{RACE}&tool=results", nothing),
     "tour": (RACE, press("tour")),
     "glossary": (RACE, press("learn")),
     "keys": (RACE, press("keys")),
