@@ -104,7 +104,7 @@ function sharesOf({ tree, choices, rows, agreement, agreement_after, block, latt
 // The race as JSON lines, as `ui.wire.to_lines` makes them.
 export function linesOf({ lanes: runs }, title) {
   const colours = coloursOf(runs.map(({ header }) => header.method));
-  const heads = runs.map(({ header }, i) => ({ header, colours: colours[i], earlier_prompts: null }));
+  const heads = runs.map(({ header }, i) => ({ header, colours: colours[i], earlier_prompts: null, turn: null }));
   const id = crypto.getRandomValues(new Uint32Array(1))[0].toString(16).padStart(8, "0");
   const steps = runs.flatMap((run, i) => run.steps.map((step) => ({ t: "step", run: i, step, layout: layoutOf(step, format.nodes) })));
   const ends = runs.map(({ prefill_seconds, text, finish_reason, repeat_seconds = [] }, run) => ({ t: "run", run, kept: false, prefill_seconds, text, finish_reason, repeat_seconds }));
