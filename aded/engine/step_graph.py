@@ -282,8 +282,9 @@ class StepPool:
 
 def _graphs_for(cache: KVCache, needs: DrafterNeeds | None) -> int:
     """Number of graphs of steps on a cache that return what a drafter needs."""
-    kinds = [kind for *_, kind in cache.graphs if isinstance(kind, StepKind)]
-    return 0 if needs is None else sum(kind.returns(needs) for kind in kinds)
+    if needs is None:
+        return 0
+    return sum(isinstance(kind, StepKind) and kind.returns(needs) for *_, kind in cache.graphs)
 
 
 def sampling_keys(tree: DraftTree, length: int, settings: SamplingSettings) -> np.ndarray | None:

@@ -223,16 +223,22 @@ def test_forgetting_also_deletes_what_drafters_learned_in_the_conversation():
     service.close()
 
 
+def freed_caches(engine: FakeEngine) -> list[Any]:
+    """The prefix caches of an engine that are freed from now on, in their order."""
+    freed, make = list[Any](), engine.prefix_cache
+
+    def prefix_cache() -> Any:
+        cache = make()
+        cache.free = lambda: freed.append(cache)
+        return cache
+
+    engine.prefix_cache = prefix_cache
+    return freed
+
+
 def test_another_prompt_begins_another_conversation_and_frees_the_one_before():
-    freed: list[Any] = []
-
-    class Counted(FakeEngine):
-        def prefix_cache(self) -> Any:
-            cache = super().prefix_cache()
-            cache.free = lambda: freed.append(cache)
-            return cache
-
-    service = fake_service(Counted())
+    engine = FakeEngine()
+    freed, service = freed_caches(engine), fake_service(engine)
     first = updates(service)[-1]
     second = updates(service)[-1]
     assert freed == service.engine.caches[:2]
@@ -301,17 +307,9 @@ def test_a_turn_that_is_stopped_continues_as_far_as_it_was_written(monkeypatch: 
 
 
 def test_a_race_of_a_visitor_who_has_left_keeps_no_cache():
-    freed: list[Any] = []
-
-    class Counted(GatedEngine):
-        def prefix_cache(self) -> Any:
-            cache = super().prefix_cache()
-            cache.free = lambda: freed.append(cache)
-            return cache
-
-    engine = Counted()
+    engine = GatedEngine()
     engine.free = 3
-    service = fake_service(engine)
+    freed, service = freed_caches(engine), fake_service(engine)
 
     def leave(update: Update) -> None:
         if update.view:
