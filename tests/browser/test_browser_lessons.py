@@ -81,6 +81,31 @@ def test_a_lesson_is_played_with_verdicts_and_its_progress_is_kept(page: sync_ap
     sync_api.expect(page).not_to_have_url(re.compile("lesson="))
 
 
+def test_history_goes_forward_again_when_the_file_of_the_lesson_comes_late(page: sync_api.Page, folder: Path):
+    open_site(page, folder, f"{LESSON}&part=2")
+    expect_part(page, 2)
+    page.evaluate("() => document.querySelector('[data-part=lesson-next]').click()")
+    expect_part(page, 3)
+    page.evaluate(
+        """() => {
+          const text = Response.prototype.text;
+          Response.prototype.text = async function () {
+            await new Promise((resolve) => setTimeout(resolve, 1500));
+            return text.call(this);
+          };
+        }"""
+    )
+    for move, number in ((page.go_back, 2), (page.go_forward, 3)):
+        move()
+        expect_part(page, number)
+        page.wait_for_timeout(800)
+        expect_part(page, number)
+    page.go_back()
+    page.go_forward()
+    page.wait_for_timeout(2500)
+    expect_part(page, 3)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site of all recorded races, with all lessons."""

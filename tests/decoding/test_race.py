@@ -59,7 +59,7 @@ def test_the_caller_gets_control_after_each_prefill_so_that_a_stop_waits_for_one
 def test_the_caller_gets_control_after_each_forward_pass_of_a_long_prefill(monkeypatch: pytest.MonkeyPatch):
     def texts(items):
         made = [item for item in items if item is not None]
-        return [[step.emitted for index, step in made if index == run] for run in range(2)]
+        return [[token for index, step in made if index == run for token in step.emitted] for run in range(2)]
 
     prompt, expected = PROMPT * 3, texts(race(make_decoders(), PROMPT * 3))
     monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 4)
@@ -88,7 +88,7 @@ def test_a_race_is_the_same_with_and_without_its_pauses():
     def texts(make):
         decoders = make_decoders(3)
         made = [item for item in make(decoders, PROMPT) if item is not None]
-        return [[step.emitted for index, step in made if index == run] for run in range(3)]
+        return [[token for index, step in made if index == run for token in step.emitted] for run in range(3)]
 
     assert texts(race) == texts(lambda decoders, prompt: interleaved(decoders, [prompt] * len(decoders)))
 

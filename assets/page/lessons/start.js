@@ -28,12 +28,13 @@ export function begin({ format, lessons, results, words, styles }) {
   const focus = () => (opener.offsetHeight ? opener : document.querySelector("[data-part='more'] summary")).focus({ preventScroll: true });
   const panel = createPanel({ open: sheet.open, focus });
   const tools = createTools(results, focus);
+  let latest = 0; // counts what was asked for: a lesson whose file comes after another was asked for, or closed, is not opened
   const closeList = () => sheet.body.closest("dialog").close();
   const known = () => ({ races: (pageFiles().races ?? []).map(({ title }) => title), terms: keysOf("term") });
 
   function tour() {
     closeList();
-    panel.close();
+    close();
     document.querySelector("[data-part='tour']").click();
   }
 
@@ -49,10 +50,18 @@ export function begin({ format, lessons, results, words, styles }) {
     openLesson(name, done.length >= parts ? 0 : at, {});
   }
 
+  function close() {
+    latest += 1;
+    panel.close();
+  }
+
   async function openLesson(name, part, options) {
+    latest += 1;
+    const asked = latest;
     const found = lessons.find((lesson) => lesson.name === name);
     if (!found) return emit("linkErrors", [["lesson.unknown", { value: cited(name), list: { say: "lessons.open" } }]]);
     const text = await textOf(found.file).catch(() => null);
+    if (asked !== latest) return null;
     if (text === null) return emit("linkErrors", [["lessons.missing", {}]]);
     const { lesson, faults } = readLesson(text, known());
     if (faults.length) return emit("linkErrors", messagesOf(found.file, faults));
@@ -63,7 +72,7 @@ export function begin({ format, lessons, results, words, styles }) {
   function follow({ lesson, part, ...link }) {
     if (link.tool) tools.open(link.tool, link);
     else tools.close();
-    if (!lesson) return panel.close();
+    if (!lesson) return close();
     const view = Object.fromEntries(["method", "step", "node", "tab"].flatMap((name) => (link[name] ? [[name, link[name]]] : [])));
     return openLesson(lesson, /^\d{1,3}$/.test(part || "") ? Number(part) - 1 : 0, { apply: !RACE.some((name) => link[name]), view });
   }
@@ -72,6 +81,7 @@ export function begin({ format, lessons, results, words, styles }) {
   function openText(text, name) {
     const { lesson, faults } = readLesson(text, known());
     if (faults.length) return messagesOf(name, faults);
+    latest += 1;
     panel.open(lesson, 0, { own: true });
     return [];
   }

@@ -49,7 +49,7 @@ export function mountHeader(element, props, watch, trigger) {
 }
 
 function createAddress(props, watch, trigger, note) {
-  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, lesson: null, tool: null, timer: 0 };
+  const here = { link: readLink(window.location), view: null, first: null, settings: null, filled: null, opened: false, running: null, loading: false, waiting: false, following: 0, lesson: null, tool: null, timer: 0 };
   // count: of opened links; awaits: until when an answer is expected; replaces: the next address replaces the current one; said: a message about the next view was shown.
   const visit = { count: 0, awaits: 0, replaces: Boolean(window.location.hash), said: false };
   const answer = () => ({ settings: {}, messages: [], ...JSON.parse(props.value || "{}") });
@@ -79,13 +79,20 @@ function createAddress(props, watch, trigger, note) {
     if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
     here.opened = true;
-    if (!isEmbedded(window.location, here.link)) followLesson(here.link);
+    if (!isEmbedded(window.location, here.link)) follow(here.link);
     const foreign = [...new URLSearchParams(window.location.search).keys()];
     const request = again && sameSettings(answer().settings, here.link) ? { race: asked.race } : asked;
     if (asksServer(request, here.view?.race) || (again && request === asked)) {
       visit.awaits = performance.now() + ANSWER;
       trigger("submit", { link: asked, again, foreign, visit: ++visit.count });
     }
+    later();
+  }
+
+  // The address is not written before the lesson of the link is open: it would name the lesson before.
+  async function follow(link) {
+    here.following += 1;
+    await followLesson(link).finally(() => (here.following -= 1));
     later();
   }
 
@@ -105,7 +112,7 @@ function createAddress(props, watch, trigger, note) {
 
   function write() {
     visit.said = false;
-    if (!here.view || here.waiting || here.loading || performance.now() < visit.awaits || untouched()) return;
+    if (!here.view || here.waiting || here.loading || here.following || performance.now() < visit.awaits || untouched()) return;
     const [next, adds] = [text(), !visit.replaces && addsHistory()];
     visit.replaces = false;
     if (isEmbedded(window.location, here.link)) return;

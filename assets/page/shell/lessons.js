@@ -31,9 +31,9 @@ export function createLessons(button, entries) {
   for (const one of entries) if (one.dataset.tool) one.addEventListener("click", async () => (await lateScript())?.openTool(one.dataset.tool));
 }
 
-// Opens the lesson and the tool of a link, or closes those that are open.
+// Opens the lesson and the tool of a link, or closes those that are open; resolves when that is done.
 export async function followLesson(link) {
-  if (pageFiles().lessons && (link.lesson || link.tool || ready)) (await lateScript())?.follow(link);
+  if (pageFiles().lessons && (link.lesson || link.tool || ready)) await (await lateScript())?.follow(link);
 }
 
 // Opens the lesson in a file, or returns what is wrong with it, as messages.
