@@ -89,20 +89,20 @@ def test_history_goes_forward_again_when_the_file_of_the_lesson_comes_late(page:
     page.evaluate(
         """() => {
           const text = Response.prototype.text;
+          window.late = 0;
           Response.prototype.text = async function () {
+            window.late += 1;
             await new Promise((resolve) => setTimeout(resolve, 1500));
-            return text.call(this);
+            return text.call(this).finally(() => (window.late -= 1));
           };
         }"""
     )
     for move, number in ((page.go_back, 2), (page.go_forward, 3)):
         move()
         expect_part(page, number)
-        page.wait_for_timeout(800)
-        expect_part(page, number)
     page.go_back()
     page.go_forward()
-    page.wait_for_timeout(2500)
+    page.wait_for_function("() => window.late === 0")
     expect_part(page, 3)
 
 
