@@ -36,7 +36,7 @@ def live_server() -> Iterator[Live]:
     engine.free = 15
     service = fake_service(engine)
     with pytest.MonkeyPatch.context() as patch, serving(service) as address:
-        patch.setattr("ui.run.UPDATE_SECONDS", 0.0)
+        patch.setattr("ui.race.run.UPDATE_SECONDS", 0.0)
         yield Live(f"{address}/", engine, service)
 
 

@@ -18,10 +18,10 @@ from waiting import HANG, until
 from aded.core.errors import AdedError
 from aded.drafters.base import Drafter
 from aded.drafters.registry import RunSpec
-from ui.engine import Engine
-from ui.form import Form
-from ui.models import Models
-from ui.run import Update
+from ui.race.engine import Engine
+from ui.race.form import Form
+from ui.race.models import Models
+from ui.race.run import Update
 from ui.serving import server
 from ui.serving.limits import Limits
 from ui.serving.service import Service

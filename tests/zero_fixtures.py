@@ -10,13 +10,13 @@ from serving_fakes import FakeEngine
 from waiting import HANG
 from zero_fakes import Spaces
 
-from ui.engine import Engine
-from ui.models import Models
-from ui.serving import worker
+from ui.race.engine import Engine
+from ui.race.models import Models
 from ui.serving.limits import Limits
 from ui.serving.service import Service
-from ui.serving.worker import HostModel
-from ui.serving.zero import ZeroEngine
+from ui.serving.zerogpu import worker
+from ui.serving.zerogpu.worker import HostModel
+from ui.serving.zerogpu.zero import ZeroEngine
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from aded.core.errors import AdedError
 from aded.core.paths import cache_folder, prepare
 
 if TYPE_CHECKING:
-    from ui.engine import Engine
-    from ui.models import Models
+    from ui.race.engine import Engine
+    from ui.race.models import Models
 
 HOST, PORT = "127.0.0.1", 7860
 MAX_LIMIT = 1_000_000
@@ -204,8 +204,8 @@ def on_desktop() -> bool:
 
 def local_backend(specs: Sequence[str], device: str, dtype: str) -> tuple[Models, Engine]:
     """Models that are loaded at first use, and the engine of this process."""
-    from ui.engine import Engine
-    from ui.models import Models
+    from ui.race.engine import Engine
+    from ui.race.models import Models
 
     return Models(specs, device, dtype), Engine()
 

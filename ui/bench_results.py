@@ -16,7 +16,7 @@ from typing import Any
 
 from aded.core.trace import write_atomically
 from aded.evaluation.bench import results
-from ui.files import RESULTS
+from ui.browser.files import RESULTS
 
 SOURCE = Path(__file__).resolve().parents[1] / "bench" / "results"
 """Result sets, one folder each; it is not part of an installed package."""

@@ -14,8 +14,8 @@ from aded.core.trace import Race
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.registry import CORPORA, METHODS
 from ui import link, picker, theme
-from ui.form import ABLATIONS, SWITCHED, SWITCHES, Form
 from ui.numbers import FIELDS, Field, parse
+from ui.race.form import ABLATIONS, SWITCHED, SWITCHES, Form
 from ui.words import FALLBACK, Message, say, say_or
 
 ADED = tuple(name for name in METHODS["aded"].options if name != "matrix")

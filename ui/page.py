@@ -17,16 +17,16 @@ from aded.evaluation.colours import METHOD_COLOURS
 from aded.lessons.checks import race_files
 from ui import picker, theme
 from ui.blocks import Page
+from ui.browser.wire import Colours
 from ui.controls import AXIS, Controls, Localizer, create_controls, create_run, settings_of
-from ui.conversation import next_turn
-from ui.form import ABLATIONS, Form
-from ui.notices import Notice
 from ui.numbers import fields_for
-from ui.run import Update, failed
+from ui.race.conversation import next_turn
+from ui.race.form import ABLATIONS, Form
+from ui.race.notices import Notice
+from ui.race.run import Update, failed
 from ui.serving.endpoints import add_endpoints
 from ui.serving.service import Service
 from ui.serving.sessions import Session
-from ui.wire import Colours
 from ui.words import Message, word
 
 COLOURS: Colours = METHOD_COLOURS

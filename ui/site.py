@@ -17,9 +17,10 @@ from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Race, write_atomically
 from aded.evaluation.colours import METHOD_COLOURS
-from ui import files, lesson_files, sources, theme, words
-from ui.files import title_of
-from ui.wire import check_drawable, to_lines
+from ui import theme, words
+from ui.browser import files, lesson_files, sources
+from ui.browser.files import title_of
+from ui.browser.wire import check_drawable, to_lines
 
 MARK = "aded-explorer-site"
 """Generator name in the page: a folder with such a page may be overwritten."""

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from aded.core.paths import ASSETS
-from ui import sources
+from ui.browser import sources
 
 template = cache(sources.template)
 

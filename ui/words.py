@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from aded.core.errors import AdedError
-from ui import sources
+from ui.browser import sources
 
 FALLBACK = "en"
 MAX_QUOTED = 60
@@ -29,7 +29,7 @@ def tables() -> dict[str, dict[str, Any]]:
 
 @cache
 def late_tables() -> dict[str, dict[str, Any]]:
-    """The texts that the page loads later (``ui.lesson_files``), by language."""
+    """The texts that the page loads later (``ui.browser.lesson_files``), by language."""
     return sources.late_words()
 
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 
 FIELDS = [
     ("token", np.int32),

@@ -21,7 +21,7 @@ ADED: Limits = {
     "simulations": (0, 10_000),
     "successors": (1, 64),
 }
-"""Limits of the numeric fields of ``aded.drafters.aded.AdedOptions``."""
+"""Limits of the numeric fields of ``aded.drafters.methods.aded.AdedOptions``."""
 
 
 def check_numbers(limits: Limits, values: Mapping[str, object]) -> None:

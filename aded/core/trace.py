@@ -248,7 +248,7 @@ class SimulationRecord:
 
 @dataclass(frozen=True)
 class LatticeRecord:
-    """What one Medusa head predicts for its position (see ``aded.drafters.blockwise``); one entry per token."""
+    """What one Medusa head predicts for its position (see ``aded.drafters.methods.blockwise``); one entry per token."""
 
     tokens: List[int]  # most probable first
     texts: List[str]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from aded.core.compilation.jit import njit
 from aded.core.errors import DraftError
-from aded.core.jit import njit
 from aded.core.limits import is_whole
 
 COLUMNS = ("prior", "visits", "value", "exploration", "score")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aded.core.best_first import start, take_best
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 
 
 class Shape(NamedTuple):

@@ -21,11 +21,11 @@ from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.core.tree import DraftTree, warm_up
 from aded.decoding.recorder import Recorder, recorded_cost
 from aded.decoding.stopping import StopChecker
-from aded.drafters import tree_budget as budgets
 from aded.drafters.base import Context, Drafter, Outcome, draft, is_custom
-from aded.drafters.plain import PlainDrafter
+from aded.drafters.budget import tree_budget as budgets
+from aded.drafters.budget.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
+from aded.drafters.methods.plain import PlainDrafter
 from aded.drafters.registry import METHODS, Method, find_method
-from aded.drafters.tree_budget import AcceptanceCurve, AutomaticBudget, FixedBudget
 from aded.engine.loading import loader
 from aded.engine.loading.tokenizer import IncrementalDetokenizer
 from aded.engine.outputs import TreeOutput, check_needs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import InputBuffer, Replay, host_buffer
+from aded.core.compilation.cuda_graph import InputBuffer, Replay, host_buffer
 from aded.core.errors import AdedError
 from aded.core.lru import recent
 from aded.core.prefixes import common_prefix

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
+from aded.core.compilation.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.draft_models.draft_limits import INITIAL_HEADROOM
 from aded.draft_models.feature_network import Children
 from aded.draft_models.medusa_heads import RANKS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import NODE_BUCKETS
+from aded.core.compilation.cuda_graph import NODE_BUCKETS
 from aded.core.prefixes import common_prefix
 from aded.core.tree import DraftTree
 from aded.draft_models.tree_runner import MAX_PENDING, Sampler, TreeRunner

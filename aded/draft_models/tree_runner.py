@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from aded.core.best_first import highest
-from aded.core.cuda_graph import NODE_BUCKETS
+from aded.core.compilation.cuda_graph import NODE_BUCKETS
 from aded.core.errors import AdedError
 from aded.core.inspection import BeamLevel
 from aded.core.tree import DraftDistributions, DraftTree

@@ -1,1 +1,1 @@
-"""Drafting methods, one file each. ``aded.drafters.registry`` lists them."""
+"""Drafting methods: their interface (``base``), the table of all (``registry``), and what several share."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from aded.core.code_folder import code_folder
+from aded.core.compilation.code_folder import code_folder
 from aded.core.paths import PACKAGE
 
 DONE = "complete"
@@ -51,8 +51,8 @@ def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
 
 def main() -> None:
     from aded.core import tree
-    from aded.drafters import tree_budget
-    from aded.drafters.aded import AdedDrafter
+    from aded.drafters.budget import tree_budget
+    from aded.drafters.methods.aded import AdedDrafter
 
     tree.warm_up()
     tree_budget.warm_up()

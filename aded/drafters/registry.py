@@ -132,13 +132,13 @@ def find_method(name: str) -> Method:
 
 
 def _plain(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.plain import PlainDrafter
+    from aded.drafters.methods.plain import PlainDrafter
 
     return PlainDrafter()
 
 
 def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.aded import AdedDrafter
+    from aded.drafters.methods.aded import AdedDrafter
 
     path, corpus, settings = _aded_settings(options)
     load = base_counts_for if settings.higher_orders else matrix_for
@@ -171,7 +171,7 @@ def _aded_state_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prompt_lookup(model: TargetModel | None, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.prompt_lookup import PromptLookupDrafter
+    from aded.drafters.methods.prompt_lookup import PromptLookupDrafter
 
     return PromptLookupDrafter(**options)
 
@@ -198,13 +198,13 @@ def _check_datastore(model: TargetModel) -> None:
 
 
 def _lookahead(model: TargetModel | None, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.lookahead import LookaheadDrafter
+    from aded.drafters.methods.lookahead import LookaheadDrafter
 
     return LookaheadDrafter(**options, seed=seed)
 
 
 def _rest(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.rest import RestDrafter
+    from aded.drafters.methods.rest import RestDrafter
 
     given = dict(options)
     datastore = datastore_for(model, given.pop("datastore", None))
@@ -213,19 +213,19 @@ def _rest(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
 
 def _rest_values(options: Mapping[str, Any]) -> None:
-    from aded.drafters.rest import check_settings
+    from aded.drafters.methods.rest import check_settings
 
     check_settings(**{name: value for name, value in options.items() if name != "datastore"})
 
 
 def _suffix_values(options: Mapping[str, Any]) -> None:
-    from aded.drafters.suffix import check_settings
+    from aded.drafters.methods.suffix import check_settings
 
     check_settings(**_pop_path(options, "datastore")[1])
 
 
 def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.token_recycling import TokenRecyclingDrafter, corpus_successors
+    from aded.drafters.methods.token_recycling import TokenRecyclingDrafter, corpus_successors
 
     path, given = _pop_path(options, "matrix")
     matrix = matrix_for(model, path) if given.pop("warm", True) else None
@@ -233,7 +233,7 @@ def _token_recycling(model: TargetModel, options: Mapping[str, Any], seed: int) 
 
 
 def _suffix(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.suffix import SuffixDrafter
+    from aded.drafters.methods.suffix import SuffixDrafter
 
     path, given = _pop_path(options, "datastore")
     corpus = datastore_for(model, path) if given.pop("warm", True) else None

@@ -11,14 +11,14 @@ from aded.core.limits import check_choice
 from aded.core.validation import flag
 from aded.draft_models import checkpoints, draft_model, feature_heads, foreign_heads
 from aded.draft_models.medusa_heads import LATTICE_RANKS, HeadReader, reader_for
-from aded.drafters.draft_length_policy import Cost
+from aded.drafters.budget.draft_length_policy import Cost
 from aded.sampling.settings import TypicalAcceptance
 
 if TYPE_CHECKING:
     from aded.draft_models.feature_heads import LoadedHead
     from aded.drafters.base import Drafter
-    from aded.drafters.eagle import EagleDrafter
-    from aded.drafters.rescoring import Rescoring
+    from aded.drafters.methods.eagle import EagleDrafter
+    from aded.drafters.methods.rescoring import Rescoring
     from aded.engine.target_model import TargetModel
 
 TREE_VERIFICATIONS = ("rejection", "coupled")
@@ -35,14 +35,14 @@ RESCORING_OPTIONS = {
 
 
 def medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.medusa import MedusaDrafter
+    from aded.drafters.methods.medusa import MedusaDrafter
 
     reader, rest = _heads(model, options)
     return MedusaDrafter(reader, **rest)
 
 
 def medusa_typical(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.medusa import MedusaDrafter
+    from aded.drafters.methods.medusa import MedusaDrafter
 
     reader, rest = _heads(model, options)
     thresholds = _thresholds(rest)
@@ -55,9 +55,9 @@ def _thresholds(options: dict[str, Any]) -> TypicalAcceptance:
 
 
 def aded_medusa(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.aded_medusa import AdedMedusaDrafter
     from aded.drafters.aded_options import AdedOptions
     from aded.drafters.artifacts import base_counts_for
+    from aded.drafters.methods.aded_medusa import AdedMedusaDrafter
 
     reader, rest = _heads(model, options)
     matrix = base_counts_for(model, rest.pop("matrix", None))
@@ -73,14 +73,14 @@ def mtp(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
 
 def glide(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.glide import GlideDrafter
+    from aded.drafters.methods.glide import GlideDrafter
 
     head, rest = _head(model, "glide", options)
     return GlideDrafter(head, **rest)
 
 
 def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> EagleDrafter:
-    from aded.drafters.eagle import EagleDrafter
+    from aded.drafters.methods.eagle import EagleDrafter
 
     head, rest = _head(model, kind, options)
     return EagleDrafter(head, **rest)
@@ -93,9 +93,9 @@ def _head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]
 
 
 def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.aded_eagle import AdedEagleDrafter
     from aded.drafters.aded_options import AdedOptions
     from aded.drafters.artifacts import base_counts_for
+    from aded.drafters.methods.aded_eagle import AdedEagleDrafter
 
     rest = dict(options)
     eagle = _with_head(model, "eagle", {name: rest.pop(name) for name in ("head",) if name in rest})
@@ -104,7 +104,7 @@ def aded_eagle(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dra
 
 
 def blockwise(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-    from aded.drafters.blockwise import BlockwiseDrafter
+    from aded.drafters.methods.blockwise import BlockwiseDrafter
 
     reader = reader_for(model, options.get("heads"), LATTICE_RANKS, foreign_heads.load_heads)
     kind, rest = _rescoring_options(options)
@@ -114,7 +114,7 @@ def blockwise(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
 def _rescoring(model: TargetModel, kind: str, options: dict[str, Any]) -> Rescoring:
     from aded.draft_models.tree_runner import TreeRunner
     from aded.drafters.artifacts import matrix_for
-    from aded.drafters.rescoring import BestPaths, LocalRescoring, NoRescoring
+    from aded.drafters.methods.rescoring import BestPaths, LocalRescoring, NoRescoring
 
     if kind == "none":
         return NoRescoring()
@@ -142,7 +142,7 @@ def _rescoring_options(options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
 def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.draft_models.chain_runner import ChainRunner, level_cost
-    from aded.drafters.speculative import SpeculativeDrafter
+    from aded.drafters.methods.speculative import SpeculativeDrafter
 
     _check_one_draft(options, "speculative")
     (draft,), rest = _drafts(model, options)
@@ -153,8 +153,8 @@ def speculative(model: TargetModel, options: Mapping[str, Any], seed: int) -> Dr
 def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.draft_models.tree_runner import TreeRunner
     from aded.draft_models.tree_runner import level_cost as tree_level_cost
-    from aded.drafters.specinfer import SpecInferDrafter
-    from aded.drafters.speculative import check_verification
+    from aded.drafters.methods.specinfer import SpecInferDrafter
+    from aded.drafters.methods.speculative import check_verification
 
     drafts, rest = _drafts(model, options)
     verification = rest.pop("verification", "rejection")
@@ -171,7 +171,7 @@ def specinfer(model: TargetModel, options: Mapping[str, Any], seed: int) -> Draf
 
 def ouroboros(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
     from aded.draft_models.lookahead_runner import LookaheadRunner
-    from aded.drafters.ouroboros import OuroborosDrafter
+    from aded.drafters.methods.ouroboros import OuroborosDrafter
     from aded.ngram.lookahead import Lookahead
 
     _check_one_draft(options, "ouroboros")
@@ -187,7 +187,7 @@ def check_medusa(options: Mapping[str, Any]) -> None:
     Raises:
         AdedError: an invalid value.
     """
-    from aded.drafters.medusa import check_tree
+    from aded.drafters.methods.medusa import check_tree
 
     check_tree(options.get("tree", "adaptive"))
     _thresholds(dict(options))
@@ -202,21 +202,21 @@ def check_mixture(options: Mapping[str, Any]) -> None:
 
 def check_eagle(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.eagle import check_settings
+    from aded.drafters.methods.eagle import check_settings
 
     check_settings(**{name: value for name, value in options.items() if name != "head"})
 
 
 def check_glide(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.glide import check_settings
+    from aded.drafters.methods.glide import check_settings
 
     check_settings(**{name: value for name, value in options.items() if name != "head"})
 
 
 def check_blockwise(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.rescoring import check_settings
+    from aded.drafters.methods.rescoring import check_settings
 
     _, rest = _rescoring_options(options)
     _check_one_draft(options, "blockwise")
@@ -225,7 +225,7 @@ def check_blockwise(options: Mapping[str, Any]) -> None:
 
 def check_speculative(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.speculative import check_length, check_verification
+    from aded.drafters.methods.speculative import check_length, check_verification
 
     _check_one_draft(options, "speculative")
     check_verification(options.get("verification", "rejection"))
@@ -234,7 +234,7 @@ def check_speculative(options: Mapping[str, Any]) -> None:
 
 def check_ouroboros(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.ouroboros import check_settings
+    from aded.drafters.methods.ouroboros import check_settings
 
     _check_one_draft(options, "ouroboros")
     others = ("draft", "draft_model", "pool_from_prompt")
@@ -243,8 +243,8 @@ def check_ouroboros(options: Mapping[str, Any]) -> None:
 
 def check_specinfer(options: Mapping[str, Any]) -> None:
     """As ``check_medusa``."""
-    from aded.drafters.specinfer import check_branching
-    from aded.drafters.speculative import check_verification
+    from aded.drafters.methods.specinfer import check_branching
+    from aded.drafters.methods.speculative import check_verification
 
     _draft_models(options)
     check_verification(options.get("verification", "rejection"), TREE_VERIFICATIONS)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from transformers import AttentionInterface
 
-from aded.core.cuda_graph import capture_graph, warm_up
+from aded.core.compilation.cuda_graph import capture_graph, warm_up
 from aded.engine.kv_cache import KVCache, KVCacheLayer
 from aded.engine.load_check import TOLERANCE
 from aded.sampling.rng import exponentials, key_of, signed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from aded.core.cuda_graph import NODE_BUCKETS
+from aded.core.compilation.cuda_graph import NODE_BUCKETS
 from aded.core.errors import AdedError
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically

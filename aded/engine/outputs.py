@@ -26,7 +26,10 @@ class StateReader(Protocol):
     size: int
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
-        """Map a last hidden state ``[1, hidden]`` to float64 ``[size]``; must be capturable (see ``aded.core.cuda_graph``)."""
+        """Map a last hidden state ``[1, hidden]`` to float64 ``[size]``; must be capturable.
+
+        See ``aded.core.compilation.cuda_graph``.
+        """
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
-from aded.core.jit import njit
+from aded.core.compilation.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
+from aded.core.compilation.jit import njit
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.engine import step_kernels

@@ -19,7 +19,7 @@ import torch
 
 import aded
 from aded.core.chat import Chat, Turn
-from aded.core.cuda_graph import node_bucket
+from aded.core.compilation.cuda_graph import node_bucket
 from aded.core.errors import AdedError, check_text, first_line
 from aded.core.lru import recent
 from aded.core.trace import Footprint
@@ -228,7 +228,7 @@ class TargetModel:
 
     @property
     def cost(self) -> StepCost:
-        """Cost of a step by tree size, measured at first use (see ``aded.drafters.tree_budget``)."""
+        """Cost of a step by tree size, measured at first use (see ``aded.drafters.budget.tree_budget``)."""
         if self._cost is None:
             self._cost = cost_model.step_cost(self)
         return self._cost

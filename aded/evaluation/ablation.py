@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from aded.core.errors import AdedError
 from aded.data.records import Record
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Outcome
+from aded.drafters.methods.aded import AdedDrafter
 from aded.evaluation.replay import Report, Tally, replay
 from aded.ngram.trigram import TrigramMatrix
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from aded.core.best_first import start, take_best
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 from aded.core.tree import DraftTree
 from aded.ngram.session_counts import SessionCounts, insert, mixture_successors, new_lookup
 from aded.ngram.tree_search import MAX_CONTEXT, write_suffix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 from aded.ngram.session_counts import keep_best, new_lookup, successors
 from aded.sampling.coupling import couple_weights, key_at, next_exponent
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from aded.core import tensor_file
+from aded.core.compilation.jit import njit
 from aded.core.errors import AdedError
-from aded.core.jit import njit
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically
 from aded.ngram.trigram import EMPTY, HigherOrders, extend_key, first_slot, pack_row

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 from aded.ngram.session_counts import add, keep_best
 
 KINDS = 6

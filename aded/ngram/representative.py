@@ -13,8 +13,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from aded.core.compilation.jit import njit
 from aded.core.inspection import MatrixRow, Prediction
-from aded.core.jit import njit
 from aded.ngram.session_counts import SessionCounts, copy_base_row, new_lookup, successors
 from aded.ngram.trigram import EMPTY, SUCCESSORS_LIMIT, TrigramMatrix
 

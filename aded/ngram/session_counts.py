@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from aded.core.jit import njit, prefetch
+from aded.core.compilation.jit import njit, prefetch
 from aded.core.tree import DraftTree
 from aded.ngram.higher_orders import LENGTHS
 from aded.ngram.trigram import (

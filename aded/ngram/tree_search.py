@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aded.core.best_first import FIELDS, NODE, highest, start, take, take_best, take_root
+from aded.core.compilation.jit import njit
 from aded.core.inspection import Simulation
-from aded.core.jit import njit
 from aded.core.tree import COLUMNS, DraftTree
 from aded.ngram.coupling import candidates, couple, drawn_successors
 from aded.ngram.mixture import NO_LATTICE, Lattice, mix, row_below

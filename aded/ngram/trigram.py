@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aded.core import tensor_file
+from aded.core.compilation.jit import njit
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError, OtherModelError, first_line
-from aded.core.jit import njit
 from aded.core.trace import write_atomically
 
 FORMAT = "aded-trigram"

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from aded.core.best_first import highest
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 from aded.core.tree import DraftTree
 from aded.sampling.coupling import UNCOUPLED, Coupling, couple_weights, key_at
 

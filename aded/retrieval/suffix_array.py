@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from aded.core import tensor_file
+from aded.core.compilation.jit import njit
 from aded.core.errors import MODEL_PLACEHOLDER, AdedError, OtherModelError, first_line
-from aded.core.jit import njit
 from aded.core.paths import in_cache
 from aded.core.trace import write_atomically
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 from aded.sampling.rng import key_of_compiled, uniform_compiled
 from aded.sampling.settings import SamplingSettings
 

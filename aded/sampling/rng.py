@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from aded.core.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
+from aded.core.compilation.cuda_graph import InputBuffer, Replay, host_buffer, node_bucket
 from aded.core.lru import recent
 from aded.core.tree import DraftTree
 from aded.sampling import sampler

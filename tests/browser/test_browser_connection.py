@@ -21,10 +21,10 @@ pytestmark = pytest.mark.browser
 PRESENCE, MESSAGES = "/connection/", "/gradio_api/queue/data"
 SERVER = """
 import sys, threading
-import ui.run
+import ui.race.run
 from serving_fakes import GatedEngine, fake_service, server
 engine = GatedEngine()
-engine.free, ui.run.UPDATE_SECONDS = int(sys.argv[2]), 0.0
+engine.free, ui.race.run.UPDATE_SECONDS = int(sys.argv[2]), 0.0
 server.launch(fake_service(engine), server.Address("127.0.0.1", int(sys.argv[1])), tools=False)
 threading.Event().wait()
 """
@@ -32,7 +32,7 @@ threading.Event().wait()
 
 @pytest.fixture(autouse=True)
 def _every_step_is_shown(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ui.run.UPDATE_SECONDS", 0.0)
+    monkeypatch.setattr("ui.race.run.UPDATE_SECONDS", 0.0)
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from test_browser_export import alone
 from ui_fakes import make_race
 
 from aded.core import trace
-from ui import files, site, sources
+from ui import site
+from ui.browser import files, sources
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

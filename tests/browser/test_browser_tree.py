@@ -13,7 +13,7 @@ from browsing import choose_race, drawn, open_race, part, saved, show_tab, sync_
 from ui_fakes import make_race, make_step, make_trace
 
 from aded.core import trace
-from ui.layout import MAX_NODES
+from ui.browser.layout import MAX_NODES
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

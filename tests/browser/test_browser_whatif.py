@@ -15,7 +15,7 @@ from ui_fakes import make_race
 from aded.core import trace
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser

@@ -7,7 +7,7 @@ from fakes import VOCAB, tiny_target
 from test_medusa import PROMPT, random_heads
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from aded.core.cuda_graph import InputBuffer, Replay, host_buffer
+from aded.core.compilation.cuda_graph import InputBuffer, Replay, host_buffer
 from aded.core.tree import DraftTree
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.medusa_heads import HeadReader

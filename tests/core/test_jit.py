@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from waiting import HANG
 
-from aded.core import jit
-from aded.core.code_folder import code_folder
+from aded.core.compilation import jit
+from aded.core.compilation.code_folder import code_folder
 from aded.core.paths import PACKAGE
 
 MODULES = (
@@ -26,7 +26,7 @@ MODULES = (
 )
 """Modules that a package with compiled functions needs."""
 INNER = """
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 
 CONSTANT = 1
 
@@ -40,7 +40,7 @@ def called():
 """
 OUTER = """
 from aded.inner import CONSTANT, called, inlined
-from aded.core.jit import njit
+from aded.core.compilation.jit import njit
 
 @njit(cache=True)
 def result():

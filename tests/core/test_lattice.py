@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aded.core.tree_shape import best_shape
-from aded.drafters.medusa import fill
+from aded.drafters.methods.medusa import fill
 
 
 def all_paths(values):

@@ -16,7 +16,7 @@ from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.drafters.base import Drafter, Inspectable
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.base import Drafter, Inspectable
-from aded.drafters.specinfer import SpecInferDrafter
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.specinfer import SpecInferDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import TypicalAcceptance
 from aded.verification import rejection_sampler

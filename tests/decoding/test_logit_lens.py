@@ -9,7 +9,7 @@ from feature_head_fakes import accuracy, random_head
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.decoding.logit_lens import MOST_LAYERS, LogitLens, selected_layers
 from aded.draft_models.feature_heads import LoadedHead, three_layers
-from aded.drafters.eagle import EagleDrafter
+from aded.drafters.methods.eagle import EagleDrafter
 from aded.sampling.logits_pipeline import Rule
 
 PROMPT = [5, 9, 14, 3, 20]

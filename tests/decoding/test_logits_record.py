@@ -11,7 +11,7 @@ from aded.core.trace import TEMPERATURES
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.decoding.target_scores import MAX_LOGITS, MIN_LOGITS
 from aded.draft_models.chain_runner import ChainRunner
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 
 PROMPT = [5, 9, 14, 3, 20]
 SETTINGS = [

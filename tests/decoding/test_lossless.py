@@ -13,8 +13,8 @@ from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models import tree_runner
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
-from aded.drafters.specinfer import SpecInferDrafter
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.specinfer import SpecInferDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.verification import rejection_sampler
 from aded.verification.rejection_sampler import draft_key
 

@@ -7,8 +7,8 @@ from fakes import VOCAB, WordTokenizer, alone, cost, tiny_model, tiny_target
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
-from aded.drafters.specinfer import SpecInferDrafter
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.specinfer import SpecInferDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule
 

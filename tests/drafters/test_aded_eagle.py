@@ -11,8 +11,8 @@ from test_aded_medusa import mixed, source  # noqa: F401 -- a fixture
 from aded import Decoder, GenerationSettings
 from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.tree_runner import BEAM, Beam
-from aded.drafters.aded_eagle import INITIAL_SHARES, AdedEagleDrafter, _lattice
-from aded.drafters.eagle import NOT_FINITE, EagleDrafter
+from aded.drafters.methods.aded_eagle import INITIAL_SHARES, AdedEagleDrafter, _lattice
+from aded.drafters.methods.eagle import NOT_FINITE, EagleDrafter
 from aded.ngram import tree_search
 from aded.ngram.mixture import KINDS, Shares
 from aded.sampling.logits_pipeline import Rule

@@ -9,10 +9,10 @@ from test_medusa import PROMPT, random_heads
 
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.medusa_heads import HeadPredictions, HeadReader
-from aded.drafters.aded import AdedDrafter
-from aded.drafters.aded_medusa import INITIAL_SHARES, AdedMedusaDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context
+from aded.drafters.methods.aded import AdedDrafter
+from aded.drafters.methods.aded_medusa import INITIAL_SHARES, AdedMedusaDrafter
 from aded.ngram import tree_search
 from aded.ngram.mixture import KINDS, NO_LATTICE, Lattice, Shares, kind_of
 from aded.ngram.session_counts import SessionCounts

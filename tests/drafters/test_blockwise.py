@@ -14,10 +14,10 @@ from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.medusa_heads import LATTICE_RANKS, HeadPredictions, HeadReader
 from aded.draft_models.tree_runner import TreeRunner
 from aded.drafters.base import Context
-from aded.drafters.blockwise import BlockwiseDrafter
-from aded.drafters.medusa import NO_STATE
+from aded.drafters.methods.blockwise import BlockwiseDrafter
+from aded.drafters.methods.medusa import NO_STATE
+from aded.drafters.methods.rescoring import BestPaths, LocalRescoring, NoRescoring
 from aded.drafters.registry import METHODS
-from aded.drafters.rescoring import BestPaths, LocalRescoring, NoRescoring
 from aded.sampling.logits_pipeline import Rule
 
 CONTEXT = Context(np.array(PROMPT, dtype=np.int32), len(PROMPT))

@@ -10,8 +10,8 @@ from fakes import tiny_target
 
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters.acceptance_statistics import AcceptanceCurve, AcceptanceRates
-from aded.drafters.tree_budget import AutomaticBudget, FixedBudget, _joint
+from aded.drafters.budget.acceptance_statistics import AcceptanceCurve, AcceptanceRates
+from aded.drafters.budget.tree_budget import AutomaticBudget, FixedBudget, _joint
 from aded.engine import cost_model
 from aded.engine.cost_model import StepCost
 

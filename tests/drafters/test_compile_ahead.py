@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from aded.core.code_folder import code_folder
+from aded.core.compilation.code_folder import code_folder
 from aded.core.errors import AdedError
 from aded.drafters import compile_ahead
 

@@ -14,10 +14,10 @@ from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
 from aded.drafters.coupled import CoupledDrafter
+from aded.drafters.methods.rest import RestDrafter
+from aded.drafters.methods.suffix import SuffixDrafter
+from aded.drafters.methods.token_recycling import RANKS, TokenRecyclingDrafter
 from aded.drafters.registry import METHODS
-from aded.drafters.rest import RestDrafter
-from aded.drafters.suffix import SuffixDrafter
-from aded.drafters.token_recycling import RANKS, TokenRecyclingDrafter
 from aded.retrieval.suffix_array import Datastore
 from aded.sampling.coupling import INITIAL_EXPONENT, MAX_EXPONENT
 from aded.sampling.rng import key_of, uniform

@@ -13,9 +13,9 @@ from conftest import ROOT
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.data.records import read_records
-from aded.drafters.aded import MAX_ROWS, NO_SUCCESSOR, AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
+from aded.drafters.methods.aded import MAX_ROWS, NO_SUCCESSOR, AdedDrafter
 from aded.evaluation.replay import Report, replay
 from aded.ngram.session_counts import OBSERVED_TOP_K
 from aded.ngram.trigram import TrigramMatrix

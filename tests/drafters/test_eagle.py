@@ -12,7 +12,7 @@ from aded import Decoder, GenerationSettings
 from aded.core.errors import AdedError
 from aded.draft_models import feature_heads
 from aded.draft_models.feature_heads import LoadedHead
-from aded.drafters.eagle import EagleDrafter
+from aded.drafters.methods.eagle import EagleDrafter
 from aded.drafters.registry import METHODS
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule

@@ -12,7 +12,7 @@ from aded.core.errors import AdedError
 from aded.draft_models import feature_heads
 from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.feature_network import Children
-from aded.drafters.glide import SHOWN_SLOTS, GlideDrafter, cape_tree
+from aded.drafters.methods.glide import SHOWN_SLOTS, GlideDrafter, cape_tree
 from aded.drafters.registry import METHODS
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings

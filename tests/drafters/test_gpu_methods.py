@@ -11,7 +11,7 @@ from feature_head_fakes import accuracy, last_layer, random_head
 from test_medusa import PROMPT, random_heads
 from test_speculative import written_alone
 
-from aded.core.cuda_graph import Replay
+from aded.core.compilation.cuda_graph import Replay
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
@@ -20,15 +20,15 @@ from aded.draft_models.feature_heads import LoadedHead
 from aded.draft_models.lookahead_runner import LookaheadRunner
 from aded.draft_models.medusa_heads import HeadReader
 from aded.draft_models.tree_runner import TreeRunner
-from aded.drafters.aded_medusa import AdedMedusaDrafter
-from aded.drafters.blockwise import BlockwiseDrafter
-from aded.drafters.eagle import EagleDrafter
-from aded.drafters.glide import GlideDrafter
-from aded.drafters.medusa import MedusaDrafter
-from aded.drafters.ouroboros import OuroborosDrafter
-from aded.drafters.rescoring import BestPaths, LocalRescoring
-from aded.drafters.specinfer import SpecInferDrafter
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.aded_medusa import AdedMedusaDrafter
+from aded.drafters.methods.blockwise import BlockwiseDrafter
+from aded.drafters.methods.eagle import EagleDrafter
+from aded.drafters.methods.glide import GlideDrafter
+from aded.drafters.methods.medusa import MedusaDrafter
+from aded.drafters.methods.ouroboros import OuroborosDrafter
+from aded.drafters.methods.rescoring import BestPaths, LocalRescoring
+from aded.drafters.methods.specinfer import SpecInferDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.engine.loading.weights import quiet
 from aded.engine.target_model import TargetModel
 from aded.engine.target_view import LayerKeysValues

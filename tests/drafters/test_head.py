@@ -7,9 +7,9 @@ from feature_head_fakes import accuracy, random_head
 
 from aded import Decoder, GenerationSettings
 from aded.draft_models.feature_heads import LoadedHead
-from aded.drafters.eagle import NO_FEATURES, EagleDrafter
-from aded.drafters.glide import NO_TEXT, GlideDrafter
 from aded.drafters.head import NOT_FINITE
+from aded.drafters.methods.eagle import NO_FEATURES, EagleDrafter
+from aded.drafters.methods.glide import NO_TEXT, GlideDrafter
 
 PROMPT = [5, 9, 14, 3, 20, 31]
 SETTINGS = GenerationSettings(max_new_tokens=12, budget=16)

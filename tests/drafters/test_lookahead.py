@@ -10,8 +10,8 @@ from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
-from aded.drafters.lookahead import LookaheadDrafter
-from aded.drafters.tree_budget import AutomaticBudget
+from aded.drafters.budget.tree_budget import AutomaticBudget
+from aded.drafters.methods.lookahead import LookaheadDrafter
 from aded.engine.cost_model import StepCost
 
 

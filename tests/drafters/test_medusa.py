@@ -14,7 +14,7 @@ from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models import checkpoints, medusa_heads
 from aded.draft_models.medusa_heads import HeadReader, MedusaHeads
 from aded.drafters.base import Context
-from aded.drafters.medusa import NO_STATE, MedusaDrafter
+from aded.drafters.methods.medusa import NO_STATE, MedusaDrafter
 from aded.drafters.registry import METHODS
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.settings import SamplingSettings, TypicalAcceptance

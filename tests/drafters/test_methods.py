@@ -14,7 +14,7 @@ from aded.core.errors import AdedError
 from aded.drafters.base import Persistent
 from aded.drafters.registry import METHODS
 from aded.evaluation.colours import METHOD_COLOURS
-from ui.wire import SERIES_COLOURS
+from ui.browser.wire import SERIES_COLOURS
 
 BACKGROUNDS = ("#fbfaf7", "#14171b")
 MIN_DISTANCE = 0.085

@@ -12,7 +12,7 @@ from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.lookahead_runner import LookaheadRunner
 from aded.drafters.base import Context, Outcome
-from aded.drafters.ouroboros import OuroborosDrafter
+from aded.drafters.methods.ouroboros import OuroborosDrafter
 from aded.drafters.registry import METHODS
 from aded.ngram import lookahead
 from aded.ngram.lookahead import Lookahead, NgramPool

@@ -8,7 +8,7 @@ import pytest
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.drafters.base import Context, Outcome
-from aded.drafters.prompt_lookup import NO_MATCH, PromptLookupDrafter
+from aded.drafters.methods.prompt_lookup import NO_MATCH, PromptLookupDrafter
 
 
 def context_of(tokens: list[int]) -> Context:

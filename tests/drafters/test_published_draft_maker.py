@@ -19,9 +19,9 @@ from conftest import DATA
 
 from aded.core.tree import DraftTree
 from aded.data.records import read_records
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Drafter
+from aded.drafters.methods.aded import AdedDrafter
 from aded.evaluation.replay import replay
 from aded.ngram.trigram import TrigramMatrix
 

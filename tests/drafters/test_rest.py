@@ -11,8 +11,8 @@ from fakes import VOCAB, alone, tiny_target
 from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context
+from aded.drafters.methods.rest import NO_MATCH, RestDrafter
 from aded.drafters.registry import METHODS
-from aded.drafters.rest import NO_MATCH, RestDrafter
 from aded.retrieval.suffix_array import Datastore
 
 KNOWN = {"separator": 0, "vocab_size": VOCAB, "fingerprint": "f"}

@@ -12,9 +12,9 @@ from aded.core.tree_shape import best_shape
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.draft_model import pruned_model, unshared_parameters
 from aded.draft_models.tree_runner import Sampler, TreeRunner, level_cost
-from aded.drafters.draft_length_policy import RETRY, TOLERANCE, ShapePolicy
+from aded.drafters.budget.draft_length_policy import RETRY, TOLERANCE, ShapePolicy
+from aded.drafters.methods.specinfer import SpecInferDrafter, shape_of
 from aded.drafters.registry import METHODS
-from aded.drafters.specinfer import SpecInferDrafter, shape_of
 from aded.drafters.tree_merge import merge
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule

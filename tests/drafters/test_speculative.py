@@ -15,8 +15,8 @@ from aded.draft_models import chain_runner, checkpoints, draft_model
 from aded.draft_models.chain_runner import CATCH_UP, LENGTHS, ChainRunner
 from aded.draft_models.draft_model import evenly_spaced_layers, pruned_model, unshared_parameters
 from aded.drafters.base import Context
+from aded.drafters.methods.speculative import NO_GAIN, SpeculativeDrafter
 from aded.drafters.registry import METHODS
-from aded.drafters.speculative import NO_GAIN, SpeculativeDrafter
 from aded.engine.session import TargetSession
 from aded.engine.target_model import TargetModel
 from aded.sampling.logits_pipeline import Rule, sample

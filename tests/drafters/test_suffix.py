@@ -12,7 +12,7 @@ from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
-from aded.drafters.suffix import NO_MATCH, SuffixDrafter
+from aded.drafters.methods.suffix import NO_MATCH, SuffixDrafter
 from aded.retrieval.suffix_array import Datastore
 
 KNOWN = {"separator": 0, "vocab_size": VOCAB, "fingerprint": "f"}
@@ -83,7 +83,7 @@ def test_earlier_texts_are_drafted_from_only_if_kept(keep: bool) -> None:
 
 
 def test_the_memory_of_a_session_is_limited(monkeypatch) -> None:
-    monkeypatch.setattr("aded.drafters.suffix.MAX_KEPT", 500)
+    monkeypatch.setattr("aded.drafters.methods.suffix.MAX_KEPT", 500)
     drafter = SuffixDrafter(VOCAB, keep=True)
     for seed in range(20):
         drafter.start(np.random.default_rng(seed).integers(3, 90, 300).tolist())

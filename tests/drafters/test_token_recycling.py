@@ -10,7 +10,7 @@ from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Outcome
-from aded.drafters.token_recycling import ACCEPTED, RANKS, TEMPLATE, TokenRecyclingDrafter, corpus_successors, template
+from aded.drafters.methods.token_recycling import ACCEPTED, RANKS, TEMPLATE, TokenRecyclingDrafter, corpus_successors, template
 from aded.ngram.trigram import TrigramMatrix
 
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from fakes import FAMILIES, OracleDrafter, alone, tiny_target
 
-from aded.core.cuda_graph import NODE_BUCKETS, node_bucket
+from aded.core.compilation.cuda_graph import NODE_BUCKETS, node_bucket
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.engine import load_check, step_graph
 from aded.engine.kv_cache import KVCache
 from aded.engine.outputs import DrafterNeeds

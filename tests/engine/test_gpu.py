@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import FAMILIES, VOCAB, OracleDrafter, alone, tiny_model
 
-from aded.core import cuda_graph
+from aded.core.compilation import cuda_graph
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings

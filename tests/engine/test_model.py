@@ -7,7 +7,7 @@ from fakes import CHAIN_FAMILIES, FAMILIES, PLAIN_FAMILIES, VOCAB, WINDOW, WordT
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.drafters.acceptance_statistics import AcceptanceCurve
+from aded.drafters.budget.acceptance_statistics import AcceptanceCurve
 from aded.engine import load_check
 from aded.engine.kv_cache import KVCache
 from aded.engine.loading.loader import choose_device, choose_dtype

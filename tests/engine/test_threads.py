@@ -11,8 +11,8 @@ from aded.core.errors import AdedError
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
-from aded.drafters.specinfer import SpecInferDrafter
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.specinfer import SpecInferDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 
 PROMPTS = [[5, 17, 40, 8], [63, 21, 34, 11, 9, 70], [6, 50], [12, 13, 14, 15, 16] * 4]
 

@@ -14,8 +14,8 @@ from fakes import VOCAB, tiny_target
 from aded.cli import main
 from aded.core.errors import AdedError
 from aded.data.records import Record
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
+from aded.drafters.methods.aded import AdedDrafter
 from aded.engine.target_model import TargetModel
 from aded.evaluation import ablation
 from aded.evaluation.ablation import BUDGET, SWEEPS, Variant, variants

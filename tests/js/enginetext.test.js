@@ -60,7 +60,7 @@ const joined = (path, start) => {
   return filled([...found[1].matchAll(/"((?:[^"\\\\])*)"/g)].map((part) => part[1]).join(""));
 };
 // Progress messages of loading, from all sources.
-const progress = ["aded/engine/target_model.py", "aded/engine/loading/weights.py", "ui/models.py", "ui/serving/worker.py"].flatMap((path) =>
+const progress = ["aded/engine/target_model.py", "aded/engine/loading/weights.py", "ui/race/models.py", "ui/serving/zerogpu/worker.py"].flatMap((path) =>
   [...read(path).matchAll(/(?:progress|Loading)\(f?"([^"]+)"/g)].map((found) => filled(found[1]).replace("i + 1", "12").replace(/tensor \w+ of/, "tensor 3 of")),
 );
 
@@ -108,7 +108,7 @@ test("engine messages are translated to Chinese, alone and in a sentence", () =>
 });
 
 test("the sentences in the engine's source are those of the patterns", () => {
-  const source = ["aded/core/errors.py", "aded/engine/target_model.py", "aded/engine/loading/gguf_file.py", "aded/engine/loading/loader.py", "aded/engine/loading/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/models.py"].map(read).join("\n");
+  const source = ["aded/core/errors.py", "aded/engine/target_model.py", "aded/engine/loading/gguf_file.py", "aded/engine/loading/loader.py", "aded/engine/loading/weights.py", "aded/decoding/decoder.py", "aded/drafters/registry.py", "aded/draft_models/checkpoints.py", "ui/race/models.py"].map(read).join("\n");
   const quoted = ["starting the engine", "loading the model", "checking the weights", "saving the converted model", "this model verifies", "the context is held to", "there are no Medusa heads", "there is no EAGLE head", "there is no draft model", "make what is missing with `python -m aded prepare", "there is no datastore for this model's tokenizer", "steps of this model cannot be captured", "converting the model, once: tensor", "downloading the default model"];
   for (const words of quoted) assert.ok(source.includes(words), words);
 });

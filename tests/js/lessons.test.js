@@ -18,7 +18,7 @@ import { formatOfPython } from "./pythonformat.js";
 import { tables } from "./words.js";
 
 const ROOT = new URL("../../", import.meta.url);
-const code = "import json; from ui.lesson_files import lesson_format, text_of, lessons; from aded.lessons.checks import race_files; from aded.lessons.template import template; print(json.dumps([lesson_format(), {n: text_of(p) for n, p in lessons().items()}, {t: str(p) for t, p in race_files().items()}, template('mine')]))";
+const code = "import json; from ui.browser.lesson_files import lesson_format, text_of, lessons; from aded.lessons.checks import race_files; from aded.lessons.template import template; print(json.dumps([lesson_format(), {n: text_of(p) for n, p in lessons().items()}, {t: str(p) for t, p in race_files().items()}, template('mine')]))";
 const [format, bundled, files, template] = JSON.parse(execFileSync(process.env.ADED_PYTHON ?? "python3", ["-c", code], { cwd: ROOT, encoding: "utf-8", maxBuffer: 1e8 }));
 setLessonFormat(format);
 setFormat(formatOfPython());

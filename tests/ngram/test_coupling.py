@@ -5,8 +5,8 @@ import pytest
 from fakes import VOCAB, tiny_target
 
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
+from aded.drafters.methods.aded import AdedDrafter
 from aded.ngram.coupling import drawn_successors, learned_exponent
 from aded.ngram.session_counts import SessionCounts, new_lookup, successors
 from aded.ngram.trigram import TrigramMatrix

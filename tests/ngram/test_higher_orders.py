@@ -12,9 +12,9 @@ import pytest
 
 from aded.core import tensor_file
 from aded.core.paths import in_cache
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context
+from aded.drafters.methods.aded import AdedDrafter
 from aded.ngram import higher_orders
 from aded.ngram.trigram import NO_HIGHER_ORDERS, HigherOrders, TrigramMatrix, extend_key, find_row, unpack_row
 from aded.retrieval.suffix_array import Datastore

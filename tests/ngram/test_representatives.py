@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from aded.core.tree import DraftTree
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.aded_options import AdedOptions
 from aded.drafters.base import Context, Outcome
+from aded.drafters.methods.aded import AdedDrafter
 from aded.ngram.representative import rows, session_size
 from aded.ngram.session_counts import INCREMENT, MAX_WEIGHT, SessionCounts
 from aded.ngram.trigram import TrigramMatrix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ui.serving import addresses
+from ui.serving.http import addresses
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ui.serving import calls
-from ui.serving.calls import Calls, Endpoint, argument_error
-from ui.serving.streams import session_of, stream_of
+from ui.serving.http import calls
+from ui.serving.http.calls import Calls, Endpoint, argument_error
+from ui.serving.http.streams import session_of, stream_of
 
 ENDPOINT = Endpoint(("prompt", "seed"), frozenset({"prompt"}))
 NAMED, BY_KEYWORD, BY_INDEX = "/gradio_api/call/generate", "/gradio_api/call/v2/generate", "/gradio_api/queue/join"

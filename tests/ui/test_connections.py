@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from waiting import HANG
 
-from ui.serving import connections
-from ui.serving.connections import AHEAD, ALIVE, KEPT, Connections
+from ui.serving.http import connections
+from ui.serving.http.connections import AHEAD, ALIVE, KEPT, Connections
 
 
 class Source:

@@ -16,10 +16,10 @@ from waiting import until
 from aded.core.chat import Chat, Turn
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.engine.target_model import TargetModel
-from ui.conversation import next_turn
-from ui.engine import Engine
-from ui.models import Models
-from ui.run import Update
+from ui.race.conversation import next_turn
+from ui.race.engine import Engine
+from ui.race.models import Models
+from ui.race.run import Update
 from ui.serving import sessions
 from ui.serving.limits import Limits
 from ui.serving.service import Service
@@ -287,7 +287,7 @@ def test_a_turn_that_cannot_be_asked_is_refused_with_the_remedy(change: dict[str
 
 
 def test_a_turn_that_is_stopped_continues_as_far_as_it_was_written(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ui.run.UPDATE_SECONDS", 0.0)
+    monkeypatch.setattr("ui.race.run.UPDATE_SECONDS", 0.0)
     engine = GatedEngine()
     engine.free = 4
     service = fake_service(engine)

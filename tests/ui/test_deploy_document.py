@@ -38,7 +38,7 @@ def test_every_variable_sets_its_option_and_every_default_is_that_of_the_code(mo
 
 
 def test_the_seconds_requested_from_zerogpu_are_those_of_the_code():
-    from ui.serving import worker
+    from ui.serving.zerogpu import worker
 
     stated = re.search(r"asks for (\S+) s, and for each method (\S+) s and (\S+) s per token, (\S+) s at most", DOCUMENT)
     assert stated

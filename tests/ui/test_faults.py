@@ -87,4 +87,4 @@ def test_the_server_uses_no_clock_that_can_be_set():
         for file in sorted(files)
         if (match := settable.search(file.read_text("utf-8")))
     ]
-    assert found == ["bench_results.py: datetime", "kept.py: st_mtime", "openai_answers.py: time.time"]
+    assert found == ["bench_results.py: datetime", "kept.py: st_mtime", "answers.py: time.time"]

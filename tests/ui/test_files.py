@@ -18,8 +18,8 @@ from plotly.basedatatypes import BaseTraceType
 from serving_fakes import fake_service, serving
 from waiting import http
 
-from ui import files, sources
-from ui.serving import static
+from ui.browser import files, sources
+from ui.serving.http import static
 
 pytest_plugins = ("proxy_fixtures",)
 

@@ -25,8 +25,8 @@ from waiting import http
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.ngram.trigram import TrigramMatrix
-from ui.serving.openai_requests import NEUTRAL, USED
-from ui.wire import check_drawable, to_lines
+from ui.browser.wire import check_drawable, to_lines
+from ui.serving.openai.requests import NEUTRAL, USED
 
 REQUESTS = int(os.environ.get("ADED_FUZZ_REQUESTS") or 300)
 FILES = int(os.environ.get("ADED_FUZZ_FILES") or 100)

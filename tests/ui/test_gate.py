@@ -11,9 +11,9 @@ import pytest
 from serving_fakes import fake_service, serving
 from waiting import http
 
-from ui import files
-from ui.serving.calls import MAX_BODY_BYTES, Calls
-from ui.serving.gate import Gate, security_headers
+from ui.browser import files
+from ui.serving.http.calls import MAX_BODY_BYTES, Calls
+from ui.serving.http.gate import Gate, security_headers
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ui.serving.logs import LineFormatter, configure
+from ui.serving.http.logs import LineFormatter, configure
 
 
 def logged(message: str, *values: object, error: bool = False) -> str:

@@ -16,7 +16,7 @@ from waiting import HANG, http, until
 
 from aded.core.chat import Chat, Turn
 from aded.drafters.registry import METHODS
-from ui.serving import openai_routes
+from ui.serving.openai import routes
 from ui.serving.service import Service
 from ui.serving.sessions import Sessions
 
@@ -277,7 +277,7 @@ def test_a_client_that_reads_nothing_frees_the_model(monkeypatch: pytest.MonkeyP
     engine = GatedEngine()
     engine.free = 3
     service = fake_service(engine)
-    monkeypatch.setattr(openai_routes, "READER_TIMEOUT", 0.05)
+    monkeypatch.setattr(routes, "READER_TIMEOUT", 0.05)
     body = [{"type": "http.request", "body": json.dumps({**CHAT, "stream": True}).encode()}]
 
     async def receive() -> dict[str, Any]:
@@ -287,7 +287,7 @@ def test_a_client_that_reads_nothing_frees_the_model(monkeypatch: pytest.MonkeyP
         if message["type"] == "http.response.body":
             await asyncio.Event().wait()
 
-    asyncio.run(openai_routes.Completions(service, "chat")({"type": "http", "method": "POST", "headers": []}, receive, send))
+    asyncio.run(routes.Completions(service, "chat")({"type": "http", "method": "POST", "headers": []}, receive, send))
     engine.gate.set()
     until(lambda: service.counters.value("aded_runs_total", {"outcome": "left"}) == 1)
     service.close()
@@ -317,7 +317,7 @@ def test_a_failed_job_is_reported_without_its_details(monkeypatch: pytest.Monkey
 
 def test_a_queued_stream_is_kept_open_by_comments(gated: tuple[str, GatedEngine, Service], monkeypatch: pytest.MonkeyPatch):
     address, engine, service = gated
-    monkeypatch.setattr(openai_routes, "SILENCE", 0.0)
+    monkeypatch.setattr(routes, "SILENCE", 0.0)
     monkeypatch.setattr(service.models.first, "_thread", type("Busy", (), {"is_alive": lambda self: not engine.gate.is_set()})())
     monkeypatch.setattr(service.models.first, "start", lambda: None)
     monkeypatch.setattr(service.models.first, "_model", object())
@@ -369,8 +369,8 @@ def test_kept_kv_caches_are_limited_and_freed():
 @pytest.mark.slow
 @pytest.mark.model
 def test_the_text_of_the_real_model_is_that_of_generate_and_a_conversation_continues(real_model):
-    from ui.engine import Engine
-    from ui.models import Models
+    from ui.race.engine import Engine
+    from ui.race.models import Models
     from ui.serving.service import Service
 
     asked = {"temperature": 0.8, "top_p": 0.95, "seed": 5}

@@ -20,11 +20,11 @@ from waiting import HANG
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Race, TraceError
-from ui.files import title_of
+from ui.browser.files import title_of
+from ui.browser.trace_format import trace_format
+from ui.browser.wire import check_drawable, to_lines
 from ui.page import COLOURS
 from ui.theme import ASSETS
-from ui.trace_format import trace_format
-from ui.wire import check_drawable, to_lines
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 

@@ -13,7 +13,8 @@ from extra_card import CARD, FOLDERS, add_line, copy_sources, copy_with_card
 from waiting import HANG
 
 from aded.core.paths import ASSETS
-from ui import files, sources, words
+from ui import words
+from ui.browser import files, sources
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from aded.core import trace
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.draft_models.chain_runner import ChainRunner
 from aded.draft_models.tree_runner import TreeRunner
-from aded.drafters.specinfer import SpecInferDrafter
-from aded.drafters.speculative import SpeculativeDrafter
+from aded.drafters.methods.specinfer import SpecInferDrafter
+from aded.drafters.methods.speculative import SpeculativeDrafter
 from aded.sampling.logits_pipeline import Rule
 from aded.sampling.rng import key_of, uniform
 from aded.sampling.settings import SamplingSettings

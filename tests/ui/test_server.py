@@ -18,7 +18,7 @@ from serving_fakes import fake_service, serving
 from waiting import HANG, http, until
 
 from aded.core.errors import AdedError
-from ui.serving.connections import ALIVE
+from ui.serving.http.connections import ALIVE
 from ui.serving.server import Address, launch
 
 SERVE = """

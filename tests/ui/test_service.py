@@ -15,8 +15,8 @@ from waiting import HANG, until
 
 from aded.core.errors import AdedError
 from aded.drafters.registry import RunSpec
-from ui.models import Models
-from ui.run import Update
+from ui.race.models import Models
+from ui.race.run import Update
 from ui.serving.jobs import Control
 from ui.serving.limits import Limits
 from ui.serving.service import Service

@@ -128,7 +128,7 @@ def test_the_number_of_drafters_is_limited_and_the_oldest_are_freed_first(monkey
 
 
 def test_session_counts_take_at_most_8_megabytes():
-    from aded.drafters.aded import AdedDrafter
+    from aded.drafters.methods.aded import AdedDrafter
 
     drafter = AdedDrafter(None, 97)
     parts = [part for part in drafter._session.arrays if isinstance(part, np.ndarray)]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from aded.drafters.registry import METHODS
-from ui.engine import Engine
+from ui.race.engine import Engine
 
 
 def test_the_reason_why_a_method_cannot_run_contains_no_folders(monkeypatch: pytest.MonkeyPatch):

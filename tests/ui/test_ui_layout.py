@@ -1,4 +1,4 @@
-"""Positions of nodes: ``ui.layout``."""
+"""Positions of nodes: ``ui.browser.layout``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from ui_fakes import make_step, make_trace
 
 from aded.core.trace import Step
-from ui.layout import layout
+from ui.browser.layout import layout
 
 
 def a_step(accepted: int = 3, size: int = 26) -> Step:

@@ -10,7 +10,7 @@ import pytest
 from aded.drafters.registry import METHODS
 from ui import link, picker
 from ui.controls import CHOICES, Localizer, create_controls, create_run
-from ui.form import ABLATIONS
+from ui.race.form import ABLATIONS
 from ui.words import say
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aded.core.errors import AdedError
-from ui.models import Models
+from ui.race.models import Models
 
 
 def test_a_file_or_folder_is_named_by_its_last_part_and_found_by_its_full_path_too(tmp_path: Path):

@@ -7,10 +7,10 @@ from dataclasses import asdict
 import pytest
 
 from aded.core import trace
-from ui.files import title_of
-from ui.form import SWITCHED
+from ui.browser.files import title_of
 from ui.page import opened_settings, recorded_settings, to_page
-from ui.run import Update
+from ui.race.form import SWITCHED
+from ui.race.run import Update
 from ui.theme import ASSETS
 
 

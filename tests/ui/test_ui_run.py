@@ -14,11 +14,11 @@ from serving_fakes import NUMBERS, FakeEngine
 from waiting import HANG
 
 from aded.core.errors import AdedError
-from ui.engine import Engine
-from ui.form import ABLATIONS, Form
-from ui.models import ModelHolder
-from ui.notices import Notice
-from ui.run import Update, run
+from ui.race.engine import Engine
+from ui.race.form import ABLATIONS, Form
+from ui.race.models import ModelHolder
+from ui.race.notices import Notice
+from ui.race.run import Update, run
 from ui.serving.jobs import Control
 from ui.serving.limits import Limits
 from ui.serving.sessions import Session

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from serving_fakes import NUMBERS, FakeEngine, form
 
-from ui.form import ABLATIONS
-from ui.models import ModelHolder
-from ui.run import Update, run
+from ui.race.form import ABLATIONS
+from ui.race.models import ModelHolder
+from ui.race.run import Update, run
 from ui.serving.jobs import Control
 from ui.serving.sessions import Memory, Session
 
@@ -192,7 +192,7 @@ def test_learned_state_can_be_used_with_another_seed_and_other_settings():
     from fakes import tiny_target
 
     from aded.drafters.registry import RunSpec
-    from ui.engine import Engine
+    from ui.race.engine import Engine
 
     target, engine = tiny_target(), Engine()
     learned = engine.drafter(target, RunSpec("aded", {"keep": True}), 0)

@@ -12,7 +12,7 @@ from ui_fakes import make_race, make_trace
 from aded.core import trace
 from aded.core.errors import AdedError
 from aded.core.trace import Agreement, Choice, Race, RejectionRecord, RejectionTrial, RowChange, TypicalRecord, TypicalTrial
-from ui.wire import SERIES_COLOURS, check_drawable, race_line, to_lines
+from ui.browser.wire import SERIES_COLOURS, check_drawable, race_line, to_lines
 
 COLOURS = {"plain": ("#5a6572", "#a7b1bc")}
 

@@ -8,9 +8,9 @@ import pytest
 
 from aded.drafters.registry import METHODS
 from ui import link
+from ui.browser.files import title_of
 from ui.controls import ADED, CHOICES, GENERATION, Localizer, create_controls, create_run
-from ui.files import title_of
-from ui.form import ABLATIONS
+from ui.race.form import ABLATIONS
 from ui.theme import ASSETS
 from ui.words import FALLBACK, Refused, say, say_or, tables, without_folders, word
 

@@ -25,21 +25,22 @@ from waiting import HANG, http, until
 from zero_fakes import FORK, Error, Spaces
 
 from aded.core.trace import Race, Seconds
-from aded.drafters.aded import AdedDrafter
 from aded.drafters.base import Drafter
+from aded.drafters.methods.aded import AdedDrafter
 from aded.drafters.registry import RunSpec
-from ui.engine import Engine
-from ui.form import Form
-from ui.models import Models
-from ui.run import Update
-from ui.serving import api, worker, zero
+from ui.race.engine import Engine
+from ui.race.form import Form
+from ui.race.models import Models
+from ui.race.run import Update
+from ui.serving import api
 from ui.serving.jobs import Control
 from ui.serving.limits import Limits
-from ui.serving.quota import RULES, NoGpu, WorkerLost, as_refusal
 from ui.serving.service import Service
 from ui.serving.sessions import Session
-from ui.serving.worker import Task
-from ui.serving.zero import ZeroEngine
+from ui.serving.zerogpu import worker, zero
+from ui.serving.zerogpu.quota import RULES, NoGpu, WorkerLost, as_refusal
+from ui.serving.zerogpu.worker import Task
+from ui.serving.zerogpu.zero import ZeroEngine
 from ui.words import say, tables
 
 pytest_plugins = ("zero_fixtures",)
@@ -446,7 +447,7 @@ def test_the_package_is_imported_first_and_the_gpu_function_exists_before_the_pa
         "import sys, app, spaces\n"
         "assert 'torch' not in sys.modules\n"
         "from ui import zerogpu\n"
-        "import ui.serving.worker as worker\n"
+        "import ui.serving.zerogpu.worker as worker\n"
         "worker.load_to_host = lambda *a: 'loaded'\n"
         "models, engine = zerogpu.backend(['default'], 'auto', 'auto')\n"
         "print(type(engine).__name__, [f.__name__ for f in spaces._spaces.decorated])\n"

@@ -13,18 +13,18 @@ from aded.core.errors import AdedError, remedy_for_missing
 from aded.core.trace import Race, Trace, to_json
 from aded.drafters.artifacts import matrix_for
 from aded.drafters.registry import METHODS, find_method
-from ui.engine import Engine
-from ui.form import Form
-from ui.models import ModelHolder
 from ui.numbers import FIELDS, LONGEST, Field
 from ui.picker import MAX_METHODS
-from ui.run import UPDATE_SECONDS, capped, check_form
+from ui.race.engine import Engine
+from ui.race.form import Form
+from ui.race.models import ModelHolder
+from ui.race.run import UPDATE_SECONDS, capped, check_form
+from ui.race.session_memory import keep_learned, resume
+from ui.serving.http.streams import session_of
 from ui.serving.jobs import Control, Job
 from ui.serving.limits import Limits
 from ui.serving.service import Service
 from ui.serving.sessions import Memory, Session
-from ui.serving.streams import session_of
-from ui.session_memory import keep_learned, resume
 from ui.words import cut, say, without_folders
 
 Answer = dict[str, Any]

@@ -15,7 +15,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from aded.core.errors import AdedError
-from ui.models import ModelHolder
+from ui.race.models import ModelHolder
 from ui.serving import api
 from ui.serving.service import Service
 

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from aded.core.errors import AdedError
-from ui.serving.quota import WorkerLost
+from ui.serving.zerogpu.quota import WorkerLost
 from ui.words import Message
 
 if TYPE_CHECKING:

@@ -27,10 +27,11 @@ from aded.core.validation import is_creatable
 from ui import theme
 from ui.blocks import Page
 from ui.page import build
-from ui.serving import logs, openai_routes, static
-from ui.serving.calls import Calls, Endpoint
-from ui.serving.connections import Connections
-from ui.serving.gate import Gate
+from ui.serving.http import logs, static
+from ui.serving.http.calls import Calls, Endpoint
+from ui.serving.http.connections import Connections
+from ui.serving.http.gate import Gate
+from ui.serving.openai.routes import routes as openai_routes
 from ui.serving.service import Service
 from ui.serving.tools import answer_tools
 
@@ -229,7 +230,7 @@ def routes(service: Service, connections: Connections) -> list[Route]:
     present = [APIRoute("/connection/{session}", connection), APIRoute("/connection/{session}", leave, methods=["POST"])]
     present.append(APIRoute("/races/{key}", kept, methods=["GET", "HEAD"]))
     files = APIRoute(static.ROUTE, static.answer, methods=["GET", "HEAD"])
-    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present, *openai_routes.routes(service)]
+    return [APIRoute("/metrics", metrics), APIRoute("/healthz", healthz), files, *present, *openai_routes(service)]
 
 
 def serve(service: Service, address: Address) -> None:

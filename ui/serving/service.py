@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from aded.core.errors import AdedError
-from ui.engine import Engine
-from ui.form import Form
-from ui.models import ModelHolder, Models, name_of
-from ui.notices import Notice, loading
-from ui.run import Update, check_form, failed, race
+from ui.browser.wire import Colours
+from ui.race.engine import Engine
+from ui.race.form import Form
+from ui.race.models import ModelHolder, Models, name_of
+from ui.race.notices import Notice, loading
+from ui.race.run import Update, check_form, failed, race
 from ui.serving.counters import MEGABYTE, Counters, device_memory, resident_memory
 from ui.serving.follow import follow
 from ui.serving.jobs import Control, Job
 from ui.serving.kept import KeptRaces
 from ui.serving.limits import Limits
-from ui.serving.quota import NoGpu, WorkerLost
 from ui.serving.scheduler import QueueRefused, Scheduler
 from ui.serving.sessions import Session, Sessions
-from ui.wire import Colours
+from ui.serving.zerogpu.quota import NoGpu, WorkerLost
 from ui.words import Message
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Service:
     async def race(
         self, session: Session, form: Form, colours: Colours, message: str | None = None
     ) -> AsyncGenerator[Update, None]:
-        """A race of a visitor, from start to end; ``message``: see ``ui.run.race``. Never raises: errors become notices."""
+        """A race of a visitor, from start to end; ``message``: see ``ui.race.run.race``. Never raises: errors become notices."""
         try:
             holder = self.models.first
             check_form(form, self.limits)

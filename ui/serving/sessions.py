@@ -41,7 +41,7 @@ class Session:
         key: identifies the session.
         memories: what its methods have learned, by method name.
         prefix_cache: the KV cache of its last decode (``aded.engine.prefix_cache``); None if none is kept.
-        conversation: its latest race on the page, which can be continued (``ui.conversation``); None if there is none.
+        conversation: its latest race on the page, which can be continued (``ui.race.conversation``); None if there is none.
         job: the latest job, as long as the scheduler or a reader refers to it (its latest update may be large).
         stopped: whether Stop was pressed after Run.
     """

@@ -17,7 +17,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from aded import __version__
-from ui.serving.calls import Endpoint, argument_error
+from ui.serving.http.calls import Endpoint, argument_error
 from ui.words import cut
 
 if TYPE_CHECKING:

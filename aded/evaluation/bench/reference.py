@@ -12,8 +12,8 @@ import numpy as np
 
 from aded.core.errors import AdedError
 from aded.core.tree import DraftTree
-from aded.drafters.aded import PUBLISHED_WINDOW
 from aded.drafters.base import Context, Drafter
+from aded.drafters.methods.aded import PUBLISHED_WINDOW
 from aded.evaluation.bench.systems import System, drafter_system
 from aded.ngram.trigram import TrigramMatrix
 

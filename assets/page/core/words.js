@@ -1,4 +1,4 @@
-// The texts of the page: one table per language (ui/sources.py), one language at a time. All tables have the same keys.
+// The texts of the page: one table per language (ui/browser/sources.py), one language at a time. All tables have the same keys.
 
 import { withCode } from "./dom.js";
 

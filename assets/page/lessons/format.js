@@ -2,7 +2,7 @@
 
 import { faultOf } from "../record/schema.js";
 
-// {schema, format, version, fields, kinds, record, paths, compute}: made by ui/lesson_files.py from the definitions in Python.
+// {schema, format, version, fields, kinds, record, paths, compute}: made by ui/browser/lesson_files.py from the definitions in Python.
 let known = null;
 
 export function setLessonFormat(made) {

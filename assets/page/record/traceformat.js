@@ -1,9 +1,9 @@
-// The format of saved races, as in aded/core/trace.py and ui/wire.py: checks, and the JSON lines of which the page consists.
+// The format of saved races, as in aded/core/trace.py and ui/browser/wire.py: checks, and the JSON lines of which the page consists.
 
 import { layoutOf } from "./treelayout.js";
 import { faultOf } from "./schema.js";
 
-// {schema, versions, nesting, fields, nodes, probability, colours, series}: made by ui/trace_format.py from the definitions in Python.
+// {schema, versions, nesting, fields, nodes, probability, colours, series}: made by ui/browser/trace_format.py from the definitions in Python.
 let format = null;
 
 export function setFormat(made) {
@@ -101,7 +101,7 @@ function sharesOf({ tree, choices, rows, agreement, agreement_after, block, latt
   return [tree.probability, ...ofBlock, ...ofDraft, ...choices.flatMap(ofChoice), ...rows.flatMap(({ before, after, learned }) => [before, after, learned]), ...[...agreement, ...agreement_after].map((near) => [near.total_variation, near.top_1, near.top_4, near.top_12])];
 }
 
-// The race as JSON lines, as `ui.wire.to_lines` makes them.
+// The race as JSON lines, as `ui.browser.wire.to_lines` makes them.
 export function linesOf({ lanes: runs }, title) {
   const colours = coloursOf(runs.map(({ header }) => header.method));
   const heads = runs.map(({ header }, i) => ({ header, colours: colours[i], earlier_prompts: null, turn: null }));

@@ -1,4 +1,4 @@
-// Layout of a draft tree, as in ui/layout.py: depth from left to right, the accepted path on the first row.
+// Layout of a draft tree, as in ui/browser/layout.py: depth from left to right, the accepted path on the first row.
 
 const TARGET = -1; // the bonus or correction token, which is not a node of the draft
 

@@ -1,0 +1,1 @@
+"""Compiled code: numba's functions and their folder, and CUDA graphs."""

@@ -1,0 +1,1 @@
+"""How many tokens a draft has: from measured costs and acceptance."""

@@ -1,0 +1,175 @@
+"""Several turns on the page: a visitor continues the latest race, and each of its runs continues from its own answer.
+
+A run keeps its KV cache (``aded.engine.prefix_cache``), so that its next turn reads only what is new, and what its drafter has
+learned. Texts are kept as long as the session, caches and drafters until others need the memory (``ui.serving.sessions``).
+Nothing changes before a turn has ended: one that fails can be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aded.core.chat import Chat, Turn
+from aded.core.trace import Trace
+from aded.drafters.registry import METHODS, RunSpec
+from ui.race.form import Form
+from ui.race.session_memory import LearningRun, forgotten
+from ui.serving.limits import Limits
+from ui.serving.sessions import Memory
+from ui.words import Message, Refused
+
+AskedTurn = dict[str, Any]
+"""A turn after the first one, for the page: its ``number`` from 2, the turns ``before`` it as pairs (role, text), the
+``message``, the prompt tokens that were ``read`` and ``kept`` in the KV cache, and the tokens per step of the ``first`` turn."""
+
+
+@dataclass(frozen=True)
+class ConversationRun:
+    """A run of a conversation.
+
+    Attributes:
+        spec: its method and options.
+        turns: all so far; the last one is the visitor's while the run writes.
+        cache: the KV cache of its latest turn; None if none is kept.
+        memory: what its drafter has learned; empty if the method keeps nothing, or if it keeps it from race to race.
+        tokens_per_step: of the first turn; None if it had no step.
+    """
+
+    spec: RunSpec
+    turns: tuple[Turn, ...]
+    cache: Any = None
+    memory: Memory = field(default_factory=Memory)
+    tokens_per_step: float | None = None
+
+    @property
+    def prompt(self) -> str | Chat:
+        """What the run reads: a text, and from the second turn on a conversation."""
+        return self.turns[0].text if len(self.turns) == 1 else Chat(self.turns)
+
+    @property
+    def learns(self) -> bool:
+        """Whether ``memory`` holds what its drafter learns."""
+        return "keep" in METHODS[self.spec.method].options and not self.spec.options.get("keep")
+
+    def source(self, memories: dict[str, Memory]) -> tuple[dict[str, Memory], RunSpec]:
+        """For ``ui.race.session_memory.resume``: where its learned state is, by method, and the run that starts with it.
+
+        Args:
+            memories: what the visitor's methods keep from race to race.
+        """
+        if len(self.turns) == 1 or not self.learns:
+            return memories, self.spec
+        return {self.spec.method: self.memory}, replace(self.spec, options={**self.spec.options, "keep": True})
+
+    def answered(self, trace: Trace, drafter: Any) -> ConversationRun:
+        """The run after a turn.
+
+        Args:
+            drafter: with what it has learned; None if there is none.
+        """
+        memory = self.memory
+        if drafter is not None and self.learns:
+            settings = METHODS[self.spec.method].state_settings(self.spec.options)
+            memory = Memory(drafter, self.memory.prompts + 1, settings)
+        per_step = len(trace.token_ids) / len(trace.steps) if trace.steps else None
+        first = per_step if len(self.turns) == 1 else self.tokens_per_step
+        return replace(self, turns=(*self.turns, Turn("assistant", trace.text)), memory=memory, tokens_per_step=first)
+
+    def turn(self, trace: Trace) -> AskedTurn | None:
+        """The turn that the run answers; None for the first one."""
+        if len(self.turns) == 1:
+            return None
+        kept = self.cache.reused if self.cache else 0
+        return {
+            "number": 1 + len(self.turns) // 2,
+            "before": [(turn.role, turn.text) for turn in self.turns[:-1]],
+            "message": self.turns[-1].text,
+            "read": len(trace.header.prompt_tokens) - kept,
+            "kept": kept,
+            "first": self.tokens_per_step,
+        }
+
+
+@dataclass
+class Conversation:
+    """A race that has ended, with what its next turn needs.
+
+    Attributes:
+        race: id of the race on the page.
+        model: on which it ran; ``form``: of its first turn.
+        freed: whether KV caches were freed since the last turn.
+    """
+
+    race: str
+    model: Any
+    form: Form
+    runs: Sequence[ConversationRun]
+    freed: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the KV caches."""
+        return sum(run.cache.bytes for run in self.runs if run.cache)
+
+    @property
+    def drafters(self) -> int:
+        """Number of drafters that are kept."""
+        return sum(run.memory.drafter is not None for run in self.runs)
+
+    def free_caches(self) -> None:
+        """Free the KV caches; the next turn reads the whole conversation."""
+        self.freed = self.freed or self.bytes > 0
+        caches = [run.cache for run in self.runs if run.cache]
+        self.runs = [replace(run, cache=None) for run in self.runs]
+        for cache in caches:
+            cache.free()
+
+    def free_drafters(self) -> None:
+        """Free the drafters; the entries stay, so that the next turn can report the loss."""
+        for run in self.runs:
+            run.memory.drafter = None
+
+    def forget(self) -> None:
+        """Delete what the drafters have learned."""
+        self.runs = [replace(run, memory=Memory()) for run in self.runs]
+
+    def ask(self, message: str) -> tuple[list[ConversationRun], list[Message]]:
+        """The runs with the next message, and what was freed meanwhile, as messages."""
+        lost = [run for run in self.runs if run.memory.prompts and run.memory.drafter is None]
+        messages: list[Message] = [("turn.freed", {})] if self.freed else []
+        messages += [forgotten("memory", run.spec.method, run.memory) for run in lost]
+        runs = [replace(run, memory=Memory()) if run in lost else run for run in self.runs]
+        return [replace(run, turns=(*run.turns, Turn("user", message))) for run in runs], messages
+
+
+def begin(runs: Sequence[RunSpec], form: Form) -> list[ConversationRun]:
+    """The runs of a new conversation."""
+    return [ConversationRun(run, (Turn("user", form.text),)) for run in runs]
+
+
+def next_turn(conversation: Conversation | None, race: object, message: object, model: Any, limits: Limits) -> Form:
+    """The form of the next turn.
+
+    Args:
+        race: id of the race that the visitor continues; ``message``: what the visitor has written.
+
+    Raises:
+        Refused: the message is empty, the conversation is not kept or is that of another model, or its text would be too long.
+    """
+    if not isinstance(message, str) or not message.strip():
+        raise Refused("turn.empty")
+    if conversation is None or conversation.race != race:
+        raise Refused("turn.lost")
+    if conversation.model is not model:
+        raise Refused("turn.model")
+    count = max(len(Chat(run.turns).text) for run in conversation.runs) + 1 + len(message)
+    if count > limits.prompt_characters:
+        raise Refused("turn.long", count=count, maximum=limits.prompt_characters)
+    return conversation.form
+
+
+def separate(states: Sequence[LearningRun], runs: Sequence[ConversationRun]) -> list[LearningRun]:
+    """Those of them that keep what they learn from race to race, and not only in the conversation."""
+    return [state for state in states if not any(state.memory is run.memory for run in runs)]

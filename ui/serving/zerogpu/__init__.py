@@ -1,0 +1,1 @@
+"""Races in workers of a ZeroGPU Space."""
