@@ -10,7 +10,7 @@ import { speak } from "./words.js";
 const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8");
 const traces = readdirSync(new URL("../../assets/traces/", import.meta.url)).map((name) => JSON.parse(read(`assets/traces/${name}`)));
 const steps = traces.flatMap((race) => race.lanes.flatMap((run) => run.steps));
-const constants = readdirSync(new URL("../../aded/drafters/", import.meta.url))
+const constants = readdirSync(new URL("../../aded/drafters/", import.meta.url), { recursive: true })
   .filter((name) => name.endsWith(".py"))
   .flatMap((name) => [...read(`aded/drafters/${name}`).matchAll(/^NO_[A-Z]+ = "(.+)"$/gm)].map((found) => found[1]));
 const budgets = [...read("aded/decoding/decoder.py").matchAll(/FixedBudget\([^"]*"(.+)"\)/g)].map((found) => found[1]);

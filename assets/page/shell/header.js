@@ -5,7 +5,7 @@ import { createEmbedCode, createEmbedded, isEmbedded } from "./embed.js";
 import { emit, on } from "../core/events.js";
 import { el, presenting, reducedMotion, setText } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
-import { chooseLanguage, languages } from "./languages.js";
+import { languages, wireLanguage } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
 import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
@@ -262,25 +262,6 @@ function wireTheme(button, { link, later }) {
   button.addEventListener("click", () => {
     storeItem("theme", document.body.classList.toggle("dark") ? "dark" : "light");
     later();
-  });
-}
-
-function wireLanguage(select, trigger) {
-  const show = (code) => {
-    select.value = document.documentElement.lang = code;
-  };
-  select.append(...languages().map(({ code, name }) => el("option", { value: code, text: name })));
-  select.hidden = languages().length < 2;
-  show(language());
-  if (select.selectedIndex) trigger("select", { language: language() }); // Gradio's widgets start in the first language
-  onLanguage((code) => {
-    show(code);
-    trigger("select", { language: code });
-  });
-  select.addEventListener("change", async () => {
-    storeItem("language", select.value);
-    await chooseLanguage(select.value).catch(() => emit("linkErrors", [["language.missing", {}]]));
-    show(language());
   });
 }
 

@@ -1,9 +1,11 @@
 // The languages of the page. The texts of a language are loaded when it is chosen.
 
+import { el } from "../core/dom.js";
+import { emit } from "../core/events.js";
 import { pageFiles, setFiles, textOf } from "../core/files.js";
 import { readLink } from "./link.js";
-import { loadItem } from "../core/storage.js";
-import { setLanguage } from "../core/words.js";
+import { loadItem, storeItem } from "../core/storage.js";
+import { language, onLanguage, setLanguage } from "../core/words.js";
 
 const tables = new Map();
 let chosen = "";
@@ -42,4 +44,24 @@ async function tableOf(code) {
   const { file, table } = languages().find((language) => language.code === code);
   if (!tables.has(code)) tables.set(code, table ?? JSON.parse(await textOf(file)));
   return tables.get(code);
+}
+
+// The selection of the language; the page's server labels its widgets in it too.
+export function wireLanguage(select, trigger) {
+  const show = (code) => {
+    select.value = document.documentElement.lang = code;
+  };
+  select.append(...languages().map(({ code, name }) => el("option", { value: code, text: name })));
+  select.hidden = languages().length < 2;
+  show(language());
+  if (select.selectedIndex) trigger("select", { language: language() }); // Gradio's widgets start in the first language
+  onLanguage((code) => {
+    show(code);
+    trigger("select", { language: code });
+  });
+  select.addEventListener("change", async () => {
+    storeItem("language", select.value);
+    await chooseLanguage(select.value).catch(() => emit("linkErrors", [["language.missing", {}]]));
+    show(language());
+  });
 }
