@@ -6,6 +6,7 @@ Kinds of lines, in order: one ``race``, then any number of ``step``, ``run`` and
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from aded.core.trace import Race, Step, Trace, TraceError, to_json
+from aded.core.trace import Race, Seconds, Step, Trace, TraceError, to_json
 from ui.browser.layout import layout
 
 Colours = dict[str, tuple[str, str]]
@@ -77,8 +78,9 @@ def _series_colour(method: str, methods: Sequence[str], index: int) -> tuple[str
 
 
 def step_line(run: int, step: Step) -> str:
-    """One step as recorded, with its layout."""
-    return line("step", run=run, step=step, layout=layout(step))
+    """One step as recorded, with its layout; its times to a tenth of a microsecond."""
+    seconds = Seconds(*(round(phase, 7) for phase in dataclasses.astuple(step.seconds)))
+    return line("step", run=run, step=dataclasses.replace(step, seconds=seconds), layout=layout(step))
 
 
 def run_line(run: int, trace: Trace, kept: bool = False) -> str:

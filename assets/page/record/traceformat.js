@@ -106,7 +106,7 @@ export function linesOf({ lanes: runs }, title) {
   const colours = coloursOf(runs.map(({ header }) => header.method));
   const heads = runs.map(({ header }, i) => ({ header, colours: colours[i], earlier_prompts: null, turn: null }));
   const id = crypto.getRandomValues(new Uint32Array(1))[0].toString(16).padStart(8, "0");
-  const steps = runs.flatMap((run, i) => run.steps.map((step) => ({ t: "step", run: i, step, layout: layoutOf(step, format.nodes) })));
+  const steps = runs.flatMap((run, i) => run.steps.map((step) => ({ t: "step", run: i, step: { ...step, seconds: roundedTimes(step.seconds) }, layout: layoutOf(step, format.nodes) })));
   const ends = runs.map(({ prefill_seconds, text, finish_reason, repeat_seconds = [] }, run) => ({ t: "run", run, kept: false, prefill_seconds, text, finish_reason, repeat_seconds }));
   const events = [{ t: "race", id, source: "file", title, settings: null, runs: heads }, ...steps, ...ends, { t: "status", running: false, kept_prompts: {} }];
   return events.map((event) => `${JSON.stringify(event)}\n`).join("");
@@ -125,4 +125,9 @@ function coloursOf(methods) {
 // Rounded as in Python: halves to the even number.
 function halfEven(value) {
   return value % 1 === 0.5 ? 2 * Math.round(value / 2) : Math.round(value);
+}
+
+// Times to a tenth of a microsecond, as the server sends them.
+function roundedTimes(seconds) {
+  return Object.fromEntries(Object.entries(seconds).map(([phase, time]) => [phase, Number(time.toFixed(7))]));
 }
