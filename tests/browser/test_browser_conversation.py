@@ -106,3 +106,9 @@ def test_the_turns_of_a_shared_race_are_shown_and_only_its_visitor_can_continue_
         sync_api.expect(other.locator(".ax-earlier").first).to_be_attached()
         sync_api.expect(part(other, "turn")).to_contain_text("Turn 2 read 1 new token")
         sync_api.expect(field(other)).to_be_hidden()
+    asked = page.url.split("#")[1]
+    assert "turn=2" in asked
+    gone = re.sub(r"run=[0-9a-f]+", "run=" + "0" * 16, asked)
+    with watched_page(browser, live.address, query="#" + gone) as other:
+        sync_api.expect(part(other, "note-text")).to_contain_text("This live race is no longer available")
+        sync_api.expect(part(other, "note-text")).to_contain_text("It is turn 2 of a conversation")

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, settingsOf, viewOf, writeLink } from "../../assets/page/shell/link.js";
+import { asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, settingsOf, turnNote, viewOf, writeLink } from "../../assets/page/shell/link.js";
 
 const HOSTILE = ["<img src=x onerror=alert(1)>", "a&b=c#d", "%00%zz", "漢 🙂", "${1+1}", "__proto__"];
 
@@ -22,11 +22,18 @@ test("the hash overrides the query; both are read", () => {
 });
 
 test("a view counts steps from 0, and has null for invalid numbers", () => {
-  assert.deepEqual(viewOf({ method: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, method: "aded", step: 11, node: -1, bigram: null, tab: null, wrong: {} });
+  assert.deepEqual(viewOf({ method: "aded", step: "12", node: "-1" }), { race: undefined, run: null, file: undefined, turn: null, method: "aded", step: 11, node: -1, bigram: null, tab: null, wrong: {} });
   assert.deepEqual(viewOf({ step: "x", node: "1.5", bigram: "a", tab: "other", method: "any" }).wrong, { step: "x", node: "1.5", bigram: "a", tab: "other" });
   assert.equal(viewOf({ tab: "verify" }).tab, "verify");
   assert.equal(viewOf({ tab: "other" }).tab, null);
   for (const text of ["", "x", "1.5", "1e9", "9".repeat(40)]) assert.equal(viewOf({ step: text }).step, null);
+});
+
+test("a link to a later turn says that its settings are those of the first", () => {
+  const link = readLink({ search: "", hash: writeLink({ run: "0123456789abcdef", turn: 3, prompt: "a" }) });
+  assert.deepEqual(turnNote(viewOf(link)), [["link.turn", { number: 3 }]]);
+  assert.deepEqual(settingsOf(link), { prompt: "a" });
+  for (const turn of ["1", "x", "-2", undefined]) assert.deepEqual(turnNote(viewOf({ turn })), []);
 });
 
 test("a bigram is two token ids, or null", () => {

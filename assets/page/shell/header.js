@@ -7,7 +7,7 @@ import { el, presenting, reducedMotion, setText } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
 import { languages, wireLanguage } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
-import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, viewOf, writeLink } from "./link.js";
+import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, turnNote, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLessons, followLesson } from "./lessons.js";
 import { createLinkNote } from "./linknote.js";
@@ -20,9 +20,9 @@ import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
 const SHOWN = 4000; // milliseconds for which the page says what was copied
-const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
+const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone", "link.turn"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
-const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
+const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none", "link.turn"]; // messages about the link of a live race
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -74,9 +74,9 @@ function createAddress(props, watch, trigger, note) {
     note.set([...faultsOf(here.link, languages().map(({ code }) => code), withServer()), ...extraFaults(window.location, withServer())]);
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
     emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
-    if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }]]);
+    if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }], ...turnNote(viewOf(wanted))]);
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);
-    if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}]]);
+    if (run && run !== "1" && !here.opened && withServer() && kept === null) note.add([["link.gone", {}], ...turnNote(viewOf(wanted))]);
     const [asked, again] = [here.opened ? wanted : here.link, here.opened || kept !== null];
     here.opened = true;
     if (!isEmbedded(window.location, here.link)) follow(here.link);
@@ -196,7 +196,7 @@ function createAddress(props, watch, trigger, note) {
     const { run } = here.view ?? {};
     if (!run || !withServer()) return [];
     const place = here.running === run ? "running" : await placeOnServer(run);
-    return place === null || place === "disk" ? [] : [[`link.copied.${place}`, {}]];
+    return place === null || place === "disk" ? [] : [[`link.copied.${place}`, {}], ...turnNote(here.view)];
   }
   return { link: here.link, text, open, later, warnings, lasting };
 }

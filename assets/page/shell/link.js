@@ -5,7 +5,7 @@ import { TABS } from "./tabs.js";
 
 // Parameters of the address. Of RACE, one names the race: a recorded race by title, a live race by id (run), a file by name.
 export const RACE = ["race", "run", "file"];
-const VIEW = [...RACE, "method", "step", "node", "bigram", "tab"];
+const VIEW = [...RACE, "turn", "method", "step", "node", "bigram", "tab"];
 const PAGE = ["theme", "lang", "hide", "lesson", "part", "tool", "alpha", "gamma", "c", "v", "rows"];
 
 const afterHash = ({ hash }) => new URLSearchParams(hash.replace(/^#/, ""));
@@ -49,6 +49,11 @@ export function completed(link, first) {
   return { ...Object.fromEntries(open), ...link };
 }
 
+// The message about a live race that is a later turn of a conversation.
+export function turnNote(view) {
+  return view?.turn > 1 ? [["link.turn", { number: view.turn }]] : [];
+}
+
 // Whether two views show different races.
 export function otherRace(one, other) {
   return RACE.some((name) => (one[name] ?? null) !== (other[name] ?? null));
@@ -84,7 +89,7 @@ export function viewOf(link) {
 }
 
 function placesOf(link) {
-  return { race: link.race, run: /^(1|[0-9a-f]{16})$/.test(link.run || "") ? link.run : null, file: link.file, method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
+  return { race: link.race, run: /^(1|[0-9a-f]{16})$/.test(link.run || "") ? link.run : null, file: link.file, turn: integer(link.turn, 0), method: link.method, step: integer(link.step, 1), node: integer(link.node, 0), bigram: bigramOf(link.bigram), tab: TABS.includes(link.tab) ? link.tab : null };
 }
 
 // A bigram: two token ids.

@@ -5,6 +5,7 @@ import { pageFiles } from "../core/files.js";
 import { createKeeper, createRaceHistory, findRace, isRace } from "../record/racehistory.js";
 import { readLines, stoppedLines } from "../record/record.js";
 import { createRecorded } from "../record/recorded.js";
+import { turnNote } from "./link.js";
 
 export function createOpener(state, player, showTab) {
   const raceHistory = createRaceHistory();
@@ -37,8 +38,8 @@ export function createOpener(state, player, showTab) {
   async function reopen(view) {
     const found = await findRace(view.run);
     if (state.race.running) return;
-    if (found === null) return emit("linkErrors", [["link.gone", {}]]);
-    if (found.partial !== null) emit("linkErrors", [["link.partial", { count: found.partial }]]);
+    if (found === null) return emit("linkErrors", [["link.gone", {}], ...turnNote(view)]);
+    if (found.partial !== null) emit("linkErrors", [["link.partial", { count: found.partial }], ...turnNote(view)]);
     open(found.lines);
     player.show(view);
   }

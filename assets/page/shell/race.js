@@ -100,5 +100,5 @@ function markView(root) {
 // The view on screen, for the address; while it follows a race that runs, without a step.
 function linkedView({ race, run, step, node, bigram, tab, following }) {
   const place = following ? { step: null, node: null, bigram: null } : { step: step + 1, node, bigram };
-  return { ...raceIdOf(race), method: runName(race.runs, run), ...place, tab: tab === TABS[0] ? null : tab, settings: race.settings };
+  return { ...raceIdOf(race), turn: race.source === "run" ? (race.runs[0].turn?.number ?? null) : null, method: runName(race.runs, run), ...place, tab: tab === TABS[0] ? null : tab, settings: race.settings };
 }
