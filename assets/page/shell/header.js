@@ -22,7 +22,7 @@ const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; 
 const SHOWN = 4000; // milliseconds for which the page says what was copied
 const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone", "link.turn"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
-const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none", "link.turn"]; // messages about the link of a live race
+const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
