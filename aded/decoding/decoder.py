@@ -19,7 +19,7 @@ from aded.core.errors import AdedError, as_text, check_text, check_type, shown
 from aded.core.limits import MAX_NODES, check_flags, whole_number
 from aded.core.trace import FinishReason, Header, Seconds, Step, Trace, writable
 from aded.core.tree import DraftTree, warm_up
-from aded.decoding.recorder import Recorder, recorded_cost
+from aded.decoding.recorder import RecordedStep, Recorder, recorded_cost
 from aded.decoding.stopping import StopChecker
 from aded.drafters.base import Context, Drafter, Outcome, draft, is_custom
 from aded.drafters.budget import tree_budget as budgets
@@ -155,6 +155,7 @@ class Decoder:
         self.prefill_seconds = 0.0
         self.prefill_progress: tuple[int, int] | None = None
         self._steps: list[Step] = []
+        self._waiting: list[RecordedStep] = []  # those that are not yet complete
         self._session: TargetSession | None = None
         self.clock = 0.0
         self.finish_reason: FinishReason | None = None
@@ -225,14 +226,37 @@ class Decoder:
 
     def next_step(self) -> Step | None:
         """Like ``step``, but returns None if the decode has ended, by itself or by ``cancel`` in another thread."""
+        return self.complete()[-1] if self.advance() else None
+
+    def advance(self) -> bool:
+        """A step that ``complete`` will return; False if the decode has ended. The records of several steps then cost less.
+
+        Raises:
+            AdedError: see ``step``.
+        """
         with self.model.lock:
             if self._session is None:
                 raise AdedError("the decode is not running; call begin before step")
             if self.finish_reason is not None:
-                return None
+                return False
             with self._closed_on_error():
                 self.model.check_open()
-                return self._step(self._session)
+                self._waiting.append(self._step(self._session))
+            return True
+
+    def complete(self) -> list[Step]:
+        """The steps of ``advance`` since the last call, recorded.
+
+        Raises:
+            AdedError: the drafter returned something that cannot be recorded.
+        """
+        if not self._waiting:
+            return []
+        with self.model.lock, self._closed_on_error():
+            waiting, self._waiting = self._waiting, []
+            steps = self._recorder.complete(waiting)
+            self._steps += steps
+            return steps
 
     def _attach_drafter(self) -> None:
         other = None if self.drafter.decode is None else self.drafter.decode()
@@ -254,7 +278,7 @@ class Decoder:
         detokenizer = IncrementalDetokenizer(self.model.tokenizer, ids)
         self._stopping = StopChecker(detokenizer, self.model.eos_ids, self.settings.stop, max_new, limit_reason)
         self._recorder = Recorder(self.model, self.drafter, self.rule, self.record)
-        self._steps, self.prefill_seconds = [], 0.0
+        self._steps, self._waiting, self.prefill_seconds = [], [], 0.0
         self.budget = self._new_budget()
         capacity = len(ids) + max_new + self.model.padded_nodes(self.budget.cap)
         self._session = self._new_session(ids, capacity)
@@ -278,7 +302,7 @@ class Decoder:
             self.drafter.start(ids, end.value)
             self.prefill_progress = None
 
-    def _step(self, session: TargetSession) -> Step:
+    def _step(self, session: TargetSession) -> RecordedStep:
         context, seconds, cap = self._context(), dict[str, float](), self.budget.cap
         self.drafter.prepare(context.copy() if self._custom else context, cap)
         with self._timed(seconds, "draft"):
@@ -299,14 +323,12 @@ class Decoder:
             self.drafter.observe(outcome.copy() if self._custom else outcome)
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
-        step = self._recorder.step(
-            len(self._steps), outcome, verification, pieces, budget, Seconds(**seconds), output.logits, snapshot
-        )
-        self.clock += step.seconds.total
-        self._steps.append(step)
+        index = len(self._steps) + len(self._waiting)
+        made = self._recorder.step(index, outcome, verification, pieces, budget, Seconds(**seconds), snapshot)
+        self.clock += made.step.seconds.total
         if self._stopping.reason is not None:  # else keep a cancellation during this step
             self.finish_reason = self._stopping.reason
-        return step
+        return made
 
     def cancel(self) -> None:
         """End the decode after the step that is running, if any. Any thread may call this, and a drafter."""
@@ -338,7 +360,7 @@ class Decoder:
     @property
     def began(self) -> bool:
         """Whether the prefill is done, so that ``trace`` exists."""
-        return bool(self._steps) or self.prefill_seconds > 0
+        return bool(self._steps or self._waiting) or self.prefill_seconds > 0
 
     @property
     def trace(self) -> Trace:
@@ -348,6 +370,7 @@ class Decoder:
             AdedError: the decode has not begun.
         """
         self._require_begun()
+        self.complete()
         ids = self._tokens[self._prompt_length : self._length].tolist()
         text = "".join(piece for step in self._steps for piece in step.texts)
         return Trace(self.header, list(self._steps), self.prefill_seconds, text, ids, self.finish_reason, self.model.footprint)

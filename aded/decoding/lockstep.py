@@ -13,6 +13,10 @@ from aded.core.chat import Prompt
 from aded.core.trace import Race, Step
 from aded.decoding.decoder import Decoder
 
+HELD_SECONDS, HELD_STEPS = 0.05, 16
+"""Steps are recorded together up to this sum of their decode times and this number: on a GPU a record alone takes longer than
+its step."""
+
 
 def race(decoders: Sequence[Decoder], prompt: Prompt) -> Iterator[tuple[int, Step]]:
     """Decode ``prompt`` with every decoder; yields (index of the decoder, step). Closing the iterator stops all runs.
@@ -34,10 +38,25 @@ def interleaved(decoders: Sequence[Decoder], prompts: Sequence[Prompt]) -> Gener
         for decoder, prompt in zip(decoders, prompts, strict=True):
             yield from decoder.beginning(prompt)
             yield None
+        held, until = list[int](), HELD_SECONDS  # the runs whose steps are not yet complete, in their order
         while running := [run for run, decoder in enumerate(decoders) if decoder.finish_reason is None]:
             run = min(running, key=lambda i: (decoders[i].clock, i))
-            if (step := decoders[run].next_step()) is not None:
-                yield run, step
+            try:
+                held += [run] if decoders[run].advance() else []
+            except Exception:
+                yield from _completed(decoders, held)
+                raise
+            total = sum(decoder.clock for decoder in decoders)
+            if not decoders[run].record or total >= until or len(held) >= HELD_STEPS:
+                yield from _completed(decoders, held)
+                held, until = [], total + HELD_SECONDS
+        yield from _completed(decoders, held)
+
+
+def _completed(decoders: Sequence[Decoder], held: Sequence[int]) -> list[tuple[int, Step]]:
+    """The latest steps of all runs; ``held``: the run of each."""
+    steps = [iter(decoder.complete()) for decoder in decoders]
+    return [(run, next(steps[run])) for run in held]
 
 
 def race_record(decoders: Sequence[Decoder]) -> Race:

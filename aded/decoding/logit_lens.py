@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 12
 """Layers that are read; of a model with more layers, evenly spaced ones."""
-ROWS_AT_ONCE = 64
-"""Hidden states that go through the LM head together; it bounds the memory."""
+ROWS_AT_ONCE, MAX_SCORES = 64, 1 << 24
+"""Hidden states that go through the LM head together on a CPU, and the number of their scores on a GPU; they bound the memory."""
 PROBE = (0, 1, 2)
 """Token ids of the forward pass that checks norm and head."""
 
@@ -70,31 +70,27 @@ class LogitLens:
         return self.layers[:-1]
 
     @torch.inference_mode()
-    def read(
-        self, states: torch.Tensor, logits: torch.Tensor, path: Sequence[int], chosen: Sequence[int]
-    ) -> list[LayerScores] | None:
-        """What each layer predicts at nodes of a tree of ``n`` nodes, before penalties and sampling settings.
+    def read(self, states: torch.Tensor, logits: torch.Tensor, chosen: Sequence[int]) -> list[LayerScores | None]:
+        """What each layer predicts at ``n`` nodes, before penalties and sampling settings.
 
         Args:
             states: hidden states of ``hidden_layers`` side by side, ``[n, layers * hidden]``.
             logits: the target's, ``[n, vocab]``.
-            path: the nodes.
             chosen: the token that the target chose at each of them.
 
         Returns:
-            One entry per node; None if a number is not finite.
+            One entry per node, None where a number is not finite.
         """
-        count = len(self.layers)
-        nodes, wanted = torch.tensor([list(path), list(chosen)], device=logits.device)
-        size, parts = max(1, ROWS_AT_ONCE // count), []
-        for at, last, tokens in zip(states[nodes].split(size), logits[nodes].split(size), wanted.split(size)):
+        count, parts = len(self.layers), []
+        wanted = torch.tensor(list(chosen), device=logits.device)
+        size = max(1, (MAX_SCORES // logits.shape[1] if logits.is_cuda else ROWS_AT_ONCE) // count)
+        for at, last, tokens in zip(states.split(size), logits.split(size), wanted.split(size)):
             inner = self._head(self._norm(at.unflatten(1, (count - 1, -1)).flatten(0, 1))[None])[0]
             rows = torch.cat([inner.to(last).unflatten(0, (len(tokens), -1)), last[:, None]], 1)  # [nodes, layers, vocab]
             parts.append(_scores(rows.flatten(0, 1), tokens.repeat_interleave(count)))
-        table = torch.cat(parts).unflatten(0, (len(path), count)).cpu()
-        if not bool(table.isfinite().all()):
-            return None
-        return [LayerScores(*_columns(one)) for one in table.tolist()]
+        table = torch.cat(parts).unflatten(0, (len(chosen), count)).cpu()
+        finite = table.isfinite().flatten(1).all(1).tolist()
+        return [LayerScores(*_columns(one)) if fits else None for one, fits in zip(table.tolist(), finite)]
 
 
 def selected_layers(layers: int) -> tuple[int, ...]:

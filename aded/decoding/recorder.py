@@ -1,14 +1,16 @@
 """Records a step for the trace: token texts, the target's probability of every node, the matrix rows before and after.
 
-Recording is not timed.
+Recording is not timed. What the model's device computes for the record of several steps is computed together (``complete``): on
+a GPU its many small operations would take longer than the step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -45,8 +47,8 @@ from aded.core.trace import (
     rounded,
 )
 from aded.core.tree import DraftTree
-from aded.decoding.logit_lens import LogitLens
-from aded.decoding.target_scores import ChoiceScores, score
+from aded.decoding.logit_lens import LayerScores, LogitLens
+from aded.decoding.target_scores import ChoiceScores, Scoring, TargetScores, score, scoring
 from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.engine.cost_model import StepCost
 from aded.engine.loading.tokenizer import TokenTexts
@@ -83,19 +85,48 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is recorded before the drafter learns from the step, because it may then overwrite its draft distributions."""
+    """What is recorded before the drafter learns from the step, because it may then overwrite its draft distributions.
 
-    nodes: NodeRecord
+    Attributes:
+        nodes: the scores of a draft whose tests of tokens are recorded; None for one that ``Recorder.complete`` scores.
+        scoring, chosen: what it scores, and node, token, random number and whether it was drafted of each choice.
+        lens: hidden states and logits at the nodes of the choices, for the logit lens; None without one.
+        root: the target's logits at the root, ``[vocab]``.
+        predictions: of the LLM representatives at the root.
+    """
+
+    nodes: NodeRecord | None
+    scoring: Scoring
+    chosen: list[tuple[int, int, float | None, bool]]
     note: str | None
     simulations: list[SimulationRecord]
     lattice: list[LatticeRecord]
     pool: PoolRecord | None
     levels: list[LevelRecord]
     attended: list[AttendedRecord]
-    lens: LensRecord | None
+    lens: tuple[torch.Tensor, torch.Tensor] | None
     rows: dict[tuple[int, ...], Row]
-    target: Callable[[], TargetDistribution]
-    agreement: list[Agreement]
+    root: torch.Tensor
+    predictions: list[Prediction]
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A step whose scores may still be missing; see ``Recorder.complete``.
+
+    Attributes:
+        snapshot: None if not every field is recorded, so that nothing is missing.
+        predictions: of the LLM representatives at the root, after the drafter has learned.
+    """
+
+    step: Step
+    snapshot: Snapshot | None = None
+    predictions: list[Prediction] = field(default_factory=list)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there are predictions of LLM representatives."""
+        return bool(self.predictions or (self.snapshot and self.snapshot.predictions))
 
 
 class Recorder:
@@ -146,7 +177,8 @@ class Recorder:
         Raises:
             AdedError: the drafter returned something that cannot be recorded.
         """
-        nodes = self._score_nodes(outcome, verification, logits)
+        scoring, chosen = self._scoring(outcome, verification, logits)
+        nodes = self._tested_nodes(outcome, verification, logits, scoring, chosen) if self._tests(outcome.tree) else None
         explanation = self._inspectable.explain(outcome.context.copy(), budget)
         note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
@@ -154,19 +186,20 @@ class Recorder:
         pool = self._read("explain", explanation, self._pool)
         levels = self._read("explain", explanation, self._levels)
         attended = self._read("explain", explanation, partial(self._attended, outcome.context))
-        target = cache(lambda: TargetDistribution(logits[0].float().softmax(-1).cpu().numpy()))
         return Snapshot(
             nodes,
+            scoring,
+            chosen,
             note,
             simulations,
             lattice,
             pool,
             levels,
             attended,
-            self._lens_record(outcome, verification, logits, states),
+            self._lens_rows(verification.path[: len(outcome.emitted)], logits, states),
             self._rows(outcome),
-            target,
-            self._agreement(outcome, target),
+            logits[0].clone(),
+            self._predictions(outcome),
         )
 
     def step(
@@ -177,20 +210,18 @@ class Recorder:
         pieces: list[str],
         budget: Budget,
         seconds: Seconds,
-        logits: torch.Tensor,
         snapshot: Snapshot | None,
-    ) -> Step:
+    ) -> RecordedStep:
         """The record of a step; without ``snapshot`` the fields that are slow to compute stay empty.
 
         Args:
             index: number of the step in the decode.
             pieces: text of each emitted token.
-            logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.
             snapshot: taken before the drafter learned.
         """
         tree, kept = outcome.tree, len(outcome.emitted)
         n, full = len(tree), snapshot is not None
-        nodes = snapshot.nodes if snapshot else NodeRecord.empty(n)
+        nodes = (snapshot.nodes if snapshot else None) or NodeRecord.empty(n)
         node_verdicts, reasons = verdicts(tree, verification.path, kept)
         if nodes.block is not None:  # every prefix was tested
             node_verdicts = ["rejected" if verdict == "unreached" else verdict for verdict in node_verdicts]
@@ -206,7 +237,7 @@ class Recorder:
         )
         accepted = len(verification.path) - 1
         origins: list[Origin] = ["draft" if i < accepted else "target" for i in range(kept)]
-        return Step(
+        step = Step(
             index=index,
             position=len(outcome.context.tokens) - 1,
             tree=record,
@@ -219,8 +250,6 @@ class Recorder:
             seconds=seconds,
             rows=self._row_changes(snapshot.rows, outcome) if snapshot else [],
             simulations=snapshot.simulations if snapshot else [],
-            agreement=snapshot.agreement if snapshot else [],
-            agreement_after=self._agreement(outcome, snapshot.target) if snapshot else [],
             size=self._read("matrix_size", self._inspectable.matrix_size(), _size) if snapshot else None,
             note=snapshot.note if snapshot else None,
             block=nodes.block,
@@ -228,7 +257,42 @@ class Recorder:
             pool=snapshot.pool if snapshot else None,
             levels=snapshot.levels if snapshot else [],
             attended=snapshot.attended if snapshot else [],
-            lens=snapshot.lens if snapshot else None,
+        )
+        return RecordedStep(step, snapshot, self._predictions(outcome)) if snapshot else RecordedStep(step)
+
+    def complete(self, steps: Sequence[RecordedStep]) -> list[Step]:
+        """The steps with all scores: of the target at the nodes, of the logit lens, and of the LLM representatives' agreement.
+
+        Raises:
+            AdedError: a drafter returned predictions that cannot be recorded.
+        """
+        unscored = [one.snapshot for one in steps if one.snapshot and one.snapshot.nodes is None]
+        scores = iter(score(self.rule, [snapshot.scoring for snapshot in unscored]))
+        lenses = iter(self._read_lens([one.snapshot for one in steps if one.snapshot and one.snapshot.lens]))
+        targets = iter(_root_distributions([one.snapshot.root for one in steps if one.snapshot and one.predicts]))
+        return [
+            one.step if one.snapshot is None else self._completed(one, one.snapshot, scores, lenses, targets) for one in steps
+        ]
+
+    def _completed(
+        self,
+        one: RecordedStep,
+        snapshot: Snapshot,
+        scores: Iterator[TargetScores],
+        lenses: Iterator[LensRecord | None],
+        targets: Iterator[TargetDistribution],
+    ) -> Step:
+        """The step with the next ones of the scores that it lacks."""
+        step, target = one.step, next(targets) if one.predicts else None
+        if snapshot.nodes is None:
+            nodes = self._node_record(next(scores), snapshot.chosen)
+            tree = replace(step.tree, probability=nodes.probability, rank=nodes.rank)
+            step = replace(step, tree=tree, choices=nodes.choices)
+        return replace(
+            step,
+            lens=next(lenses) if snapshot.lens else None,
+            agreement=self._agreement(snapshot.predictions, target),
+            agreement_after=self._agreement(one.predictions, target),
         )
 
     def _read(self, call: str, answer: A, read: Callable[[A], T]) -> T:
@@ -250,33 +314,64 @@ class Recorder:
         rows = self._inspectable.matrix_rows(outcome.copy())
         return self._read("matrix_rows", rows, lambda made: {row.key: _as_dict(row) for row in made})
 
-    def _agreement(self, outcome: Outcome, target: Callable[[], TargetDistribution]) -> list[Agreement]:
-        """Current agreement of the LLM representatives with the target at the root, before sampling settings."""
-        predictions = self._inspectable.predictions(outcome.context.copy())
-        return self._read("predictions", predictions, lambda made: _agreement(made, target()) if made else [])
+    def _predictions(self, outcome: Outcome) -> list[Prediction]:
+        """What the LLM representatives predict now after the root, as copies."""
+        made = self._inspectable.predictions(outcome.context.copy())
+        return self._read("predictions", made, lambda all_made: [_copied(prediction) for prediction in all_made])
 
-    def _score_nodes(self, outcome: Outcome, verification: Verification, logits: torch.Tensor) -> NodeRecord:
-        """The record of every node; see `aded.decoding.target_scores.score`."""
-        tree, record = outcome.tree, NodeRecord.empty(len(outcome.tree))
-        path, chosen = verification.path[: len(outcome.emitted)], outcome.emitted.tolist()
-        children: dict[int, list[int]] = {}
-        for node, parent in enumerate(tree.parents[1:].tolist(), 1):
-            children.setdefault(parent, []).append(node)
-        rejects = tree.drafted and tree.sampled_from is not None and self.rule.uses_rejection_sampling
-        as_block = tree.sampled_from is not None and tree.sampled_from.block
-        tried = [tree.tokens[children.get(node, [])].tolist() if rejects else [] for node in path]
-        scores = score(self.rule, logits, tree, outcome.context.tokens, path, chosen, tried)
+    def _agreement(self, predictions: Sequence[Prediction], target: TargetDistribution | None) -> list[Agreement]:
+        """Agreement of the LLM representatives with the target at the root, before sampling settings."""
+        if target is None:
+            return []
+        return self._read("predictions", predictions, lambda made: _agreement(made, target))
+
+    def _tests(self, tree: DraftTree) -> bool:
+        """Whether drafted tokens are tested with random numbers or a threshold, which is recorded."""
+        return self._rejects(tree) or self.rule.typical is not None
+
+    def _rejects(self, tree: DraftTree) -> bool:
+        return bool(tree.drafted) and tree.sampled_from is not None and self.rule.uses_rejection_sampling
+
+    def _scoring(
+        self, outcome: Outcome, verification: Verification, logits: torch.Tensor
+    ) -> tuple[Scoring, list[tuple[int, int, float | None, bool]]]:
+        """What is scored, and the choices; see ``Snapshot``."""
+        tree, path, tokens = outcome.tree, verification.path[: len(outcome.emitted)], outcome.emitted.tolist()
+        children = _children(tree) if self._rejects(tree) else {}
+        tried = [tree.tokens[children.get(node, [])].tolist() for node in path]
+        drafted = [tree.child(node, token) is not None for node, token in zip(path, tokens)]
+        chosen = list(zip(path, tokens, verification.draws, drafted))
+        return scoring(self.rule, logits, tree, outcome.context.tokens, path, tokens, tried), chosen
+
+    def _node_record(self, scores: TargetScores, chosen: Sequence[tuple[int, int, float | None, bool]]) -> NodeRecord:
+        record = NodeRecord.empty(1 + len(scores.probability))
         for node, (p, rank) in enumerate(zip(scores.probability, scores.rank), 1):
             if math.isfinite(p):
                 record.probability[node], record.rank[node] = rounded(p), rank
-        for i, (node, found) in enumerate(zip(path, scores.choices)):
-            choice = self._choice(node, chosen[i], verification.draws[i], tree.child(node, chosen[i]) is not None, found)
+        record.choices.extend(self._choice(*choice, found) for choice, found in zip(chosen, scores.choices))
+        return record
+
+    def _tested_nodes(
+        self,
+        outcome: Outcome,
+        verification: Verification,
+        logits: torch.Tensor,
+        scoring: Scoring,
+        chosen: Sequence[tuple[int, int, float | None, bool]],
+    ) -> NodeRecord:
+        """The scores at every node, with the tests of drafted tokens."""
+        tree, rejects, children = outcome.tree, self._rejects(outcome.tree), _children(outcome.tree)
+        as_block = tree.sampled_from is not None and tree.sampled_from.block
+        (scores,) = score(self.rule, [scoring])
+        record = self._node_record(scores, chosen)
+        for i, ((node, token, *_), found) in enumerate(zip(chosen, scores.choices)):
+            choice = record.choices[i]
             if rejects and not as_block:
-                rejection = self._rejection(outcome, logits, verification.path[: i + 1], chosen[i], found.logits.tokens)
+                rejection = self._rejection(outcome, logits, verification.path[: i + 1], token, found.logits.tokens)
                 choice = replace(choice, rejection=rejection)
             if self.rule.typical is not None:
                 choice = replace(choice, typical=self._typical(tree, scores.distribution(node), children.get(node, [])))
-            record.choices.append(choice)
+            record.choices[i] = choice
         if rejects and as_block:
             record = replace(record, block=self._block(outcome, logits, verification.next_token))
         return record
@@ -442,15 +537,27 @@ class Recorder:
             if np.isfinite(token.weights).all()
         ]
 
-    def _lens_record(
-        self, outcome: Outcome, verification: Verification, logits: torch.Tensor, states: torch.Tensor | None
-    ) -> LensRecord | None:
+    def _lens_rows(
+        self, path: Sequence[int], logits: torch.Tensor, states: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Copies of hidden states and logits at the nodes of ``path``; None without a logit lens."""
         if self._lens is None or states is None:
             return None
-        emitted = outcome.emitted.tolist()
-        read = self._lens.read(states, logits, verification.path[: len(emitted)], emitted)
-        if read is None:
-            return None
+        nodes = torch.tensor(list(path), device=logits.device)
+        return states[nodes], logits[nodes]
+
+    def _read_lens(self, snapshots: Sequence[Snapshot]) -> list[LensRecord | None]:
+        """The logit lens of several steps; None for one with a number that is not finite."""
+        rows = [snapshot.lens for snapshot in snapshots if snapshot.lens]
+        if self._lens is None or not rows:
+            return []
+        tokens = [token for snapshot in snapshots for _, token, *_ in snapshot.chosen]
+        states, logits = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*rows))
+        read = iter(self._lens.read(states, logits, tokens))
+        return [self._lens_record(list(islice(read, len(snapshot.chosen)))) for snapshot in snapshots]
+
+    def _lens_record(self, scores: Sequence[LayerScores | None]) -> LensRecord | None:
+        assert self._lens is not None
         positions = [
             LensPosition(
                 tokens=at.tokens,
@@ -459,9 +566,10 @@ class Recorder:
                 chosen=[rounded(p, LENS_DIGITS) for p in at.chosen],
                 ranks=at.ranks,
             )
-            for at in read
+            for at in scores
+            if at is not None
         ]
-        return LensRecord(list(self._lens.layers), list(self._lens.eagle), positions)
+        return LensRecord(list(self._lens.layers), list(self._lens.eagle), positions) if len(positions) == len(scores) else None
 
     def _row_changes(self, before: Mapping[tuple[int, ...], Row], outcome: Outcome) -> list[RowChange]:
         """The rows that the step changed, now that the drafter has learned."""
@@ -487,6 +595,25 @@ def recorded_cost(cost: StepCost | None) -> Cost | None:
     if cost is None:
         return None
     return Cost(list(cost.sizes), list(cost.contexts), [[rounded(s) for s in row] for row in cost.seconds], cost.padded)
+
+
+def _children(tree: DraftTree) -> dict[int, list[int]]:
+    """The children of each node that has any."""
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(tree.parents[1:].tolist(), 1):
+        children.setdefault(parent, []).append(node)
+    return children
+
+
+def _root_distributions(logits: Sequence[torch.Tensor]) -> list[TargetDistribution]:
+    """The target's distributions for logits ``[vocab]`` at several roots."""
+    if not logits:
+        return []
+    return [TargetDistribution(row) for row in torch.stack(list(logits)).float().softmax(-1).cpu().numpy()]
+
+
+def _copied(prediction: Prediction) -> Prediction:
+    return replace(prediction, tokens=np.array(prediction.tokens), probabilities=np.array(prediction.probabilities))
 
 
 def _agreement(predictions: Sequence[Prediction], target: TargetDistribution) -> list[Agreement]:

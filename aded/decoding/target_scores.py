@@ -1,9 +1,10 @@
-"""The target's scores at the nodes of a draft, for the record: computed on its device and read in one transfer."""
+"""The target's scores at the nodes of drafts, for the record: computed on its device and read in one transfer."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ TOP_SHOWN = 6
 MIN_LOGITS, MAX_LOGITS = 24, 64
 """How many of the target's most probable tokens have their logits recorded at each node of the accepted path: as many as top-k
 keeps, within these limits."""
+MAX_SCORES = 1 << 24
+"""Numbers that are scored together at most, which bounds the memory."""
 RANKED_AT_ONCE = 64
 """Number of tokens whose ranks a GPU computes at the same time, which bounds the memory."""
 
@@ -76,7 +79,30 @@ class TargetScores(NamedTuple):
         return self.distributions[int(np.searchsorted(self.at, node))]
 
 
-def score(
+class Scoring(NamedTuple):
+    """What will be scored of a draft of ``n`` nodes. It is a copy, so later forward passes do not change it.
+
+    Attributes:
+        rows: the target's scores after penalties and processors at the nodes ``at``, float32 ``[k, vocab]`` on its device.
+        at: nodes with a child or on the accepted path, ascending, ``[k]``.
+        in_rows: the row of each child's parent, then of each choice.
+        tokens: the token of each node but the root, then of each choice.
+        wanted: at each choice the chosen token, then the others whose log-probabilities are wanted.
+    """
+
+    rows: torch.Tensor
+    at: np.ndarray
+    in_rows: np.ndarray
+    tokens: list[int]
+    wanted: list[list[int]]
+
+    @property
+    def children(self) -> int:
+        """Number of nodes without the root."""
+        return len(self.tokens) - len(self.wanted)
+
+
+def scoring(
     rule: Rule,
     logits: torch.Tensor,
     tree: DraftTree,
@@ -84,8 +110,8 @@ def score(
     path: Sequence[int],
     chosen: Sequence[int],
     tried: Sequence[Sequence[int]],
-) -> TargetScores:
-    """Score a draft; the softmax is over the full vocabulary, after all sampling settings (at temperature 0: the penalties).
+) -> Scoring:
+    """Copy what ``score`` needs.
 
     Args:
         logits: at each node, ``[n, vocab]``.
@@ -96,24 +122,66 @@ def score(
     """
     parents = tree.parents[1:]
     at = np.unique(np.concatenate([parents, path])).astype(np.int64)
-    wanted = [[token, *more] for token, more in zip(chosen, tried)]
-    rows = np.searchsorted(at, [*parents.tolist(), *path])  # of each child, then of each choice
-    nodes, in_rows, tokens, asked = _indices(logits, at, rows, [*tree.tokens[1:].tolist(), *chosen], _padded(wanted))
     prefixes = [
         [*prefix.tolist(), *tree.tokens[tree.path_to(int(node))[1:]].tolist()] if rule.needs_prefix else [] for node in at
     ]
-    unscaled = rule.unscaled_rows(logits[nodes], prefixes)
+    rows = rule.unscaled_rows(logits[torch.from_numpy(at).to(logits.device)], prefixes)
+    in_rows = np.searchsorted(at, [*parents.tolist(), *path])
+    wanted = [[token, *more] for token, more in zip(chosen, tried)]
+    return Scoring(rows, at, in_rows, [*tree.tokens[1:].tolist(), *chosen], wanted)
+
+
+def score(rule: Rule, drafts: Sequence[Scoring]) -> list[TargetScores]:
+    """Score drafts together.
+
+    The softmax is over the full vocabulary, after all sampling settings (at temperature 0: the penalties).
+    """
+    made: list[TargetScores] = []
+    for several in _bounded(drafts):
+        made += _score(rule, several)
+    return made
+
+
+def _bounded(drafts: Sequence[Scoring]) -> Iterator[list[Scoring]]:
+    """The drafts in groups of at most ``MAX_SCORES`` scores, or of one."""
+    group, size = list[Scoring](), 0
+    for draft in drafts:
+        size += draft.rows.numel()
+        if group and size > MAX_SCORES:
+            yield group
+            group, size = [], draft.rows.numel()
+        group.append(draft)
+    if group:
+        yield group
+
+
+def _score(rule: Rule, drafts: Sequence[Scoring]) -> list[TargetScores]:
+    unscaled = torch.cat([draft.rows for draft in drafts]) if len(drafts) > 1 else drafts[0].rows
+    starts = np.cumsum([0, *(len(draft.at) for draft in drafts)])
+    children = [draft.children for draft in drafts]
+    counts = [len(draft.wanted) for draft in drafts]
+    in_rows = [start + draft.in_rows for start, draft in zip(starts, drafts)]
+    placed, tokens, asked, choices = _indices(
+        unscaled,
+        np.concatenate(in_rows),
+        np.concatenate([draft.tokens for draft in drafts]),
+        _padded([want for draft in drafts for want in draft.wanted]),
+        np.concatenate([rows[n:] for rows, n in zip(in_rows, children)]),
+    )
     distributions = torch.softmax(rule.scaled(unscaled).double(), dim=-1)
-    probability, on_path = distributions[in_rows, tokens], in_rows[len(parents) :]
-    top, *more = _log_probabilities(rule, unscaled[on_path], asked.view(len(path), -1))
-    shown = distributions[on_path].gather(1, top[:, :TOP_SHOWN])
-    n, read = len(parents), _read([probability, _count_above(distributions, in_rows, probability), shown, top, *more])
-    probabilities, ranks = read[0], [1 + int(count) for count in read[1]]
-    choices = [
-        ChoiceScores(p, rank, _ints(top_tokens[:TOP_SHOWN]), top_shown, _ranked(want, top_tokens, *logs))
-        for p, rank, want, top_shown, top_tokens, *logs in zip(probabilities[n:], ranks[n:], wanted, *read[2:])
-    ]
-    return TargetScores(probabilities[:n], ranks[:n], choices, distributions, at)
+    probability = distributions[placed, tokens]
+    top, *more = _log_probabilities(rule, unscaled[choices], asked.view(len(choices), -1))
+    shown = distributions[choices].gather(1, top[:, :TOP_SHOWN])
+    read = _read([probability, _count_above(distributions, placed, probability), shown, top, *more])
+    scores, rows = zip(read[0], [1 + int(count) for count in read[1]]), zip(*read[2:])
+    made = []
+    for draft, n, count, start in zip(drafts, children, counts, starts):
+        nodes, found = list(islice(scores, n)), []
+        for (p, rank), want, (top_shown, top_tokens, *logs) in zip(islice(scores, count), draft.wanted, islice(rows, count)):
+            found.append(ChoiceScores(p, rank, _ints(top_tokens[:TOP_SHOWN]), top_shown, _ranked(want, top_tokens, *logs)))
+        own = distributions[start : start + len(draft.at)]
+        made.append(TargetScores([p for p, _ in nodes], [rank for _, rank in nodes], found, own, draft.at))
+    return made
 
 
 def _log_probabilities(rule: Rule, unscaled: torch.Tensor, asked: torch.Tensor) -> list[torch.Tensor]:

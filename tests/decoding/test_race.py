@@ -1,11 +1,14 @@
 """Races: several decodes interleaved by their decode times."""
 
+import dataclasses
+from dataclasses import replace
+
 import pytest
 from fakes import tiny_target
 
-from aded.core.trace import Race, dumps, loads
+from aded.core.trace import Race, Seconds, Step, dumps, loads
 from aded.decoding.decoder import Decoder, GenerationSettings
-from aded.decoding.lockstep import interleaved, race, race_record
+from aded.decoding.lockstep import HELD_STEPS, interleaved, race, race_record
 
 PROMPT = [5, 17, 40, 8]
 
@@ -24,7 +27,69 @@ def test_the_run_with_the_least_decode_time_takes_the_next_step():
         running = [i for i, d in enumerate(decoders) if d.finish_reason is None or i == run]
         assert clocks[run] == min(clocks[i] for i in running)
         clocks[run] += step.seconds.total
-        assert decoders[run].clock == clocks[run]
+    assert [decoder.clock for decoder in decoders] == clocks
+
+
+def test_steps_that_are_recorded_together_are_those_recorded_alone(monkeypatch: pytest.MonkeyPatch):
+    """Of a sampled race with each kind of record; only times and what depends on them differ."""
+
+    def made(together: int) -> list[list[Step]]:
+        monkeypatch.setattr("aded.decoding.lockstep.HELD_STEPS", together)
+        monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+        settings = GenerationSettings(max_new_tokens=40, budget=12, temperature=0.9, top_p=0.95, seed=4)
+        penalised = replace(settings, repetition_penalty=1.2)
+        target = tiny_target("llama")
+        decoders = [Decoder(target, method, settings) for method in ("plain", "aded", "prompt-lookup")]
+        decoders.append(Decoder(target, "aded", penalised))
+        order = [run for run, _ in race(decoders, PROMPT)]
+        assert [order.count(run) for run in range(4)] == [len(decoder.trace.steps) for decoder in decoders]
+        return [[replace(step, seconds=Seconds()) for step in decoder.trace.steps] for decoder in decoders]
+
+    alone, together = made(1), made(7)
+    assert max(map(len, alone)) > 14
+    for one, other in zip(alone, together, strict=True):
+        assert [step.emitted for step in one] == [step.emitted for step in other]
+        for a, b in zip(one, other, strict=True):
+            assert_close(dataclasses.asdict(a), dataclasses.asdict(b))
+
+
+def assert_close(one: object, other: object) -> None:
+    """Equal up to the rounding of recorded numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert_close(one[name], other[name])
+    elif isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other):
+            assert_close(a, b)
+    elif isinstance(one, float):
+        assert other == pytest.approx(one, rel=2e-3, abs=1e-9)
+    else:
+        assert one == other
+
+
+def test_steps_before_a_failure_are_told_first(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+    decoders = make_decoders(2)
+    steps, told = race(decoders, PROMPT), []
+    advance, count = decoders[1].advance, iter(range(5))
+    monkeypatch.setattr(decoders[1], "advance", lambda: advance() if next(count) < 2 else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        told.extend(steps)
+    assert [sum(run == i for run, _ in told) for i in range(2)] == [len(decoder.trace.steps) for decoder in decoders]
+    assert any(run == 1 for run, _ in told)
+
+
+def test_steps_that_were_held_at_a_stop_are_in_the_trace(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+    decoders = make_decoders(2)
+    steps = race(decoders, PROMPT)
+    next(steps)
+    steps.close()
+    made = [decoder.trace.steps for decoder in decoders]
+    assert sum(map(len, made)) == HELD_STEPS
+    assert all(choice.probability > 0 for steps in made for step in steps for choice in step.choices)
 
 
 def test_all_runs_end_and_agree():
@@ -37,7 +102,8 @@ def test_all_runs_end_and_agree():
     assert loads(dumps(record)) == record
 
 
-def test_closing_a_race_stops_every_run():
+def test_closing_a_race_stops_every_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("aded.decoding.lockstep.HELD_STEPS", 1)
     decoders = make_decoders()
     steps = race(decoders, PROMPT)
     next(steps)
