@@ -60,6 +60,24 @@ def test_a_race_streams_growing_text_and_ends_with_a_notice():
     assert found[-1].notice.kind == "done"
 
 
+def test_a_stop_loses_no_step_that_was_made_and_is_not_yet_recorded(monkeypatch: pytest.MonkeyPatch):
+    from fakes import tiny_target
+
+    monkeypatch.setattr("aded.decoding.lockstep.HELD_SECONDS", 1e9)
+    target, control = tiny_target(), Control()
+    where = holder(lambda *_: target)
+    found: list[Update] = []
+    for update in run(form(), Session(), where, {}, control, Limits(), Engine()):
+        found += [update] if update else []
+        if update and update.view:
+            control.stop("visitor")
+    events = [json.loads(line) for line in (found[-1].view or "").splitlines()]
+    ends = {event["run"]: event for event in events if event["t"] == "run"}
+    for index, end in ends.items():
+        steps = [event["step"] for event in events if event["t"] == "step" and event["run"] == index]
+        assert "".join(text for step in steps for text in step["texts"]) == end["text"] != ""
+
+
 def test_the_prefill_of_a_long_prompt_shows_its_progress():
     class Reading(FakeEngine):
         def race(self, decoders: Any, prompts: Any) -> Iterator[Any]:
