@@ -85,7 +85,7 @@ def add_endpoints(service: Service) -> None:
             temperature: From 0 (greedy: always the most probable token) to 2.
             top_p: Sample from the most probable tokens whose probabilities add up to this, from 0.01 to 1.
             top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
-            seed: Seed of the sampling, from 0 to 9007199254740991; lossless methods without rejection sampling write the same text.
+            seed: Seed of the sampling, from 0 to 9007199254740991; lossless methods without rejection sampling write equal texts.
             budget: Maximum number of nodes per draft tree, or auto (throughput-optimal).
             model: One of the models from the endpoint `methods`; empty for the page's model.
 
@@ -188,7 +188,7 @@ async def _answers(
 
 
 class _api_errors:
-    """A context manager that converts exceptions to Gradio errors; it logs no traceback for errors of the caller."""
+    """A context manager that converts exceptions to Gradio errors; no traceback is printed for them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
