@@ -25,7 +25,7 @@ StateSettings = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Check = Callable[[Mapping[str, Any]], Any]
 """Raises ``AdedError`` if options are invalid for every target; its return value is ignored."""
 Missing = Callable[["TargetModel"], "str | None"]
-"""Why a method cannot run on a target: a sentence that ends with the command that makes the missing artifact; None if it can."""
+"""Why a method cannot run on a target: a sentence that ends with the command to make the missing artifact; None if it can."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Method:
     Attributes:
         name: name on the command line; ``label``: name in the user interface.
         lossless: whether the output is the target's (greedy: the same tokens; sampling: the same distribution).
-        description: one sentence.
+        description: one sentence about how the method drafts.
         factory: makes a drafter from valid options.
         options: names of the options.
-        missing: reports a missing artifact; it reads ``fingerprint``, ``vocab_size``, ``spec`` and, if there is one, ``config`` of
-            the target. None: the method needs no artifact.
+        missing: reports a missing artifact; None if the method needs none. Of the target it reads ``fingerprint``,
+            ``vocab_size``, ``spec`` and, if there is one, ``config``.
         sources: options that replace the default artifact; ``missing`` is not called if one of them is given.
         values: checks option values without a target.
         state_settings: the settings that must be equal for a drafter to load what another one has learned; default: all options.
