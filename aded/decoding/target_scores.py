@@ -101,14 +101,14 @@ def score(
     at = np.unique(np.concatenate([parents, path])).astype(np.int64)
     wanted = [[token, *more] for token, more in zip(chosen, tried)]
     rows = np.searchsorted(at, [*parents.tolist(), *path])  # of each child, then of each choice
-    nodes, in_rows, tokens, asked = _indices(logits, at, rows, [*tree.tokens[1:].tolist(), *chosen], _padded(wanted))
+    nodes, in_rows, tokens, requested = _indices(logits, at, rows, [*tree.tokens[1:].tolist(), *chosen], _padded(wanted))
     prefixes = [
         [*prefix.tolist(), *tree.tokens[tree.path_to(int(node))[1:]].tolist()] if rule.needs_prefix else [] for node in at
     ]
     unscaled = rule.unscaled_rows(logits[nodes], prefixes)
     distributions = torch.softmax(rule.scaled(unscaled).double(), dim=-1)
     probability, on_path = distributions[in_rows, tokens], in_rows[len(parents) :]
-    top, *more = _log_probabilities(rule, unscaled[on_path], asked.view(len(path), -1))
+    top, *more = _log_probabilities(rule, unscaled[on_path], requested.view(len(path), -1))
     shown = distributions[on_path].gather(1, top[:, :TOP_SHOWN])
     n, read = len(parents), _read([probability, _count_above(distributions, in_rows, probability), shown, top, *more])
     probabilities, ranks = read[0], [1 + int(count) for count in read[1]]
@@ -119,30 +119,30 @@ def score(
     return TargetScores(probabilities[:n], ranks[:n], choices, distributions, at)
 
 
-def _log_probabilities(rule: Rule, unscaled: torch.Tensor, asked: torch.Tensor) -> list[torch.Tensor]:
-    """The most probable tokens, their log-probabilities, those of ``asked``, and the sums over all others; one row per node.
+def _log_probabilities(rule: Rule, unscaled: torch.Tensor, requested: torch.Tensor) -> list[torch.Tensor]:
+    """The most probable tokens, their log-probabilities, those of ``requested``, and the sums over all others; one row per node.
 
     Args:
         unscaled: scores before the temperature, float32 ``[m, vocab]``.
-        asked: requested tokens, int64 ``[m, width]``.
+        requested: requested tokens, int64 ``[m, width]``.
     """
     settings, values = rule.settings, unscaled.double().log_softmax(-1)
     top = unscaled.topk(min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), values.shape[1])).indices
-    others = values.scatter(1, torch.cat([top, asked], 1), -math.inf)
+    others = values.scatter(1, torch.cat([top, requested], 1), -math.inf)
     temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
     at_once = len(temperatures) if values.is_cuda else 1  # one kernel for all; on a CPU what fits its cache
     parts = others.new_tensor(temperatures).split(at_once)
     sums = torch.cat([(others[:, None] / part[:, None]).exp_().sum(-1) for part in parts], 1)
-    return [top, values.gather(1, top), values.gather(1, asked), sums]
+    return [top, values.gather(1, top), values.gather(1, requested), sums]
 
 
 def _ranked(
-    wanted: list[int], top: list[float], values: list[float], asked: list[float], others: list[float]
+    wanted: list[int], top: list[float], values: list[float], requested: list[float], others: list[float]
 ) -> LogProbabilities:
     """`LogProbabilities` from lists; the chosen token, ``wanted[0]``, comes before equally probable ones."""
     known = {token: value for token, value in zip(_ints(top), values) if math.isfinite(value)}
     ranked = sorted(known, key=lambda token: (-known[token], token != wanted[0], token))
-    more = {token: value for token, value in zip(wanted, asked) if token not in known and math.isfinite(value)}
+    more = {token: value for token, value in zip(wanted, requested) if token not in known and math.isfinite(value)}
     tokens = ranked + sorted(more)
     return LogProbabilities(tokens, [(known | more)[token] for token in tokens], len(ranked), others)
 

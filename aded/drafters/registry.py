@@ -270,7 +270,7 @@ def _trained(name: str) -> Any:
 
 
 def _missing(kind: Kind, check: Callable[[TargetModel], None] | None = None) -> Missing:
-    """A function that reports a missing checkpoint of a kind.
+    """A function that reports a missing checkpoint of this kind.
 
     Args:
         check: raises ``AdedError`` if another artifact of the method is damaged.

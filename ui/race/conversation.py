@@ -3,7 +3,7 @@
 From turn to turn, a run keeps what its drafter has learned, and its KV cache (``aded.engine.prefix_cache``), so that the next
 turn's prefill reads only the new tokens. Texts are kept as long as the session; KV caches and drafters are freed earlier if the
 sessions together exceed their limits (``ui.serving.sessions``). The conversation changes only when a turn has ended, so a turn
-that fails can be asked again.
+that fails can be repeated.
 """
 
 from __future__ import annotations
