@@ -49,7 +49,7 @@ OBSERVED_TOP_K = 8
 TARGET_ORDERS = 3
 """Number of context lengths (shortest first) that store the target's top-k; longer contexts of rejected nodes rarely recur."""
 TARGET_AGE = 2000
-"""For eviction, storing a top-k counts like an occurrence of the context this many tokens earlier."""
+"""For eviction, storing a top-k makes its context as recent as one that was last seen this many tokens ago."""
 DECAY = 0.8
 """Factor on a row's weights when its context occurs again, so that recent successors weigh more."""
 TRUST_SESSION = 0.3
@@ -68,7 +68,7 @@ INCREMENT, MAX_WEIGHT = 0.04, 3.0
 
 CACHE_LINE = 64  # bytes
 WAYS = 8  # rows of the table that one context can occupy (set-associative)
-OCCURRENCE_VALUE = 256  # for eviction, one more occurrence equals being seen this many tokens later,
+OCCURRENCE_VALUE = 256  # for eviction, each occurrence counts as much as being last seen this many tokens later,
 VALUED_OCCURRENCES = 16  # up to this many occurrences
 UNKNOWN_PROBABILITY = 1e-6  # probability of a successor that is in no row
 UNIGRAM, BIGRAM, HIGHER = 0, 1, 2  # levels of base counts: one token, two, and each context length of higher order
@@ -515,7 +515,10 @@ def _find_levels(lookup, text, length):
 
 @njit(cache=True)
 def _learn_trust(lookup, token):
-    """One step of expectation maximization: credit each row's kind with the row's share of the probability of ``token``."""
+    """One step of expectation maximization for the weights.
+
+    The kind of each row is credited with the row's share of the probability of ``token`` in the mixture without longer contexts.
+    """
     session = lookup.session
     row_tokens, row_weights, occurrences = session.successors, session.weights, session.counts
     target_top, trust = session.target_top, session.trust

@@ -22,10 +22,10 @@ const nothing = () => {};
 let cards = [];
 
 // Called once, at the end of the script. `labels`: label of each method; `format`: format of saved races; `cards`: function `mount` of each card.
-export function begin(known) {
-  cards = known.cards;
-  setLabels(known.labels);
-  setFormat(known.format);
+export function begin({ labels, format, cards: mounts }) {
+  cards = mounts;
+  setLabels(labels);
+  setFormat(format);
   loadLanguage();
 }
 
