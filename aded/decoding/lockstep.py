@@ -1,7 +1,7 @@
 """A race: several decodes, interleaved by their decode times.
 
-Only one decode runs at a time: always the one with the smallest decode time so far takes the next step. The decode time of a run
-is that of its own steps, so it is what the run would take alone, and the runs appear to run side by side.
+Only one decode runs at a time: the one with the smallest decode time so far takes the next step. The decode time of a run counts
+only the steps of that run, as if it ran alone, so the runs appear to run side by side.
 """
 
 from __future__ import annotations
