@@ -1,6 +1,6 @@
-"""Links into the page: the settings they contain, the resulting values of the widgets, and messages about invalid parts.
+"""Links to the page: from settings to the parameters of a link and back, with messages about invalid parameters.
 
-All content of links is foreign text.
+All content of a link is untrusted text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ui.numbers import FIELDS, Field, parse
 from ui.words import Message, Refused, cut, word
 
 LONGEST = 20_000
-"""Maximum number of characters of a value."""
+"""Maximum number of characters of a value; a longer prompt is cut."""
 TOOL = ("tool", "alpha", "gamma", "c", "v", "rows")
 VIEW = (
     "race",
@@ -41,11 +41,11 @@ VIEW = (
 
 @dataclass
 class LinkValues:
-    """What a link asks of the controls.
+    """The settings of a link.
 
     Attributes:
-        values: one per setting: the link's if it is valid, else the default.
-        refused: a message for each invalid part.
+        values: the value of each setting: that of the link if it is valid, else the default.
+        refused: a message for each invalid parameter or part of one.
     """
 
     values: dict[str, Any]
@@ -63,7 +63,7 @@ def example_of(prompt: str) -> str | None:
 
 
 def encode(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
-    """The settings for a link, as text: those that differ from the defaults."""
+    """The parameters of a link: the settings that differ from the defaults, as text; the prompt of an example as its name."""
     values, defaults = _named(values), _named(defaults)
     changed = {name: value for name, value in values.items() if value is not None and value != defaults[name]}
     link = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in changed.items()}
@@ -73,7 +73,7 @@ def encode(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, with the picker's value as names of methods."""
+    """The settings, with the value of the method picker replaced by the names of the methods."""
     return {**values, "methods": ",".join(picker.chosen(values["methods"]))}
 
 
@@ -87,10 +87,11 @@ def decode(
     """Parse the settings of a link.
 
     Args:
-        link: sent by a browser; normally name to text.
-        choices: allowed values of settings that are selected from a list.
-        foreign: names that may belong to something else, such as parameters after the question mark.
-        fields: ranges of numbers.
+        link: untrusted value from a browser; normally a dict from name to text.
+        defaults: the default of each setting.
+        choices: the allowed values of settings that are selected from a list.
+        foreign: unknown names that are not reported, such as parameters after the question mark, which another site may add.
+        fields: the ranges of numeric settings.
     """
     texts = {k: v for k, v in link.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(link, Mapping) else {}
     found = LinkValues(dict(defaults))
@@ -115,10 +116,10 @@ def _read(
     fields: Mapping[str, Field],
     refused: list[Message],
 ) -> dict[str, Any]:
-    """The values that one entry of a link sets; messages about invalid parts are added to ``refused``.
+    """The settings that one parameter of a link sets; messages about invalid parts are added to ``refused``.
 
     Raises:
-        Refused: no part of it is valid.
+        Refused: the parameter is invalid as a whole.
     """
     if name == "example":
         return _example(text)
@@ -142,7 +143,7 @@ def _example(name: str) -> dict[str, Any]:
 
 
 def _choice(name: str, text: str, words: Sequence[str] | None) -> str | bool:
-    """One of the words, or, without words, whether a box is ticked."""
+    """One of ``words``; without ``words`` the state of a checkbox, from "0" or "1"."""
     if text not in (words or ("0", "1")):
         raise Refused("link.choice", label=word(f"control.{name}"), value=cut(text))
     return text if words else text == "1"

@@ -1,7 +1,7 @@
-"""The folder of a Space: assembled, then checked as far as possible without the hub.
+"""Assembles the folder of a Hugging Face Space, and checks it as far as possible without the hub.
 
-``python -m ui.space --out DIR`` copies what the page needs, lists large files for Git LFS, and checks the
-front matter, and the requirements against the versions of torch and Python of hosted Spaces.
+``python -m ui.space --out DIR`` copies what the page needs and lists large files for Git LFS. It checks the front matter of the
+README, and the requirements against the versions of torch and Python that hosted Spaces have.
 """
 
 from __future__ import annotations
@@ -21,25 +21,40 @@ from aded.core.paths import PACKAGE
 
 ROOT = PACKAGE.parent
 CONTENT = ("README.md", "LICENSE", "app.py", "requirements.txt", "aded", "ui", "assets", "docs")
+"""Files and folders of the checkout that are copied."""
 LEFT_OUT = ("__pycache__", "*.pyc", "img")
+"""Patterns of names that are not copied."""
 LARGE = 10_000_000
 """Files above this size in bytes must be stored with Git LFS in a Space."""
 TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")
+"""Versions of torch that Spaces with shared GPUs (ZeroGPU) support, ascending."""
 PYTHON = "3.12"
+"""Version of Python of the Space."""
 PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)),
     *("manylinux1_x86_64", "manylinux2014_x86_64", "linux_x86_64"),
 )
+"""Platform tags of the wheels that a Space can install."""
 BUILD = "from ui.page import build; from ui.serving.service import Service; build(Service())"
+"""Python code that builds the page without starting it."""
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+"""Colours that the hub knows."""
 LONGEST_DESCRIPTION = 60
+"""Maximum number of characters of the short description on the hub."""
 
 
 def assemble(out: Path, root: Path = ROOT) -> list[Path]:
-    """Copy the contents of the Space; returns its large files, which ``.gitattributes`` names.
+    """Copy the contents of the Space, limit torch, and write ``.gitattributes``.
+
+    Args:
+        out: the folder of the Space, new or empty.
+        root: the checkout.
+
+    Returns:
+        The large files, which ``.gitattributes`` names.
 
     Raises:
-        AdedError: this is not a checkout, or the folder is not empty or not writable.
+        AdedError: ``root`` is not a checkout, or ``out`` is not empty or not writable.
     """
     if not (root / "app.py").is_file():
         raise AdedError(f"{root} contains no app.py: a Space is made from a checkout; run this in the project's folder")
@@ -62,16 +77,16 @@ def assemble(out: Path, root: Path = ROOT) -> list[Path]:
 
 
 def limit_torch(folder: Path) -> None:
-    """Limit torch to versions of every kind of Space: newer ones do not start on shared GPUs (ZeroGPU)."""
+    """Limit torch in requirements.txt to the versions that work on every kind of Space: newer ones do not start on ZeroGPU."""
     file = folder / "requirements.txt"
     file.write_text(re.sub(r"(?m)^torch\b.*$", f"torch>={TORCH[0]},<={TORCH[-1]}", file.read_text("utf-8")), "utf-8")
 
 
 def front_matter(readme: str) -> dict[str, Any]:
-    """The settings at the start of a Space's README.
+    """The settings at the start of a Space's README: YAML between two lines of ``---``.
 
     Raises:
-        AdedError: there are none.
+        AdedError: there are none, or they are not valid YAML.
     """
     import yaml
 
@@ -86,7 +101,7 @@ def front_matter(readme: str) -> dict[str, Any]:
 
 
 def errors_of_settings(settings: Mapping[str, Any], folder: Path) -> list[str]:
-    """Settings that the hub would refuse or interpret differently."""
+    """Errors of the settings that the hub would refuse or interpret differently."""
     from packaging.requirements import Requirement
 
     needed = {r.name: r for r in map(Requirement, requirements(folder))}
@@ -111,7 +126,7 @@ def requirements(folder: Path) -> list[str]:
 
 
 def errors_of_requirements(folder: Path) -> list[str]:
-    """Versions of torch on hosted Spaces that the requirements exclude."""
+    """Errors for the versions of torch on hosted Spaces that the requirements exclude."""
     from packaging.requirements import Requirement
 
     torch = next((r for r in map(Requirement, requirements(folder)) if r.name == "torch"), None)
@@ -121,7 +136,7 @@ def errors_of_requirements(folder: Path) -> list[str]:
 
 
 def errors_of_resolution(folder: Path) -> list[str]:
-    """Check that pip finds wheels of all requirements for the Spaces' Python and their oldest torch; takes a minute."""
+    """Errors of pip if it finds no wheels of all requirements for the Python of Spaces and their oldest torch; takes a minute."""
     with tempfile.TemporaryDirectory() as target:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", target]
         command += ["--python-version", PYTHON, "--only-binary=:all:", *(f"--platform={name}" for name in PLATFORMS)]
@@ -132,7 +147,14 @@ def errors_of_resolution(folder: Path) -> list[str]:
 
 
 def errors_of_environment(folder: Path, python: str) -> list[str]:
-    """Check that the page can be built in a fresh environment of this Python with the requirements; takes minutes."""
+    """Install the requirements in a fresh virtual environment and build the page there; takes minutes.
+
+    Args:
+        python: the interpreter of the environment.
+
+    Returns:
+        The error of the first command that failed; empty if none did.
+    """
     with tempfile.TemporaryDirectory() as environment:
         steps = (
             [python, "-m", "venv", environment],
@@ -147,7 +169,7 @@ def errors_of_environment(folder: Path, python: str) -> list[str]:
 
 
 def python_of_spaces() -> str | None:
-    """A Python interpreter of the Spaces' version; None if there is none that runs."""
+    """An interpreter of the Python version of Spaces; None if none is installed or it does not run."""
     found = shutil.which(f"python{PYTHON}")
     try:
         if found is not None:
@@ -158,7 +180,7 @@ def python_of_spaces() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Assemble and check; exit status 1 if the folder has errors, 2 if it cannot be made."""
+    """Assemble and check the folder; returns the exit status: 0, 1 if the folder has errors, 2 if it cannot be assembled."""
     parser = argparse.ArgumentParser(prog="python -m ui.space", description="Assemble the folder of a Space and check it.")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="new or empty")
     parser.add_argument("--quick", action="store_true", help="skip checks that use a package index")

@@ -12,7 +12,7 @@ from ui.browser import sources
 
 FALLBACK = "en"
 MAX_QUOTED = 60
-"""Maximum number of characters of foreign text that are quoted in a message."""
+"""Maximum number of characters of untrusted text that are quoted in a message."""
 
 FOLDERS = re.compile(r"(?<![^\s'\"(\[=:,])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])*(?=[^\s/\\'\"])")
 """Everything before the last name of a path that starts at the root, at home or at the current folder."""
@@ -68,7 +68,7 @@ def say_or(key: str, otherwise: str, language: str = FALLBACK) -> str:
 
 
 def cut(text: str, most: int = MAX_QUOTED) -> str:
-    """Foreign text, cut to ``most`` characters."""
+    """Untrusted text, cut to ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

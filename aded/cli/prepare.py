@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aded.prepare.text import WrittenText
 
 EPILOG = """The model writes one text, from which all parts (artifacts) are made. Without --budget-minutes this takes about 20
-minutes on a GPU, and about 30 on a CPU, with little text. After an interruption the same command resumes. The parts go to the
-cache folder, where all commands and the page find them."""
+minutes on a GPU, and about 30 on a CPU, with little text. After an interruption the same command resumes. The artifacts are
+written to the cache folder, where all commands and the page find them."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +39,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Trainer:
-    """Trains parts with the options of ``train``."""
+    """Trains artifacts with the options of ``train``."""
 
     def __init__(self, target: Any, options: argparse.Namespace, sizes: Sizes) -> None:
         self.target = target
         self._options, self._sizes = options, sizes
 
     def check(self, part: str) -> None:
-        """Raise ``AdedError`` if the model cannot have a part."""
+        """Raise ``AdedError`` if the model cannot have an artifact."""
         train.check_fit(self.target, self._options_of(part))
 
     def __call__(self, part: str, text: WrittenText, minutes: float | None, folder: Path, progress: Progress) -> Path:
@@ -68,7 +68,7 @@ class Trainer:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status, 2 if a part could not be made and 130 if interrupted.
+    """Run the command; returns the exit status: 0, 2 if an artifact could not be made, 130 if interrupted.
 
     Raises:
         AdedError: an option is invalid, no folder is writable, the model cannot be loaded or write text, or the disk is full.

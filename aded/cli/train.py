@@ -32,7 +32,8 @@ class Kind:
     """A kind of training.
 
     Attributes:
-        title: what is trained, for the model card; ``part``: what its accuracy is listed by.
+        title: what is trained, for the model card.
+        predictor: what each row of its accuracy belongs to (see ``aded.train.model_card``); empty if there is only one row.
         file: name of its file without suffix.
         bounds: lowest and highest value of its numeric options.
         ahead: number of tokens predicted after a position.
@@ -40,7 +41,7 @@ class Kind:
     """
 
     title: str
-    part: str
+    predictor: str
     file: str
     bounds: Mapping[str, tuple[float, float]]
     ahead: Callable[[argparse.Namespace], int]
@@ -348,4 +349,4 @@ def _model_card(target: Any, options: argparse.Namespace, rows: Any, figures: di
         facts.insert(3, ("reads", _what_is_read(options)))
         facts.insert(4, ("draft vocabulary", f"at most {options.vocabulary:,} tokens"))
     kind = KINDS[options.kind]
-    return model_card(kind.title, kind.part, target.label, command, facts, figures, finished)
+    return model_card(kind.title, kind.predictor, target.label, command, facts, figures, finished)

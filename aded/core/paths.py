@@ -54,7 +54,7 @@ def cached(pattern: str) -> list[Path]:
 
 
 def artifacts(kind: str, model: Any) -> list[Path]:
-    """Artifact files of a kind, in the order in which they are tried for a model.
+    """Files of artifacts of this kind, in the order in which they are tried for a model.
 
     First the user's artifacts for this model, then the bundled ones, then the user's artifacts for other models with the same
     tokenizer. The file header says whether an artifact fits.
@@ -70,7 +70,7 @@ def artifacts(kind: str, model: Any) -> list[Path]:
 
 
 def artifact_folder(kind: str, label: str, fingerprint: str) -> Path:
-    """Create the default folder for a model's artifacts of a kind, in which ``artifacts`` finds them."""
+    """Create the default folder for a model's artifacts of this kind, in which ``artifacts`` finds them."""
     folder = model_folder(label, fingerprint) / kind
     with suppress(OSError):  # writing to it reports the error
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Safetensors files: the one reader of headers, memory-mapped arrays, and writing with equal bytes for equal contents.
+"""Safetensors files: checked headers, memory-mapped arrays, and deterministic writing (equal contents give equal bytes).
 
-The safetensors library does not fix the order of the header's metadata.
+The safetensors library writes the metadata of the header in no fixed order, so headers are sorted here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ DTYPES: dict[np.dtype[Any], str] = {
     np.dtype(np.uint16): "U16",
     np.dtype(np.uint32): "U32",
 }
+"""The dtypes of arrays that are mapped and written, with their safetensors names."""
 
 
 class Entry(NamedTuple):
-    """An array in a file: its dtype by safetensors' name, its shape, and where its data begins and ends, in bytes."""
+    """An array in a file: the safetensors name of its dtype, its shape, and the byte offsets in the file at which its data begins
+    and ends."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,12 +43,12 @@ class Header(NamedTuple):
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read and check the header of a file, of any dtypes.
+    """Read and check the header of a file; its arrays may have any dtype.
 
     Raises:
-        AdedError: it is a pipe or a device.
+        AdedError: the path is a pipe or a device.
         OSError: the file cannot be read.
-        ValueError: the file is damaged.
+        ValueError, RecursionError: the file is truncated, or its header is not valid.
     """
     check_ordinary(path)
     with open(path, "rb") as file:
@@ -74,11 +76,17 @@ def _entry(entry: Any, base: int, length: int) -> Entry:
 
 
 def map_arrays(path: str | os.PathLike[str], header: Header) -> dict[str, np.ndarray]:
-    """Memory-mapped, read-only arrays of a file of the dtypes in ``DTYPES``, by name.
+    """Map the arrays of a file into memory, read-only.
+
+    Args:
+        header: from ``read_header`` of the same file.
+
+    Returns:
+        The arrays by name.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: an array is of another dtype or size.
+        ValueError: the dtype of an array is not in ``DTYPES``, or its number of bytes does not match its shape.
     """
     return {name: _mapped(path, entry) for name, entry in header.entries.items()}
 
@@ -95,11 +103,11 @@ def _mapped(path: str | os.PathLike[str], entry: Entry) -> np.ndarray:
 
 
 def to_bytes(metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Contents of a safetensors file. Arrays of the widest dtype come first, so that each array is aligned.
+    """The bytes of a safetensors file. Arrays with the widest dtype come first, so that each array is aligned.
 
     Args:
-        metadata: text entries of the header.
-        arrays: by name, of a dtype in ``DTYPES``.
+        metadata: entries of the header's metadata.
+        arrays: arrays by name; their dtypes are in ``DTYPES``.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     chunks, end = [], 0
@@ -112,7 +120,7 @@ def to_bytes(metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> b
 
 
 def with_sorted_header(data: bytes) -> bytes:
-    """The contents of a file that the safetensors library wrote, with a sorted header: equal contents then give equal bytes."""
+    """The bytes of a file that the safetensors library wrote, with its header sorted, so that equal contents give equal bytes."""
     end = 8 + int.from_bytes(data[:8], "little")
     return _with_header(json.loads(data[8:end]), data[end:])
 

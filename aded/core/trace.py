@@ -1,6 +1,6 @@
-"""Record of a decode: typed, versioned JSON that the page displays and ``aded replay`` prints.
+"""The trace of a decode, the record of all its steps: typed, versioned JSON that the page displays and ``aded replay`` prints.
 
-Independent of the engine: it holds only numbers and text. Every number is finite; a value that does not apply is null.
+Independent of the engine: a trace has only numbers and text. Every number is finite; a value that does not apply is null.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from aded.core.errors import AdedError, as_text, first_line
 
 VERSION = 4
 READABLE = (1, 2, 3, 4)
-"""Versions that can be read: version 1 lacks ``RowChange.learned`` and ``Step.size``, versions 1 and 2 lack ``Header.cost``,
+"""Versions that can be read. Version 1 lacks ``RowChange.learned`` and ``Step.size``; versions 1 and 2 lack ``Header.cost``;
 versions 1 to 3 lack ``Choice.rejection``, ``Choice.typical``, ``Choice.logits``, ``Step.agreement_after`` and
-``Trace.repeat_seconds``; some of version 4 lack the last three, or a field of ``Step`` from ``block`` on."""
+``Trace.repeat_seconds``. Older files of version 4 lack the last three of these, or a field of ``Step`` from ``block`` on."""
 MAX_NESTING = 8
+"""Maximum nesting of settings in a file."""
 MAX_FIELDS = 1000
 """Maximum fields of a JSON object in a file."""
 REMEDY = "record one with `python -m aded generate --trace FILE`"
 MAX_SECONDS = 1e6
+"""Maximum of a duration in a file."""
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0)
-"""Temperatures at which the sum over tokens without recorded logits is recorded, in addition to that of the run."""
+"""Temperatures for which ``LogitsRecord.others`` is recorded, in addition to that of the run."""
 MAX_LOG_PROBABILITY = 1e-3
-"""Log-probabilities may exceed 0 by rounding."""
+"""Maximum of a log-probability in a file: rounding may raise one above 0."""
 
 Problem = Literal["missing", "syntax", "foreign", "version", "damaged"]
 """Why a file is refused: it cannot be read, is not JSON, is not a trace, has an unknown version, or is damaged."""
 Verdict = Literal["root", "accepted", "rejected", "unreached"]
-"""``rejected``: the target chose another token after its accepted parent. ``unreached``: its parent was not accepted, or the text
-ended before it."""
+"""``rejected``: its parent was accepted, and the target chose another token after it. ``unreached``: its parent was not accepted,
+or the text ended before it."""
 Reason = Literal[
     "root",
     "target chose it",
@@ -48,55 +50,54 @@ Reason = Literal[
     "parent not accepted",
     "cut at the end",
 ]
-"""Why a node got its verdict; ``cut at the end``: the text ended before it."""
+"""Why a node got its verdict. ``cut at the end``: the text ended before it."""
 Origin = Literal["draft", "target"]
 """Source of a token: an accepted draft token, or the target's bonus or correction token."""
 FinishReason = Literal["eos", "stop", "length", "context", "cancelled"]
-"""End-of-text token, stop string, max new tokens, context length, cancelled by the user."""
+"""In order: end-of-text token, stop string, max new tokens reached, context length reached, cancelled by the user."""
 T = TypeVar("T")
 List = Annotated[list[T], FailFast()]
-"""A list; reading it stops at the first invalid item."""
+"""A list whose validation stops at the first invalid item."""
 Duration = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 """Seconds."""
 Count = Annotated[int, Field(ge=0)]
+"""An integer of at least 0."""
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-"""Fields are read without conversion; unknown fields and numbers that are not finite are refused."""
+"""Types are not converted; unknown fields and numbers that are not finite are refused."""
 
 
 @dataclass(frozen=True)
 class TreeRecord:
-    """A draft tree after verification; every list has one entry per node, in topological order."""
+    """A draft tree after verification; each list has one entry per node, parents before children."""
 
     tokens: List[int]
     parents: List[int]  # -1 for the root
     texts: List[str]
-    columns: dict[str, List[float | None]]  # by name: prior P, visits N, value Q, exploration U, score of PUCT
-    probability: List[
-        float | None
-    ]  # the target's probability of this token given its parent's prefix, after all sampling settings
-    rank: List[int | None]  # its rank in the target's distribution, 1 = most probable
+    columns: dict[str, List[float | None]]  # prior P, visits N, value Q, exploration U and score Q + U of PUCT, by name
+    probability: List[float | None]  # the target's probability of the node's token after its parent, after all sampling settings
+    rank: List[int | None]  # rank of the token in this distribution of the target, 1 = most probable
     verdict: List[Verdict]
     reason: List[Reason]
 
 
 @dataclass(frozen=True)
 class RejectionTrial:
-    """A drafted child x that rejection sampling tried at a node (see ``aded.verification.rejection_sampler``).
+    """A drafted child with token x that rejection sampling tried at a node (see ``aded.verification.rejection_sampler``).
 
-    p is the target's distribution at the node, after rejected siblings the residual distribution. q is the draft distribution
-    that x was drawn from, without rejected siblings if children are drawn without replacement.
+    p is the target's distribution at the node, or, after a rejected sibling, the residual distribution. q is the draft
+    distribution that x was drawn from; if children are drawn without replacement, without the rejected siblings.
     """
 
-    node: int
-    token: int
+    node: int  # the child
+    token: int  # x
     p: float  # p(x)
     q: float  # q(x)
     uniform: float  # random number u
     ratio: float  # min(1, p(x) / q(x))
     accepted: bool  # whether u <= ratio
     rejection: float  # probability that a token drawn from q is rejected: sum of max(0, p - q)
-    top_p: List[float]  # p and q of ``RejectionRecord.tokens``
-    top_q: List[float]
+    top_p: List[float]  # p of each of ``RejectionRecord.tokens``
+    top_q: List[float]  # q of the same tokens
     logits_q: List[float] = field(default_factory=list)  # q of ``LogitsRecord.tokens``; empty if not recorded
 
 
@@ -104,23 +105,23 @@ class RejectionTrial:
 class RejectionRecord:
     """Rejection sampling at one node of the accepted path.
 
-    The distributions are cut to a few tokens; all others together have 1 minus the sum.
+    The distributions are given for a few tokens; the others together have the probability 1 minus the sum.
     """
 
     trials: List[RejectionTrial]  # the children tried, in order; all but the last were rejected
     tokens: List[int]  # tried and chosen tokens, and the most probable ones of the first and last p and q and of the residual
     texts: List[str]
     residual: List[float]  # of ``tokens`` in the distribution that the correction or bonus token was drawn from
-    residual_probability: float | None  # that of the drawn token; None, and ``residual`` empty, if a child was accepted
+    residual_probability: float | None  # probability of the drawn token; None, and ``residual`` empty, if a child was accepted
 
 
 @dataclass(frozen=True)
 class BlockTest:
     """The test of the prefix of a chain that ends with a drafted token x (see ``aded.verification.block_verifier``)."""
 
-    node: int
+    node: int  # the node with token x
     p: float  # the target's probability of x
-    q: float  # its draft probability
+    q: float  # the draft probability of x
     weight: float  # w of the prefix: min(1, weight of the prefix before · p / q)
     left: float | None  # S: sum of max(0, w · p - q) over the next token; None for the whole chain
     passes: float  # probability that the prefix passes: S / (S + 1 - w), for the whole chain w
@@ -132,68 +133,69 @@ class BlockTest:
 class BlockRecord:
     """Block verification of a chain, and the draw of the correction or bonus token.
 
-    The distributions after the accepted prefix are cut to a few tokens. After the whole chain ``q`` is empty, and the bonus token
-    is drawn from p. Else the correction token is drawn from the residual distribution max(0, weight · p - q), normalized.
+    p and q, the distributions after the accepted prefix, are given for a few tokens. If the whole chain is accepted, ``q`` is
+    empty and the bonus token is drawn from p. Else the correction token is drawn from the residual distribution
+    max(0, weight · p - q), normalized.
     """
 
     tests: List[BlockTest]  # of every prefix, the shortest first
-    weight: float  # of the accepted prefix, 1 if it is empty
-    left: float  # sum of max(0, weight · p - q), 1 after the whole chain
+    weight: float  # w of the accepted prefix, 1 if it is empty
+    left: float  # sum of max(0, weight · p - q); 1 if the whole chain is accepted
     tokens: List[int]  # the drawn token, the one drafted there, and the most probable ones of p, q and the residual distribution
     texts: List[str]
     p: List[float]
     q: List[float]
     residual: List[float]
-    residual_probability: float  # that of the drawn token
+    residual_probability: float  # probability of the drawn token in the residual distribution
 
 
 @dataclass(frozen=True)
 class TypicalTrial:
     """A drafted child that typical acceptance tested."""
 
-    node: int
-    p: float  # the target's probability
-    typical: bool  # whether it is above the threshold; the longest path of typical tokens is accepted
+    node: int  # the child
+    p: float  # the target's probability of its token
+    typical: bool  # whether p is above the threshold; the longest path of typical tokens is accepted
 
 
 @dataclass(frozen=True)
 class TypicalRecord:
     """Typical acceptance at one node of the accepted path (see ``aded.verification.typical_acceptance``)."""
 
-    entropy: float  # of the target's distribution, in nats
-    threshold: float  # of the probability
-    trials: List[TypicalTrial]  # all children
+    entropy: float  # entropy of the target's distribution, in nats
+    threshold: float  # the probability above which a child is accepted
+    trials: List[TypicalTrial]  # one per child
 
 
 @dataclass(frozen=True)
 class LogitsRecord:
     """The target's logits at one node, after the repetition penalty and before temperature, top-k, top-p and min-p.
 
-    From them the distribution at another temperature T, top-k and top-p can be computed: a token with log-probability v has the
-    weight exp(v / T). Of all tokens that are not recorded, only the sum of the weights is known: exactly at ``TEMPERATURES`` and
-    that of the run, elsewhere within bounds: its logarithm is a convex function of 1 / T, and each of these tokens has at most
-    the log-probability of the last of the most probable ones. So the probabilities of recorded tokens are exact or lower bounds.
+    They give the distribution for another temperature T, top-k and top-p: a token with log-probability v has the weight
+    exp(v / T). For the tokens that are not recorded, only the sum of these weights is known: exactly at ``TEMPERATURES`` and the
+    temperature of the run, elsewhere within bounds, since its logarithm is a convex function of 1 / T and none of these tokens is
+    more probable than the last of the most probable ones. So probabilities of recorded tokens are exact or bounded.
     Values are rounded to five significant digits.
     """
 
-    tokens: List[int]  # the most probable ones, in descending order; then tried children and the chosen token if not among them
+    tokens: List[int]  # the most probable ones, in descending order, then tried children and the chosen token if not among these
     texts: List[str]
     values: List[float]  # log-probabilities at temperature 1, in nats: logits minus their log-sum-exp
-    ranked: Count  # number of most probable tokens
-    others: List[float]  # sum of exp(v / T) over all other tokens for ``TEMPERATURES`` and the run's T (1 if greedy)
+    ranked: Count  # how many of ``tokens`` are the most probable ones
+    others: List[float]  # sum of exp(v / T) over all other tokens, for each T of ``TEMPERATURES`` and the run's T (1 if greedy)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The target's choice at one node of the accepted path."""
+    """The target's choice of the token after one node of the accepted path."""
 
     node: int
-    token: int
+    token: int  # the chosen token
     text: str
-    probability: float
-    rank: Count
-    drafted: bool  # whether a child of the node held this token
-    top_tokens: List[int]
+    probability: float  # the target's probability of the token, after all sampling settings
+    rank: Count  # its rank, 1 = most probable
+    drafted: bool  # whether a child of the node has this token
+    top_tokens: List[int]  # the target's most probable tokens
     top_texts: List[str]
     top_probabilities: List[float]
     draw: float | None = None  # uniform random number of the choice; None if greedy
@@ -206,12 +208,12 @@ class Choice:
 class RowChange:
     """A row of the tri-gram matrix that the step changed: the successors of a bigram, before and after."""
 
-    key: List[int]
+    key: List[int]  # the bigram
     key_texts: List[str]
-    tokens: List[int]  # union of the successors before and after, by descending probability after
+    tokens: List[int]  # union of the successors before and after the step, by descending probability after it
     texts: List[str]
-    before: List[float]
-    after: List[float]
+    before: List[float]  # probability of each successor before the step
+    after: List[float]  # and after it
     learned: List[float] = field(default_factory=list)  # share of ``after`` from session counts; empty if unknown
 
 
@@ -219,17 +221,17 @@ class RowChange:
 class Agreement:
     """Agreement of an LLM representative with the target at the root of a step; see ``aded.ngram.representative``."""
 
-    who: Literal["base", "overlay", "session"]
-    unseen: bool  # whether the matrix has no row for the last bigram
-    total_variation: float  # distance
-    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also the LLM representative's
+    who: Literal["base", "overlay", "session"]  # base counts, session counts, both together
+    unseen: bool  # whether the LLM representative has no row for the last bigram
+    total_variation: float  # total variation distance, 0 to 1
+    top_1: float  # share of the target's 1, 4 and 12 most probable tokens that are also among the LLM representative's
     top_4: float
     top_12: float
 
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the tri-gram matrix after the step: rows and bytes of base counts and of session counts (``overlay``)."""
+    """Size of the tri-gram matrix after the step: rows and bytes of the base counts and of the session counts (``overlay``)."""
 
     base_rows: Count
     base_bytes: Count
@@ -239,16 +241,16 @@ class Size:
 
 @dataclass(frozen=True)
 class SimulationRecord:
-    """One simulation of the tree search. Node indices refer to the draft tree; -1 is a node that is not in the draft."""
+    """One simulation of the tree search (MCTS). Node indices refer to the draft tree; -1 is a node that is not in the draft."""
 
-    selected: List[int]
-    expanded: int
-    reward: float
+    selected: List[int]  # path of the selection, from the root
+    expanded: int  # the node that was expanded and evaluated
+    reward: float  # the value that was backed up
 
 
 @dataclass(frozen=True)
 class LatticeRecord:
-    """What one Medusa head predicts for its position (see ``aded.drafters.methods.blockwise``); one entry per token."""
+    """The predictions of one Medusa head for its position (see ``aded.drafters.methods.blockwise``); one entry per token."""
 
     tokens: List[int]  # most probable first
     texts: List[str]
@@ -258,26 +260,26 @@ class LatticeRecord:
 
 @dataclass(frozen=True)
 class PoolRecord:
-    """The n-grams of a pool that begin with the token at which they continue the draft, latest first."""
+    """The n-grams of a pool that begin with one token, the node of the draft that they continue; latest first."""
 
-    size: Count  # number of n-grams in the pool
+    size: Count  # number of n-grams in the whole pool
     token: int
     text: str
-    phrases: List[List[int]]  # the tokens after it
+    phrases: List[List[int]]  # the further tokens of each n-gram
     texts: List[List[str]]
-    drafted: Count  # how many of them, from the first on, are in the draft
+    drafted: Count  # how many of these n-grams, from the first on, are in the draft
 
 
 @dataclass(frozen=True)
 class LevelRecord:
     """One level of a beam search: its most probable candidates, one entry each."""
 
-    candidates: Count  # of the level
+    candidates: Count  # number of all candidates of the level
     tokens: List[int]  # by cumulative draft probability, highest first
     texts: List[str]
-    parent_texts: List[str]  # of the token before
-    cumulative: List[float]
-    kept: List[bool]  # whether the draft holds it
+    parent_texts: List[str]  # text of the token before each
+    cumulative: List[float]  # cumulative draft probability
+    kept: List[bool]  # whether the draft contains it
 
 
 @dataclass(frozen=True)
@@ -287,25 +289,25 @@ class AttendedRecord:
     positions: List[Count]  # in the text, most attended first
     tokens: List[int]
     texts: List[str]
-    weights: List[float]  # attention weights, means over the heads
+    weights: List[float]  # attention weights, means over the attention heads
 
 
 @dataclass(frozen=True)
 class LensPosition:
-    """What each layer predicts at one node (see ``aded.decoding.logit_lens``); one entry per layer."""
+    """The predictions of each layer at one node (see ``aded.decoding.logit_lens``); one entry per layer."""
 
-    tokens: List[int]  # the most probable token
+    tokens: List[int]  # the layer's most probable token
     texts: List[str]
-    probabilities: List[float]  # its probability, before penalties and sampling settings
-    chosen: List[float]  # the probability of the token that the target chose
-    ranks: List[Annotated[int, Field(ge=1)]]  # the rank of that token, 1 = most probable
+    probabilities: List[float]  # the layer's probability of it, before penalties and sampling settings
+    chosen: List[float]  # the layer's probability of the token that the target chose
+    ranks: List[Annotated[int, Field(ge=1)]]  # the layer's rank of that token, 1 = most probable
 
 
 @dataclass(frozen=True)
 class LensRecord:
     """The logit lens at the nodes of the accepted path."""
 
-    layers: List[Count]  # that were read, ascending: 0 is the embedding; the last one is the last of the model
+    layers: List[Count]  # the layers that were read, ascending, from 0, the embedding, to the last layer of the model
     eagle: List[Count]  # those of them that an EAGLE-3 head reads
     positions: List[LensPosition]  # one per choice
 
@@ -336,22 +338,22 @@ class Seconds:
 class Step:
     """One step: a draft, its verification and the emitted tokens."""
 
-    index: Count
-    position: Count  # absolute position of the root
+    index: Count  # number of the step, from 0
+    position: Count  # position of the root in prompt and output
     tree: Annotated[TreeRecord, AfterValidator(_check_tree)]
     path: List[int]  # accepted nodes, starting with the root
-    choices: List[Annotated[Choice, AfterValidator(_check_choice)]]  # one per node of the path
-    emitted: List[int]
+    choices: List[Annotated[Choice, AfterValidator(_check_choice)]]  # one per emitted token, at the node before it
+    emitted: List[int]  # the new tokens: accepted draft tokens, then the bonus or correction token
     texts: List[str]  # one per emitted token; a character of several tokens belongs to the last of them
-    origins: List[Origin]
+    origins: List[Origin]  # one per emitted token
     budget: Budget
     seconds: Seconds
     rows: List[Annotated[RowChange, AfterValidator(_check_row)]] = field(default_factory=list)
     simulations: List[SimulationRecord] = field(default_factory=list)
     agreement: List[Agreement] = field(default_factory=list)
-    agreement_after: List[Agreement] = field(default_factory=list)  # of the same context, after the step was learned from
+    agreement_after: List[Agreement] = field(default_factory=list)  # at the same root, after the matrix has learned the step
     size: Size | None = None  # None for a method without a matrix
-    note: str | None = None
+    note: str | None = None  # why the draft is empty or smaller than its budget
     block: Annotated[BlockRecord, AfterValidator(_check_block)] | None = None  # None for other verifications
     lattice: List[Annotated[LatticeRecord, AfterValidator(_check_lattice)]] = field(default_factory=list)  # one per head
     pool: Annotated[PoolRecord, AfterValidator(_check_pool)] | None = None  # None for a method without a pool of n-grams
@@ -385,12 +387,12 @@ class Header:
     label: str
     lossless: bool
     model: str
-    fingerprint: str
+    fingerprint: str  # of the tokenizer
     device: str
     dtype: str
     versions: dict[str, str]
-    settings: Annotated[dict[str, Any], AfterValidator(_check_json)]
-    method_settings: Annotated[dict[str, Any], AfterValidator(_check_json)]
+    settings: Annotated[dict[str, Any], AfterValidator(_check_json)]  # fields of ``GenerationSettings``
+    method_settings: Annotated[dict[str, Any], AfterValidator(_check_json)]  # from ``Drafter.settings``
     seed: int
     prompt: str
     prompt_tokens: List[int]
@@ -401,11 +403,11 @@ class Header:
 
 @dataclass(frozen=True)
 class Footprint:
-    """GPU memory of the engine at recording: weights, KV caches and CUDA graphs of all decodes."""
+    """GPU memory when the trace was made: weights, KV caches and CUDA graphs of all decodes."""
 
-    bytes: Count
+    bytes: Count  # allocated memory
     captured_steps: Count  # step shapes captured as CUDA graphs so far
-    capture_seconds: float  # time of these captures, not part of the decode time
+    capture_seconds: float  # time of these captures, not in the decode time
 
 
 @dataclass(frozen=True)
@@ -420,21 +422,21 @@ class Trace:
     token_ids: List[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     footprint: Footprint | None = None  # None if the model is not on a GPU
-    repeat_seconds: List[Duration] = field(default_factory=list)  # decode seconds of further decodes of the same prompt
+    repeat_seconds: List[Duration] = field(default_factory=list)  # decode time of each repetition of the decode
 
     @property
     def decode_seconds(self) -> float:
-        """Seconds of all steps, without prefill and recording."""
+        """Decode time in seconds: all steps, without prefill and recording."""
         return sum(step.seconds.total for step in self.steps)
 
     @property
     def tokens_per_step(self) -> float:
-        """New tokens per step, including bonus and correction tokens (block efficiency)."""
+        """Mean acceptance length τ (block efficiency): new tokens per step, bonus and correction tokens included."""
         return len(self.token_ids) / len(self.steps) if self.steps else 0.0
 
     @property
     def accepted_per_step(self) -> float:
-        """Accepted draft tokens per step."""
+        """Accepted draft tokens per step, without bonus and correction tokens."""
         return sum(step.accepted for step in self.steps) / len(self.steps) if self.steps else 0.0
 
     @property
@@ -473,7 +475,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Race:
-    """Runs of several methods on one prompt. The field ``lanes`` holds the runs; it keeps its name so that files can be read."""
+    """Runs of several methods on one prompt. ``lanes``, the runs, keeps this name so that older files can be read."""
 
     __pydantic_config__ = STRICT
     lanes: Annotated[List[Annotated[Trace, BeforeValidator(_without_format), AfterValidator(_check_trace)]], Field(min_length=1)]
@@ -496,7 +498,7 @@ class TraceError(AdedError):
 
 
 def to_json(record: Any) -> Any:
-    """A record of this module as lists and dictionaries; ``Trace`` and ``Race`` get a format and a version."""
+    """A record of this module as JSON values; ``Trace`` and ``Race`` get the fields ``format`` and ``version``."""
     body = to_jsonable_python(record)
     name = _FORMATS.get(type(record))
     return {"format": name, "version": VERSION, **body} if name else body
@@ -548,7 +550,11 @@ def schema() -> dict[str, Any]:
 
 
 def save(record: Trace | Race, path: str | os.PathLike[str]) -> None:
-    """Write a record atomically."""
+    """Write a record to a file atomically.
+
+    Raises:
+        AdedError: see ``dumps`` and ``write_atomically``.
+    """
     write_atomically(Path(path), dumps(record).encode())
 
 
@@ -565,7 +571,7 @@ def load(path: str | os.PathLike[str]) -> Race:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to a temporary file in the same folder and rename it to ``path``; links are followed.
+    """Write ``data`` to a temporary file in the same folder and rename it to ``path``; symbolic links are followed.
 
     Raises:
         AdedError: the folder is missing or not writable, the disk is full, or ``path`` is not an ordinary file.
@@ -594,8 +600,8 @@ def finite(values: Iterable[float]) -> list[float | None]:
 def writable(value: Any, depth: int = 0) -> Any:
     """Settings as JSON values that ``loads`` accepts.
 
-    NaN, infinities and larger numbers become None. Values of other types, and what is nested too deeply, become text. Of a dict,
-    the first ``MAX_FIELDS`` fields are kept.
+    NaN, infinities and integers above the largest float become None. Values of other types, and those that are nested too deeply,
+    become text. Of a dict, the first ``MAX_FIELDS`` fields are kept.
     """
     if isinstance(value, dict) and depth < MAX_NESTING:
         return {as_text(key): writable(value[key], depth + 1) for key in list(value)[:MAX_FIELDS]}
@@ -608,7 +614,7 @@ def writable(value: Any, depth: int = 0) -> Any:
 
 
 def rounded(value: float, digits: int = 6) -> float:
-    """A number rounded to significant digits, which keeps files small."""
+    """A number rounded to ``digits`` significant digits, which keeps files small."""
     return float(f"{value:.{digits}g}")
 
 
@@ -631,19 +637,19 @@ def _kind(text: str | bytes) -> type[Trace] | type[Race]:
 
 
 def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object of limited size, since validation collects an error for every invalid field."""
+    """A JSON object, refused if it has too many fields, since validation collects an error for every invalid field."""
     if len(fields) > MAX_FIELDS:
         raise TraceError("damaged", f"damaged trace: an object has more than {MAX_FIELDS} fields; record it again")
     return dict(fields)
 
 
 def _without_format(body: Any) -> Any:
-    """The fields of a trace or race without those that say its format."""
+    """The fields of a trace or race without ``format`` and ``version``."""
     return {k: v for k, v in body.items() if k not in ("format", "version")} if isinstance(body, dict) else body
 
 
 def _check_json(value: Any, depth: int = 0) -> Any:
-    """Check a field of any JSON value: finite numbers, limited nesting."""
+    """Check a JSON value of any type: finite numbers, limited nesting."""
     if depth > MAX_NESTING:
         raise ValueError("nested too deeply")
     if isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:

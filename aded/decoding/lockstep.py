@@ -1,7 +1,7 @@
-"""A race: several decodes of one prompt, interleaved by their decode times.
+"""A race: several decodes, interleaved by their decode times.
 
-The decode with the smallest decode time runs the next step. The decode time of each run counts only its own steps, so the runs
-appear simultaneous and do not slow each other down.
+Only one decode runs at a time: the one with the smallest decode time so far takes the next step. The decode time of a run counts
+only the steps of that run, as if it ran alone, so the runs appear to run side by side.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ its step."""
 
 
 def race(decoders: Sequence[Decoder], prompt: Prompt) -> Iterator[tuple[int, Step]]:
-    """Decode ``prompt`` with every decoder; yields (index of the decoder, step). Closing the iterator stops all runs.
+    """Decode ``prompt`` with every decoder; closing the iterator stops all runs.
+
+    Yields:
+        The index of a decoder, and its step.
 
     Raises:
-        AdedError: the prompt is empty or exceeds the context length.
+        AdedError: the prompt is empty or exceeds the context length, or a decoder cannot begin (see ``Decoder.begin``).
     """
     with closing(interleaved(decoders, [prompt] * len(decoders))) as steps:
         for step in steps:
@@ -31,7 +34,12 @@ def race(decoders: Sequence[Decoder], prompt: Prompt) -> Iterator[tuple[int, Ste
 
 
 def interleaved(decoders: Sequence[Decoder], prompts: Sequence[Prompt]) -> Generator[tuple[int, Step] | None, None, None]:
-    """Like ``race``, with one prompt per decoder, but also yields None after each forward pass of a prefill, to be stopped."""
+    """Like ``race``, but with one prompt per decoder, and yields None after each forward pass of a prefill: closing the iterator
+    there stops all runs before their first step.
+
+    Raises:
+        AdedError: see ``race``.
+    """
     with ExitStack() as at_end:
         for decoder in decoders:
             at_end.callback(decoder.close)
@@ -60,5 +68,5 @@ def _completed(decoders: Sequence[Decoder], held: Sequence[int]) -> list[tuple[i
 
 
 def race_record(decoders: Sequence[Decoder]) -> Race:
-    """The traces of all runs so far."""
+    """The traces of all runs so far, as a race that can be saved."""
     return Race([decoder.trace for decoder in decoders])

@@ -1,4 +1,4 @@
-"""The target's scores at the nodes of drafts, for the record: computed on its device and read in one transfer."""
+"""The target's scores at the nodes of drafts, for the trace: computed on its device and copied to the host in one transfer."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ keeps, within these limits."""
 MAX_SCORES = 1 << 24
 """Numbers that are scored together at most, which bounds the memory."""
 RANKED_AT_ONCE = 64
-"""Number of tokens whose ranks a GPU computes at the same time, which bounds the memory."""
+"""Number of tokens whose ranks a GPU computes at a time; each takes a temporary row of the size of the vocabulary."""
 
 
 class LogProbabilities(NamedTuple):
-    """Log-probabilities before temperature, top-k and top-p.
+    """Log-probabilities (nats) at a node, after penalties and processors, before temperature, top-k, top-p and min-p.
 
     Attributes:
-        tokens: the most probable tokens, in descending order, then those that were asked for; none whose probability is 0.
-        values: their log-probabilities.
-        ranked: number of most probable tokens.
-        others: sum of exp(v / T) over all other tokens, for ``TEMPERATURES`` and the run's T (1 if greedy).
+        tokens: the most probable tokens, in descending order, then the other requested ones by id; none of probability 0.
+        values: their log-probabilities v.
+        ranked: how many of ``tokens`` are the most probable ones; the rest was requested.
+        others: sum of exp(v / T) over all other tokens, for each T of ``TEMPERATURES`` and that of the run (1 if greedy).
     """
 
     tokens: list[int]
@@ -42,12 +42,12 @@ class LogProbabilities(NamedTuple):
 
 
 class ChoiceScores(NamedTuple):
-    """Scores at a node at which the target chose a token.
+    """Scores at a node of the accepted path, where the target chose a token.
 
     Attributes:
-        probability, rank: of the chosen token.
+        probability, rank: of the chosen token in the target's distribution; 1 is the most probable one.
         top_tokens, top_probabilities: the ``TOP_SHOWN`` most probable tokens.
-        logits: see `LogProbabilities`; the tokens asked for are the chosen one and those of ``tried``.
+        logits: see `LogProbabilities`; the requested tokens are the chosen one and those of ``tried`` (see `score`).
     """
 
     probability: float
@@ -61,11 +61,12 @@ class TargetScores(NamedTuple):
     """The target's scores of a draft of ``n`` nodes.
 
     Attributes:
-        probability: of each node but the root, not finite where the logits are not, ``[n - 1]``.
-        rank: their ranks among all tokens, from 1.
+        probability: the target's probability of each node's token after its parent, without the root, ``[n - 1]``; not finite
+            where the logits are not.
+        rank: the ranks of these tokens in the target's distribution, from 1, ``[n - 1]``.
         choices: scores at the nodes of the accepted path.
         distributions: the target's distributions at the nodes ``at``, float64 ``[k, vocab]`` on its device.
-        at: nodes with a child or on the accepted path, ascending, ``[k]``.
+        at: nodes with a child or on the accepted path, ascending, int64 ``[k]``.
     """
 
     probability: list[float]
@@ -114,11 +115,13 @@ def scoring(
     """Copy what ``score`` needs.
 
     Args:
-        logits: at each node, ``[n, vocab]``.
+        rule: the sampling settings and processors.
+        logits: the target's logits at each node, ``[n, vocab]``.
+        tree: the draft.
         prefix: the committed tokens, int32 ``[length]``.
-        path: nodes of the accepted path at which a token was emitted, the root first.
-        chosen: the token that the target chose at each of them.
-        tried: other tokens at each of them whose log-probabilities are wanted.
+        path: nodes of the accepted path after which a token was emitted, the root first.
+        chosen: the token that was emitted after each node of ``path``.
+        tried: further tokens after each of these nodes whose log-probabilities are requested.
     """
     parents = tree.parents[1:]
     at = np.unique(np.concatenate([parents, path])).astype(np.int64)
@@ -161,7 +164,7 @@ def _score(rule: Rule, drafts: Sequence[Scoring]) -> list[TargetScores]:
     children = [draft.children for draft in drafts]
     counts = [len(draft.wanted) for draft in drafts]
     in_rows = [start + draft.in_rows for start, draft in zip(starts, drafts)]
-    placed, tokens, asked, choices = _indices(
+    placed, tokens, requested, choices = _indices(
         unscaled,
         np.concatenate(in_rows),
         np.concatenate([draft.tokens for draft in drafts]),
@@ -170,7 +173,7 @@ def _score(rule: Rule, drafts: Sequence[Scoring]) -> list[TargetScores]:
     )
     distributions = torch.softmax(rule.scaled(unscaled).double(), dim=-1)
     probability = distributions[placed, tokens]
-    top, *more = _log_probabilities(rule, unscaled[choices], asked.view(len(choices), -1))
+    top, *more = _log_probabilities(rule, unscaled[choices], requested.view(len(choices), -1))
     shown = distributions[choices].gather(1, top[:, :TOP_SHOWN])
     read = _read([probability, _count_above(distributions, placed, probability), shown, top, *more])
     scores, rows = zip(read[0], [1 + int(count) for count in read[1]]), zip(*read[2:])
@@ -184,25 +187,30 @@ def _score(rule: Rule, drafts: Sequence[Scoring]) -> list[TargetScores]:
     return made
 
 
-def _log_probabilities(rule: Rule, unscaled: torch.Tensor, asked: torch.Tensor) -> list[torch.Tensor]:
-    """The most probable tokens, their log-probabilities, those of ``asked``, and the sums over all others; one row per node."""
+def _log_probabilities(rule: Rule, unscaled: torch.Tensor, requested: torch.Tensor) -> list[torch.Tensor]:
+    """The most probable tokens, their log-probabilities, those of ``requested``, and the sums over all others; one row per node.
+
+    Args:
+        unscaled: scores before the temperature, float32 ``[m, vocab]``.
+        requested: requested tokens, int64 ``[m, width]``.
+    """
     settings, values = rule.settings, unscaled.double().log_softmax(-1)
     top = unscaled.topk(min(max(MIN_LOGITS, min(settings.top_k, MAX_LOGITS)), values.shape[1])).indices
-    others = values.scatter(1, torch.cat([top, asked], 1), -math.inf)
+    others = values.scatter(1, torch.cat([top, requested], 1), -math.inf)
     temperatures = (*TEMPERATURES, 1.0 if settings.greedy else settings.temperature)
-    at_once = len(temperatures) if values.is_cuda else 1  # a kernel for all, or as much as fits a CPU's cache
+    at_once = len(temperatures) if values.is_cuda else 1  # one kernel for all; on a CPU what fits its cache
     parts = others.new_tensor(temperatures).split(at_once)
     sums = torch.cat([(others[:, None] / part[:, None]).exp_().sum(-1) for part in parts], 1)
-    return [top, values.gather(1, top), values.gather(1, asked), sums]
+    return [top, values.gather(1, top), values.gather(1, requested), sums]
 
 
 def _ranked(
-    wanted: list[int], top: list[float], values: list[float], asked: list[float], others: list[float]
+    wanted: list[int], top: list[float], values: list[float], requested: list[float], others: list[float]
 ) -> LogProbabilities:
-    """Lists on the host as `LogProbabilities`; the chosen token, ``wanted[0]``, comes before equally probable ones."""
+    """`LogProbabilities` from lists; the chosen token, ``wanted[0]``, comes before equally probable ones."""
     known = {token: value for token, value in zip(_ints(top), values) if math.isfinite(value)}
     ranked = sorted(known, key=lambda token: (-known[token], token != wanted[0], token))
-    more = {token: value for token, value in zip(wanted, asked) if token not in known and math.isfinite(value)}
+    more = {token: value for token, value in zip(wanted, requested) if token not in known and math.isfinite(value)}
     tokens = ranked + sorted(more)
     return LogProbabilities(tokens, [(known | more)[token] for token in tokens], len(ranked), others)
 
@@ -215,20 +223,20 @@ def _count_above(distributions: torch.Tensor, rows: torch.Tensor, values: torch.
 
 
 def _read(parts: Sequence[torch.Tensor]) -> list[list]:
-    """Tensors on a device as lists of floats, in one transfer; token ids and counts are exact in float64."""
+    """Copy tensors from a device in one transfer, as (nested) lists of floats; token ids and counts are exact in float64."""
     flat = torch.cat([part.double().flatten() for part in parts]).cpu().numpy()
     pieces = np.split(flat, np.cumsum([part.numel() for part in parts])[:-1])
     return [piece.reshape(part.shape).tolist() for piece, part in zip(pieces, parts)]
 
 
 def _indices(like: torch.Tensor, *parts: Sequence[int] | np.ndarray) -> tuple[torch.Tensor, ...]:
-    """Lists of indices on the device of ``like``, in one transfer."""
+    """Copy lists of indices to the device of ``like`` in one transfer, as int64 tensors."""
     arrays = [np.asarray(part, dtype=np.int64) for part in parts]
     return torch.from_numpy(np.concatenate(arrays)).to(like.device).split([len(array) for array in arrays])
 
 
 def _padded(wanted: Sequence[Sequence[int]]) -> np.ndarray:
-    """All lists one after another, each filled up to the length of the longest with its first token."""
+    """All lists concatenated, each padded with its first token to the length of the longest."""
     width = max(map(len, wanted))
     return np.array([[*tokens, *[tokens[0]] * (width - len(tokens))] for tokens in wanted]).ravel()
 

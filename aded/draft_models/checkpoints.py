@@ -34,7 +34,7 @@ MISSING: dict[Kind, tuple[str, str]] = {
 }
 """What is missing, and the option that names a file instead."""
 SCALE = ".scale"
-"""End of the name of the scales of a matrix in 8 bits."""
+"""Suffix of the name of the scales of a matrix in 8 bits."""
 
 
 @dataclass(frozen=True)

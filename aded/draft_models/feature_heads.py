@@ -320,7 +320,7 @@ def write(path: Path, target: TargetModel, head: DraftHead, accuracy: Any, **mor
 
 
 def load(path: str | Path, target: TargetModel, kind: Kind) -> LoadedHead:
-    """Read a head of a kind.
+    """Read the file of a head.
 
     Raises:
         AdedError: as ``checkpoints.read``, or the tensors do not fit the sizes in the header or the model.
@@ -353,7 +353,7 @@ _LOADED: WeakKeyDictionary[Any, dict[tuple[Kind, str], LoadedHead]] = WeakKeyDic
 def head_for(
     target: TargetModel, kind: Kind, path: str | None = None, read: Callable[[Path, TargetModel, Kind], LoadedHead] = load
 ) -> LoadedHead:
-    """The head of a kind at ``path``, or else the default one of the target; loaded once per target.
+    """The head at ``path``, or else the target's default head of this kind; loaded once per target.
 
     Args:
         read: reads the head.

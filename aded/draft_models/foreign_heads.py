@@ -109,7 +109,7 @@ class Eagle1Head(DraftHead):
 
 
 def load_head(path: Path, target: TargetModel, kind: Kind) -> LoadedHead:
-    """Read a head of a kind: a file that was trained here, or the folder of a published head of EAGLE.
+    """Read a head: a file that was trained here, or the folder of a published head of EAGLE.
 
     Raises:
         AdedError: as ``feature_heads.load``, or the folder is damaged, incomplete, for another model or of an unsupported kind.

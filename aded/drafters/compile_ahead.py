@@ -1,7 +1,7 @@
-"""Compiles ADED's search in a separate process, while a model is downloaded, converted or loaded.
+"""Compiles ADED's tree search ahead of time, in a separate process, while a model is downloaded, converted or loaded.
 
-Numba compiles the search when it is first used on a machine, which takes as long as converting the default model. The compiled
-code is kept in a separate folder, and later processes read it from there.
+Numba otherwise compiles the search at its first call, which takes about as long as converting the default model. The compiled
+code is cached on disk (``aded.core.compilation.code_folder``), and later processes load it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from aded.core.compilation.code_folder import code_folder
 from aded.core.paths import PACKAGE
 
 DONE = "complete"
-"""Name of the file that marks the folder of compiled code as complete."""
+"""Name of the file that marks the cache folder as complete."""
 
 
 def start() -> subprocess.Popen[bytes] | None:
-    """Start to compile, unless it is complete or no folder is writable; a process that needs the code earlier compiles it too."""
+    """Start compiling in a separate process. A process that calls the search before that is done compiles it itself.
+
+    Returns:
+        The process; None if the cache is complete, no cache folder is writable, or the process cannot be started.
+    """
     folder = code_folder()
     if folder is None or (folder / DONE).exists():
         return None
@@ -34,7 +38,11 @@ def start() -> subprocess.Popen[bytes] | None:
 
 @contextmanager
 def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
-    """Compile while the block runs, and wait for the end of both; reports to ``progress`` if the block ends first."""
+    """Compile while the block runs, then wait for the compilation; if the block raises, the compilation is killed.
+
+    Args:
+        progress: gets a message if the block ends before the compilation.
+    """
     process = start()
     try:
         yield
@@ -50,6 +58,7 @@ def meanwhile(progress: Callable[[str], None]) -> Iterator[None]:
 
 
 def main() -> None:
+    """Compile all functions that ADED's drafts use, and mark the cache folder as complete."""
     from aded.core import tree
     from aded.drafters.budget import tree_budget
     from aded.drafters.methods.aded import AdedDrafter

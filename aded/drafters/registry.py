@@ -1,4 +1,4 @@
-"""The registry of methods, one row per method. The command line, the benchmark and the page read it."""
+"""The registry of drafting methods, one row per method. The command line, the benchmark and the page read it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 Factory = Callable[["TargetModel", Mapping[str, Any], int], Drafter]
-"""Makes a drafter from a target, the options of the method, and a seed."""
+"""Makes a drafter from a target, the options of the method, and the seed of the decode."""
 StateSettings = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Maps options to the settings on which learned state depends; state learned with other settings cannot be loaded."""
+"""Maps options to the settings on which learned state depends; a drafter loads only state that was learned with equal ones."""
 Check = Callable[[Mapping[str, Any]], Any]
 """Raises ``AdedError`` if options are invalid for every target; its return value is ignored."""
 Missing = Callable[["TargetModel"], "str | None"]
-"""Why a method cannot run on a target: one sentence that ends with the command to create the missing artifact; None if it can."""
+"""Why a method cannot run on a target: a sentence that ends with the command to make the missing artifact; None if it can."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,12 @@ class Method:
 
     Attributes:
         name: name on the command line; ``label``: name in the user interface.
-        lossless: whether its output is that of the target (greedy: the same tokens; sampling: the same distribution).
-        description: one sentence.
-        options: names of its options.
-        missing: reports a missing artifact; it reads only ``fingerprint``, ``vocab_size`` and ``spec`` of the target.
+        lossless: whether the output is the target's (greedy: the same tokens; sampling: the same distribution).
+        description: one sentence about how the method drafts.
+        factory: makes a drafter from valid options.
+        options: names of the options.
+        missing: reports a missing artifact; None if the method needs none. Of the target it reads ``fingerprint``,
+            ``vocab_size``, ``spec`` and, if there is one, ``config``.
         sources: options that replace the default artifact; ``missing`` is not called if one of them is given.
         values: checks option values without a target.
         state_settings: the settings that must be equal for a drafter to load what another one has learned; default: all options.
@@ -55,17 +57,17 @@ class Method:
     values: Check = dict
 
     def unavailable(self, model: TargetModel) -> str | None:
-        """Why this method cannot run on this target, with the command that fixes it; None if it can."""
+        """Why this method cannot run on this target (a missing or damaged artifact), and the remedy; None if it can."""
         try:
             return self.missing(model) if self.missing else None
         except AdedError as error:  # the artifact exists but is damaged
             return str(error)
 
     def make(self, model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
-        """A new drafter.
+        """Make a drafter.
 
         Raises:
-            AdedError: an option that this method does not have, an invalid value, or a missing artifact.
+            AdedError: an option that this method does not have, an invalid value, or a missing or damaged artifact.
         """
         self.check(options)
         reason = None if set(self.sources) & set(options) else self.unavailable(model)
@@ -90,16 +92,16 @@ class Method:
         self.values(options)
 
     def keeps(self, options: Mapping[str, Any]) -> bool:
-        """Whether a drafter with these options keeps what it learned for the next decode; then it is ``Persistent``."""
+        """Whether a drafter with these options keeps what it has learned for the next decode; it is then ``Persistent``."""
         return bool(options.get("keep")) or options.get("pool") == "warm"
 
     def of(self, drafter: Drafter) -> Method:
-        """A row for a custom drafter, which is not in the registry."""
+        """The row of a custom drafter, which is not in the registry: this row with another name and no options."""
         name = type(drafter).__name__
         return dataclasses.replace(self, name=name, label=name, description="a custom drafter", options=())
 
     def to_json(self, model: TargetModel) -> dict[str, Any]:
-        """The row as ``python -m aded methods --json`` prints it, with the reason if it is unavailable on this target."""
+        """The row as ``python -m aded methods --json`` prints it; ``unavailable`` is the reason on this target, or None."""
         keys = ("name", "label", "lossless", "description", "options")
         row = {key: list(v) if isinstance(v := getattr(self, key), tuple) else v for key in keys}
         return {**row, "unavailable": self.unavailable(model)}
@@ -107,12 +109,12 @@ class Method:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run of a race.
+    """A run of a race: a method with its options.
 
     Attributes:
         method: name in the registry.
-        options: settings of the method; others have the method's defaults.
-        label: distinguishes it from other runs of the method; empty for the method's own label.
+        options: options by name; the others have their defaults.
+        label: distinguishes the run from others of the same method; if empty, the label of the method is used.
     """
 
     method: str
@@ -124,7 +126,7 @@ def find_method(name: str) -> Method:
     """The method with this name.
 
     Raises:
-        AdedError: an unknown name; the message lists the known ones.
+        AdedError: the name is unknown; the message lists the known ones.
     """
     if name not in METHODS:
         raise AdedError(f"unknown method '{name}'; known are {', '.join(METHODS)}")
@@ -146,7 +148,11 @@ def _aded(model: TargetModel, options: Mapping[str, Any], seed: int) -> Drafter:
 
 
 def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOptions]:
-    """The path of the base matrix or None, the corpus, and the options of the drafter."""
+    """The path of the base matrix (None: the default one), the corpus (see ``CORPORA``), and the options of the drafter.
+
+    Raises:
+        AdedError: an option is invalid.
+    """
     from aded.drafters.aded_options import AdedOptions
 
     given = dict(options)
@@ -161,7 +167,7 @@ def _aded_settings(options: Mapping[str, Any]) -> tuple[str | None, str, AdedOpt
 
 
 def _aded_state_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The update rule and the base counts; for the paper's rule also the row size, which is the number of successors."""
+    """Update rule (``preset``) and base counts; for the published rule also the row size, which is the number of successors."""
     from aded.drafters.aded_options import AdedOptions
 
     defaults = {"preset": "tuned", "corpus": "full", "matrix": None}
@@ -253,7 +259,7 @@ def _pop_path(options: Mapping[str, Any], name: str) -> tuple[str | None, dict[s
 
 
 def _trained(name: str) -> Any:
-    """A function of ``aded.drafters.trained``, which is imported at the first call."""
+    """The function ``name`` of ``aded.drafters.trained``; that module, which needs torch, is imported at the first call."""
 
     def call(*arguments: Any) -> Any:
         from aded.drafters import trained
@@ -264,7 +270,11 @@ def _trained(name: str) -> Any:
 
 
 def _missing(kind: Kind, check: Callable[[TargetModel], None] | None = None) -> Missing:
-    """Reports a missing checkpoint of a kind; ``check`` raises ``AdedError`` if another artifact of the method is damaged."""
+    """A function that reports a missing checkpoint of this kind.
+
+    Args:
+        check: raises ``AdedError`` if another artifact of the method is damaged.
+    """
 
     def missing(model: TargetModel) -> str | None:
         from aded.draft_models import checkpoints
@@ -279,9 +289,9 @@ def _missing(kind: Kind, check: Callable[[TargetModel], None] | None = None) -> 
 FLAGS = {"backoff", "coupling", "feedback", "keep", "higher_orders", "most_recent", "pool_from_prompt", "replacement", "warm"}
 """Options that are true or false."""
 FILES = {"datastore", "draft", "head", "heads", "matrix"}
-"""Options that name a file, or None for the default one."""
+"""Options whose value is the path of an artifact, or None for the default one."""
 CORPORA = ("full", "none")
-"""The base counts of ADED: the base matrix, or none."""
+"""Values of the option ``corpus``: ADED has the base matrix, or no base counts."""
 ADED_SEARCH_OPTIONS = ("preset", "search", "c1", "c2", "depth", "simulations", "successors")
 ADED_OPTIONS = ("matrix", "corpus", *ADED_SEARCH_OPTIONS, "higher_orders", "feedback", "coupling", "keep")
 

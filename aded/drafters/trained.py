@@ -87,7 +87,7 @@ def _with_head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str,
 
 
 def _head(model: TargetModel, kind: checkpoints.Kind, options: Mapping[str, Any]) -> tuple[LoadedHead, dict[str, Any]]:
-    """The head of a kind, and the options that do not select it."""
+    """The head of this kind that the options select, and the other options."""
     rest = dict(options)
     return feature_heads.head_for(model, kind, rest.pop("head", None), foreign_heads.load_head), rest
 

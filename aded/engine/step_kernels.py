@@ -32,7 +32,7 @@ def tree_mask(
 
     Args:
         ancestors: bool ``[n, n]``; depths: int64 ``[n]``; length: int64 scalar.
-        n_keys: number of cache slots that are seen.
+        n_keys: number of visible cache slots.
         window: size of a sliding window, or None.
 
     Returns:

@@ -1,7 +1,8 @@
-"""The target model: a stock language model and its tokenizer, which verifies draft trees.
+"""The target model, which verifies draft trees: a stock causal language model of Transformers, and its tokenizer.
 
-Independent of how drafts are made. A tree is verified in one forward pass: an additive mask lets every node attend to the
-committed text and its ancestors (SpecInfer, arXiv 2305.09781; Medusa, arXiv 2401.10774). Every decode has a KV cache.
+Independent of how drafts are made. A tree is verified in one forward pass with tree attention: an additive mask lets each node
+attend to the committed text, its ancestors and itself (SpecInfer, arXiv 2305.09781; Medusa, arXiv 2401.10774). Each decode has
+its KV cache.
 """
 
 from __future__ import annotations
@@ -49,23 +50,36 @@ from aded.engine.step_graph import StepPool
 
 T = TypeVar("T")
 Mode = Literal["tree", "chain", "plain"]
-"""What the model can verify in one forward pass: any tree, one chain, or a single token."""
+"""What the model can verify in one forward pass: any tree, a chain, or a single token."""
 MAX_SHARED = 256
-"""Values kept by ``TargetModel.shared_by_decodes``."""
+"""Maximum number of values kept by ``TargetModel.shared_by_decodes``."""
 
 
 class TargetModel:
     """A causal language model that verifies draft trees.
 
+    Args:
+        model: a causal language model of Transformers; on a single GPU its layers may be fused and its attention replaced.
+        tokenizer: its tokenizer; None if only token ids are decoded.
+        tensor_parallel: whether each layer is sharded over the processes started by torchrun.
+        attention: tree attention to use on a single GPU, if the model supports it.
+
     Attributes:
         spec: the model as the user named it; ``label``: a short display name.
-        mode: what it can verify, found by the load check; ``notice``: a message about limitations for the user, or None.
+        config: the configuration of the text model; ``vocab_size``: number of logits.
+        mode: what the model can verify, found by the load check; ``notice``: a message to the user about limitations, or None.
         context_limit: maximum number of tokens of prompt and output together.
         eos_ids: token ids that end a text.
-        fingerprint: of the tokenizer (see ``aded.engine.loading.tokenizer``).
+        fingerprint: hash of the tokenizer's vocabulary (see ``aded.engine.loading.tokenizer``).
+        prepacked: whether linear layers have prepacked weights; ``multi_device``: whether several devices hold the parameters.
+        masks: builds the attention masks.
+        pool: caches and graphs of fixed-shape steps; None if forward passes have the shape of the tree.
         attention: attention used for trees in fixed-shape steps (see ``aded.engine.loading.loader.AttentionKind``).
         lock: held during a step, because decodes share buffers of the model and its draft models.
-        draft_models: the models that draft for this one, by file or name; their memory is released with this model's.
+        draft_models: the models that draft for this one, by file or name; ``close`` and ``release_memory`` include them.
+
+    Raises:
+        AdedError: the model cannot be decoded with a KV cache.
     """
 
     def __init__(
@@ -130,14 +144,17 @@ class TargetModel:
         Args:
             spec: ``default``, a hub id, a folder, or a ``.gguf`` file.
             device: ``auto`` (CUDA if available), ``cpu`` or ``cuda[:N]``.
-            dtype: ``auto`` (bfloat16 on CUDA, float32 on the CPU), ``float32``, ``bfloat16`` or ``float16``.
-            progress: called with messages about the progress.
-            device_map: ``auto`` distributes the layers over all GPUs (accelerate).
-            tensor_parallel: shard every layer over the processes started by torchrun.
-            attention: attention used for trees on a GPU, if the model supports it; elsewhere it is always ``sdpa``.
+            dtype: ``auto`` (on CUDA bfloat16, or float16 if the GPU lacks it; float32 on the CPU), ``float32``, ``bfloat16`` or
+                ``float16``.
+            progress: called with a message and the fraction done, None if unknown.
+            device_map: ``auto`` distributes the layers over all GPUs (accelerate); None: one device.
+            tensor_parallel: shard each layer over the processes started by torchrun.
+            attention: tree attention on a single GPU, if the model supports it: ``triton``, ``flex`` or ``sdpa``. On several GPUs
+                and on the CPU it is ``sdpa``; ``flex`` is refused on the CPU.
 
         Raises:
-            AdedError: unknown spec, device, dtype or attention; not a causal language model; a download failed; out of memory.
+            AdedError: unknown spec, device, dtype or attention; not a causal language model, or it cannot be decoded with a KV
+                cache; a download failed; out of memory.
         """
         chosen_device = choose_device(device)
         chosen_attention = choose_attention(attention, chosen_device)
@@ -162,9 +179,9 @@ class TargetModel:
         return cls(model, tokenizer, known, weights.label_of(spec), tensor_parallel, chosen_attention)
 
     def use_fixed_shapes(self) -> None:
-        """Use fixed-shape steps from now on, captured as CUDA graphs on a GPU; no change if the load check fails.
+        """Use fixed-shape steps from now on, on a GPU captured as CUDA graphs; if the load check fails, only ``notice`` changes.
 
-        The fastest layers that pass it are used: fused ones, stock ones with tree attention, stock ones.
+        The fastest layers that pass the load check are used: fused ones, stock ones with tree attention, stock ones with SDPA.
         """
         self.fused_layers = fused_layers.attach(self.model, int(self.config.num_hidden_layers))
         self.pool = StepPool(self)
@@ -185,7 +202,7 @@ class TargetModel:
 
     @property
     def captures(self) -> bool:
-        """Whether steps are captured; if so, a step is complete when its result has been read."""
+        """Whether steps are captured as CUDA graphs; then a step is complete when its result has been read."""
         return self.pool is not None and self.device.type == "cuda"
 
     def _detach_fused_layers(self) -> None:
@@ -200,11 +217,11 @@ class TargetModel:
         self.attention, self.masks.attached, self.masks.flex = kind, kind != "sdpa", kind == "flex"
 
     def padded_nodes(self, nodes: int) -> int:
-        """Number of nodes of a padded tree of ``nodes`` nodes; a step writes this many cache slots."""
+        """Number of nodes with padding of a tree of ``nodes`` nodes in a step, which writes this many cache slots."""
         return nodes if self.pool is None else node_bucket(nodes)
 
     def close(self) -> None:
-        """Free the model's memory; the object cannot be used afterwards."""
+        """Free the memory of this model and its draft models; the object cannot be used afterwards."""
         for draft in self.draft_models.values():
             draft.close()
         self.draft_models.clear()
@@ -217,7 +234,7 @@ class TargetModel:
             torch.cuda.empty_cache()
 
     def release_memory(self) -> None:
-        """Free unused memory of this model and its draft models: free caches with their graphs, and the allocator's reserve."""
+        """Free unused memory of this model and its draft models: idle KV caches with their graphs, and the allocator's cache."""
         for draft in self.draft_models.values():
             draft.release_memory()
         if self.pool is not None:
@@ -228,19 +245,19 @@ class TargetModel:
 
     @property
     def cost(self) -> StepCost:
-        """Cost of a step by tree size, measured at first use (see ``aded.drafters.budget.tree_budget``)."""
+        """Time of a step by tree size and context length, measured at first use (see ``aded.engine.cost_model``)."""
         if self._cost is None:
             self._cost = cost_model.step_cost(self)
         return self._cost
 
     def forget_cost(self) -> None:
-        """Measure the cost of a step again at its next use: it was measured while the machine was busy."""
+        """Discard the measured cost, for example because the machine was busy; the next use measures it again."""
         self._cost = None
         cost_model.forget_step_cost(self)
 
     @property
     def measured_cost(self) -> StepCost | None:
-        """The cost if it has been measured, else None."""
+        """``cost`` if it has been measured, else None."""
         return self._cost
 
     @property
@@ -251,28 +268,33 @@ class TargetModel:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def shared_by_decodes(self, key: str, make: Callable[[], T]) -> T:
-        """A value shared by all decodes on this model, such as acceptance statistics of a method; holds no text.
+        """A value shared by all decodes on this model, such as acceptance statistics of a method; it must hold no user's text.
 
         Args:
-            key: identifies the value; the ``MAX_SHARED`` most recently used are kept.
-            make: makes the value if it is not kept.
+            key: identifies the value; the ``MAX_SHARED`` most recently used ones are kept.
+            make: makes the value if none is kept.
         """
         return recent(self._shared, key, make, MAX_SHARED)
 
     def session(self, capacity: int = 1024, needs: DrafterNeeds | None = None) -> TargetSession:
-        """Start a decode whose cache has an initial capacity of ``capacity`` tokens; it grows as needed.
+        """Start a decode.
 
         Args:
-            needs: what its steps will return, so that it gets a cache that has graphs of such steps.
+            capacity: initial capacity of the KV cache in tokens; it grows as needed.
+            needs: what the steps will return; the decode then gets a cache with captured graphs of such steps, if there is one.
         """
         return TargetSession(self, capacity, needs=needs)
 
     def encode(self, prompt: str | Chat, raw: bool = False) -> list[int]:
-        """Token ids of a prompt, with the model's chat template if it has one; without it if ``raw``. A text is one user turn.
+        """Token ids of a prompt, with the model's chat template if it has one.
+
+        Args:
+            prompt: a text, which is one turn of the user, or a conversation.
+            raw: do not apply the chat template.
 
         Raises:
-            AdedError: the prompt is empty or not valid Unicode, or leaves no space in the context for a new token; a
-                conversation of several turns, and the model has no chat template.
+            AdedError: the prompt is empty, not valid Unicode, or so long that the context has no capacity for a new token; the
+                chat template failed; or the prompt has several turns and there is no chat template.
         """
         chat = prompt if isinstance(prompt, Chat) else Chat((Turn("user", prompt),))
         check_text(chat.text, "the prompt")
@@ -298,10 +320,11 @@ class TargetModel:
         return self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
-        """The token ids of a prompt.
+        """The token ids of a prompt as a list, checked.
 
         Raises:
-            AdedError: they are no list of whole numbers, leave no space in the context for a new token, are none, or are unknown.
+            AdedError: they are not one-dimensional integers, there are none, there are so many that the context has no capacity
+                for a new token, or an id is outside the vocabulary.
         """
         ids = _token_ids(prompt)
         if len(ids) >= self.context_limit:
@@ -324,12 +347,12 @@ class TargetModel:
             raise AdedError(f"the model {self.label} has been closed; load it again")
 
     def broadcast(self, value: T) -> T:
-        """Returns ``value``; under tensor parallelism the value of rank 0, so that all processes continue alike."""
+        """Returns ``value``; under tensor parallelism that of rank 0, so that all processes continue with the same one."""
         return distributed.broadcast(value) if self.tensor_parallel else value
 
     @property
     def footprint(self) -> Footprint | None:
-        """Allocated GPU memory and captured steps; None on other devices."""
+        """Allocated GPU memory in bytes, number of captured steps and time of their capture; None on other devices."""
         if self.device.type != "cuda":
             return None
         captured, seconds = (self.pool.captured, self.pool.capture_seconds) if self.pool is not None else (0, 0.0)
@@ -341,7 +364,7 @@ class TargetModel:
             torch.cuda.synchronize(self.device)
 
     def verifiable_part(self, tree: DraftTree) -> DraftTree:
-        """The part of a draft that this model can verify in one forward pass."""
+        """The subtree of a draft that this model can verify in one forward pass: all of it, its first chain, or its root."""
         if self.mode == "plain":
             return tree.select([0])
         return tree.first_chain() if self.mode == "chain" and not tree.is_chain else tree
@@ -357,12 +380,17 @@ class TargetModel:
     def forward(
         self, ids: torch.Tensor, positions: torch.Tensor | None, mask: Any, cache: Any, hidden: bool = False, keep: int = 0
     ) -> Any:
-        """One stock forward pass.
+        """One forward pass of the stock model.
 
         Args:
-            ids, positions: int64 ``[1, n]``; mask: see ``aded.engine.attention_mask``; cache: None for none.
-            hidden: whether to return hidden states.
-            keep: number of last positions whose logits are needed, 0 for all.
+            ids, positions: int64 ``[1, n]``; positions: None for consecutive ones after the cache.
+            mask: see ``aded.engine.attention_mask``.
+            cache: the KV cache; None for none.
+            hidden: whether to return the hidden states of all layers.
+            keep: number of last positions whose logits are needed, 0 for all; a model without this option returns all.
+
+        Returns:
+            The output object of Transformers, with ``logits`` ``[1, n or keep, vocab]``.
         """
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, self._cache_argument: cache}
         arguments |= {"use_cache": cache is not None, "output_hidden_states": hidden}
@@ -373,7 +401,7 @@ class TargetModel:
         return self.model(**arguments)
 
     def forward_fixed(self, ids: torch.Tensor, positions: torch.Tensor, mask: Any, cache: KVCache, hidden: bool) -> Any:
-        """The forward pass of a fixed-shape step. ids, positions: ``[1, n]``; hidden: whether to return hidden states."""
+        """The forward pass of a fixed-shape step, with fused layers if attached; arguments and result as in ``forward``."""
         arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         arguments |= {self._cache_argument: cache, "use_cache": True, "output_hidden_states": hidden}
         with nullcontext() if self.fused_layers is None else self.fused_layers.step(cache):
@@ -403,7 +431,7 @@ class TargetModel:
 
 
 def _token_ids(prompt: Any) -> list[int]:
-    """A sequence of token ids as a list; ``AdedError`` if it is none."""
+    """A sequence of token ids as a list; raises ``AdedError`` if it is not one-dimensional integers."""
     try:
         ids = np.asarray(prompt)
     except (TypeError, ValueError, RuntimeError):

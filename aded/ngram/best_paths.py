@@ -92,7 +92,7 @@ def _best_paths(base, session, context, tokens, probabilities, alpha, paths, bud
 
 @njit(cache=True)
 def _rescore(lookup, known, tokens, probabilities, alpha, children, weights):
-    """Write the children of a node, heaviest first, ties by lower id.
+    """Write the children of a node, highest weight first, ties by lower id.
 
     Args:
         lookup: holds the ``known`` successors by the matrix.

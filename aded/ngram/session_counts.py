@@ -1,20 +1,19 @@
-"""Session counts, and the successors that a tree search uses: base counts and session counts combined.
+"""Session counts (learned from prompt and output), and the successors that a tree search gets from base and session counts.
 
-Session counts have rows like those of `aded.ngram.trigram.TrigramMatrix` in a table of fixed size; a new row evicts the
-least useful one. There are two rules:
+Session counts have rows like those of `aded.ngram.trigram.TrigramMatrix`, in a set-associative table of fixed size; a new row
+evicts the least useful one of its set. There are two update rules:
 
 * *mixture*: rows for contexts of one token, of two (bigrams) and longer. A row holds counts of successors observed in the
   text, which decay, and successors observed from the target's top-k, at accepted and rejected draft nodes alike; the newest
-  top-k replaces the previous one. The probability of a successor is a mixture over all rows that match a suffix of the
+  top-k replaces the previous one. The probability of a successor is a mixture over all rows whose context is a suffix of the
   text: longest context first, counts before top-k, base counts last (interpolated back-off). The weight of each kind of row
-  is learned with one step of expectation maximisation per token.
+  is learned online, with one step of expectation maximization per token.
 * *published*: rows for bigrams only, copied from the base counts when the bigram first occurs. An occurrence adds 0.04 to a
-  successor, up to 3.0; the weights are not normalised (arXiv 2407.12021 and the code published with it).
+  successor, up to 3.0; the weights are not normalized (arXiv 2407.12021 and the code published with it).
 
 Compiled code takes base and session counts as `MatrixArrays` (``base``) and `SessionArrays` (``session``) and reads without
-bounds checks: callers must check token ids first. Functions take the arrays that they read out of these tuples at their start,
-and functions of the innermost loop are inlined: otherwise reference counting of arrays takes as long as the work. (Longer than
-most modules: both rules share the table, and compiled code cannot share classes.)
+bounds checks: callers must check token ids first. Each function first unpacks these tuples into local variables, and functions
+of the innermost loop are inlined: otherwise the reference counting of arrays takes as long as the computation.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ from aded.ngram.trigram import (
 ORDERS = (1, 2, 3, 4, 6)
 """Context lengths of the mixture's rows; 2 is the bigram of the tri-gram matrix."""
 ROWS = 1 << 15
-"""Capacity of session counts in rows: with five orders, the contexts of at least the last 6 500 tokens."""
+"""Capacity of the session counts in rows. A token of the text adds at most one row per order: about 6,500 tokens fit."""
 SLOTS = 8
-"""Successors in a mixture row; less frequent ones are too improbable for a draft."""
+"""Maximum number of successors in a mixture row; less frequent ones are too improbable for a draft."""
 OBSERVED_TOP_K = 8
 """The k of the target's top-k: requested at each node, and stored in a row."""
 TARGET_ORDERS = 3
 """Number of context lengths (shortest first) that store the target's top-k; longer contexts of rejected nodes rarely recur."""
 TARGET_AGE = 2000
-"""For eviction, a context counts as last seen this many tokens before a top-k is stored for it."""
+"""For eviction, storing a top-k makes its context as recent as one that was last seen this many tokens ago."""
 DECAY = 0.8
 """Factor on a row's weights when its context occurs again, so that recent successors weigh more."""
 TRUST_SESSION = 0.3
@@ -61,23 +60,23 @@ TRUST_TARGET = 0.5
 """Initial weights of rows: session counts of the text, base counts of a single token, of a bigram and of higher order, the
 target's top-k."""
 TRUST_EVIDENCE = 20.0
-"""Strength of the initial weights, in observations."""
+"""Pseudo-count of the initial weights: the number of observations that they are worth."""
 MIN_REST = 0.01
-"""A mixture skips shorter contexts once their total weight is below this."""
+"""A mixture skips the remaining rows (shorter contexts) once their total weight is below this."""
 INCREMENT, MAX_WEIGHT = 0.04, 3.0
 """Published rule: the increment per occurrence of a successor, and its maximum weight."""
 
 CACHE_LINE = 64  # bytes
 WAYS = 8  # rows of the table that one context can occupy (set-associative)
-OCCURRENCE_VALUE = 256  # for eviction, one more occurrence equals being seen this many tokens later,
+OCCURRENCE_VALUE = 256  # for eviction, each occurrence counts as much as being last seen this many tokens later,
 VALUED_OCCURRENCES = 16  # up to this many occurrences
 UNKNOWN_PROBABILITY = 1e-6  # probability of a successor that is in no row
 UNIGRAM, BIGRAM, HIGHER = 0, 1, 2  # levels of base counts: one token, two, and each context length of higher order
 HIGHER_ORDERS = tuple(ORDERS.index(length) for length in LENGTHS)
 TARGET_ROWS, TEXT_ROWS = HIGHER + len(LENGTHS), HIGHER + len(LENGTHS) + 1  # then per order the target's top-k and counts
 LEVELS = TARGET_ROWS + 2 * len(ORDERS)
-BUFFER_SIZE = 2 * SUCCESSORS_LIMIT + 256  # maximum of successors before the best are kept: two base rows, all others
-KINDS = 18  # kinds of row per level, each with its own learned weight
+BUFFER_SIZE = 2 * SUCCESSORS_LIMIT + 256  # upper bound of the successors in all rows of a mixture: two of base counts, all others
+KINDS = 18  # maximum number of kinds of rows per level; each kind has its own learned weight
 
 
 class SessionArrays(NamedTuple):
@@ -87,23 +86,23 @@ class SessionArrays(NamedTuple):
     successors: np.ndarray  # int32 [rows, slots]
     weights: np.ndarray  # of the successors, 0 in a free slot, float32 [rows, slots]
     counts: np.ndarray  # occurrences of the context in the text, int32 [rows]
-    last_seen: np.ndarray  # position in the text of the last occurrence, int32 [rows]
-    trust: np.ndarray  # expected hits and number of uses of each kind of row, float64 [LEVELS, KINDS, 2]
+    last_seen: np.ndarray  # value of the token counter ``now`` at the last occurrence, int32 [rows]
+    trust: np.ndarray  # expected hits and number of uses of each kind of row, float64 [LEVELS, KINDS, 2]; weight: their ratio
     orders: np.ndarray  # context lengths, ascending, int64
     published: bool  # whether rows follow the published rule
     target_top: np.ndarray  # the target's top-k: token, probability (0 in a free slot), float32 [rows, top_k, 2]
 
 
 class Lookup(NamedTuple):
-    """What compiled code needs to look up successors, and to learn: the counts, and buffers.
+    """The counts, and the buffers that compiled code needs to look up successors and to learn.
 
     Attributes:
         base, session: base counts and session counts.
         tokens, probabilities: the successors found, int32 and float64 ``[BUFFER_SIZE]``.
         rows: row of each level, -1 for none, int64 ``[LEVELS]``.
         trust: weight of each level's row, float64 ``[LEVELS]``.
-        keys: key of each order's context, int64 ``[LEVELS]``.
-        sorted_tokens, sorted_probabilities: successors while they are sorted.
+        keys: key of the context of each order, int64 ``[LEVELS]``.
+        sorted_tokens, sorted_probabilities: buffers for sorting, int32 and float64 ``[BUFFER_SIZE]``.
     """
 
     base: MatrixArrays
@@ -125,6 +124,11 @@ class SessionCounts:
         slots: successors in a row.
         rows: capacity in rows, a power of two and at least ``WAYS``.
         top_k: how many of the target's top-k a row stores (mixture only), at least 1.
+
+    Attributes:
+        arrays: the counts and learned weights, for compiled code.
+        max_context: length of the longest context in tokens.
+        now: number of tokens learned so far.
     """
 
     def __init__(self, *, published: bool = False, slots: int = SLOTS, rows: int = ROWS, top_k: int = OBSERVED_TOP_K) -> None:
@@ -167,7 +171,7 @@ class SessionCounts:
         return {"now": np.array(self.now), **{name: array.copy() for name, array in self._learned_arrays().items()}}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Replace the learned state by one from `state_dict` of session counts with the same settings."""
+        """Replace the learned state by the result of `state_dict` of session counts with the same arguments."""
         self.now = int(state["now"])
         for name, array in self._learned_arrays().items():
             np.copyto(array, state[name])
@@ -190,7 +194,7 @@ class SessionCounts:
         """Store the target's top-k at each node of a draft (mixture only).
 
         Args:
-            text: the last committed tokens, the root last, int32 ``[length]``, ``length >= 1``.
+            text: a suffix of the committed tokens, the root last, int32 ``[length]``, ``length >= 1``.
             tree: the draft, ``n`` nodes.
             tokens: the target's top-k token ids at each node, within the vocabulary, int32 ``[n, k]``.
             probabilities: their probabilities, highest first, float32 ``[n, k]``; a node whose first is 0 is skipped.
@@ -199,7 +203,7 @@ class SessionCounts:
         _store_target_top(self.arrays, text, tree.tokens, tree.parents, tokens, probabilities, self.now)
 
     def has_counts(self, bigram: np.ndarray) -> bool:
-        """Whether there are session counts for this bigram, int32 ``[2]``; False for fewer tokens."""
+        """Whether there are session counts for a bigram, int32 ``[2]``; False for fewer than two tokens."""
         if len(bigram) < 2:
             return False
         row = _find(self.arrays.keys, extend_key(extend_key(np.int64(0), bigram[1]), bigram[0]))
@@ -214,7 +218,7 @@ class SessionCounts:
             keep: maximum number of successors.
 
         Returns:
-            Token ids, int32 ``[k]``, and probabilities, float64 ``[k]``.
+            Token ids, int32 ``[k]``, and probabilities (published rule: weights that are not normalized), float64 ``[k]``.
         """
         lookup = new_lookup(base.arrays, self.arrays)
         count = successors(lookup, context, len(context), keep)
@@ -222,7 +226,7 @@ class SessionCounts:
 
 
 def _zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """As ``np.zeros``, aligned to a cache line, so that a row, or a set of keys, is loaded as one line."""
+    """Like ``np.zeros``, but aligned to a cache line, so that a set of keys, or a row of up to 64 bytes, is in one line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.zeros(size + CACHE_LINE, dtype=np.uint8)
     start = -memory.ctypes.data % CACHE_LINE
@@ -293,7 +297,7 @@ def keep_best(lookup, count, keep):
 
 @njit(cache=True)
 def insert(tokens, weights, count, keep, token, weight):
-    """Insert a token into a list of the best ``keep``, heaviest first, ties by lower id; returns the new length."""
+    """Insert a token into a list of at most ``keep``, highest weight first, ties by lower id; returns the new length."""
     position = min(count, keep - 1)
     if count == keep and not _ranks_before(weight, token, weights[position], tokens[position]):
         return count
@@ -430,7 +434,7 @@ def add(tokens, weights, count, token, weight):
 
 @njit(cache=True, inline="always")
 def _add(tokens, weights, count, seen, token, weight):
-    """As ``add``; ``seen`` has a bit for the last six bits of each token, so that most new tokens are not searched for."""
+    """As ``add``; ``seen`` is a filter: one bit per value of a token's lowest six bits saves most searches for new tokens."""
     bit = np.uint64(1) << np.uint64(token & 63)
     if seen & bit:
         return add(tokens, weights, count, token, weight), seen
@@ -441,7 +445,7 @@ def _add(tokens, weights, count, seen, token, weight):
 
 @njit(cache=True)
 def _context_keys(orders, text, length, keys):
-    """Write the key of each order's context at the end of ``text[:length]``; returns the number of orders that fit."""
+    """Write the key of the suffix of ``text[:length]`` of each order; returns the number of orders that fit."""
     key, key_length = np.int64(0), 0
     for i in range(len(orders)):
         if orders[i] > length:
@@ -455,7 +459,7 @@ def _context_keys(orders, text, length, keys):
 
 @njit(cache=True)
 def _prefetch_base_rows(index, higher_index, text, length, keys, n_orders):
-    """Start to load what ``_find_base_rows`` reads: most of it is only in main memory."""
+    """Prefetch what ``_find_base_rows`` reads: most of it is in no CPU cache."""
     if length >= 2:
         prefetch(index, first_slot(context_key(text[length - 2], text[length - 1]), len(index) - 1))
     for order in HIGHER_ORDERS:
@@ -467,8 +471,8 @@ def _prefetch_base_rows(index, higher_index, text, length, keys, n_orders):
 def _find_base_rows(index, higher_index, text, length, keys, n_orders, rows):
     """Write the row of each level of base counts, -1 for none.
 
-    ``keys`` are those of the orders, among which the context lengths of higher order are. A context of higher order has a row
-    only if the shorter ones have: most look-ups end at the first.
+    ``keys``: the key of the context of each order; ``HIGHER_ORDERS`` are the indices of the contexts of higher order. Such a
+    context has a row only if the shorter ones have, so the search ends at the first one without a row.
     """
     rows[:TARGET_ROWS] = -1
     if length >= 1:
@@ -511,7 +515,10 @@ def _find_levels(lookup, text, length):
 
 @njit(cache=True)
 def _learn_trust(lookup, token):
-    """One step of expectation maximisation: credit each row's kind with its share in the probability of ``token``."""
+    """One step of expectation maximization for the weights.
+
+    The kind of each row is credited with the row's share of the probability of ``token`` in the mixture without longer contexts.
+    """
     session = lookup.session
     row_tokens, row_weights, occurrences = session.successors, session.weights, session.counts
     target_top, trust = session.target_top, session.trust
@@ -641,7 +648,7 @@ def _find(row_keys, key):
 
 @njit(cache=True)
 def _insert_row(session, key):
-    """Insert a row for a new key: a free one of its set, otherwise evict the one worth least."""
+    """Insert a row for a new key: a free row of its set, or else the least useful one, which is evicted; returns the row."""
     keys, occurrences, last_seen = session.keys, session.counts, session.last_seen
     weights, target_top, published = session.weights, session.target_top, session.published
     first = _first_way(keys, key)
@@ -662,7 +669,7 @@ def _insert_row(session, key):
 
 @njit(cache=True)
 def _kind_of_text_row(occurrences, weights, row):
-    """The kind of a row of counts: by occurrences (1, 2, 3, 4 to 7, more) and number of successors (1, 2, more)."""
+    """The kind of a row of counts, 0 to 14: by occurrences (1, 2, 3, 4 to 7, more) and number of successors (1, 2, more)."""
     successors_known = 0
     for slot in range(weights.shape[1]):
         if weights[row, slot] > 0:
@@ -673,14 +680,14 @@ def _kind_of_text_row(occurrences, weights, row):
 
 @njit(cache=True)
 def _kind_of_target_row(target_top, row):
-    """The kind of a row of the target's top-k: by the highest probability."""
+    """The kind of a row of the target's top-k, 0 to 5: by the highest probability."""
     top = target_top[row, 0, 1]
     return 0 if top > 0.95 else 1 if top > 0.8 else 2 if top > 0.6 else 3 if top > 0.4 else 4 if top > 0.2 else 5
 
 
 @njit(cache=True)
 def _kind_of_base_row(row, entries):
-    """The kind of a base row: by occurrences (1, 2, 3 to 5, 6 to 15, 16 to 63, more) and the highest probability."""
+    """The kind of a base row, 0 to 17: by occurrences (1, 2, 3 to 5, 6 to 15, 16 to 63, more) and the highest probability."""
     start, _, total = unpack_row(row)
     top = entries[start, 1]
     evidence = 0 if total == 1 else 1 if total == 2 else 2 if total < 6 else 3 if total < 16 else 4 if total < 64 else 5

@@ -2,7 +2,7 @@
 
 Each search takes the successors of a context from `aded.ngram.session_counts.successors` and returns a `DraftTree` in
 topological order. All searches are deterministic: the rollouts of PUCT sample with a generator seeded by the caller.
-Nothing here depends on the target model. (Longer than most modules: the second half holds the compiled code of the first.)
+Nothing here depends on the target model. The second half of the module is the compiled code of the first.
 """
 
 from __future__ import annotations

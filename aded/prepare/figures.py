@@ -1,4 +1,4 @@
-"""Figures of the parts on the held-out conversations."""
+"""Figures of the artifacts on the held-out conversations."""
 
 from __future__ import annotations
 

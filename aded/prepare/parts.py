@@ -1,4 +1,7 @@
-"""The parts of a run, which are the artifacts that methods need: which methods use each, and the files that exist for a model."""
+"""The artifacts that ``prepare`` makes, the methods that use each, and the files that exist for a model.
+
+On the command line and in the report, the artifacts are called parts.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,18 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 PARTS = ("matrix", "datastore", "medusa", "draft", "eagle", "mtp", "glide")
-"""All parts, in the order in which they are made."""
+"""All artifacts, in the order in which they are made."""
 TRAINED: tuple[Kind, ...] = get_args(Kind)
+"""The artifacts that are trained."""
 FOLDERS = {"matrix": "trigram"}
-"""Kinds of artifacts (see ``aded.core.paths.artifacts``) whose name is not the part's."""
+"""Folders of artifacts (see ``aded.core.paths.artifacts``) with another name than in ``PARTS``."""
 
 
 def chosen(names: str | None) -> list[str]:
-    """The parts in a list separated by commas, in the order in which they are made; all of them for None.
+    """The artifacts in a comma-separated list, in the order in which they are made; all of them for None.
 
     Raises:
-        AdedError: an unknown part.
+        AdedError: an artifact is unknown.
     """
     given = list(PARTS) if names is None else [name.strip() for name in names.split(",")]
     if unknown := [name for name in given if name not in PARTS]:
@@ -34,14 +38,14 @@ def chosen(names: str | None) -> list[str]:
 
 
 def methods_of(part: str) -> list[str]:
-    """The methods that use a part. Heads of one layer share an option, so there the method's name decides."""
+    """The methods that use an artifact. One-layer heads share an option; for these, the name of the method decides."""
     option = next((option for kind, (_, option) in MISSING.items() if kind == part), part)
     users = [method.name for method in METHODS.values() if option in method.options]
     return [name for name in users if option != "head" or name.endswith(part)]
 
 
 def existing(part: str, target: TargetModel) -> Path | None:
-    """The file of a part that methods find for a model, made by the user or bundled; None if there is none.
+    """The file of an artifact that methods find for a model, made by the user or bundled; None if there is none.
 
     Raises:
         AdedError: a file is damaged.

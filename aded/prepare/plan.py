@@ -1,4 +1,4 @@
-"""The plan of a run: which parts are made, from how much text, in how much time, and how much disk space that takes."""
+"""The plan of a run: which artifacts are made, from how much text, in how much time, and how much disk space that takes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from aded.engine.target_model import TargetModel
 
 WRITING_SHARE = 0.25
-"""Share of the time for writing the text if parts are trained; they divide the rest equally."""
+"""Fraction of the time for writing the text if artifacts are trained, which divide the rest equally."""
 BUDGET = (0.1, 100_000.0)
 """Smallest and largest time of a run, in minutes."""
 MIN_TEXT_TOKENS = 10_000
-"""The text is not planned shorter than this for a short time."""
+"""Minimum length of the text, however short the time is."""
 DRAFT_VOCABULARY = 6144
-"""Tokens that a one-layer head can draft, for the estimate of its size."""
+"""Number of tokens that a one-layer head can draft, for the estimate of its size."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Sizes:
     """How much is written and trained.
 
     Attributes:
-        minutes: time of the whole run; None: no limit.
+        minutes: time for writing and training; None: no limit.
         text_tokens: number of tokens that the model writes.
-        tokens: number of tokens that each part is trained on.
+        tokens: number of tokens that each artifact is trained on.
         length, batch: tokens per row and rows per step of the training.
         save_every: steps between two checkpoints.
     """
@@ -79,11 +79,11 @@ class Plan:
 
     Attributes:
         folder: the folder of the model's artifacts.
-        parts: the parts to make, in order; ``later``: those not requested that are missing too.
-        files: the parts that exist, and their files.
-        left_out: the parts that the model cannot have, and why.
-        minutes: time limits of ``text`` and of each trained part.
-        bytes: estimated disk space while it runs.
+        parts: the artifacts to make, in order; ``later``: those that are missing too, but were not requested.
+        files: the artifacts that exist, and their files.
+        left_out: the requested artifacts that the model cannot have, and why.
+        minutes: time limits in minutes of ``text`` and of each trained artifact.
+        bytes: estimated disk space during the run.
     """
 
     folder: Path
@@ -104,15 +104,16 @@ def make_plan(
     started: Mapping[str, float],
     begun: Container[str] = (),
 ) -> Plan:
-    """The plan for the requested parts.
+    """The plan for the requested artifacts.
 
     Args:
-        check: raises ``AdedError`` if the model cannot have a trained part.
-        started: time limits of an interrupted run with the same budget, which stay.
-        begun: parts that this run began; if their files exist, they have yet to be evaluated.
+        parts: the requested artifacts.
+        check: raises ``AdedError`` if the model cannot have a trained artifact.
+        started: time limits of an interrupted run with the same budget, which are kept.
+        begun: artifacts that this run began; even if their files exist, they have not been evaluated yet.
 
     Raises:
-        AdedError: a file of a part is damaged.
+        AdedError: a file of an artifact is damaged.
     """
     files = {part: file for part in PARTS if (file := existing(part, target)) is not None and part not in begun}
     impossible: dict[str, str] = {}
@@ -130,7 +131,7 @@ def make_plan(
 
 
 def _division(parts: Sequence[str], minutes: float | None) -> dict[str, float]:
-    """The time limits of ``text`` and of each trained part."""
+    """The time limits in minutes of ``text`` and of each trained artifact."""
     if minutes is None:
         return {}
     trained = [part for part in parts if part in TRAINED]
@@ -151,7 +152,7 @@ def check_space(plan: Plan) -> None:
 
 
 def _bytes(target: TargetModel, parts: Sequence[str], sizes: Sizes) -> int:
-    """Estimated disk space in bytes: the text and its intermediate files, the parts, and the largest training checkpoint."""
+    """Estimated disk space in bytes: the text and its intermediate files, the artifacts, the largest training checkpoint."""
     if not parts:
         return 0
     config: Any = target.config.get_text_config()

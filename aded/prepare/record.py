@@ -1,4 +1,4 @@
-"""``prepare.json`` beside the parts of a model: what the runs of ``prepare`` made, and the division of an unfinished one."""
+"""``prepare.json`` beside the artifacts of a model: what runs of ``prepare`` made, and the time limits of an unfinished run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ FORMAT = "aded-prepare"
 
 
 class PrepareRecord:
-    """The record of a model, written after each part.
+    """The record of a model, written after each artifact.
 
     Attributes:
+        path: the file.
         body: JSON values: ``format``; ``model``, ``fingerprint``, ``device``, ``dtype``, ``folder``; ``budget_minutes``;
-            ``minutes``, the time limits of an unfinished run; ``text``; ``parts``, each with ``file``, ``bytes``, ``seconds`` and
-            ``figures`` on held-out text, or with ``error``; ``left_out``, with reasons; ``finished``.
+            ``minutes``, the time limits of an unfinished run; ``text``, its length and the time for writing it; ``parts``, the
+            artifacts by name, each with ``seconds``, and with ``file``, ``bytes`` and ``figures`` on held-out text, or ``error``;
+            ``left_out``, the artifacts that the model cannot have, with reasons; ``finished``.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read the record in a folder; one that is missing or damaged is empty."""
+        """Read the record in ``folder``; a missing or damaged record is read as an empty one."""
         self.path = folder / FILE
         try:
             body = json.loads(self.path.read_bytes())
@@ -33,23 +35,23 @@ class PrepareRecord:
         self.body: dict[str, Any] = body if valid else {"format": FORMAT, "minutes": {}, "text": {}, "parts": {}}
 
     def unfinished(self, budget: float | None) -> bool:
-        """Whether it is of an unfinished run with this budget."""
+        """Whether the latest run had this budget (minutes, None for no limit) and is unfinished."""
         return self.body.get("finished") is False and self.body.get("budget_minutes") == budget
 
     def started(self, budget: float | None) -> dict[str, float]:
-        """The time limits of an unfinished run with this budget."""
+        """The time limits in minutes, by name (``text`` or an artifact), of an unfinished run with this budget; else empty."""
         return self.body["minutes"] if self.unfinished(budget) else {}
 
     def begun(self) -> set[str]:
-        """The parts of an unfinished run that were begun and are neither finished nor failed."""
+        """The artifacts that were begun and neither finished nor failed, because the run was interrupted."""
         return {name for name, known in self.body["parts"].items() if not {"file", "error"} & known.keys()}
 
     def part(self, name: str) -> dict[str, Any]:
-        """What is known of a part; changes are kept when the record is saved."""
+        """The entry of an artifact, added if it is missing; ``save`` writes changes of it."""
         return self.body["parts"].setdefault(name, {})
 
     def save(self, **more: Any) -> None:
-        """Write the record atomically, with changed values.
+        """Write the record atomically, after updating ``body`` with ``more``.
 
         Raises:
             AdedError: the file cannot be written.

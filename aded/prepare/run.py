@@ -1,4 +1,4 @@
-"""Carries out a plan: writes the text, makes the parts one after the other, and reports figures on held-out text."""
+"""Carries out a plan: writes the text, makes the artifacts one after the other, and reports figures on held-out text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Train(Protocol):
-    """Trains a part on a text and returns the file of its weights, whose header has figures on the held-out text."""
+    """Trains an artifact on a text; returns the file of its weights, whose header has figures on the held-out text."""
 
     def __call__(
         self, part: str, text: WrittenText, minutes: float | None, folder: Path, progress: Progress
@@ -35,7 +35,7 @@ class Train(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """A run: what is made for which model, and how parts are trained."""
+    """A run: what is made for which model, and how artifacts are trained."""
 
     target: TargetModel
     plan: Plan
@@ -45,7 +45,7 @@ class Run:
     progress: Progress
 
     def make(self) -> None:
-        """Make all parts of the plan. A part that fails is reported, and the next ones are made.
+        """Make all artifacts of the plan. If one fails, its error is recorded, and the next ones are made.
 
         Raises:
             AdedError: the text cannot be written, or the disk is full.
@@ -63,7 +63,7 @@ class Run:
             self._finish()
 
     def _start(self, new_text: bool) -> None:
-        """Record the plan; unless it continues an unfinished run, remove what is left of that."""
+        """Record the plan; unless it continues an unfinished run, remove the checkpoints and entries of that run."""
         from aded.train.loop import remove_checkpoint
 
         body, plan, target = self.record.body, self.plan, self.target
@@ -83,7 +83,7 @@ class Run:
         )
 
     def _finish(self) -> None:
-        """Record that nothing is unfinished, or which parts of an earlier run with the same budget still are."""
+        """Record whether all artifacts that runs with this budget have begun or planned are finished."""
         body = self.record.body
         finished = not self.record.begun() and {*body["minutes"]} <= {"text", *body["parts"]}
         self.record.save(minutes={} if finished else body["minutes"], finished=finished)
@@ -128,7 +128,7 @@ class Run:
         return artifact_folder(FOLDERS.get(part, part), self.target.label, self.target.fingerprint)
 
     def _timed(self, name: str, make: Callable[[], Any]) -> Any:
-        """The result; the time is added to that of earlier, interrupted runs, also after an interruption."""
+        """The result of ``make``; its time is added to that of earlier, interrupted runs, also if it is interrupted."""
         known = self.record.body["text"] if name == "text" else self.record.part(name)
         started = time.perf_counter()
         try:
@@ -145,13 +145,13 @@ class Run:
 
 
 def report(record: PrepareRecord, target: TargetModel) -> dict[str, Any]:
-    """The record and which methods can run now, as JSON values."""
+    """The record, and which methods can run now, as JSON values."""
     unavailable = {name: reason for name, method in METHODS.items() if (reason := method.unavailable(target)) is not None}
     return {**record.body, "methods": [name for name in METHODS if name not in unavailable], "unavailable": unavailable}
 
 
 def report_lines(body: dict[str, Any], parts: Sequence[str], record: PrepareRecord) -> Iterator[str]:
-    """The report on these parts as lines of text."""
+    """The report on these artifacts as lines of text."""
     text = body["text"]
     yield (
         f"text: {text['tokens']:,} tokens in {text['conversations']:,} conversations, {text['held_out']:,} of them held out; "

@@ -1,6 +1,6 @@
-"""The one text from which all parts are made: conversations that the model writes, and a held-out share of them.
+"""The text from which all artifacts are made: conversations that the model writes, of which some are held out.
 
-The conversations are kept in a work folder beside the parts, so that an interrupted run resumes, until no part is missing.
+The conversations are kept in a work folder beside the artifacts until no artifact is missing, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class WrittenText:
     """The text of a run.
 
     Attributes:
-        tokens: file of the token ids from which parts are made, each conversation followed by the separator.
-        records: file of the held-out conversations, as recorded decodes; ``held_out``: the same, read.
-        facts: its sizes, as JSON values.
+        tokens: file of the token ids from which artifacts are made, each conversation followed by the separator.
+        records: file of the held-out conversations, as recorded decodes; ``held_out``: its contents.
+        facts: sizes of the text, as JSON values.
     """
 
     tokens: Path

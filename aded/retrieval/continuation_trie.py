@@ -1,4 +1,4 @@
-"""A trie of the continuations of a context, weighted by occurrence, and the draft tree of its heaviest nodes.
+"""A trie of the continuations of a context, weighted by occurrence, and the draft tree of its nodes of highest weight.
 
 Used by REST (arXiv 2311.08252) and suffix decoding (arXiv 2411.04975). The caller finds the occurrences of the context.
 With coupling (`aded.sampling.coupling`), the children of a node share its weight by the probability that they are drawn.

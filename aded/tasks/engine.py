@@ -30,7 +30,7 @@ class Engine(Protocol):
         """The cluster that runs the tasks; None if they run on this machine."""
 
     def map(self, function: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
-        """Results of ``function`` in the order of the jobs; at most ``workers + 1`` jobs are taken in advance.
+        """Yield the result of ``function`` for each job, in the order of the jobs; at most ``workers + 1`` are pending at a time.
 
         Raises:
             InterruptedJobError: a worker was killed, and again when the task was retried.

@@ -1,4 +1,4 @@
-"""Tasks in processes of this machine."""
+"""Runs tasks in processes of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from aded.core.errors import RESUME_HINT, InterruptedJobError
 
 
 class Processes:
-    """Processes of this machine; a single worker is this process itself."""
+    """Runs tasks in processes of this machine (see ``aded.tasks.engine``).
+
+    Args:
+        workers: number of processes; with 1, the tasks run in the calling process.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -41,7 +45,7 @@ class Processes:
 
 
 def in_order(submit: Callable[[Any], Any], result: Callable[[Any], Any], jobs: Iterable[Any], workers: int) -> Iterator[Any]:
-    """``result`` of each submitted job, in the order of the jobs; at most ``workers + 1`` jobs are taken in advance."""
+    """Submit jobs and yield ``result`` of each, in the order of the jobs; at most ``workers + 1`` jobs are pending at a time."""
     pending: deque[Any] = deque()
     for job in jobs:
         pending.append(submit(job))
@@ -52,7 +56,7 @@ def in_order(submit: Callable[[Any], Any], result: Callable[[Any], Any], jobs: I
 
 
 def _init_worker() -> None:
-    """Start a worker process: ignore Ctrl-C, which the parent handles, and exit when the parent exits."""
+    """Initialize a worker process: it ignores Ctrl-C, which the parent handles, and exits when the parent exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""A cache of what the frozen target computes, so that each row of the training text takes one forward pass over all epochs."""
+"""Caches what heads read of the frozen target, so that each row of training text takes one forward pass and not one per epoch."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 MEMORY_SHARE = 0.6
 """Fraction of the device's free memory that the cache may use."""
 LAST = (-1,)
+"""The last hidden state only, after the final norm."""
 
 
 class TargetStates:
     """The target's states at the tokens of a batch, cached by row if all rows fit the device's memory.
 
-    The states of a token are, side by side, its keys and values in the last layer, if asked, and its hidden states.
+    The states of a token are a vector: its keys and values in the last layer (if requested), then its hidden states.
 
     Args:
         target: the target model, frozen.
-        shape: rows and length of the training text; (0, 0) for no cache.
+        shape: number of rows of the training text, and their length in tokens; (0, 0) for no cache.
         layers: layers of the hidden states, see ``DrafterNeeds.hidden_layers``.
-        kv_width: width of the keys and values; 0: not asked.
+        kv_width: number of key and value elements per token, ``2 * kv_heads * head_dim``; 0: they are not requested. Only with
+            ``layers`` = ``LAST``.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class TargetStates:
 
     @torch.no_grad()
     def of(self, batch: Batch) -> torch.Tensor:
-        """The states at the positions of a batch on the device, ``[m, width]``."""
+        """The states at the ``m`` positions of a batch on the device, ``[m, width]``."""
         rows = self._rows(batch)
         if rows is None:
             return self._states(batch.ids).flatten(0, 1)[batch.positions]
@@ -60,7 +62,7 @@ class TargetStates:
     def _states(self, ids: torch.Tensor) -> torch.Tensor:
         if not self._kv:
             return hidden(self._model, ids, self._layers)
-        assert self._layers == LAST, "keys and values are asked with the last hidden state"
+        assert self._layers == LAST, "keys and values are read together with the last hidden state only"
         result = self._model.base_model(input_ids=ids, use_cache=True)
         last = result.past_key_values.layers[-1]
         by_token = (states.transpose(1, 2).flatten(2) for states in (last.keys, last.values))
@@ -80,7 +82,12 @@ class TargetStates:
 
 
 def hidden(model: Any, ids: torch.Tensor, layers: tuple[int, ...]) -> torch.Tensor:
-    """A Transformers causal model's hidden states of some layers, side by side, ``[rows, length, layers * hidden]``."""
+    """Hidden states of some layers of a causal model of Transformers, concatenated, ``[rows, length, layers * hidden]``.
+
+    Args:
+        ids: token ids, int64 ``[rows, length]``.
+        layers: see ``DrafterNeeds.hidden_layers``.
+    """
     if layers == LAST:
         return last_hidden(model, ids)
     states = model.base_model(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states

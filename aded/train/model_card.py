@@ -1,4 +1,4 @@
-"""The model card of trained heads or a trained draft model, as Markdown."""
+"""Writes the model card of trained heads or of a trained draft model."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 from aded.train.loop import Run
 
 SHOWN_RANKS = 5
-"""Columns of the accuracy table."""
+"""Number of ranks in the accuracy table. The accuracy at rank k is the share of labels that are the k-th most probable token."""
 
 
 def model_card(
-    title: str, part: str, model: str, command: str, rows: Sequence[tuple[str, object]], figures: dict[str, Any], run: Run
+    title: str, predictor: str, model: str, command: str, rows: Sequence[tuple[str, object]], figures: dict[str, Any], run: Run
 ) -> str:
     """The model card as Markdown.
 
     Args:
         title: what was trained.
-        part: what each row of ``figures["accuracy"]`` belongs to, if it has several.
+        predictor: what each row of ``figures["accuracy"]`` belongs to, such as "head"; not used if it has only one row.
         model: label of the target model.
         command: the command that trains it again.
-        rows: facts, name and value.
-        figures: result of ``Objective.evaluate`` on held-out text; ``recorded``, if present, holds the same for recorded outputs.
-        run: the finished run.
+        rows: names and values of the first table, such as corpus, seed and device.
+        figures: result of ``Objective.evaluate`` on held-out text; ``recorded``, if present, is its result on recorded outputs.
+        run: the finished training run.
     """
     facts = [*rows, ("training time", f"{run.seconds:.0f} s, {run.step} steps"), ("training loss", _loss_summary(run.losses))]
     return "\n".join(
@@ -40,9 +40,9 @@ def model_card(
             "",
             "On held-out text:",
             "",
-            *_figures(figures, part),
+            *_figures(figures, predictor),
             "",
-            *(["On recorded outputs:", "", *_figures(figures["recorded"], part), ""] if "recorded" in figures else []),
+            *(["On recorded outputs:", "", *_figures(figures["recorded"], predictor), ""] if "recorded" in figures else []),
             "During training (acceptance length: tokens per step of greedily drafted chains on held-out text, simulated):",
             "",
             *_table(("step", "training loss", "acceptance length"), [_point(*point) for point in run.curve]),
@@ -59,12 +59,13 @@ def _point(step: int, loss: float, length: float) -> tuple[str, str, str]:
     return f"{step:,}", f"{loss:.3f}", f"{length:.2f}"
 
 
-def _figures(figures: dict[str, Any], part: str) -> list[str]:
+def _figures(figures: dict[str, Any], predictor: str) -> list[str]:
     accuracy = figures["accuracy"]
     names = [f"rank {rank + 1}" for rank in range(SHOWN_RANKS)]
     if isinstance(accuracy[0], list):
         lines = [
-            (f"{part} {i + 1}", f"{loss:.3f}", *_percentages(row)) for i, (loss, row) in enumerate(zip(figures["loss"], accuracy))
+            (f"{predictor} {i + 1}", f"{loss:.3f}", *_percentages(row))
+            for i, (loss, row) in enumerate(zip(figures["loss"], accuracy))
         ]
         return [*_table(("", "loss", *names), lines), "", f"Acceptance length: {figures['acceptance_length']:.3f}."]
     scalars = [(name.replace("_", " "), f"{value:.4f}") for name, value in figures.items() if isinstance(value, float)]

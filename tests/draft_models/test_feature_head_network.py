@@ -1,4 +1,5 @@
-"""Heads of EAGLE, MTP and GliDe: passes equal a recomputation, siblings do not see each other, training unrolls these steps."""
+"""Heads of EAGLE, MTP and GliDe: forward passes equal a recomputation, siblings do not attend to each other,
+training unrolls these steps."""
 
 import numpy as np
 import pytest

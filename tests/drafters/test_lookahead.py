@@ -144,7 +144,7 @@ def test_an_automatic_budget_keeps_the_window_without_a_gain() -> None:
         assert len(kept) == tree.required + 1, "guesses go, the window stays"
         policy.observe(kept, [0], 1, 1.0)
         text.step()
-    assert policy.cap == policy.largest, "a method that needs its passes is not paused"
+    assert policy.cap == policy.largest, "a method that needs its forward passes is not paused"
 
 
 PROMPT = [5, 17, 40, 8, 63, 21, 5, 17, 40, 9, 70, 6]

@@ -41,9 +41,9 @@ def matrix() -> TrigramMatrix:
 @pytest.fixture(scope="module")
 def store(matrix: TrigramMatrix, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The matrix in the format of the package: bincode of a map from bigrams to maps from successors to probabilities."""
-    pairs = np.flatnonzero(matrix.contexts[:, 0] >= 0)
-    parts = [struct.pack("<Q", len(pairs))]
-    for row in pairs:
+    bigrams = np.flatnonzero(matrix.contexts[:, 0] >= 0)
+    parts = [struct.pack("<Q", len(bigrams))]
+    for row in bigrams:
         first, second = matrix.contexts[row].tolist()
         tokens, probabilities = matrix.row(first, second)
         parts.append(struct.pack("<iiQ", first, second, len(tokens)))
@@ -90,20 +90,20 @@ def shared_part(drafts: list[set], others: list[set]) -> float:
 def test_drafts_share_ninety_percent_of_their_nodes(matrix: TrigramMatrix, store: str) -> None:
     """Mean over eight runs of the package: standard deviation 0.0012, a false alarm in less than one of 10 000 runs."""
     drafter = AdedDrafter(matrix, VOCAB, AdedOptions.paper())
-    pairs = [
+    bigrams = [
         record.output[end - 2 : end]
         for record in read_records(DATA / "recorded_greedy.jsonl")
         for end in range(2, len(record.output), 40)
     ]
     ours = []
-    for pair in pairs:
+    for bigram in bigrams:
         drafter.start([])
-        ours.append(nodes_of(drafter.propose(Context(pair, 2), 64)))
+        ours.append(nodes_of(drafter.propose(Context(bigram, 2), 64)))
     readers = [draftretriever.Reader(store) for _ in range(8)]
-    theirs = [[prefixes_of(draft_of(reader, pair.tolist())) for pair in pairs] for reader in readers]
+    theirs = [[prefixes_of(draft_of(reader, bigram.tolist())) for bigram in bigrams] for reader in readers]
     shared = np.mean([shared_part(ours, run) for run in theirs])
     repeated = np.mean([shared_part(run, again) for run, again in pairwise(theirs)])
-    print(f"\n{len(pairs)} drafts: {shared:.4f} of the nodes shared, {repeated:.4f} between two runs of the package")
+    print(f"\n{len(bigrams)} drafts: {shared:.4f} of the nodes shared, {repeated:.4f} between two runs of the package")
     assert shared >= 0.90
     assert shared >= repeated - 0.03
 

@@ -85,7 +85,7 @@ def test_a_perfect_matrix_agrees_and_an_empty_one_does_not(target: TargetModel) 
 
 def test_unseen_bigrams_are_those_without_a_successor_yet(target: TargetModel) -> None:
     prompt, output = [5, 6, 7, 5, 6], [7, 5, 8, 9, 8, 9, 8]
-    corpus_pairs = {(8, 9)}
+    corpus_bigrams = {(8, 9)}
     matrix = matrix_of(target, [8, 9, 4, 0])
     rows = representative_fidelity.compare(
         target, matrix, [Record(np.array(prompt, np.int32), np.array(output, np.int32))], quiet
@@ -93,10 +93,10 @@ def test_unseen_bigrams_are_those_without_a_successor_yet(target: TargetModel) -
     text = prompt + output
     base = session = 0
     for at in range(len(prompt), len(text)):
-        pair = (text[at - 2], text[at - 1])
+        bigram = (text[at - 2], text[at - 1])
         seen = {(text[i - 2], text[i - 1]) for i in range(2, at)}
-        base += pair not in corpus_pairs
-        session += pair not in corpus_pairs | seen
+        base += bigram not in corpus_bigrams
+        session += bigram not in corpus_bigrams | seen
     found = {row["representative"]: row for row in rows if row["where"] == "all"}
     assert found["base"]["unseen"] == pytest.approx(base / len(output))
     assert found["session"]["unseen"] == pytest.approx(session / len(output))

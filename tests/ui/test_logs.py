@@ -1,4 +1,4 @@
-"""Foreign text cannot start a new log line."""
+"""Untrusted text cannot start a new log line."""
 
 from __future__ import annotations
 

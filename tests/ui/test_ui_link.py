@@ -1,4 +1,4 @@
-"""Links into the page: valid settings, and messages about foreign text."""
+"""Links into the page: valid settings, and messages about untrusted text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The files that the page loads: style sheet, script, languages, chart library, recorded races.
 
-The address of a file changes with its content, so browsers can keep it for good. A race is read when it is first asked for.
+The address of a file changes with its content, so browsers can cache it indefinitely. A race is read at its first request.
 """
 
 from __future__ import annotations

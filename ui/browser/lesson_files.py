@@ -1,7 +1,7 @@
 """The lessons of the page: their files, and the script that the page loads when a lesson or a tool is opened or a race runs.
 
-The script has the modules of the folders ``ui.browser.sources.LATE``, their styles and texts, and the list of all lessons; a
-first visit loads none of it.
+The script contains the modules of the folders ``ui.browser.sources.LATE``, their styles and texts, and the list of all lessons.
+It is not loaded with the page, so that the first visit is fast.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ui.browser.trace_format import without_titles
 
 @cache
 def lessons() -> dict[str, Path]:
-    """The files of the bundled lessons by name, in their order."""
+    """The files of the bundled lessons by name, in the order of the list."""
     return {path.stem: path for path in checks.bundled()}
 
 
 def playable(titles: Container[str]) -> dict[str, Path]:
-    """Those of them that show no other recorded races than these."""
+    """The bundled lessons that can be played if only the recorded races with these titles are available."""
 
     def races(path: Path) -> Iterator[str]:
         shown = (part.get("show") or {} for part in json.loads(path.read_text("utf-8"))["parts"])
@@ -34,7 +34,7 @@ def playable(titles: Container[str]) -> dict[str, Path]:
 
 
 def text_of(path: Path) -> str:
-    """A lesson without comments and indentation."""
+    """A lesson as compact JSON, without comments."""
     body = format.without_comments(json.loads(path.read_text("utf-8")))
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
@@ -45,12 +45,17 @@ def hidden_races() -> list[Path]:
 
 
 def lesson_format() -> dict[str, Any]:
-    """A JSON value, for ``assets/page/lessons/format.js``."""
+    """The format of lessons, its limits and JSON Schema, as a JSON value for ``assets/page/lessons/format.js``."""
     return {**format.limits(), "schema": without_titles(format.schema())}
 
 
 def script(addresses: Mapping[str, str], results: str) -> str:
-    """The script, from the addresses of the lessons by name, and that of the benchmark results."""
+    """The script of lessons, tools and turns.
+
+    Args:
+        addresses: addresses of the lessons by name.
+        results: address of the benchmark results.
+    """
     known = {
         "format": lesson_format(),
         "lessons": [_entry(name, address) for name, address in addresses.items()],

@@ -1,8 +1,9 @@
-"""Several turns on the page: a visitor continues the latest race, and each of its runs continues from its own answer.
+"""Conversations of several turns on the page: a visitor continues the latest race, and each run continues from its own answer.
 
-A run keeps its KV cache (``aded.engine.prefix_cache``), so that its next turn reads only what is new, and what its drafter has
-learned. Texts are kept as long as the session, caches and drafters until others need the memory (``ui.serving.sessions``).
-Nothing changes before a turn has ended: one that fails can be asked again.
+From turn to turn, a run keeps what its drafter has learned, and its KV cache (``aded.engine.prefix_cache``), so that the next
+turn's prefill reads only the new tokens. Texts are kept as long as the session; KV caches and drafters are freed earlier if the
+sessions together exceed their limits (``ui.serving.sessions``). The conversation changes only when a turn has ended, so a turn
+that fails can be repeated.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from ui.serving.sessions import Memory
 from ui.words import Message, Refused
 
 AskedTurn = dict[str, Any]
-"""A turn after the first one, for the page: its ``number`` from 2, the turns ``before`` it as pairs (role, text), the
-``message``, the prompt tokens that were ``read`` and ``kept`` in the KV cache, and the tokens per step of the ``first`` turn."""
+"""A turn after the first one, for the page: its ``number``, from 2; the turns ``before`` it, as (role, text); the ``message``;
+how many prompt tokens were ``read`` by the prefill and ``kept`` in the KV cache; the tokens per step of the ``first`` turn."""
 
 
 @dataclass(frozen=True)
 class ConversationRun:
-    """A run of a conversation.
+    """A run of a conversation: one method.
 
     Attributes:
-        spec: its method and options.
-        turns: all so far; the last one is the visitor's while the run writes.
-        cache: the KV cache of its latest turn; None if none is kept.
-        memory: what its drafter has learned; empty if the method keeps nothing, or if it keeps it from race to race.
-        tokens_per_step: of the first turn; None if it had no step.
+        spec: the method and its options.
+        turns: all turns so far; while the run writes, the last one is the visitor's.
+        cache: the ``PrefixCache`` of the run; None if no KV cache is kept.
+        memory: what the drafter has learned in this conversation; empty if the method keeps nothing, or keeps it for all races.
+        tokens_per_step: tokens per step of the first turn, including bonus and correction tokens; None if it had no step.
     """
 
     spec: RunSpec
@@ -45,19 +46,22 @@ class ConversationRun:
 
     @property
     def prompt(self) -> str | Chat:
-        """What the run reads: a text, and from the second turn on a conversation."""
+        """The prompt of the run: a text in the first turn, a chat in later ones."""
         return self.turns[0].text if len(self.turns) == 1 else Chat(self.turns)
 
     @property
     def learns(self) -> bool:
-        """Whether ``memory`` holds what its drafter learns."""
+        """Whether ``memory`` keeps what the drafter learns: the method can keep it, and does not keep it from race to race."""
         return "keep" in METHODS[self.spec.method].options and not self.spec.options.get("keep")
 
     def source(self, memories: dict[str, Memory]) -> tuple[dict[str, Memory], RunSpec]:
-        """For ``ui.race.session_memory.resume``: where its learned state is, by method, and the run that starts with it.
+        """Arguments for ``ui.race.session_memory.resume``.
 
         Args:
-            memories: what the visitor's methods keep from race to race.
+            memories: what the visitor's methods keep from race to race, by method.
+
+        Returns:
+            Learned states by method, and the run that starts with that of its method.
         """
         if len(self.turns) == 1 or not self.learns:
             return memories, self.spec
@@ -67,7 +71,8 @@ class ConversationRun:
         """The run after a turn.
 
         Args:
-            drafter: with what it has learned; None if there is none.
+            trace: the trace of the turn.
+            drafter: the drafter with what it has learned; None if it cannot be continued.
         """
         memory = self.memory
         if drafter is not None and self.learns:
@@ -78,7 +83,11 @@ class ConversationRun:
         return replace(self, turns=(*self.turns, Turn("assistant", trace.text)), memory=memory, tokens_per_step=first)
 
     def turn(self, trace: Trace) -> AskedTurn | None:
-        """The turn that the run answers; None for the first one."""
+        """The turn that the run answers, for the page; None for the first one.
+
+        Args:
+            trace: the trace of the turn; only its header is read.
+        """
         if len(self.turns) == 1:
             return None
         kept = self.cache.reused if self.cache else 0
@@ -98,8 +107,9 @@ class Conversation:
 
     Attributes:
         race: id of the race on the page.
-        model: on which it ran; ``form``: of its first turn.
-        freed: whether KV caches were freed since the last turn.
+        model: the target model; ``form``: the form of the first turn.
+        runs: one per method, each with the answer of the latest turn.
+        freed: whether KV caches have been freed since that turn.
     """
 
     race: str
@@ -110,7 +120,7 @@ class Conversation:
 
     @property
     def bytes(self) -> int:
-        """Memory of the KV caches."""
+        """Memory of the KV caches in bytes."""
         return sum(run.cache.bytes for run in self.runs if run.cache)
 
     @property
@@ -119,7 +129,7 @@ class Conversation:
         return sum(run.memory.drafter is not None for run in self.runs)
 
     def free_caches(self) -> None:
-        """Free the KV caches; the next turn reads the whole conversation."""
+        """Free the KV caches; the prefill of the next turn then reads the whole conversation."""
         self.freed = self.freed or self.bytes > 0
         caches = [run.cache for run in self.runs if run.cache]
         self.runs = [replace(run, cache=None) for run in self.runs]
@@ -136,7 +146,7 @@ class Conversation:
         self.runs = [replace(run, memory=Memory()) for run in self.runs]
 
     def ask(self, message: str) -> tuple[list[ConversationRun], list[Message]]:
-        """The runs with the next message, and what was freed meanwhile, as messages."""
+        """The runs with the visitor's next message, and messages to the visitor about what was freed since the last turn."""
         lost = [run for run in self.runs if run.memory.prompts and run.memory.drafter is None]
         messages: list[Message] = [("turn.freed", {})] if self.freed else []
         messages += [forgotten("memory", run.spec.method, run.memory) for run in lost]
@@ -145,18 +155,20 @@ class Conversation:
 
 
 def begin(runs: Sequence[RunSpec], form: Form) -> list[ConversationRun]:
-    """The runs of a new conversation."""
+    """The runs of a new conversation, whose first turn has the prompt of ``form``."""
     return [ConversationRun(run, (Turn("user", form.text),)) for run in runs]
 
 
 def next_turn(conversation: Conversation | None, race: object, message: object, model: Any, limits: Limits) -> Form:
-    """The form of the next turn.
+    """Check the next turn; returns the conversation's form.
 
     Args:
+        conversation: the session's conversation, if there is one.
         race: id of the race that the visitor continues; ``message``: what the visitor has written.
+        model: the model that is selected now.
 
     Raises:
-        Refused: the message is empty, the conversation is not kept or is that of another model, or its text would be too long.
+        Refused: the message is empty, the conversation is no longer kept or used another model, or its text would be too long.
     """
     if not isinstance(message, str) or not message.strip():
         raise Refused("turn.empty")
@@ -171,5 +183,5 @@ def next_turn(conversation: Conversation | None, race: object, message: object, 
 
 
 def separate(states: Sequence[LearningRun], runs: Sequence[ConversationRun]) -> list[LearningRun]:
-    """Those of them that keep what they learn from race to race, and not only in the conversation."""
+    """The ``states`` that are kept from race to race, and not only within the conversation of ``runs``."""
     return [state for state in states if not any(state.memory is run.memory for run in runs)]

@@ -1,4 +1,4 @@
-"""The models of the process: each is loaded at first use, shared by all visitors, and never loaded again."""
+"""The target models of the process: each is loaded once, at its first use, and shared by all visitors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from aded.core.errors import AdedError
 from ui.words import cut
 
 Progress = Callable[[str, "float | None"], None]
+"""Called with a message and the fraction done (0 to 1), None if unknown."""
 Loader = Callable[[str, str, str, Progress], Any]
-"""Loads a model: (spec, device, dtype, progress) to the model."""
+"""Loads a model; its arguments are spec, device, dtype and progress (see ``aded.engine.target_model.TargetModel.load``)."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """Progress of loading: what it does, and the fraction done (0 to 1) if known."""
+    """Progress of loading: a message, and the fraction done (0 to 1), None if unknown."""
 
     text: str
     fraction: float | None = None
 
 
 def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
-    """The engine's loader; heavy modules are imported here and not when the page is built."""
+    """Load a ``TargetModel``; torch and the engine are imported here and not when the page is built."""
     progress("starting the engine", None)
     from aded.engine.target_model import TargetModel
 
@@ -34,17 +35,17 @@ def load_target(spec: str, device: str, dtype: str, progress: Progress) -> Any:
 
 
 def name_of(spec: str) -> str:
-    """The name of a model for visitors: for files and folders the last name, without the machine's paths."""
+    """The name of a model for visitors: the spec, or the last component of a path, so that no folder of the machine is shown."""
     is_path = spec.startswith((".", "/", "~")) or spec.endswith(".gguf") or spec.count("/") > 1
     return Path(os.path.expanduser(spec)).resolve().name if is_path else spec
 
 
 class ModelHolder:
-    """Loads a model once, in its own thread, so that waiting for it can be cancelled.
+    """Loads a model once, in a separate thread, so that waiting for it can be cancelled.
 
     Attributes:
         spec: the model as given by the operator.
-        latest: latest progress of loading.
+        latest: the latest progress of loading.
     """
 
     def __init__(self, spec: str = "default", device: str = "auto", dtype: str = "auto", loader: Loader = load_target) -> None:
@@ -63,7 +64,7 @@ class ModelHolder:
 
     @property
     def busy(self) -> bool:
-        """Whether it is being loaded."""
+        """Whether the model is being loaded."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -71,7 +72,7 @@ class ModelHolder:
         """The loaded model.
 
         Raises:
-            the exception with which loading ended, for example AdedError; the next ``start()`` tries again.
+            Exception: the one with which loading failed, usually an ``AdedError``; the next ``start()`` tries again.
         """
         if self._error is not None:
             raise self._error
@@ -79,7 +80,7 @@ class ModelHolder:
         return self._model
 
     def start(self) -> None:
-        """Start loading, unless it was started."""
+        """Start loading, unless the model is loaded or being loaded."""
         with self._lock:
             if self._model is None and not self.busy:
                 self._error = None
@@ -87,7 +88,7 @@ class ModelHolder:
                 self._thread.start()
 
     def loading(self, interval: float = 0.1) -> Iterator[Loading]:
-        """Start loading, unless it was started, and yield its progress until it has ended."""
+        """Start loading if necessary, and yield its progress every ``interval`` seconds until it has ended, also by an error."""
         self.start()
         while not self.loaded and self._thread is not None and self._thread.is_alive():
             yield self.latest
@@ -129,11 +130,11 @@ class Models:
 
     @property
     def busy(self) -> bool:
-        """Whether one of them is being loaded."""
+        """Whether one of the models is being loaded."""
         return any(holder.busy for holder in self._holders.values())
 
     def find(self, name: str = "") -> ModelHolder:
-        """The holder of a model, by its name or specification; an empty name is the page's model.
+        """The holder of a model, by its name for visitors or its spec; an empty name is the page's model.
 
         Raises:
             AdedError: the operator has not allowed this model.

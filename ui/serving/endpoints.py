@@ -1,7 +1,7 @@
-"""Named endpoints of the HTTP API, also offered as tools of the Model Context Protocol, with the same limits and scheduler.
+"""Named endpoints of the HTTP API, also offered as tools of the Model Context Protocol, with the page's limits and scheduler.
 
-(No postponed annotations: Gradio evaluates the types of these functions, and their docstrings are the documentation that clients
-get.)
+The docstrings of the endpoints are the documentation that clients get. Annotations are not postponed, because Gradio evaluates
+them.
 """
 
 import asyncio
@@ -22,10 +22,11 @@ from ui.serving.service import Service
 LONGEST_TEXT = 10_000
 """Maximum length in characters of the text of ``matrix_row``."""
 NAMES = ("generate", "race", "trace", "methods", "matrix_row")
+"""Names of the endpoints."""
 
 
 def add_endpoints(service: Service) -> None:
-    """Add the endpoints to the page."""
+    """Add the endpoints to the page; must be called inside its ``gr.Blocks``."""
 
     async def generate(
         request: gr.Request,
@@ -53,8 +54,9 @@ def add_endpoints(service: Service) -> None:
             model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with state (waiting, running, done, stopped, seconds or shutdown), text, tokens, place, wait_seconds,
-            notices, and at the end summary: tokens per second, tokens per step, finish reason and more.
+            An object with state (waiting, running, done, stopped, seconds: the time limit was reached, or shutdown), text,
+            tokens (their number), place in the queue, wait_seconds (estimated), notices, and at the end summary: tokens per
+            second, tokens per step, finish reason and more.
         """
         numbers = _numbers(max_new_tokens, temperature, top_p, top_k, seed)
         ask = partial(api.ask_one, prompt, method, numbers, budget)
@@ -74,7 +76,7 @@ def add_endpoints(service: Service) -> None:
         budget: str = "auto",
         model: str = "",
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Run several decoding methods on one prompt and compare their speed and their texts; decode time is measured per method.
+        """Run several decoding methods on one prompt and compare their speed and texts; decode time is measured for each alone.
 
         Args:
             prompt: The prompt; the model's chat template is applied.
@@ -83,13 +85,14 @@ def add_endpoints(service: Service) -> None:
             temperature: From 0 (greedy: always the most probable token) to 2.
             top_p: Sample from the most probable tokens whose probabilities add up to this, from 0.01 to 1.
             top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
-            seed: Seed of the sampling, from 0 to 9007199254740991; every lossless method writes the same text with the same seed.
+            seed: Seed of the sampling, from 0 to 9007199254740991; lossless methods without rejection sampling write equal texts.
             budget: Maximum number of nodes per draft tree, or auto (throughput-optimal).
             model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with state, place, wait_seconds, notices, lanes (one entry per method: method, text, tokens; at the end its
-            statistics) and identical: whether all methods wrote the same tokens; null if no step was made.
+            An object with state, place, wait_seconds, notices (see `generate`), lanes (one entry per method: method, text,
+            tokens; at the end its statistics) and identical: whether all methods wrote the same tokens; null until the end, and
+            if no step was made.
         """
         ask = partial(api.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
         async with aclosing(_answers(service, request, model, ask, api.race_progress, api.race_result)) as answers:
@@ -108,7 +111,7 @@ def add_endpoints(service: Service) -> None:
         budget: str = "auto",
         model: str = "",
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Run one or several methods on a prompt and return the record of every step: draft trees, verdicts, times.
+        """Run one or several methods on a prompt and return the trace: the record of every step with draft tree, verdicts, times.
 
         Args:
             prompt: The prompt; the model's chat template is applied.
@@ -117,13 +120,13 @@ def add_endpoints(service: Service) -> None:
             temperature: From 0 (greedy: always the most probable token) to 2.
             top_p: Sample from the most probable tokens whose probabilities add up to this, from 0.01 to 1.
             top_k: Sample from this many most probable tokens, at most 1000000; 0 for all.
-            seed: Seed of the sampling, from 0 to 9007199254740991.
+            seed: Seed of the sampling, from 0 to 9007199254740991; the same seed gives the same texts.
             budget: Maximum number of nodes per draft tree, or auto (throughput-optimal).
             model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with state, place, wait_seconds, notices, tokens, and at the end trace, which the page ("Open a saved race")
-            and `python -m aded replay` can read.
+            An object with state, place, wait_seconds, notices, tokens (see `generate`), and at the end trace, which the page
+            ("Open a saved race") and `python -m aded replay` can read.
         """
         ask = partial(api.ask, prompt, methods, _numbers(max_new_tokens, temperature, top_p, top_k, seed), budget)
         async with aclosing(_answers(service, request, model, ask, api.trace_progress, api.trace_result, record=True)) as answers:
@@ -131,11 +134,11 @@ def add_endpoints(service: Service) -> None:
                 yield answer
 
     def methods() -> dict[str, Any]:
-        """List the decoding methods, why some cannot run here, and the models.
+        """List the decoding methods, the reasons why some cannot run here, and the models.
 
         Returns:
-            An object with models, loaded (whether the page's model is loaded; unavailable is only known then) and methods: name,
-            label, lossless, description, options, unavailable.
+            An object with models, loaded (whether the page's model is loaded) and methods: name, label, lossless, description,
+            options, and unavailable: why the method cannot run, null if it can or while the page's model is not loaded.
         """
         return api.methods_of(service)
 
@@ -147,8 +150,8 @@ def add_endpoints(service: Service) -> None:
             model: One of the models from the endpoint `methods`; empty for the page's model.
 
         Returns:
-            An object with bigram and texts (of its tokens), known (whether it has a row), and successors: token, text and
-            probability, most probable first.
+            An object with bigram (two token ids), texts (of these tokens), known (whether the bigram has a row), and successors:
+            token, text and probability, most probable first, at most 32.
         """
         with _api_errors(service):
             if not isinstance(text, str) or len(text) > LONGEST_TEXT:
@@ -185,7 +188,7 @@ async def _answers(
 
 
 class _api_errors:
-    """Converts exceptions to Gradio errors, without tracebacks in the log for the caller's mistakes."""
+    """A context manager that converts exceptions to Gradio errors; no traceback is printed for them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

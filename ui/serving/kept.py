@@ -69,7 +69,7 @@ class KeptRaces:
             self._bytes -= len(self._races.popitem(last=False)[1])
 
     def _write(self, key: str, data: bytes) -> bool:
-        """Write a race to the folder and make room for it; returns whether it is there."""
+        """Write a race to the folder and delete old ones beyond its limit; returns whether the race was written."""
         if self._folder is None or not KEY.fullmatch(key):
             return False
         temporary = None

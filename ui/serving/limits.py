@@ -19,7 +19,7 @@ class Limits:
         queue_size: jobs that may wait, of all sessions together.
         at_once: jobs that run on the model in turns; each holds one KV cache per run.
         max_new_tokens: per run.
-        prompt_characters: maximum length of a prompt; its prefill is one uninterrupted step.
+        prompt_characters: maximum length of a prompt, or of a whole conversation, in characters.
         run_seconds: per job, counted only while it uses the model.
         session_tokens: new tokens per session and hour, over all runs; None for no limit.
         prefix_bytes: of all KV caches that are kept for the next turn of a conversation; the oldest ones are freed first.

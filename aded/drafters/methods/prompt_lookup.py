@@ -20,7 +20,7 @@ NO_MATCH = "the newest tokens have not occurred in the text before: plain step"
 
 
 class PromptLookupDrafter(Drafter, Inspectable):
-    """Drafts the continuation of the longest n-gram at the end of the text that also occurred earlier.
+    """Drafts the continuation of an earlier occurrence of the longest suffix of the text that has one.
 
     Each n-gram is indexed once, when the token after it is known, so the time per step does not depend on the text's length.
 

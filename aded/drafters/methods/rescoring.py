@@ -1,4 +1,8 @@
-"""How blockwise parallel decoding makes a draft of its lattice of head predictions (Kim et al. 2024, arXiv 2404.09221)."""
+"""Makes drafts from the lattice of head predictions of blockwise parallel decoding (Kim et al. 2024, arXiv 2404.09221).
+
+The lattice has the most probable tokens of each head, with p_head. Rescoring weights them by a model that conditions on the
+tokens before: log p_head + alpha · log p_model.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,16 @@ from aded.ngram.tree_search import MAX_CONTEXT
 from aded.ngram.trigram import TrigramMatrix
 
 RescoringKind = Literal["global", "local", "none", "control"]
+"""By the tri-gram matrix (`BestPaths`), by a draft model (`LocalRescoring`), `NoRescoring`, or `BestPaths` with alpha 0."""
 LIMITS: Limits = {"alpha": (0.0, 10.0), "paths": (1, 64)}
 LOCAL_ALPHA, GLOBAL_ALPHA = 2.0, 1.0
 """Default weights of the rescoring model, tuned on 15 recorded greedy answers of the bundled model."""
 PATHS = 16
-"""Default number of paths that are verified, as in the paper."""
+"""Default number of paths in a draft, as in the paper."""
 
 
 def check_settings(**settings: float) -> None:
-    """Check the settings.
+    """Check ``alpha`` and ``paths``, as far as they are given.
 
     Raises:
         AdedError: a value is out of range.
@@ -42,6 +47,7 @@ class RescoredDraft:
     """A draft, and the rescored probabilities of the lattice along its best path.
 
     Attributes:
+        tree: the draft; its column ``prior`` has the (rescored) probability of each node.
         rescored: float64 ``[depths, ranks]``, 0 at depths that were not rescored; None without rescoring.
     """
 
@@ -50,7 +56,7 @@ class RescoredDraft:
 
 
 class Rescoring:
-    """Makes drafts of a lattice. The calls are those of ``Drafter``, with the lattice at each draft.
+    """Makes drafts from lattices; ``BlockwiseDrafter`` forwards the calls of ``Drafter`` to it.
 
     Attributes:
         notice: a message for the user about drafting in the current decode, or None.
@@ -59,7 +65,13 @@ class Rescoring:
     notice: str | None = None
 
     def draft(self, context: Context, lattice: HeadPredictions, budget: int) -> RescoredDraft:
-        """Draft at most ``budget`` nodes, at least 2; ``lattice``: predictions of the tokens after the root."""
+        """Make a draft.
+
+        Args:
+            context: the committed tokens.
+            lattice: the predictions of the tokens after the root, most probable first.
+            budget: maximum number of nodes, at least 2.
+        """
         raise NotImplementedError
 
     def settings(self) -> dict[str, object]:
@@ -70,13 +82,13 @@ class Rescoring:
         """Begin a decode."""
 
     def prepare(self, context: Context, depths: int) -> None:
-        """Prepare a draft of up to ``depths`` levels outside the timed step."""
+        """Prepare a draft of up to ``depths`` levels; called before the timed step."""
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from a verified draft."""
 
     def close(self) -> None:
-        """Release the resources of the decode that has ended."""
+        """End a decode and release its resources."""
 
 
 class NoRescoring(Rescoring):
@@ -93,11 +105,11 @@ class NoRescoring(Rescoring):
 
 
 class LocalRescoring(Rescoring):
-    """The chain of highest log p_head + alpha · log p_draft, one token after the other.
+    """A chain chosen greedily: at each depth, the token of the lattice with the highest log p_head + alpha · log p_draft.
 
     Args:
-        runner: the draft model.
-        alpha: weight of the draft model.
+        runner: runs the draft model.
+        alpha: weight of the draft model, 0 to 10.
 
     Raises:
         AdedError: ``alpha`` is out of range.
@@ -133,15 +145,15 @@ class LocalRescoring(Rescoring):
 
 
 class BestPaths(Rescoring):
-    """The paths of highest score through the lattice, as one tree: global n-gram rescoring, or its control.
+    """The paths of highest score through the lattice, as one tree (see `aded.ngram.best_paths`): global n-gram rescoring.
 
-    The n-grams are those of the tri-gram matrix: base counts, and session counts of prompt and text.
+    The n-gram model is the tri-gram matrix: base counts, and session counts of prompt and output.
 
     Args:
         vocab_size: size of the target's vocabulary.
         matrix: the base counts, shared and read-only; None: session counts only.
-        alpha: weight of the matrix; 0 is the control, whose paths are those of the heads alone.
-        paths: number of paths.
+        alpha: weight of the matrix, 0 to 10; with 0 (the control), the paths are those of the heads alone.
+        paths: number of paths, 1 to 64.
 
     Raises:
         AdedError: a value is out of range.

@@ -179,7 +179,7 @@ def _occurrences(text, suffix):
     """All occurrences in ``text`` of the last token of ``suffix`` that have a continuation, latest first.
 
     Returns:
-        Positions where the continuations begin, and how many tokens before each match the end of ``suffix``, int64 ``[k]`` each.
+        Positions where the continuations begin, and how many tokens before each equal the last ones of ``suffix``, int64 ``[k]``.
     """
     positions, lengths = np.empty(len(text), np.int64), np.empty(len(text), np.int64)
     count = 0

@@ -2,8 +2,9 @@
 
 Verifying a tree multiplies a few rows by every weight of the model. PyTorch's stock linear layer reorders the weights in
 every forward pass, which takes longer than the multiplication. With prepacked weights, a forward pass over 1, 8 and 64
-tokens takes 1/2, 1/3 and 2/5 of the time on two AVX2 cores, in the same float32 arithmetic. oneDNN also sums each row in an
-order that does not depend on the number of rows, so the logits of a tree equal those of plain decoding bit for bit.
+tokens takes 1/2, 1/3 and 2/5 of the time on two AVX2 cores, in the same float32 arithmetic. From two rows on, oneDNN sums each
+row in an order that does not depend on their number; a single row is computed as two. So the logits of a tree equal those of
+plain decoding bit for bit.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ TOLERANCE = 1e-4
 
 
 def prepack_linears(model: nn.Module) -> int:
-    """Prepack the weights of the model's float32 CPU linear layers, if the result is correct and the memory suffices.
+    """Prepack the weights of the model's float32 linear layers on the CPU.
 
-    The modules also keep the stock weights, for training and saving. Returns the number of prepacked layers.
+    Nothing changes if oneDNN is not available, if less than twice the memory of the weights is free, or if the first layer does
+    not reproduce its stock result. The modules also keep the stock weights, for training and saving.
+
+    Returns:
+        The number of prepacked layers.
     """
     layers = [
         m for m in model.modules() if type(m) is nn.Linear and m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"
@@ -52,7 +57,7 @@ def is_prepacked(model: nn.Module) -> bool:
 
 
 def restore_linears(model: nn.Module) -> None:
-    """Undo ``prepack_linears``."""
+    """Undo ``prepack_linears`` and free the prepacked weights."""
     for layer in model.modules():
         if type(layer) is nn.Linear:
             layer.__dict__.pop("forward", None)
@@ -65,7 +70,7 @@ def _prepacked_forward(layer: nn.Linear) -> Any:
     def forward(rows: torch.Tensor) -> torch.Tensor:  # [..., in] -> [..., out]
         if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
             return functional.linear(rows, layer.weight, bias)
-        if rows.shape[-2] == 1:  # oneDNN sums a single row in another order
+        if rows.shape[-2] == 1:  # oneDNN sums a single row in another order than several rows
             return linear_pointwise(rows.expand(*rows.shape[:-2], 2, -1).contiguous(), packed, bias, "none", [], "")[..., :1, :]
         return linear_pointwise(rows, packed, bias, "none", [], "")
 
@@ -73,7 +78,7 @@ def _prepacked_forward(layer: nn.Linear) -> Any:
 
 
 def _prepack(weight: torch.Tensor) -> Any:
-    """``weight`` ``[out, in]`` in oneDNN's layout; older PyTorch versions need an MKLDNN tensor."""
+    """``weight`` ``[out, in]`` in oneDNN's blocked layout; older PyTorch versions take an MKLDNN tensor."""
     with torch.no_grad():
         try:
             return torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS)
@@ -82,6 +87,7 @@ def _prepack(weight: torch.Tensor) -> Any:
 
 
 def _is_correct(layer: nn.Linear) -> bool:
+    """Whether the prepacked layer gives the stock result for three random rows."""
     with torch.no_grad():
         rows = torch.randn(3, layer.in_features, generator=torch.Generator().manual_seed(0))
         expected = functional.linear(rows, layer.weight, layer.bias)
@@ -90,7 +96,7 @@ def _is_correct(layer: nn.Linear) -> bool:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free memory of a device in bytes (for the CPU without swapping); 0 if the system does not report it."""
+    """Free memory of a device in bytes (CPU: what is available without swapping); 0 if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:

@@ -35,7 +35,7 @@ export function mount({ part, changed, subscribe }) {
   });
 }
 
-// What the three parts are, and why one of them has no row of its own at this step.
+// What the three parts are, and why one of them has no row of the last bigram at this step.
 export function partsText({ agreement }) {
   const found = Object.fromEntries(agreement.map((one) => [one.who, one]));
   const reasons = ["base", "overlay"].map((who) => (!found[who] ? say("agreement.unrecorded", { name: say(`matrix.${who}`) }) : found[who].unseen ? say(`agreement.unseen.${who}`) : ""));

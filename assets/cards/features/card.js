@@ -1,4 +1,4 @@
-// What a head that reads the target's hidden states takes over from a step: one entry of its own KV cache per new token.
+// What a head that reads the target's hidden states stores of a step: one entry of its KV cache per new token.
 
 import { count, el, setText } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";

@@ -1,4 +1,4 @@
-// What the step taught: whether it brought the matrix nearer to the target, and how much of the row was learned in this session.
+// What was learned from the step: whether the matrix is closer to the target after it, and which share of the row comes from session counts.
 
 import { el, namesById, rowsThatFit, setText, small } from "../../page/core/dom.js";
 import { say } from "../../page/core/words.js";
@@ -18,7 +18,7 @@ export function mount({ part, subscribe }) {
   });
 }
 
-// Whether the step brought the matrix nearer to the target after this bigram, or farther from it.
+// Whether the prediction of the matrix after this bigram is closer to the target after the step, or farther from it.
 export function changeText({ agreement, agreement_after: after, rows }) {
   const [before, now] = [agreement, after ?? []].map((list) => list.find(({ who }) => who === "session")?.total_variation);
   if (!rows.length) return say("change.none");

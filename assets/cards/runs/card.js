@@ -181,7 +181,7 @@ function token(text, kind, id) {
   return el("span", { class: name.join(" "), text, "data-id": id, title: say(`origin.${kind}`) });
 }
 
-// In every run the step is lit that wrote the token at which the selected run's step begins, or its latest one if it is not that far.
+// Highlights in each run the step that wrote the token at which the step of the selected run begins, or its latest step before that token.
 function renderSteps(view, state, done) {
   const { run, index } = view;
   const from = state.race.runs[state.run].counts[state.step - 1] ?? 0;

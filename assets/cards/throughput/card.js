@@ -85,7 +85,7 @@ function lines(name, axes, limit, { x, y }, colour) {
   });
 }
 
-// Dots whose area shows how many steps they stand for.
+// Dots; the more steps one represents, the larger it is.
 function dots(name, axes, { x, y }, counts, colour) {
   const most = Math.max(...counts);
   const size = counts.map((count) => 5 + 9 * Math.sqrt(count / most));

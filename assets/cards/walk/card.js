@@ -122,7 +122,7 @@ function targetWord(key) {
   return el("span", { class: "ax-target-word", text: say(key) });
 }
 
-// What became of the target's choice.
+// Whether the token that the target chose was drafted: accepted, cut at the end of the text, or a bonus or correction token.
 function choiceVerdict({ tree, choices }, i, words) {
   const choice = choices[i];
   const cut = tree.reason.includes("cut at the end") && i === choices.length - 1 && choice.drafted;

@@ -22,12 +22,11 @@ export function isGreedy({ temperature }) {
   return temperature <= MAX_GREEDY;
 }
 
-// The target's distribution at a choice with other settings, in the order of the engine: temperature, top-k, top-p, min-p.
-// Temperatures above 2 need a run with at least
-// that temperature. Returns {items, others, exact, asRecorded}: `items`
-// {token, text, p, most, cut} for every recorded token: bounds of its probability, equal if `exact`, and the setting that excludes it,
-// "perhaps" if that depends on tokens that are not recorded, or null; `others` is the probability of these and of all tokens that are
-// not recorded, an upper bound unless `exact`.
+// The target's distribution at a choice with other settings, in the order of the engine: temperature, top-k, top-p, min-p. Temperatures
+// above 2 need a run with at least that temperature. Returns {items, others, exact, asRecorded}. `items`: {token, text, p, most, cut} for
+// each recorded token: p and most are bounds of its probability, equal if `exact`; cut is the setting that excludes it, "perhaps" if that
+// depends on tokens that are not recorded, or null. `others`: the probability of these uncertain tokens and of all tokens that are not
+// recorded, an upper bound unless `exact`.
 export function distribution(choice, header, settings) {
   const { tokens, texts, values } = choice.logits;
   const recorded = recordedSettings(header);

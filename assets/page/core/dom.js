@@ -92,7 +92,7 @@ export const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 // Characters that may be two columns wide: all beyond the alphabets and symbols of monospaced fonts.
 const WIDE = /[\u1100-\u1dff\u2c00-\uffff\u{10000}-\u{10ffff}]|\p{Emoji_Presentation}/u;
 
-const CITED = 60; // maximum length of quoted foreign text
+const CITED = 60; // maximum length of quoted untrusted text
 
 const widthOf = (point) => (WIDE.test(point) ? 2 : 1);
 
@@ -113,7 +113,7 @@ export function fitted(text, limit) {
   return `${kept}…`;
 }
 
-// Foreign text, cut for use in a sentence.
+// Untrusted text, cut for use in a sentence.
 export function cited(text) {
   return fitted(String(text), CITED);
 }

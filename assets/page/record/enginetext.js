@@ -3,7 +3,7 @@
 import { fitted } from "../core/dom.js";
 import { say, sayOr } from "../core/words.js";
 
-const LONGEST = 240; // maximum length of a foreign sentence
+const LONGEST = 240; // maximum length of a sentence that is not translated
 const LONGEST_LABEL = 60; // maximum length of a run's name
 const NUMBER = String.raw`(-?\d+(?:\.\d+)?)`;
 const BENEFIT = `(\\d+) more nodes? would (?:add|bring) ${NUMBER} tokens and cost ${NUMBER} ms, the time of ${NUMBER} tokens`;

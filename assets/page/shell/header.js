@@ -191,7 +191,7 @@ function createAddress(props, watch, trigger, note) {
     ...(here.view?.file ? [["link.copied.file", {}]] : []),
     ...(here.settings && !sameSettings(here.settings, answer().settings) ? [["link.copied.run", {}]] : []),
   ];
-  // What becomes of the link of a live race.
+  // Messages on how long the link of a live race opens it.
   async function lasting() {
     const { run } = here.view ?? {};
     if (!run || !withServer()) return [];

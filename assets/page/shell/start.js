@@ -1,4 +1,4 @@
-// What the page's panels call, as the global AdedExplorer: Gradio's panels (ui/page.py, ui/controls.py), the static site and saved pages.
+// The functions of the global AdedExplorer. Gradio's panels (ui/page.py, ui/controls.py), the static site (ui/site.py) and saved pages call them.
 
 import { keepConnected } from "../controls/connection.js";
 import { mountNotice } from "../controls/notice.js";
@@ -21,15 +21,15 @@ import { mountRace } from "./race.js";
 const nothing = () => {};
 let cards = [];
 
-// The script calls it once, at its end. `labels`: of the methods; `format`: of saved races; `cards`: the function `mount` of each card.
-export function begin(known) {
-  cards = known.cards;
-  setLabels(known.labels);
-  setFormat(known.format);
+// Called once, at the end of the script. `labels`: label of each method; `format`: format of saved races; `cards`: function `mount` of each card.
+export function begin({ labels, format, cards: mounts }) {
+  cards = mounts;
+  setLabels(labels);
+  setFormat(format);
   loadLanguage();
 }
 
-// The race view of a page with a server.
+// Mounts the race view of a page with a server.
 export function mountLiveRace(element, props, watch, trigger) {
   mountRace(element, props, watch, { cards, trigger });
   fillControls(trigger);
@@ -48,7 +48,7 @@ export function openSite() {
   mountHeader(panel("header"), { value: null }, nothing, nothing);
 }
 
-// Starts a saved page, which contains one race; a link to another one is reported, except to a file, which can be opened.
+// Starts a saved page, which contains one race. A link to another race is reported as an error, unless it names a file, which the user can open.
 export async function openFile() {
   await ready();
   const text = (name) => document.querySelector(`script[data-ax-${name}]`).textContent;

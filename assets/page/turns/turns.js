@@ -1,5 +1,5 @@
 // Several turns on the page: the field for the next message below a live race, the turns before it in the texts of the runs, and a sentence
-// about what was read and what the drafters' memory brought. It is loaded with the script of the lessons.
+// about the tokens that the prefill read and the gain from what the drafters have learned. It is loaded with the script of the lessons.
 
 import { el, setText } from "../core/dom.js";
 import { on } from "../core/events.js";

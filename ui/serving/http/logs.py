@@ -13,7 +13,7 @@ INDENT = "    "
 class LineFormatter(logging.Formatter):
     """Escapes control characters and indents all lines of a record but the first.
 
-    Tracebacks stay readable, but a line break in foreign text cannot look like a new record.
+    Tracebacks stay readable, but a line break in untrusted text cannot look like a new record.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The page's files, compressed once and cacheable for good, and Gradio's page with links to them."""
+"""The page's files, compressed once and cacheable indefinitely, and Gradio's page with links to them."""
 
 from __future__ import annotations
 
