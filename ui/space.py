@@ -79,7 +79,7 @@ def assemble(out: Path, root: Path = ROOT) -> list[Path]:
 def limit_torch(folder: Path) -> None:
     """Limit torch in requirements.txt to the versions that work on every kind of Space: newer ones do not start on ZeroGPU."""
     file = folder / "requirements.txt"
-    file.write_text(re.sub(r"(?m)^torch\b.*$", f"torch>={TORCH[0]},<={TORCH[-1]}", file.read_text("utf-8")), "utf-8")
+    file.write_text(re.sub(r"(?m)^torch(?![\w.-]).*$", f"torch>={TORCH[0]},<={TORCH[-1]}", file.read_text("utf-8")), "utf-8")
 
 
 def front_matter(readme: str) -> dict[str, Any]:
@@ -108,7 +108,9 @@ def errors_of_settings(settings: Mapping[str, Any], folder: Path) -> list[str]:
     checks = {
         "title is empty": settings.get("title"),
         "sdk is not gradio": settings.get("sdk") == "gradio",
-        "sdk_version is outside requirements.txt": str(settings.get("sdk_version")) in needed["gradio"].specifier,
+        "requirements.txt does not name gradio": "gradio" in needed,
+        "sdk_version is outside requirements.txt": "gradio" not in needed
+        or str(settings.get("sdk_version")) in needed["gradio"].specifier,
         f"python_version is not '{PYTHON}' (in quotes)": settings.get("python_version") == PYTHON,
         "app_file is not there": (folder / str(settings.get("app_file"))).is_file(),
         "colorFrom or colorTo is no colour of the hub": {settings.get("colorFrom"), settings.get("colorTo")} <= COLOURS,

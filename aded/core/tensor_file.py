@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     Raises:
         AdedError: the path is a pipe or a device.
         OSError: the file cannot be read.
-        ValueError, RecursionError: the file is truncated, or its header is not valid.
+        ValueError: the file is truncated, or its header is not valid.
     """
     check_ordinary(path)
     with open(path, "rb") as file:
@@ -56,7 +57,10 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         length = os.fstat(file.fileno()).st_size
         if not 2 <= size <= length - 8:
             raise ValueError("the file is truncated, or no safetensors file")
-        header = json.loads(file.read(size))
+        try:
+            header = json.loads(file.read(size))
+        except RecursionError:
+            raise ValueError("the header is nested too deeply") from None
     metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError("the header is not a safetensors header")
@@ -65,8 +69,8 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
 def _entry(entry: Any, base: int, length: int) -> Entry:
     try:
-        begin, end = (base + int(offset) for offset in entry["data_offsets"])
-        shape = tuple(map(int, entry["shape"]))
+        begin, end = (base + index(offset) for offset in entry["data_offsets"])
+        shape = tuple(map(index, entry["shape"]))
         dtype = str(entry["dtype"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ValueError("the header entry of an array is damaged") from None

@@ -119,7 +119,7 @@ def _header(path: Path) -> dict[str, str]:
         raise
     except OSError as error:
         raise AdedError(f"cannot read {path}: {error.strerror}; give the path of a .safetensors file") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise AdedError(f"{path} is damaged ({first_line(error)[:120]}); copy or train it again") from None
 
 

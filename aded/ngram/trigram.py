@@ -399,7 +399,7 @@ class TrigramMatrix:
             raise
         except OSError as error:
             raise AdedError(f"cannot read the tri-gram matrix {path}: {error.strerror}; {REMEDY}") from None
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise AdedError(f"damaged tri-gram matrix {path}: {first_line(error)}; {REMEDY}") from None
         return matrix
 

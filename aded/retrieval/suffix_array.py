@@ -146,7 +146,7 @@ class Datastore:
             raise
         except OSError as error:
             raise AdedError(f"cannot read the datastore {path}: {error.strerror}; {REMEDY}") from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise AdedError(f"damaged datastore {path}: {first_line(error)}; {REMEDY}") from None
         valid_dtypes = (store.tokens.dtype in (np.uint16, np.uint32), store.suffixes.dtype == np.int32)
         if not all(valid_dtypes) or store.tokens.ndim != 1 or store.tokens.shape != store.suffixes.shape or not len(store):

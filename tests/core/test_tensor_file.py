@@ -56,6 +56,7 @@ def test_a_sorted_header_makes_the_bytes_independent_of_the_order_of_the_metadat
         {"a": {"dtype": "I32", "shape": [1], "data_offsets": [-4, 0]}},
         {"a": {"dtype": "I32", "shape": [9], "data_offsets": [0, 36]}},
         {"a": {"dtype": "I32", "shape": [1], "data_offsets": [0, 1e999]}},
+        {"a": {"dtype": "I32", "shape": [1], "data_offsets": [0.5, 4.5]}},
     ],
     ids=str,
 )
@@ -63,6 +64,13 @@ def test_a_damaged_header_is_refused(tmp_path: Path, header: object) -> None:
     text = json.dumps(header).encode()
     (tmp_path / "f").write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
     with pytest.raises(ValueError, match="header|extends beyond the file"):
+        tensor_file.read_header(tmp_path / "f")
+
+
+def test_a_header_of_deeply_nested_lists_is_refused(tmp_path: Path) -> None:
+    text = b"[" * 100_000
+    (tmp_path / "f").write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+    with pytest.raises(ValueError, match="header is nested too deeply"):
         tensor_file.read_header(tmp_path / "f")
 
 

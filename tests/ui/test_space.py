@@ -69,6 +69,14 @@ def test_requirements_that_exclude_a_torch_of_the_spaces_are_found(folder: Path)
     assert space.errors_of_requirements(folder) == [f"requirements.txt excludes torch {v}" for v in ("2.8.0", "2.11.0")]
     (folder / "requirements.txt").write_text("numpy\n")
     assert space.errors_of_requirements(folder) == ["requirements.txt does not name torch"]
+    settings = space.front_matter((folder / "README.md").read_text("utf-8"))
+    assert space.errors_of_settings(settings, folder) == ["requirements.txt does not name gradio"]
+
+
+def test_other_packages_whose_names_begin_with_torch_stay(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("torch-geometric>=2\ntorch>=2.5\ntorchvision\n")
+    space.limit_torch(folder)
+    assert space.requirements(folder) == ["torch-geometric>=2", "torch>=2.8.0,<=2.11.0", "torchvision"]
 
 
 @pytest.mark.parametrize("readme", ["# no settings", "---\n: : :\n---\n", "---\n- a\n---\n"])
