@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from aded.core.trace import (
@@ -31,6 +31,15 @@ WORDS = (
     "the draft is kept as long as both agree. The text stays the same, only the waiting gets shorter."
 )
 C1, C2 = 1.25, 19652.0
+
+
+def rounded_times(race: Race) -> Race:
+    """The race as the page gets it: with times to a tenth of a microsecond."""
+
+    def rounded(step: Step) -> Step:
+        return replace(step, seconds=Seconds(*(round(time, 7) for time in astuple(step.seconds))))
+
+    return Race([replace(run, steps=[rounded(step) for step in run.steps]) for run in race.lanes])
 
 
 def words(text: str = WORDS) -> list[str]:

@@ -22,7 +22,8 @@ from aded.core.paths import PACKAGE
 MODULES = (
     "__init__",
     "core/__init__",
-    *(f"core/{name}" for name in ("code_folder", "environment", "errors", "jit", "paths", "validation")),
+    *(f"core/{name}" for name in ("environment", "errors", "paths", "validation")),
+    *(f"core/compilation/{name}" for name in ("__init__", "code_folder", "jit")),
 )
 """Modules that a package with compiled functions needs."""
 INNER = """
@@ -55,6 +56,7 @@ def package(tmp_path: Path) -> Path:
     folder = tmp_path / "aded"
     (folder / "core").mkdir(parents=True)
     for name in MODULES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(PACKAGE / f"{name}.py", folder / f"{name}.py")
     (folder / "inner.py").write_text(INNER)
     (folder / "outer.py").write_text(OUTER)
@@ -143,7 +145,7 @@ def compiled_sources() -> Iterator[tuple[Path, ast.Module]]:
 
 
 def test_functions_inlined_from_other_files_are_in_the_hash():
-    hashed = {file for file, _ in compiled_sources()} | {PACKAGE / "core" / "jit.py"}
+    hashed = {file for file, _ in compiled_sources()} | {PACKAGE / "core" / "compilation" / "jit.py"}
     assert len(hashed) > 10
     for file, tree in compiled_sources():
         foreign = set()
