@@ -54,7 +54,6 @@ SHOW = "from aded.outer import result; value = result(); print(value, sum(result
 def package(tmp_path: Path) -> Path:
     """A small package with a compiled function, and another one inlined into it from another file."""
     folder = tmp_path / "aded"
-    (folder / "core").mkdir(parents=True)
     for name in MODULES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(PACKAGE / f"{name}.py", folder / f"{name}.py")
