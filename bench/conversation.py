@@ -1,9 +1,10 @@
-"""What the second turn of a conversation saves: prefill by the kept KV cache, decoding steps by what the drafter learned.
+"""What the second turn of a conversation saves: prefill by the kept KV cache, decoding steps by the drafter's memory.
 
 ``python bench/conversation.py --questions FILE --out bench/results/conversation-cpu`` decodes two-turn conversations (JSON lines
-in the form of Spec-Bench) greedily in float32. The second turn is decoded twice: from nothing (``fresh``), and with the KV cache
-and the drafter of the first turn (``kept``). Both must write the same tokens. Numbers of tokens and steps are exact, since the
-node budget is fixed; times depend on what else the machine does.
+in the form of Spec-Bench) greedily in float32. The second turn is decoded in three ways: with a new drafter that reads only the
+new message (``message``), with a new drafter that reads the whole conversation (``fresh``), and with the KV cache and the drafter
+of the first turn (``kept``). All must write the same tokens. Numbers of tokens and steps are exact, since the node budget is
+fixed; times depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from aded.evaluation.bench.questions import digest, spread_out
 from aded.evaluation.bench.results import background, dumps
 
 METHODS_WITH_MEMORY = ("aded", "suffix", "token-recycling")
-WAYS = ("fresh", "kept")
+WAYS = ("message", "fresh", "kept")
 """Ways to decode the second turn."""
 
 
@@ -78,13 +79,15 @@ def conversation(
     turns = Chat((Turn("user", asked), Turn("assistant", first.text), Turn("user", then)))
     resumed = METHODS[method].make(target, {"keep": True}, 0)  # as in a session: a new drafter that loads the learned state
     resumed.load_state_dict(drafter.state_dict())
+    kept = Decoder(target, resumed, settings, record=False, prefix_cache=cache).run(turns)
     traces = {
+        "message": Decoder(target, forgetful(target, method, cache.reused), settings, record=False).run(turns),
         "fresh": Decoder(target, method, settings, record=False).run(turns),
-        "kept": Decoder(target, resumed, settings, record=False, prefix_cache=cache).run(turns),
+        "kept": kept,
     }
-    reused = {"fresh": 0, "kept": cache.reused}
+    reused = {"message": 0, "fresh": 0, "kept": cache.reused}
     cache.free()
-    if traces["fresh"].token_ids != traces["kept"].token_ids:
+    if any(trace.token_ids != kept.token_ids for trace in traces.values()):
         raise SystemExit(f"{method}, question {question['question_id']}: the second turn differs between the ways")
     return [
         {
@@ -99,6 +102,14 @@ def conversation(
         }
         for way, trace in traces.items()
     ]
+
+
+def forgetful(target: TargetModel, method: str, known: int) -> Any:
+    """A new drafter that learns from a prompt only what follows its first ``known`` tokens."""
+    drafter = METHODS[method].make(target, {}, 0)
+    start = drafter.start
+    drafter.start = lambda prompt, features=None: start(prompt[known:], features)  # type: ignore[method-assign]
+    return drafter
 
 
 def summary(method: str, way: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
