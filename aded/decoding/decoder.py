@@ -299,9 +299,7 @@ class Decoder:
             self.drafter.observe(outcome.copy() if self._custom else outcome)
             self.budget.observe(tree, verification.path, len(emitted), sum(seconds.values()))
         self._append(emitted)
-        step = self._recorder.step(
-            len(self._steps), outcome, verification, pieces, budget, Seconds(**seconds), output.logits, snapshot
-        )
+        step = self._recorder.step(len(self._steps), outcome, verification, pieces, budget, Seconds(**seconds), snapshot)
         self.clock += step.seconds.total
         self._steps.append(step)
         if self._stopping.reason is not None:  # else keep a cancellation during this step

@@ -178,7 +178,6 @@ class Recorder:
         pieces: list[str],
         budget: Budget,
         seconds: Seconds,
-        logits: torch.Tensor,
         snapshot: Snapshot | None,
     ) -> Step:
         """The record of a step; without ``snapshot`` the fields that are slow to compute stay empty.
@@ -186,7 +185,6 @@ class Recorder:
         Args:
             index: number of the step in the decode.
             pieces: text of each emitted token.
-            logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.
             snapshot: taken before the drafter learned.
         """
         tree, kept = outcome.tree, len(outcome.emitted)
