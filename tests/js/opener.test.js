@@ -17,12 +17,14 @@ globalThis.window = { caches: { match: async () => undefined } };
 globalThis.fetch = (address) => new Promise((resolve) => answers.set(address, (text) => resolve({ ok: true, status: 200, text: async () => text })));
 setFiles({ races: [{ title: "First", file: "First.jsonl" }] });
 
-const lines = (source, title, id = title) => [{ t: "race", id, source, title, runs: [] }, { t: "status", running: false }].map((event) => `${JSON.stringify(event)}\n`).join("");
+const lines = (source, title, id = title, running = false) => [{ t: "race", id, source, title, runs: [] }, { t: "status", running }].map((event) => `${JSON.stringify(event)}\n`).join("");
 const settled = () => new Promise((resolve) => setTimeout(resolve));
 const state = { race: emptyRace(), tab: "draft" };
 const player = { open: (race) => (state.race = race), show() {}, setRun() {} };
 const opener = createOpener(state, player, () => {});
-opener.listen({ value: lines("file", "own.json") }, () => {});
+const props = { value: lines("file", "own.json") };
+let changed = null; // called when the server sends another value
+opener.listen(props, (_, listener) => (changed = listener));
 
 // Asks for a race, then opens a file before the answer arrives.
 async function overtaken(ask, address, answer) {
@@ -58,4 +60,17 @@ test("a live race that nothing has overtaken is shown", async () => {
   answers.get(`http://localhost/races/${RUN}`)(lines("run", "", RUN));
   await settled();
   assert.equal(state.race.id, RUN);
+});
+
+test("a live race whose connection is lost is kept as a part", async () => {
+  const parts = []; // whether each copy is marked as one
+  const store = { put: async (_, { headers }) => parts.push(headers.has("x-aded-partial")), keys: async () => [] };
+  window.caches.open = async () => store;
+  props.value = lines("run", "", "77aa0b1c77aa0b1c", true);
+  changed();
+  assert.equal(state.race.running, true);
+  emit("cut");
+  await settled();
+  assert.equal(state.race.running, false);
+  assert.deepEqual(parts, [true, true]);
 });

@@ -9,17 +9,18 @@ import { turnNote } from "./link.js";
 
 export function createOpener(state, player, showTab) {
   const raceHistory = createRaceHistory();
-  const recorded = createRecorded(open);
+  const recorded = createRecorded((text) => open(text));
   const keepLive = createKeeper();
   let lines = ""; // the race on screen
   let asked = 0; // counts what was asked for: a live race that is found after another race was asked for is not opened
 
-  function open(text) {
+  // `whole`: whether a live race that has ended came to its end.
+  function open(text, whole = true) {
     const before = state.race.running;
     lines = text;
     player.open(readLines(state.race, lines));
     if (state.race.id !== null) raceHistory.keep(state.race, lines);
-    if (state.race.source === "run" && (state.race.running || before)) keepLive(state.race, lines);
+    if (state.race.source === "run" && (state.race.running || before)) keepLive(state.race, lines, state.race.running || !whole);
     if (state.race.running !== before) emit("running", state.race.running ? state.race.id : null);
   }
 
@@ -37,9 +38,9 @@ export function createOpener(state, player, showTab) {
     emit("notice", { kind: "", messages: [], fraction: null });
   }
 
-  // The connection to a running race is lost: it ends at the last step that arrived.
+  // The connection to a running race is lost: it ends at the last step that arrived, and the browser keeps it as a part.
   function end() {
-    if (state.race.running) open(stoppedLines(lines));
+    if (state.race.running) open(stoppedLines(lines), false);
   }
 
   // A live race that is no longer in this tab.
