@@ -132,7 +132,7 @@ def p_value_of_steps(count):
     return stats.chisquare(found.ravel()).pvalue
 
 
-def tests_by_position(monkeypatch):
+def positions_for_tests(monkeypatch):
     made = block_verifier.inputs_of
 
     def inputs_of(tree, position, seed):
@@ -142,7 +142,7 @@ def tests_by_position(monkeypatch):
     monkeypatch.setattr(block_verifier, "inputs_of", inputs_of)
 
 
-def drafts_by_position(monkeypatch):
+def positions_for_drafts(monkeypatch):
     keys = lambda seed, position, count: [draft_key(seed, position + i) for i in range(count)]  # noqa: E731
     monkeypatch.setattr(block_verifier, "draft_keys", keys)
 
@@ -152,7 +152,7 @@ def test_texts_of_several_steps_follow_the_target_s_distribution():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", [tests_by_position, drafts_by_position])
+@pytest.mark.parametrize("mistake", [positions_for_tests, positions_for_drafts])
 def test_numbers_that_two_steps_read_are_detected(mistake, monkeypatch):
     mistake(monkeypatch)
     assert p_value_of_steps(4000) < FALSE_ALARM
