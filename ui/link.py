@@ -19,23 +19,8 @@ from ui.words import Message, Refused, cut, word
 LONGEST = 20_000
 """Maximum number of characters of a value; a longer prompt is cut."""
 TOOL = ("tool", "alpha", "gamma", "c", "v", "rows")
-VIEW = (
-    "race",
-    "run",
-    "file",
-    "turn",
-    "method",
-    "step",
-    "node",
-    "bigram",
-    "tab",
-    "theme",
-    "lang",
-    "hide",
-    "lesson",
-    "part",
-    *TOOL,
-)
+PAGE = ("theme", "lang", "hide", "lesson", "part", *TOOL)
+VIEW = ("race", "run", "file", "turn", "method", "step", "node", "bigram", "tab", *PAGE)
 """Names that only the browser uses."""
 
 

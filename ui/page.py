@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import cache, partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import gradio as gr
@@ -84,11 +85,15 @@ def create_status() -> gr.HTML:
     return gr.HTML(html_template=quiet, js_on_load=mount, apply_default_css=False, elem_id="ax-status")
 
 
-@cache
 def recorded_settings(title: str) -> dict[str, str] | None:
     """The settings of a bundled recorded race, as in a link; None if there is no such race."""
     file = race_files().get(title)
-    return None if file is None else settings_of(trace.load(file))
+    return None if file is None else _settings_in(file)
+
+
+@cache
+def _settings_in(file: Path) -> dict[str, str]:
+    return settings_of(trace.load(file))
 
 
 def opened_settings(headers: object) -> dict[str, str] | None:

@@ -276,7 +276,9 @@ def check_fit(target: Any, options: argparse.Namespace) -> None:
     if options.kind == "draft" and options.layers > (limit := int(target.config.get_text_config().num_hidden_layers)):
         raise AdedError(f"--layers is {options.layers}; give at most {limit}, the number of layers of the model")
     if options.kind == "draft" and target.mode != "tree":
-        raise AdedError(f"{target.label} cannot have a draft model of its layers: it does not support tree attention")
+        raise AdedError(
+            f"{target.label} cannot have a draft model of its layers: it does not support tree attention; use another model"
+        )
     if target.model.get_output_embeddings() is None:
         raise AdedError(
             f"{target.label} has no vocabulary projection to share with a {options.kind} checkpoint; use another model"

@@ -84,6 +84,8 @@ def check_readable(paths: Iterable[str | None]) -> None:
                 Path(path).open("rb").close()
         except OSError as error:
             raise AdedError(f"cannot read {path}: {error.strerror or error}; give the path of a file") from None
+        except ValueError:  # a null character, as a file of settings may hold
+            raise AdedError(f"{path!r} is not the path of a file; give one without a null character") from None
 
 
 def files_in(folder: str) -> list[str]:

@@ -205,6 +205,8 @@ class Decoder:
         chunks, seconds = session.prefill_chunks(ids[known:-1], self.drafter.needs.hidden_layers), 0.0
         while self.prefill_progress:
             with self.model.lock, self._closed_on_error():
+                if not self.running:  # closed while this thread waited for the lock
+                    break
                 started = time.perf_counter()
                 self._prefill(chunks, ids, known)
                 self.model.synchronize()

@@ -173,13 +173,14 @@ class Recorder:
         Args:
             logits: the target's logits at each node of the tree, ``[nodes, vocabulary]``.
             states: hidden states of the logit lens at each node, ``[nodes, layers * hidden]``; None without one.
+            budget: of the draft; with 1 the drafter was not asked, and what it could explain is an earlier draft.
 
         Raises:
             AdedError: the drafter returned something that cannot be recorded.
         """
         scoring, chosen = self._scoring(outcome, verification, logits)
         nodes = self._tested_nodes(outcome, verification, logits, scoring, chosen) if self._tests(outcome.tree) else None
-        explanation = self._inspectable.explain(outcome.context.copy(), budget)
+        explanation = self._inspectable.explain(outcome.context.copy(), budget) if budget > 1 else Explanation()
         note = self._read("explain", explanation, lambda made: None if made.note is None else as_text(made.note))
         simulations = self._read("explain", explanation, lambda made: _simulations(made, outcome.tree))
         lattice = self._read("explain", explanation, self._lattice)

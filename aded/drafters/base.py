@@ -168,7 +168,7 @@ class Inspectable:
     """A drafter that reports how it drafted and what it learned. None of these calls is timed."""
 
     def explain(self, context: Context, budget: int) -> Explanation:
-        """How ``propose(context, budget)`` found its draft; called after it and before ``observe``."""
+        """How ``propose(context, budget)`` found its draft; called after it and before ``observe``, if ``budget`` exceeds 1."""
         return Explanation()
 
     def matrix_rows(self, outcome: Outcome) -> list[MatrixRow]:

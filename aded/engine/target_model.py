@@ -225,7 +225,8 @@ class TargetModel:
         for draft in self.draft_models.values():
             draft.close()
         self.draft_models.clear()
-        self.model = None
+        self._shared.clear()  # parts of the model, such as the logit lens
+        self.model = self.fused_layers = None
         if self.pool is not None:
             self.pool.clear()
             self.pool = None

@@ -265,14 +265,14 @@ class Fault:
 def read(text: str | bytes) -> tuple[dict[str, Any] | None, list[Fault]]:
     """The fields of a lesson without comments, and the faults of their form; None if it cannot be read at all."""
     try:
-        body = json.loads(text)
+        body = without_comments(json.loads(text))
     except (ValueError, RecursionError) as error:
         return None, [Fault("", "syntax", {"reason": str(error)[:120]})]
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         return None, [Fault("format", "foreign")]
     if body.get("version") != VERSION:
         return None, [Fault("version", "version", {"version": VERSION})]
-    body = without_comments({key: value for key, value in body.items() if key not in ("format", "version")})
+    body = {key: value for key, value in body.items() if key not in ("format", "version")}
     try:
         LESSON.validate_json(json.dumps(body))
     except ValidationError as error:

@@ -8,7 +8,10 @@ prefix the correction token from what is left, normalized. The output follows th
 many tokens are accepted as with a test of each token (`aded.verification.rejection_sampler`), because the tokens after an
 improbable one can compensate for it.
 
-Random numbers are those of rejection sampling: they depend on the seed and the position alone.
+All tests of a step read its whole draft: the longest prefix that passes depends on tokens and random numbers beyond it. The next
+step must not read these numbers again, because they have let longer prefixes fail and are no longer uniform. So the numbers of
+drafted tokens and of tests depend on the seed, the position at which the draft begins, and the number of the token in it; in
+rejection sampling the position of the token is enough. The token after the accepted prefix is the only one drawn at its position.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from aded.sampling import sampler
 from aded.sampling.logits_pipeline import Rule, finite_choice
 from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
-from aded.verification.rejection_sampler import ACCEPT_STREAM, MAX_GRAPHS, Graphs, target_distribution
+from aded.verification.rejection_sampler import ACCEPT_STREAM, MAX_GRAPHS, Graphs, draft_key, target_distribution
 from aded.verification.tree_walk import Verification
 
 
@@ -90,10 +93,15 @@ def inputs_of(tree: DraftTree, position: int, seed: int) -> ChainInputs:
     n = len(tree) - 1
     return ChainInputs(
         tree.tokens[1:].astype(np.int64),
-        np.array([uniform(key_of(seed ^ ACCEPT_STREAM, position + i), 0) for i in range(n)]),
+        np.array([uniform(key_of(seed ^ ACCEPT_STREAM, position), i) for i in range(n)]),
         np.array([signed(key_of(seed, position + i)) for i in range(n + 1)]),
         np.array(n),
     )
+
+
+def draft_keys(seed: int, position: int, count: int) -> list[int]:
+    """Random number keys of the tokens of a chain whose first one is at ``position`` (see ``aded.sampling.rng``)."""
+    return [draft_key(seed, position, trial=i) for i in range(count)]
 
 
 @torch.inference_mode()

@@ -44,7 +44,7 @@ def draft_key(seed: int, position: int, model: int = 0, parent: int = 0, trial: 
         position: absolute position of the drawn token.
         model: index of the draft model.
         parent: node whose children are drawn, its index in that model's tree, below 2**16.
-        trial: index of the child if children are drawn with replacement, below 2**16.
+        trial: index of the child if children are drawn with replacement, or of the token in a block, below 2**16.
     """
     return key_of(key_of(seed ^ DRAFT_STREAM, position), (model << 32) + (parent << 16) + trial)
 

@@ -290,6 +290,7 @@ BAD_RACES = {
     "option of another method": {"options": {"depth": 3}},
     "file that is no text": {"methods": ["aded"], "options": {"matrix": 5}},
     "missing file": {"methods": ["aded"], "options": {"matrix": "nowhere"}},
+    "file with NUL": {"methods": ["aded"], "options": {"matrix": "a\0b"}},
     "unknown field": {"bogus": 1},
     "prompt list": {"prompt": ["a"]},
     "blank prompt": {"prompt": " "},

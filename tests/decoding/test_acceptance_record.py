@@ -150,7 +150,7 @@ def check_block(step, model, draft, ids, settings):
         weight = min(1.0, weight * p[i][x] / q[i][x])
         left = np.maximum(weight * p[i + 1] - q[i + 1], 0).sum() if i + 1 < len(chain) else None
         passes = weight if left is None else left / (left + 1 - weight)
-        u = uniform(key_of(settings.seed ^ ACCEPT_STREAM, len(ids) + i), 0)
+        u = uniform(key_of(settings.seed ^ ACCEPT_STREAM, len(ids)), i)
         assert (test.node, test.uniform, test.passed) == (i + 1, u, u <= test.passes)
         assert (test.p, test.q) == near_to((p[i][x], q[i][x]))
         assert (test.weight, test.passes) == pytest.approx((weight, passes), rel=1e-3)

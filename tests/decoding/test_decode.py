@@ -182,6 +182,29 @@ def test_closing_the_stream_ends_the_decode_and_frees_its_cache():
     assert len(decoder.trace.steps) == 1
 
 
+def test_a_decode_that_is_closed_while_its_prefill_waits_for_the_model_ends(monkeypatch):
+    monkeypatch.setattr("aded.engine.session.PREFILL_CHUNK", 4)
+    target = tiny_target("llama")
+    decoder = Decoder(target, "aded", GenerationSettings(max_new_tokens=NEW))
+    parts, lock = decoder.beginning(PROMPT), target.lock
+    next(parts)
+
+    class Awaited:
+        """The model's lock, which another thread has until it has closed the decode."""
+
+        def __enter__(self):
+            target.lock = lock
+            decoder.close()
+            return lock.__enter__()
+
+        def __exit__(self, *error):
+            lock.__exit__(*error)
+
+    target.lock = Awaited()
+    assert list(parts) == []
+    assert (decoder.running, decoder.finish_reason) == (False, "cancelled")
+
+
 def test_the_memory_of_a_decode_is_freed_with_it_without_the_garbage_collector():
     """Garbage collection runs late in a process with many objects: without this, finished decodes held 250 MB of a server."""
     target = tiny_target("llama")

@@ -1,5 +1,7 @@
 """The logit lens: its numbers are those of stock hidden states, and recording it changes no token."""
 
+from weakref import ref
+
 import numpy as np
 import pytest
 import torch
@@ -85,3 +87,11 @@ def test_a_model_whose_logits_are_not_those_of_norm_and_head_has_none():
     target = table_target(torch.full((5, 5), 0.2).tolist())
     assert LogitLens.of(target) is None
     assert not any(step.lens for step in Decoder(target, "plain", GenerationSettings(max_new_tokens=3)).run([1, 2]).steps)
+
+
+def test_a_closed_model_keeps_neither_norm_nor_head():
+    target = tiny_target()
+    Decoder(target, "plain", GenerationSettings(max_new_tokens=2)).run(PROMPT)
+    head = ref(target.model.get_output_embeddings())
+    target.close()
+    assert head() is None

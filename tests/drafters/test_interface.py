@@ -16,6 +16,7 @@ from aded.core.inspection import Explanation, MatrixRow, Prediction
 from aded.core.tree import DraftTree
 from aded.decoding.decoder import Decoder, GenerationSettings
 from aded.drafters.base import Context, Drafter, Inspectable, Persistent
+from aded.drafters.budget.tree_budget import FixedBudget
 from aded.engine.outputs import DrafterNeeds
 from aded.engine.target_model import TargetModel
 
@@ -224,6 +225,19 @@ def test_an_answer_that_cannot_be_recorded_names_the_drafter_and_the_call(call, 
         Decoder(tiny_target(), drafter, settings).run(PROMPT)
     assert len(str(caught.value).splitlines()) == 1
     assert len(Decoder(tiny_target(), drafter, settings, record=False).run(PROMPT).token_ids) == 4
+
+
+def test_a_step_without_a_draft_is_not_explained_by_the_draft_before():
+    class Explaining(OracleDrafter, Inspectable):
+        def explain(self, context, budget):
+            return Explanation(note="the latest draft")
+
+    decoder = Decoder(tiny_target(), Explaining([7, 8, 9]), GenerationSettings(max_new_tokens=4, budget=4))
+    decoder.begin(PROMPT)
+    assert decoder.step().note == "the latest draft"
+    decoder.budget = FixedBudget(1, "drafting is paused")
+    assert decoder.step().note is None
+    decoder.close()
 
 
 def test_thresholds_of_another_type_are_refused():

@@ -112,6 +112,18 @@ def test_a_long_text_outgrows_the_cache_and_is_drafted_all_the_same(draft, monke
     assert chain.tokens.tolist() == written_alone(draft.model, text, 4, SamplingSettings(), draft_key)
 
 
+def test_no_random_number_of_a_block_is_read_in_two_steps(target, draft, monkeypatch):
+    """The tests of a step read its whole draft, also beyond the prefix that they accept."""
+    made, keys = drafter(draft, "block", 4), []
+    chain = made._runner.chain
+    monkeypatch.setattr(made._runner, "chain", lambda *given: (keys.extend(given[-1]), chain(*given))[1])
+    settings = GenerationSettings(max_new_tokens=60, budget=8, temperature=1.2, seed=3)
+    steps = Decoder(target, made, settings).run(PROMPT).steps
+    numbers = [test.uniform for step in steps if step.block for test in step.block.tests]
+    assert len(set(keys)) == len(keys) > 30
+    assert len(set(numbers)) == len(numbers) > 30
+
+
 @pytest.mark.parametrize("length", [0, 3, 16])
 def test_greedy_output_equals_plain_decoding(target, draft, length):
     record = Decoder(target, drafter(draft, length=length), GenerationSettings(max_new_tokens=40, budget=24)).run(PROMPT)

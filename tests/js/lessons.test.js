@@ -73,8 +73,9 @@ for (const [where, key, change] of [
   });
 }
 
-test("text that is no JSON is refused, and comments are no fields", () => {
-  assert.equal(readLesson("{", known).faults[0].key, "syntax");
+test("text that is no JSON or nested too deeply is refused, and comments are no fields", () => {
+  const deep = `{"format":"aded-lesson","version":1,"parts":${"[".repeat(1e6)}${"]".repeat(1e6)}}`;
+  for (const text of ["{", deep]) assert.equal(readLesson(text, known).faults[0].key, "syntax");
   assert.deepEqual(changed((_, parts) => (parts[1].exercise["//"] = ["anything"])).faults, []);
 });
 

@@ -178,3 +178,42 @@ test("a file that is opened during a race is refused until another race is shown
   emit("shown", { race: { id: "other" } });
   assert.equal(error.textContent, "");
 });
+
+// The input of a new button that opens files, the element of its messages, the titles of the races that were opened, and a file whose bytes
+// arrive when `arrive` is called.
+function chooser(state) {
+  const part = parts();
+  const made = [];
+  const titles = [];
+  part("open").after = (input) => made.push(input);
+  part("race-head").after = (error) => made.push(error);
+  createOpening(part, state, (lines) => titles.push(readLines(emptyRace(), lines).title));
+  const bytes = new TextEncoder().encode(JSON.stringify(bundled()));
+  const file = { name: "slow.json", size: 1 };
+  file.arrayBuffer = () => new Promise((resolve) => (file.arrive = () => resolve(bytes)));
+  const choose = (one) => {
+    made[0].files = [one];
+    return made[0].listeners.change();
+  };
+  return { choose, error: made[1], titles, file, bytes };
+}
+
+test("of several files the last one is opened, also if another one is read later", async () => {
+  const { choose, titles, file, bytes } = chooser({ race: emptyRace() });
+  const late = choose(file);
+  await choose({ name: "quick.json", size: 1, arrayBuffer: async () => bytes });
+  file.arrive();
+  await late;
+  assert.deepEqual(titles, ["quick.json"]);
+});
+
+test("a file is refused if a race has started while it was read", async () => {
+  const state = { race: emptyRace() };
+  const { choose, error, titles, file } = chooser(state);
+  const late = choose(file);
+  state.race = { id: "live", running: true };
+  file.arrive();
+  await late;
+  assert.deepEqual(titles, []);
+  assert.match(error.textContent, /A race is running/);
+});

@@ -79,7 +79,10 @@ def test_the_check_says_every_error_with_its_place_and_its_remedy(tmp_path: Path
     assert all("docs/lessons.md" in line or "remove it" in line for line in lines)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"format": "aded-race"}', b'{"format": "aded-lesson"}'])
+DEEP = b'{"format": "aded-lesson", "version": 1, "parts": ' + b"[" * 700 + b"]" * 700 + b"}"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"format": "aded-race"}', b'{"format": "aded-lesson"}', DEEP])
 def test_a_file_that_is_no_lesson_is_refused_in_one_line(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "mine.json").write_bytes(content)
     assert program(["lesson", "check", str(tmp_path / "mine.json")]) == 2

@@ -351,6 +351,11 @@ def test_a_draft_model_has_no_more_layers_than_the_target(text, tmp_path):
         run("draft", text, tmp_path / "out", "--layers", "9")
 
 
+def test_a_model_that_verifies_no_trees_cannot_have_a_draft_model(text, tmp_path):
+    with pytest.raises(AdedError, match="does not support tree attention; use another model"):
+        train.check_fit(tiny_target("bloom"), options_of("draft", text, tmp_path / "out"))
+
+
 def test_tokens_of_another_tokenizer_are_refused(tmp_path):
     np.save(tmp_path / "foreign.npy", np.array([1, 2, VOCAB]))
     with pytest.raises(AdedError, match=f"token id {VOCAB}"):

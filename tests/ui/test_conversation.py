@@ -324,15 +324,31 @@ def test_a_race_of_a_visitor_who_has_left_keeps_no_cache():
     service.close()
 
 
+class Broken(FakeEngine):
+    """An engine whose races fail while it is ``broken``."""
+
+    broken = False
+
+    def race(self, decoders: Any, prompts: Any) -> Any:
+        if self.broken:
+            raise RuntimeError("out of memory")
+        return super().race(decoders, prompts)
+
+
+def test_a_failed_turn_frees_the_caches_that_it_has_made():
+    engine = Broken()
+    freed, service = freed_caches(engine), fake_service(engine)
+    first = updates(service)[-1]
+    engine.broken = True
+    go_on(service, first, "more")
+    assert (freed, engine.caches[2:]) == ([], engine.caches[:2]), "the conversation keeps its own"
+    service.sessions.get("a").free_prefix_caches()
+    go_on(service, first, "more")
+    assert (len(engine.caches), freed) == (6, [*engine.caches[:2], *engine.caches[4:]])
+    service.close()
+
+
 def test_a_failed_turn_leaves_the_conversation_as_it_was():
-    class Broken(FakeEngine):
-        broken = False
-
-        def race(self, decoders: Any, prompts: Any) -> Any:
-            if self.broken:
-                raise RuntimeError("out of memory")
-            return super().race(decoders, prompts)
-
     engine = Broken()
     service = fake_service(engine)
     first = updates(service)[-1]

@@ -346,6 +346,29 @@ def test_a_session_keeps_what_was_learned_and_the_kv_cache(client: openai.OpenAI
     assert (engine.drafters[-1], engine.caches[-1]) == (None, None)
 
 
+async def ask(service: Service, body: dict[str, Any]) -> None:
+    """A completion, without a server in front of it."""
+    sent = [{"type": "http.request", "body": json.dumps(body).encode()}]
+
+    async def receive() -> Any:
+        return sent.pop() if sent else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 200) == 200
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": []}
+    await routes.Completions(service, "chat")(scope, receive, send)
+
+
+def test_sessions_of_different_keys_share_nothing():
+    service = fake_service()
+    for key in ("ours", "ours~mine", "ours~yours", "ours%7Eyours"):
+        asyncio.run(ask(service, {**CHAT, "prompt_cache_key": key, "keep": True}))
+    assert len(service.sessions) == 4
+    assert [drafter.known for drafter in service.engine.drafters] == [None] * 4
+    service.close()
+
+
 def test_kept_kv_caches_are_limited_and_freed():
     freed: list[str] = []
 

@@ -127,6 +127,19 @@ def test_the_number_of_drafters_is_limited_and_the_oldest_are_freed_first(monkey
     assert [memory.drafter for memory in kept.get("a").memories.values()] == [None, None]
 
 
+def test_a_session_may_begin_while_drafters_are_counted():
+    kept = Sessions()
+
+    class Counted(Session):
+        @property
+        def kept(self) -> int:
+            kept._sessions.setdefault("new", Session("new"))
+            return 1
+
+    kept._sessions |= {key: Counted(key) for key in "ab"}
+    assert kept.memories == 2
+
+
 def test_session_counts_take_at_most_8_megabytes():
     from aded.drafters.methods.aded import AdedDrafter
 

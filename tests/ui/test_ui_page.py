@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from weakref import ref
 
 import pytest
 
@@ -25,6 +26,17 @@ def test_a_race_from_a_file_has_the_settings_of_its_headers():
     for file in recorded:
         headers = [asdict(run.header) for run in trace.load(file).lanes]
         assert opened_settings(headers) == recorded_settings(title_of(file))
+
+
+def test_titles_of_no_race_are_not_remembered():
+    class Title(str):
+        __slots__ = ("__weakref__",)
+
+    title = Title("no such race")
+    assert recorded_settings(title) is None
+    gone = ref(title)
+    del title
+    assert gone() is None
 
 
 @pytest.mark.parametrize("headers", [None, [], "headers", [{}], [{"method": "aded"}], [None], {"0": 1}])

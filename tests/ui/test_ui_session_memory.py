@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from serving_fakes import NUMBERS, FakeEngine, form
 
-from ui.race.form import ABLATIONS
+from ui.race.form import ABLATIONS, Form
 from ui.race.models import ModelHolder
 from ui.race.run import Update, run
+from ui.race.session_memory import keep_learned
 from ui.serving.jobs import Control
 from ui.serving.sessions import Memory, Session
 
@@ -131,6 +132,18 @@ def test_state_is_deleted_with_a_message_when_keeping_is_switched_off(what: dict
     assert "Counts that ADED learned from 1 prompt were deleted: “Keep what was learned” is off." in said(update)
     assert visit.memories == {}
     assert "deleted" not in said(visit.race(keep=False, **what))
+
+
+def test_a_visitor_may_delete_what_is_kept_at_the_end_of_a_race():
+    memories = {method: Memory(object(), 1) for method in ("aded", "suffix")}
+
+    class Deleting(Form):
+        def method_options(self, method: str) -> dict[str, Any]:
+            memories.clear()
+            return {}
+
+    assert [key for key, _ in keep_learned(memories, [], Deleting("hello", ()))] == ["notice.forgot.off"] * 2
+    assert memories == {}
 
 
 def test_state_that_was_freed_for_other_visitors_is_reported_once():

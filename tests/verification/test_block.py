@@ -8,9 +8,10 @@ from scipy import stats
 from aded.core.errors import AdedError
 from aded.core.tree import DraftDistributions, DraftTree
 from aded.sampling.logits_pipeline import Rule
-from aded.sampling.rng import exponentials
+from aded.sampling.rng import exponentials, key_of, signed, uniform
 from aded.sampling.settings import SamplingSettings
 from aded.verification import block_verifier
+from aded.verification.rejection_sampler import ACCEPT_STREAM, draft_key
 from aded.verification.verify import verify
 
 FALSE_ALARM = 1e-6
@@ -110,6 +111,51 @@ def test_texts_follow_the_target_s_distribution():
 def test_an_error_is_detected(mistake, monkeypatch):
     mistake(monkeypatch)
     assert p_value(texts()[0]) < FALSE_ALARM
+
+
+EVEN, UNEVEN = torch.zeros(4, 2), torch.tensor([[0.9, 0.1]] * 3, dtype=torch.float64)
+"""Logits of a target to which both tokens are equally probable, and a draft that many of whose chains end early."""
+
+
+def p_value_of_steps(count):
+    """Of the first four tokens of ``count`` texts, each written in several steps."""
+    found, parents = np.zeros((2,) * 4), np.arange(-1, 3).astype(np.int32)
+    drawn_from = DraftDistributions(UNEVEN, parents, block=True)
+    for seed in range(count):
+        text, rule = [0], Rule(SamplingSettings(temperature=1.0, seed=seed))
+        while len(text) < 5:
+            keys = torch.tensor([signed(key) for key in block_verifier.draft_keys(seed, len(text), 3)])
+            chain = (exponentials(keys, 2) / UNEVEN).argmin(-1).tolist()
+            tree = DraftTree(np.array([text[-1], *chain]), parents, sampled_from=drawn_from)
+            text += verify(tree, EVEN, text, rule).chosen(tree)
+        found[tuple(text[1:5])] += 1
+    return stats.chisquare(found.ravel()).pvalue
+
+
+def positions_for_tests(monkeypatch):
+    made = block_verifier.inputs_of
+
+    def inputs_of(tree, position, seed):
+        numbers = [uniform(key_of(seed ^ ACCEPT_STREAM, position + i), 0) for i in range(tree.drafted)]
+        return made(tree, position, seed)._replace(uniforms=np.array(numbers))
+
+    monkeypatch.setattr(block_verifier, "inputs_of", inputs_of)
+
+
+def positions_for_drafts(monkeypatch):
+    keys = lambda seed, position, count: [draft_key(seed, position + i) for i in range(count)]  # noqa: E731
+    monkeypatch.setattr(block_verifier, "draft_keys", keys)
+
+
+def test_texts_of_several_steps_follow_the_target_s_distribution():
+    assert p_value_of_steps(1500) > FALSE_ALARM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", [positions_for_tests, positions_for_drafts])
+def test_numbers_that_two_steps_read_are_detected(mistake, monkeypatch):
+    mistake(monkeypatch)
+    assert p_value_of_steps(4000) < FALSE_ALARM
 
 
 def test_as_many_tokens_are_accepted_as_theory_says():

@@ -158,8 +158,7 @@ def race(
             yield Update(view=text, notice=notice) if due else Update(notice=progress) if progress else None
         view, deleted = ready.end(ready.rest(text, told)) if text else (None, [])
     finally:
-        if message is None:
-            ready.free_unless_kept()
+        ready.free_unless_kept()
     traces = [decoder.trace for decoder in decoders if text]
     notice = final_notice(traces, control, limits, clock() - started, messages, deleted)
     yield Update(view=view, notice=notice, running=False)
@@ -209,10 +208,11 @@ class _Ready:
         return text + status_line(running=False, kept_prompts=learned_prompts(memories)), deleted
 
     def free_unless_kept(self) -> None:
-        """Free the KV caches of a new conversation that has not become the session's."""
-        kept = self.session.conversation
-        if kept is None or kept.race != self.key:
-            for cache in [run.cache for run in self.runs if run.cache]:
+        """Free the KV caches that the session's conversation does not keep: of a race or a turn that failed or was left."""
+        conversation: Conversation | None = self.session.conversation
+        kept = [run.cache for run in conversation.runs] if conversation else []
+        for cache in [run.cache for run in self.runs if run.cache]:
+            if not any(cache is other for other in kept):
                 cache.free()
 
 

@@ -57,19 +57,20 @@ def keep_learned(memories: dict[str, Memory], learned: Sequence[LearningRun], fo
     Returns:
         A message for each learned state that is deleted.
     """
+    kept = list(memories.items())  # the visitor may delete them meanwhile
     valid = [one for one in learned if memories.get(one.method) is one.memory]
-    deleted = [_replaced(one) for one in valid] + [_dropped(method, memory, form) for method, memory in memories.items()]
+    deleted = [_replaced(one) for one in valid] + [_dropped(method, memory, form) for method, memory in kept]
     for one in valid:
         one.memory.drafter, one.memory.prompts, one.memory.settings = one.drafter, one.prompts + 1, one.settings
-    for method in [name for name, memory in memories.items() if memory.drafter is None or not _keeps(form, name)]:
-        del memories[method]
+    for method in [name for name, memory in kept if memory.drafter is None or not _keeps(form, name)]:
+        memories.pop(method, None)
     cleared: list[Message] = [("notice.forgotten", {})] if len(valid) < len(learned) else []  # deleted during the race
     return [*cleared, *(message for message in deleted if message)]
 
 
 def learned_prompts(memories: Mapping[str, Memory]) -> dict[str, int]:
     """Number of prompts from which each method has learned what it keeps."""
-    return {method: memory.prompts for method, memory in memories.items() if memory.drafter is not None}
+    return {method: memory.prompts for method, memory in list(memories.items()) if memory.drafter is not None}
 
 
 def _keeps(form: Form, method: str) -> bool:

@@ -97,7 +97,8 @@ class Session:
     @property
     def prefix_bytes(self) -> int:
         """Memory of its KV caches."""
-        own = self.prefix_cache.bytes if self.prefix_cache else 0
+        cache = self.prefix_cache  # another thread may free it
+        own = cache.bytes if cache else 0
         return own + (self.conversation.bytes if self.conversation else 0)
 
     def free_prefix_caches(self) -> None:
@@ -132,7 +133,7 @@ class Sessions:
     @property
     def memories(self) -> int:
         """Number of drafters that are kept."""
-        return sum(session.kept for session in self._sessions.values())
+        return sum(session.kept for session in list(self._sessions.values()))
 
     @property
     def prefix_bytes(self) -> int:

@@ -15,6 +15,7 @@ from aded.drafters.base import Context, Drafter, Inspectable, Outcome
 from aded.drafters.budget.draft_length_policy import Cost, LevelCost, ShapePolicy
 from aded.sampling.rng import key_of, signed
 from aded.sampling.settings import SamplingSettings
+from aded.verification.block_verifier import draft_keys
 from aded.verification.rejection_sampler import draft_key
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class SpeculativeDrafter(Drafter, Inspectable):
         target, level: cost of a forward pass of the target, and of one drafted token, see
             ``aded.drafters.budget.draft_length_policy``.
         verification: *rejection*, as in the papers: rejection sampling with the draft model's distributions, which uses random
-            numbers independent of the target's. *block* (Sun et al., arXiv 2403.10444): the same drafts, but prefixes of the
-            chain are tested instead of tokens, which accepts at least as many on average. *coupled* (Daliri, Musco and Suresh
+            numbers independent of the target's. *block* (Sun et al., arXiv 2403.10444): the same kind of draft, but prefixes of
+            the chain are tested instead of tokens, which accepts at least as many on average. *coupled* (Daliri, Musco and Suresh
             2024, arXiv 2408.07978): the draft is sampled with the random numbers that the target will use and verified with one
             draw per node; the text is the same as that of plain decoding with the same seed.
         draft_length: number of tokens of every draft; 0: the throughput-optimal length.
@@ -120,10 +121,13 @@ class SpeculativeDrafter(Drafter, Inspectable):
 
     def _keys(self, position: int, length: int) -> list[int]:
         """The random key of each drafted token, signed 64 bits: the target's key if coupled; none if greedy."""
+        seed = self._settings.seed
         if self._settings.greedy:
             return []
+        if self.verification == "block":
+            return [signed(key) for key in draft_keys(seed, position, length)]
         key = key_of if self.verification == "coupled" else draft_key
-        return [signed(key(self._settings.seed, position + i)) for i in range(length)]
+        return [signed(key(seed, position + i)) for i in range(length)]
 
 
 def check_length(draft_length: int) -> None:

@@ -16,7 +16,7 @@ export function readLesson(text, { races, terms }) {
   if (body === undefined) return refused("", "syntax", { reason: "JSON" });
   if (body?.format !== known.format) return refused("format", "foreign");
   if (body.version !== known.version) return refused("version", "version", { version: known.version });
-  const { format, version, ...lesson } = withoutComments(body);
+  const { format, version, ...lesson } = body;
   const place = faultOf(lesson, known.schema, known.schema.$defs, CHECKS, known.fields);
   if (place !== null) return { lesson, faults: [formFault(lesson, place.replace(/^\./, ""))] };
   return { lesson, faults: [...textFaults(lesson, terms), ...valueFaults(lesson), ...partFaults(lesson, races)] };
@@ -26,9 +26,10 @@ function refused(where, key, values = {}) {
   return { lesson: null, faults: [{ where, key, values }] };
 }
 
+// The value of a text without comments; undefined if it is not JSON, or nested too deeply.
 function parsed(text) {
   try {
-    return JSON.parse(text);
+    return withoutComments(JSON.parse(text));
   } catch {
     return undefined;
   }

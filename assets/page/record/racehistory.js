@@ -43,17 +43,18 @@ export function createRaceHistory() {
 
 const addressOf = (id) => new URL(`races/${id}`, document.baseURI).href;
 
-// Returns a function that keeps a live race in the browser: now and then while it runs, and when it has ended. `keep` stores it.
+// Returns a function that keeps a live race in the browser: now and then while it runs, and when it has ended; `partial`: whether it has only come so
+// far. `keep` stores it.
 export function createKeeper(keep = keepRace, clock = () => performance.now()) {
   let latest = { id: null, at: 0 };
   let done = Promise.resolve();
   let pending = 0;
-  return ({ id, running }, lines) => {
+  return ({ id, running }, lines, partial = running) => {
     const due = id !== latest.id || clock() - latest.at > BETWEEN + (PER_MEGABYTE * lines.length) / 1e6;
     if (running && (pending || !due)) return;
     latest = { id, at: clock() };
     pending += 1;
-    done = done.then(() => keep(id, lines, running)).then(() => (pending -= 1));
+    done = done.then(() => keep(id, lines, partial)).then(() => (pending -= 1));
   };
 }
 

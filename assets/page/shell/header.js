@@ -69,10 +69,12 @@ function createAddress(props, watch, trigger, note) {
   }
 
   async function open() {
-    const wanted = completed(here.link, here.first);
+    const { link } = here;
+    const wanted = completed(link, here.first);
     const { run } = viewOf(wanted);
     note.set([...faultsOf(here.link, languages().map(({ code }) => code), withServer()), ...extraFaults(window.location, withServer())]);
     const kept = run && !here.opened && withServer() ? await findRace(run) : null;
+    if (here.link !== link) return; // another one was opened meanwhile
     emit("openView", { ...viewOf(wanted), text: kept?.lines, again: here.opened });
     if (kept && kept.partial !== null) note.add([["link.partial", { count: kept.partial }], ...turnNote(viewOf(wanted))]);
     if (here.link.file && here.view?.file !== here.link.file) note.add([["link.file", { value: here.link.file, list: { say: "control.open" } }]]);

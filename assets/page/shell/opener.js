@@ -9,35 +9,45 @@ import { turnNote } from "./link.js";
 
 export function createOpener(state, player, showTab) {
   const raceHistory = createRaceHistory();
-  const recorded = createRecorded(open);
+  const recorded = createRecorded((text) => open(text));
   const keepLive = createKeeper();
   let lines = ""; // the race on screen
+  let asked = 0; // counts what was asked for: a live race that is found after another race was asked for is not opened
 
-  function open(text) {
+  // `whole`: whether a live race that has ended came to its end.
+  function open(text, whole = true) {
     const before = state.race.running;
     lines = text;
     player.open(readLines(state.race, lines));
     if (state.race.id !== null) raceHistory.keep(state.race, lines);
-    if (state.race.source === "run" && (state.race.running || before)) keepLive(state.race, lines);
+    if (state.race.source === "run" && (state.race.running || before)) keepLive(state.race, lines, state.race.running || !whole);
     if (state.race.running !== before) emit("running", state.race.running ? state.race.id : null);
+  }
+
+  // Another race was asked for: one that is still being loaded or looked for is not opened.
+  function cancel() {
+    asked += 1;
+    recorded.cancel();
   }
 
   // Shows a race from a file.
   function show(text) {
+    cancel();
     open(text);
     emit("fileOpened", state.race);
     emit("notice", { kind: "", messages: [], fraction: null });
   }
 
-  // The connection to a running race is lost: it ends at the last step that arrived.
+  // The connection to a running race is lost: it ends at the last step that arrived, and the browser keeps it as a part.
   function end() {
-    if (state.race.running) open(stoppedLines(lines));
+    if (state.race.running) open(stoppedLines(lines), false);
   }
 
   // A live race that is no longer in this tab.
   async function reopen(view) {
+    const own = asked;
     const found = await findRace(view.run);
-    if (state.race.running) return;
+    if (own !== asked || state.race.running) return;
     if (found === null) return emit("linkErrors", [["link.gone", {}], ...turnNote(view)]);
     if (found.partial !== null) emit("linkErrors", [["link.partial", { count: found.partial }], ...turnNote(view)]);
     open(found.lines);
@@ -49,7 +59,7 @@ export function createOpener(state, player, showTab) {
   function openView(view) {
     const other = !state.race.running && !isRace(view, state.race);
     const text = view.text ?? (other && raceHistory.find(view));
-    recorded.cancel();
+    cancel();
     if (text) open(text);
     else if (other && view.race) recorded.open(view.race, { shown: shownInstead() });
     else if (other && view.again && view.run) reopen(view);
@@ -67,11 +77,14 @@ export function createOpener(state, player, showTab) {
   // `props.value`: the race of the server, or of a saved page; `watch` reports its changes.
   function listen(props, watch) {
     on("openView", openView);
-    on("raceChosen", recorded.open);
+    on("raceChosen", (title) => {
+      cancel();
+      recorded.open(title);
+    });
     on("goto", ({ run, step }) => player.setRun(run, step));
     on("cut", end);
     watch("value", () => {
-      recorded.cancel();
+      cancel();
       open(props.value);
     });
     if (props.value) open(props.value);

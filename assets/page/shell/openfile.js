@@ -14,6 +14,7 @@ export function createOpening(part, state, show) {
   const error = el("div", { class: "ax-notice ax-open-error", "data-part": "open-error", "data-kind": "error", role: "alert", hidden: true });
   let messages = [];
   let shown = null; // id of the race on screen to which the messages belong
+  let asked = 0; // counts the files that were chosen: of several, the last one is opened
 
   function draw() {
     error.replaceChildren(...withCode(sentences(...messages.map(([key, values]) => say(key, values)))));
@@ -27,8 +28,14 @@ export function createOpening(part, state, show) {
 
   async function open(file) {
     shown = state.race.id; // the event of a race that has just started may be still to come, and must not clear the message
-    if (state.race.running) report([["file.running", {}]]);
-    else report(await read(file, show));
+    asked += 1;
+    const own = asked;
+    let running = state.race.running; // a race may also start while the file is read
+    const found = running ? [] : await read(file, (lines) => {
+      running = state.race.running;
+      if (own === asked && !running) show(lines);
+    });
+    if (own === asked) report(running ? [["file.running", {}]] : found);
   }
 
   part("open").addEventListener("click", () => input.click());

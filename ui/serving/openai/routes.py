@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import gradio as gr
@@ -20,6 +21,7 @@ from ui.serving.follow import READER_TIMEOUT
 from ui.serving.http import asgi
 from ui.serving.http.asgi import Receive, Scope, Send
 from ui.serving.http.calls import MAX_BODY_BYTES
+from ui.serving.http.streams import MARK
 from ui.serving.openai import answers
 from ui.serving.openai.answers import DONE, Response, event
 from ui.serving.openai.errors import RequestError, described, send_error
@@ -91,7 +93,7 @@ class Completions:
 
     async def _answer(self, request: Request, scope: Scope, send: Send) -> None:
         LocalContext.request.set(gr.Request(HttpRequest(scope)))  # on ZeroGPU: the visitor whose quota is used
-        session = SESSION + (request.key or uuid.uuid4().hex)
+        session = SESSION + (_quoted(request.key) if request.key else uuid.uuid4().hex)
         try:
             await (self._stream if request.stream else self._complete)(request, session, send)
         finally:
@@ -178,6 +180,11 @@ async def while_connected(receive: Receive, work: Callable[[], Awaitable[None]])
         tasks.start_soon(watch)
         await work()
         tasks.cancel_scope.cancel()
+
+
+def _quoted(key: str) -> str:
+    """A client's key without what separates a session from its stream; different keys stay different."""
+    return quote(key, safe="").replace(MARK, f"%{ord(MARK):02X}")
 
 
 async def _is(scope: Scope, send: Send, *methods: str) -> bool:
