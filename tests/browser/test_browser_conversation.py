@@ -46,7 +46,7 @@ def test_a_conversation_has_two_turns_each_a_race_of_its_own(live_page: sync_api
     assert part(page, "turn").inner_text() == ""
     send(page, "And <b>then</b>?")
     fold = page.locator(".ax-run-view[data-method='aded'] .ax-earlier button")
-    sync_api.expect(fold).to_have_text("1 earlier turn · And <b>then</b>?")
+    sync_api.expect(fold).to_have_text("And <b>then</b>? · 1 earlier turn")
     sync_api.expect(part(page, "turn")).to_contain_text("Turn 2 read 1 new token and kept 2 in the KV cache.")
     ended(page)
     sync_api.expect(part(page, "turn")).to_contain_text(re.compile(r"ADED wrote \d\.\d\d tokens per step, as in turn 1"))

@@ -51,11 +51,11 @@ function createForm(state, trigger, run) {
   return root;
 }
 
-// The turns before, folded into one line that ends with the message that the run answers.
+// The turns before, folded into one line that begins with the message that the run answers.
 function showBefore(box, turn) {
   box.querySelector(".ax-earlier")?.remove();
   if (!turn) return;
-  const fold = el("button", { type: "button", "aria-expanded": "false", text: `${say("turn.before", { count: turn.number - 1 })} · ${turn.message}` });
+  const fold = el("button", { type: "button", "aria-expanded": "false", text: `${turn.message} · ${say("turn.before", { count: turn.number - 1 })}` });
   const all = [...turn.before, ["user", turn.message]].map(([role, text]) => el("span", { class: "ax-said", dir: "auto" }, el("b", { text: say(`turn.${role}`) }), ` ${text}`));
   const list = el("span", { class: "ax-said-all", hidden: true }, ...all);
   box.prepend(el("span", { class: "ax-earlier" }, fold, list));
