@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from aded.decoding.target_scores import MAX_SCORES
 from aded.draft_models.feature_heads import three_layers
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 12
 """Layers that are read; of a model with more layers, evenly spaced ones."""
-ROWS_AT_ONCE, MAX_SCORES = 64, 1 << 24
-"""Hidden states that go through the LM head together on a CPU, and the number of their scores on a GPU; they bound the memory."""
+ROWS_AT_ONCE = 64
+"""Hidden states that go through the LM head together on a CPU, which bounds the memory; on a GPU `MAX_SCORES` does."""
 PROBE = (0, 1, 2)
 """Token ids of the forward pass that checks norm and head."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -83,13 +83,27 @@ class NodeRecord:
         return cls([None] * n, [None] * n)
 
 
+class Chosen(NamedTuple):
+    """A token that the target chose at a node of the accepted path.
+
+    Attributes:
+        draw: its uniform random number; None if greedy.
+        drafted: whether a child of the node has this token.
+    """
+
+    node: int
+    token: int
+    draw: float | None
+    drafted: bool
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What is recorded before the drafter learns from the step, because it may then overwrite its draft distributions.
 
     Attributes:
         nodes: the scores of a draft whose tests of tokens are recorded; None for one that ``Recorder.complete`` scores.
-        scoring, chosen: what it scores, and node, token, random number and whether it was drafted of each choice.
+        scoring, chosen: what it scores, and the target's choices.
         lens: hidden states and logits at the nodes of the choices, for the logit lens; None without one.
         root: the target's logits at the root, ``[vocab]``.
         predictions: of the LLM representatives at the root.
@@ -97,7 +111,7 @@ class Snapshot:
 
     nodes: NodeRecord | None
     scoring: Scoring
-    chosen: list[tuple[int, int, float | None, bool]]
+    chosen: list[Chosen]
     note: str | None
     simulations: list[SimulationRecord]
     lattice: list[LatticeRecord]
@@ -333,23 +347,21 @@ class Recorder:
     def _rejects(self, tree: DraftTree) -> bool:
         return bool(tree.drafted) and tree.sampled_from is not None and self.rule.uses_rejection_sampling
 
-    def _scoring(
-        self, outcome: Outcome, verification: Verification, logits: torch.Tensor
-    ) -> tuple[Scoring, list[tuple[int, int, float | None, bool]]]:
+    def _scoring(self, outcome: Outcome, verification: Verification, logits: torch.Tensor) -> tuple[Scoring, list[Chosen]]:
         """What is scored, and the choices; see ``Snapshot``."""
         tree, path, tokens = outcome.tree, verification.path[: len(outcome.emitted)], outcome.emitted.tolist()
         children = _children(tree) if self._rejects(tree) else {}
         tried = [tree.tokens[children.get(node, [])].tolist() for node in path]
         drafted = [tree.child(node, token) is not None for node, token in zip(path, tokens)]
-        chosen = list(zip(path, tokens, verification.draws, drafted))
+        chosen = [Chosen(*choice) for choice in zip(path, tokens, verification.draws, drafted)]
         return scoring(self.rule, logits, tree, outcome.context.tokens, path, tokens, tried), chosen
 
-    def _node_record(self, scores: TargetScores, chosen: Sequence[tuple[int, int, float | None, bool]]) -> NodeRecord:
+    def _node_record(self, scores: TargetScores, chosen: Sequence[Chosen]) -> NodeRecord:
         record = NodeRecord.empty(1 + len(scores.probability))
         for node, (p, rank) in enumerate(zip(scores.probability, scores.rank), 1):
             if math.isfinite(p):
                 record.probability[node], record.rank[node] = rounded(p), rank
-        record.choices.extend(self._choice(*choice, found) for choice, found in zip(chosen, scores.choices))
+        record.choices.extend(self._choice(choice, found) for choice, found in zip(chosen, scores.choices))
         return record
 
     def _tested_nodes(
@@ -358,38 +370,37 @@ class Recorder:
         verification: Verification,
         logits: torch.Tensor,
         scoring: Scoring,
-        chosen: Sequence[tuple[int, int, float | None, bool]],
+        chosen: Sequence[Chosen],
     ) -> NodeRecord:
         """The scores at every node, with the tests of drafted tokens."""
         tree, rejects, children = outcome.tree, self._rejects(outcome.tree), _children(outcome.tree)
         as_block = tree.sampled_from is not None and tree.sampled_from.block
         (scores,) = score(self.rule, [scoring])
         record = self._node_record(scores, chosen)
-        for i, ((node, token, *_), found) in enumerate(zip(chosen, scores.choices)):
-            choice = record.choices[i]
+        for i, (choice, found) in enumerate(zip(record.choices, scores.choices)):
             if rejects and not as_block:
-                rejection = self._rejection(outcome, logits, verification.path[: i + 1], token, found.logits.tokens)
-                choice = replace(choice, rejection=rejection)
+                tests = self._rejection(outcome, logits, verification.path[: i + 1], choice.token, found.logits.tokens)
+                record.choices[i] = replace(choice, rejection=tests)
             if self.rule.typical is not None:
-                choice = replace(choice, typical=self._typical(tree, scores.distribution(node), children.get(node, [])))
-            record.choices[i] = choice
+                typical = self._typical(tree, scores.distribution(choice.node), children.get(choice.node, []))
+                record.choices[i] = replace(record.choices[i], typical=typical)
         if rejects and as_block:
             record = replace(record, block=self._block(outcome, logits, verification.next_token))
         return record
 
-    def _choice(self, node: int, token: int, draw: float | None, drafted: bool, found: ChoiceScores) -> Choice:
+    def _choice(self, chosen: Chosen, found: ChoiceScores) -> Choice:
         logits = found.logits
         return Choice(
-            node=node,
-            token=token,
-            text=self.texts(token),
+            node=chosen.node,
+            token=chosen.token,
+            text=self.texts(chosen.token),
             probability=rounded(found.probability),
             rank=found.rank,
-            drafted=drafted,
+            drafted=chosen.drafted,
             top_tokens=found.top_tokens,
             top_texts=self.texts.all(found.top_tokens),
             top_probabilities=[rounded(p) for p in found.top_probabilities],
-            draw=draw,
+            draw=chosen.draw,
             logits=LogitsRecord(
                 tokens=logits.tokens,
                 texts=self.texts.all(logits.tokens),
@@ -552,7 +563,7 @@ class Recorder:
         rows = [snapshot.lens for snapshot in snapshots if snapshot.lens]
         if self._lens is None or not rows:
             return []
-        tokens = [token for snapshot in snapshots for _, token, *_ in snapshot.chosen]
+        tokens = [choice.token for snapshot in snapshots for choice in snapshot.chosen]
         states, logits = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*rows))
         read = iter(self._lens.read(states, logits, tokens))
         return [self._lens_record(list(islice(read, len(snapshot.chosen)))) for snapshot in snapshots]
