@@ -267,7 +267,8 @@ def written(source: dict[str, Any]) -> float | None:
     """The number that a source names; None if there is none, or more than one row fits."""
     body = json.loads((ROOT / source["file"]).read_text("utf-8"))
     if row := source.get("row"):
-        rows = [one for one in body.get("rows", []) if all(one.get(key) == value for key, value in row.items())]
+        both = [*body.get("rows", []), *body.get("summary", [])]
+        rows = [one for one in both if all(one.get(key) == value for key, value in row.items())]
         body = rows[0] if len(rows) == 1 else {}
     for key in source["field"].split("."):
         body = body.get(key) if isinstance(body, dict) else None
