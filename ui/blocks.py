@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import postprocess_update_dict
+from gradio.components.api_component import Api
 from gradio.state_holder import SessionState
+from gradio.utils import is_prop_update
 
 from ui.words import MAX_QUOTED, cut
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MALFORMED = "the call does not match the page; reload the page and try again"
 FAILED = "the call failed; reload the page and try again"
+NO_CHANGE, SWITCH = {"__type__"}, {"__type__", "interactive"}
+"""Keys of an update that changes nothing, and of one that switches a control on or off."""
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +41,9 @@ class Page(gr.Blocks):
     page does not use, and one more for each value after a ``gr.skip()``, which creates a new component with a new number. It
     also stores the name of every past session and of cancelled calls.
 
+    Gradio would also make a new component for every update, and search each value three times for files to move; no output of
+    this page contains files.
+
     An exception of a call becomes a message for the caller and one line in the log; Gradio would log the contents of the call.
 
     Attributes:
@@ -47,7 +56,7 @@ class Page(gr.Blocks):
         self, block_fn: Any, inputs: list[Any], state: SessionState | None = None, **rest: Any
     ) -> dict[str, Any]:
         try:
-            return await super().process_api(block_fn, inputs, state, **rest)
+            return await super().process_api(block_fn, inputs, state, **{**rest, "root_path": None})  # the address of files
         except gr.Error as error:
             error.print_exception = False  # the message is for the caller
             raise
@@ -64,6 +73,20 @@ class Page(gr.Blocks):
         except Exception as error:
             words = str(error.message) if isinstance(error, gr.Error) else MALFORMED
             raise self._call_error(block_fn, error, "malformed", words) from error
+
+    async def postprocess_data(self, block_fn: Any, predictions: Any, state: SessionState | None) -> list[Any]:
+        outputs: Sequence[Any] = block_fn.outputs
+        values = predictions if len(outputs) > 1 else [predictions]
+        if not isinstance(values, (list, tuple)) or len(values) != len(outputs):
+            return await super().postprocess_data(block_fn, predictions, state)
+        sent = [_quickly(output, value) for output, value in zip(outputs, values)]
+        if rest := [i for i, value in enumerate(sent) if value is None]:
+            of_rest = copy(block_fn)
+            of_rest.outputs = [outputs[i] for i in rest]
+            made = [values[i] for i in rest] if len(rest) > 1 else values[rest[0]]
+            for i, value in zip(rest, await super().postprocess_data(of_rest, made, state)):
+                sent[i] = value
+        return sent
 
     def _call_error(self, block_fn: Any, error: Exception, reason: str, words: str) -> CallError:
         """Count and log the exception of a call; returns the error for its caller. Tracebacks are logged at ``logging.DEBUG``."""
@@ -87,3 +110,12 @@ class Page(gr.Blocks):
         for session in queue.pending_event_ids_session.keys() - queue.pending_messages_per_session.keys():
             del queue.pending_event_ids_session[session]
         self.app.iterators_to_reset &= queue.event_ids_to_events.keys()
+
+
+def _quickly(output: Any, value: Any) -> dict[str, Any] | None:
+    """What the browser gets for the value of an output, if nothing must be made or searched for it; otherwise None."""
+    if not is_prop_update(value):
+        return value if isinstance(output, Api) and isinstance(value, dict) else None
+    if value.keys() == NO_CHANGE:
+        return postprocess_update_dict(output, dict(value))
+    return value if value.keys() == SWITCH else None
