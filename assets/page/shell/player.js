@@ -7,10 +7,10 @@ import { draftingRun, duration, runName, stepsDone, exampleStep } from "../recor
 export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const REPLAY_SECONDS = 14; // preferred duration of a replay
 
-// All values that the page is drawn from. `view`: the step as it is shown (see stepview.js); `Plotly`: the chart library once it is loaded.
+// All values that the page is drawn from. `replaced`: whether another race is being prepared, of which no step is there yet; `view`: the step as it is shown (see stepview.js); `Plotly`: the chart library once it is loaded.
 export function createState(race) {
   const selection = { run: 0, step: 0, node: 0, bigram: null, hover: null, peek: false, moment: null, predictions: null, tab: "draft" };
-  const playback = { time: 0, done: 0, playing: 0, speed: 1, following: false };
+  const playback = { time: 0, done: 0, playing: 0, speed: 1, following: false, replaced: false };
   return { race, ...selection, ...playback, view: null, dark: false, Plotly: null, chartError: null };
 }
 
@@ -205,7 +205,7 @@ export function createPlayer(state, changed, missed = () => {}) {
 
   // One frame at a time: playback that is stopped and started again within a frame goes on at its speed.
   function nextFrame() {
-    waiting ||= requestAnimationFrame(frame);
+    if (!waiting) waiting = requestAnimationFrame(frame);
   }
 
   function frame(now) {
