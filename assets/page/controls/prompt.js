@@ -1,0 +1,43 @@
+// The length of the prompt, said below its field when it comes near the server's limit or exceeds it.
+
+import { count, el, setText } from "../core/dom.js";
+import { emit } from "../core/events.js";
+import { onLanguage, say } from "../core/words.js";
+
+const NEAR = 0.9; // share of the maximum from which the length is shown
+const FIELD = "#ax-prompt textarea";
+
+// What is said about a text of at most `maximum` characters: {text, over}, the text "" for a short one. Characters are counted as the server does.
+export function lengthNote(prompt, maximum) {
+  if (prompt.length < NEAR * maximum) return { text: "", over: false };
+  const length = Array.from(prompt).length;
+  const over = length > maximum;
+  const near = length >= NEAR * maximum;
+  return { text: over ? say("notice.long", { count: length, maximum }) : near ? say("prompt.length", { count: count(length), maximum: count(maximum) }) : "", over };
+}
+
+// Gradio may create the field again and may set its text; both change elements or its height.
+export function mountPrompt(root, maximum) {
+  const note = el("p", { class: "ax ax-length", id: "ax-prompt-length", "data-part": "prompt-length", hidden: true });
+  let last = null;
+
+  function update() {
+    const field = root.querySelector(FIELD);
+    if (!field) return;
+    const box = field.closest("#ax-prompt");
+    if (note.parentElement !== box) box.append(note);
+    const { text, over } = lengthNote(field.value, maximum);
+    setText(note, text);
+    note.hidden = !text;
+    note.dataset.over = String(over);
+    field.setAttribute("aria-invalid", String(over));
+    field.setAttribute("aria-describedby", note.id);
+    if (field.value !== last) emit("corrected", [...(field.value.trim() ? ["notice.prompt"] : []), ...(over ? [] : ["notice.long"])]);
+    last = field.value;
+  }
+
+  root.addEventListener("input", ({ target }) => target.matches(FIELD) && update());
+  new MutationObserver(update).observe(root, { subtree: true, childList: true, attributeFilter: ["style"] });
+  onLanguage(update);
+  update();
+}
