@@ -16,14 +16,17 @@ export function lengthNote(prompt, maximum) {
   return { text: over ? say("notice.long", { count: length, maximum }) : near ? say("prompt.length", { count: count(length), maximum: count(maximum) }) : "", over };
 }
 
-// Gradio may create the field again and may set its text; both change elements or its height.
+// Gradio may create the field again, anywhere below `root`, and may set its text, which also sets its height.
 export function mountPrompt(root, maximum) {
   const note = el("p", { class: "ax ax-length", id: "ax-prompt-length", "data-part": "prompt-length", hidden: true });
-  let last = null;
+  const fitted = new MutationObserver(update);
+  let [known, last] = [null, null]; // the field and its text
 
   function update() {
     const field = root.querySelector(FIELD);
     if (!field) return;
+    if (field !== known) fitted.observe(field, { attributeFilter: ["style"] });
+    known = field;
     const box = field.closest("#ax-prompt");
     if (note.parentElement !== box) box.append(note);
     const { text, over } = lengthNote(field.value, maximum);
@@ -37,7 +40,7 @@ export function mountPrompt(root, maximum) {
   }
 
   root.addEventListener("input", ({ target }) => target.matches(FIELD) && update());
-  new MutationObserver(update).observe(root, { subtree: true, childList: true, attributeFilter: ["style"] });
+  new MutationObserver(update).observe(root, { subtree: true, childList: true });
   onLanguage(update);
   update();
 }

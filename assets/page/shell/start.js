@@ -38,7 +38,7 @@ export function mountLiveRace(element, props, watch, trigger, { promptCharacters
   fixDropdowns(document);
   keepRunFocus(document.body);
   adjustFields(document.body);
-  mountPrompt(document.getElementById("ax-controls"), promptCharacters);
+  mountPrompt(document.body, promptCharacters);
 }
 
 const panel = (name) => document.getElementById(`ax-${name}`);
