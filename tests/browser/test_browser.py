@@ -188,7 +188,7 @@ def test_an_empty_prompt_is_reported_and_nothing_is_lost(page: sync_api.Page):
     sync_api.expect(notice(page)).to_be_hidden()
     sync_api.expect(part(page, "prompt-length")).to_have_text("19,000 of 20,000 characters")
     page.locator("#ax-prompt textarea").fill("x" * 20_001)
-    sync_api.expect(part(page, "prompt-length")).to_contain_text("the maximum is 20000; shorten it.")
+    sync_api.expect(part(page, "prompt-length")).to_contain_text("the maximum is 20,000; shorten it.")
     page.locator("#ax-prompt textarea").fill("Why?")
     sync_api.expect(part(page, "prompt-length")).to_be_hidden()
 

@@ -13,7 +13,7 @@ test("nothing is said of a prompt that is much shorter than the maximum", () => 
 test("near the maximum the length is said, and beyond it what to do", () => {
   assert.deepEqual(lengthNote("x".repeat(18_000), 20_000), { text: "18,000 of 20,000 characters", over: false });
   assert.equal(lengthNote("x".repeat(20_000), 20_000).over, false);
-  assert.deepEqual(lengthNote("x".repeat(20_001), 20_000), { text: "The prompt has 20001 characters, the maximum is 20000; shorten it.", over: true });
+  assert.deepEqual(lengthNote("x".repeat(20_001), 20_000), { text: "The prompt has 20,001 characters, the maximum is 20,000; shorten it.", over: true });
 });
 
 test("a character of two code units is one character, as for the server", () => {

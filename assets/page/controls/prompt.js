@@ -12,8 +12,8 @@ export function lengthNote(prompt, maximum) {
   if (prompt.length < NEAR * maximum) return { text: "", over: false };
   const length = Array.from(prompt).length;
   const over = length > maximum;
-  const near = length >= NEAR * maximum;
-  return { text: over ? say("notice.long", { count: length, maximum }) : near ? say("prompt.length", { count: count(length), maximum: count(maximum) }) : "", over };
+  const values = { count: count(length), maximum: count(maximum) };
+  return { text: length < NEAR * maximum ? "" : say(over ? "notice.long" : "prompt.length", values), over };
 }
 
 // Gradio may create the field again, anywhere below `root`, and may set its text, which also sets its height.
