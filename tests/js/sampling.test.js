@@ -96,6 +96,7 @@ test("what the run drew from all tokens excludes others at a lower temperature w
       const made = at(temperature);
       if (!made.missed) assert.equal(made.token, winner(seed, temperature));
     }
+    assert.equal(at(1).missed, 0);
     assert.ok(at(1.5).missed);
     assert.ok(resample(step, 0, header, { ...OFF, temperature: 0.4 }, BigInt(seed + 1)).missed);
     return at(0.4).missed === 0;
@@ -116,6 +117,7 @@ const CHAIN = { ...STEP, tree: { tokens: [1, 2], parents: [-1, 0], texts: ["·",
 
 test("rejection sampling keeps q: ratio, acceptance and residual distribution follow the new p", () => {
   const made = Array.from({ length: 60 }, (_, seed) => resample(CHAIN, 0, run(), { ...OFF, top_k: 2 }, BigInt(seed)));
+  for (let seed = 0; seed < 20; seed++) assert.equal(resample(CHAIN, 0, { ...run(), seed }, OFF, BigInt(seed)).missed, 0);
   for (const { tests: [{ p, q, ratio, uniform: u, accepted }], token, residual } of made) {
     near([p, q, ratio], [3 / 7, 0.8, 3 / 7 / 0.8]);
     assert.equal(accepted, u <= ratio);

@@ -136,7 +136,10 @@ export function resample(step, i, header, settings, seed) {
   const choice = step.choices[i];
   const made = { ...distribution(choice, header, settings), accepted: false, tests: [], residual: [], missed: 0 };
   const position = BigInt(step.position + 1 + i);
-  if (choice.rejection) return { ...made, ...rejectionSampled(step, choice, made, seed, position) };
+  if (choice.rejection) {
+    const found = { ...made, ...rejectionSampled(step, choice, made, seed, position) };
+    return made.asRecorded && seed === BigInt(header.seed) ? { ...found, missed: 0 } : found;
+  }
   const alike = made.items.map((item) => ({ ...item, most: item.p })); // a common factor of all probabilities does not matter
   const { token, text } = isGreedy(settings) ? made.items[0] : (draw(alike, keyOf(seed, position)) ?? made.items[0]);
   const accepted = step.tree.parents.some((parent, node) => parent === choice.node && step.tree.tokens[node] === token);
@@ -156,7 +159,7 @@ function isUnbeaten(step, i, header, settings, seed, token) {
   const key = keyOf(seed, BigInt(step.position + 1 + i));
   const rateOf = (one, temperature) => Math.log(-Math.log(uniform(key, one))) - values[tokens.indexOf(one)] / temperature;
   const least = rateOf(step.choices[i].token, recorded.temperature) + values[ranked - 1] * (1 / recorded.temperature - 1 / settings.temperature);
-  return rateOf(token, settings.temperature) < least;
+  return rateOf(token, settings.temperature) <= least;
 }
 
 const open = (why) => ({ token: null, text: null, open: why });
