@@ -11,10 +11,13 @@ import { on } from "../../page/core/events.js";
 import { offerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 
-export function mount({ part, subscribe }) {
+export function mount({ part, changed, subscribe }) {
   offerExport("history", { group: "step", title: "save.history", at: part("node"), picture: true, table: true });
   const card = part("node-card");
-  const close = () => (card.dataset.open = "false");
+  const close = () => {
+    card.dataset.open = "false";
+    changed(); // the tree has more space
+  };
   part("node-close").addEventListener("click", close);
   // Over the tree, Escape closes the card before anything else.
   onKey(document, (event) => {
