@@ -38,10 +38,10 @@ test("the first difference is named, by token ids and not by texts", () => {
   assert.match(of(run("plain", 2), renamed).detail, /identical/);
   const later = [...TOKENS.slice(0, 8), 99, ...TOKENS.slice(9)];
   const three = [run("plain", 2), run("aded", 1, { tokens: later }), run("lookup", 1, { tokens: other })];
-  assert.match(of(...three).detail, /^Compared with plain decoding, ADED differs from token 9 on; lookup differs from token 1 on\./);
-  assert.match(of(...three, run("suffix", 1)).detail, /; lookup differs from token 1 on; the other two texts are identical\./);
-  assert.match(of(...three, run("suffix", 1, { tokens: later })).detail, /ADED and suffix differ from token 9 on; lookup differs from token 1 on\./);
-  assert.match(of(...three.slice(1), run("suffix", 1)).detail, /^Compared with ADED, lookup differs from token 1 on; suffix differs from token 9 on\./);
+  assert.match(of(...three).detail, /^ADED differs from plain decoding from token 9 on; lookup from token 1 on\./);
+  assert.match(of(...three, run("suffix", 1)).detail, /; lookup from token 1 on; the other two texts are identical\./);
+  assert.match(of(...three, run("suffix", 1, { tokens: later })).detail, /^ADED and suffix differ from plain decoding from token 9 on; lookup from token 1 on\./);
+  assert.match(of(...three.slice(1), run("suffix", 1)).detail, /^Lookup differs from ADED from token 1 on; suffix from token 9 on\./);
   assert.match(
     of(run("plain", 2), run("aded", 1), run("lookup", 1, { tokens: other })).detail,
     /^The text of lookup differs from token 1 on; the other two texts are identical\./,

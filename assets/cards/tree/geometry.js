@@ -55,7 +55,7 @@ function listed(nodes) {
 //   letters: characters of a node's label; above: whether it is above the edge, not beside the mark; raised: by how much it is higher than
 //   others; scored: whether its rows are high enough for scores
 export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
-  const list = box.width / type <= NARROW;
+  const list = box.width <= NARROW;
   const tree = list ? null : treeOf(nodes);
   const unit = list ? type : Math.max(1, Math.min(type, largestType(box, tree, zoom ?? 1)));
   const inner = { width: box.width / unit, height: box.height / unit };

@@ -83,8 +83,8 @@ function differencesText(differing, base, count) {
   if (differing.length === 1) return [say("verdict.differs", differing[0]), ...others].join(say("verdict.semicolon"));
   const places = [...new Set(differing.map(({ at }) => at))];
   const alike = (place) => differing.filter(({ at }) => at === place).map(({ name }) => name);
-  const clauses = [...places.map((at) => say("verdict.differs.too", { names: alike(at).join(say("verdict.and")), count: alike(at).length, at })), ...others].join(say("verdict.semicolon"));
-  return say("verdict.compared", { base: base.header.method === "plain" ? say("verdict.plain") : base.label, clauses });
+  const values = (at) => ({ names: alike(at).join(say("verdict.and")), count: alike(at).length, at, base: base.header.method === "plain" ? say("verdict.plain") : base.label });
+  return [...places.map((at, i) => say(i ? "verdict.differs.too" : "verdict.differs.from", values(at))), ...others].join(say("verdict.semicolon"));
 }
 
 const RESAMPLING = ["speculative", "specinfer"]; // methods that draw another text than plain decoding, with the same distribution

@@ -188,11 +188,10 @@ function rowOf({ token, recorded, p, q, residual, cut, chosen, leading, was, dra
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
     el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) })),
-    el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark)),
+    el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark), el("span", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") })),
     el("td", { class: "ax-num", text: boundSign(known.p || cut, token, p) + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),
     q === null ? null : el("td", { class: "ax-num", text: precise(q) }),
     residual === null ? null : el("td", { class: "ax-num", text: boundSign(known.residual, token, residual) + precise(residual) }),
-    el("td", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") }),
   );
 }
