@@ -49,7 +49,8 @@ def near_to(*values: float) -> Any:
 
 def rows(page: sync_api.Page) -> dict[str, list[str]]:
     """The cells after the bar, by token."""
-    found = part(page, "whatif-rows").locator("tr").evaluate_all("all => all.map(r => [...r.cells].map(c => c.textContent))")
+    texts = "all => all.map(r => [...r.cells].map(c => (c.querySelector('code') ?? c).textContent))"
+    found = part(page, "whatif-rows").locator("tr").evaluate_all(texts)
     return {cells[0]: cells[2:] for cells in found}
 
 
