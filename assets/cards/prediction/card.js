@@ -28,7 +28,10 @@ export function score(predictions, steps) {
 
 export function mount({ part, player, subscribe }) {
   // The question is over the lower end of the window, where the stage would be, if that is not in view.
-  const reveal = () => part("prediction").hidden || part("stage").scrollIntoView({ block: "nearest" });
+  const reveal = () => {
+    const over = part("stage").getBoundingClientRect().bottom - part("dock").getBoundingClientRect().top;
+    if (!part("prediction").hidden && over > 0) window.scrollBy(0, over);
+  };
   part("prediction-toggle").addEventListener("click", () => {
     player.togglePrediction();
     requestAnimationFrame(() => requestAnimationFrame(reveal));
