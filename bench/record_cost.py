@@ -1,4 +1,4 @@
-"""Measure what recording adds to the steps of a race of plain decoding, ADED and Medusa in one process; a JSON line for each race.
+"""Measure what recording adds to the steps of a race of three methods, in one process; writes a JSON line for each race.
 
 python bench/record_cost.py > bench/results/gpu-app/record.jsonl
 """
