@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "format": "aded-conversation",
         "version": 1,
         **background(target),
-        "command": " ".join(["python", "bench/conversation.py", *map(_name, sys.argv[1:])]),
+        "command": " ".join(["python", "-m", "bench.conversation", *map(_name, sys.argv[1:])]),
         "load_average": {"before": before, "after": os.getloadavg()},
         "settings": {"max_new_tokens": options.max_new_tokens, "budget": options.budget, "temperature": 0},
         "questions": {"digest": digest(options.questions), "ids": [question["question_id"] for question in asked]},

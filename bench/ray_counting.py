@@ -1,6 +1,6 @@
 """Measure how fast tasks on a Ray cluster of this machine count n-grams, and the constants of the plan in docs/ray.md.
 
-    .venv-ray/bin/python bench/ray_counting.py tokens.npy --separator ID --out bench/results/ray-counting --embed docs/ray.md
+    .venv-ray/bin/python -m bench.ray_counting tokens.npy --separator ID --out bench/results/ray-counting --embed docs/ray.md
 
 Results depend on what else runs on the machine, so its load is recorded before and after.
 """
@@ -63,7 +63,7 @@ def main() -> None:
     body = results.background()
     body["versions"] |= {"ray": ray.__version__, "duckdb": duckdb.__version__}
     body |= {
-        "command": f"bench/ray_counting.py {Path(options.corpus).name} --separator {options.separator}",
+        "command": f"python -m bench.ray_counting {Path(options.corpus).name} --separator {options.separator}",
         "corpus": {"file": Path(options.corpus).name, "digest": digest(options.corpus), "tokens": len(ids)},
         "cores": os.cpu_count(),
         "load_before_and_after": [round(value, 2) for value in load],

@@ -1,6 +1,6 @@
 """Measure what recording adds to the steps of a race of three methods, in one process; writes a JSON line for each race.
 
-python bench/record_cost.py > bench/results/gpu-app/record.jsonl
+python -m bench.record_cost > bench/results/gpu-app/record.jsonl
 """
 
 from __future__ import annotations
