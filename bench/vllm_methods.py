@@ -2,7 +2,7 @@
 
 ``make vllm`` installs vLLM for CPUs. Then, as an example:
 
-    .venv-vllm/bin/python bench/vllm_methods.py --questions questions.jsonl --limit 16 --out bench/results/vllm-cpu
+    .venv-vllm/bin/python -m bench.vllm_methods --questions questions.jsonl --limit 16 --out bench/results/vllm-cpu
 
 Each method and draft length runs in a separate process. For each batch size the drafter is made anew, so that no run profits from
 an earlier one; then each question is added as soon as another one has finished.
