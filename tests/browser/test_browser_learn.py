@@ -104,7 +104,7 @@ BOX = """name => {
 
 @pytest.mark.slow
 def test_the_card_of_the_tour_never_covers_what_it_explains(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.emulate_media(reduced_motion="reduce")
         for width, height in ((1280, 720), (390, 844)):
             page.set_viewport_size({"width": width, "height": height})
