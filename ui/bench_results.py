@@ -36,6 +36,8 @@ FIELDS = (
 )
 """Of a row, in this order; None if the results are of an older version without it."""
 OF_SET = ("kind", "model", "dtype", "device", "versions", "commit", "command")
+RELIABLE = "reliable_times"
+"""Of a set, false if other work ran on the machine, so that its times mean nothing; left out otherwise."""
 SETTINGS = ("questions", "max_new_tokens", "budget", "temperature", "top_p", "repeat")
 
 
@@ -59,6 +61,8 @@ def pack(folder: Path, dates: Mapping[str, str]) -> dict[str, Any]:
         rows = [[row.get(name) for name in FIELDS] for row in body["rows"]]
         about = {name: body[name] for name in OF_SET}
         head = {"name": path.parent.name, "digest": digest, "date": dates.get(digest)}
+        if not body.get(RELIABLE, True):
+            about[RELIABLE] = False
         sets.append({**head, **about, "settings": settings, "rows": rows})
     return {"fields": list(FIELDS), "sets": sets}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,7 +52,7 @@ def build(service: Service) -> Page:
         notice = theme.panel("notice", "mountNotice(element, props, watch, true);")
         with gr.Row(elem_id="ax-controls"):
             controls = create_controls(localizer, buttons, notice, fields_for(service.limits.max_new_tokens))
-        view = create_view()
+        view = create_view(service.limits.prompt_characters)
         status = create_status()
         ends = connect_run(controls, service, view)
         connect_recorded(view, header, controls)
@@ -74,8 +75,9 @@ def key_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
-def create_view() -> gr.HTML:
-    return theme.panel("race", "mountLiveRace(element, props, watch, trigger);", min_height=600)
+def create_view(prompt_characters: int) -> gr.HTML:
+    limits = json.dumps({"promptCharacters": prompt_characters})
+    return theme.panel("race", f"mountLiveRace(element, props, watch, trigger, {limits});", min_height=600)
 
 
 def create_status() -> gr.HTML:
@@ -281,4 +283,4 @@ def to_page(update: Update) -> list[Any]:
 
 
 def encode(notice: Notice) -> str:
-    return json.dumps({"kind": notice.kind, "messages": list(notice.messages), "fraction": notice.fraction})
+    return json.dumps(asdict(notice))

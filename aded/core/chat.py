@@ -19,9 +19,15 @@ class Turn:
 
 @dataclass(frozen=True)
 class Chat:
-    """The turns of a conversation so far, which the model is to continue."""
+    """The turns of a conversation so far, which the model is to continue.
+
+    Attributes:
+        ids: token ids of an earlier decode of this conversation, prompt and answer. The new prompt begins with them as far as
+            their text is the same: the tokenizer may split an answer into other tokens than the model has written.
+    """
 
     turns: tuple[Turn, ...]
+    ids: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:

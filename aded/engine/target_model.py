@@ -43,7 +43,7 @@ from aded.engine.loading.loader import (
     eos_ids,
     load_stock,
 )
-from aded.engine.loading.tokenizer import tokenizer_fingerprint
+from aded.engine.loading.tokenizer import continued, tokenizer_fingerprint
 from aded.engine.outputs import DrafterNeeds
 from aded.engine.session import TargetSession
 from aded.engine.step_graph import StepPool
@@ -318,7 +318,7 @@ class TargetModel:
             prompt = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # a template is a program and may raise anything
             raise AdedError(f"the model's chat template failed ({first_line(error)}); use --raw for bare text") from None
-        return self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        return continued(self.tokenizer, chat.ids, self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
         """The token ids of a prompt as a list, checked.

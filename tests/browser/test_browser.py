@@ -184,6 +184,13 @@ def test_an_empty_prompt_is_reported_and_nothing_is_lost(page: sync_api.Page):
     sync_api.expect(notice(page)).to_contain_text("prompt is empty")
     assert text_of(page, "plain") == before
     sync_api.expect(page.locator("#ax-run")).to_be_enabled()
+    page.locator("#ax-prompt textarea").fill("x" * 19_000)
+    sync_api.expect(notice(page)).to_be_hidden()
+    sync_api.expect(part(page, "prompt-length")).to_have_text("19,000 of 20,000 characters")
+    page.locator("#ax-prompt textarea").fill("x" * 20_001)
+    sync_api.expect(part(page, "prompt-length")).to_contain_text("the maximum is 20,000; shorten it.")
+    page.locator("#ax-prompt textarea").fill("Why?")
+    sync_api.expect(part(page, "prompt-length")).to_be_hidden()
 
 
 def test_two_to_six_methods_race(page: sync_api.Page):
@@ -192,6 +199,7 @@ def test_two_to_six_methods_race(page: sync_api.Page):
     sync_api.expect(notice(page)).to_contain_text("select two to six")
     names = page.locator(".ax-picker [data-part='list'] input").evaluate_all("all => all.map(e => e.value)")
     tick(page, *names[:6])
+    sync_api.expect(notice(page)).to_be_hidden()
     sync_api.expect(part(page, "count")).to_contain_text("the maximum")
     assert page.locator(f".ax-picker input[value='{names[6]}']").is_disabled()
     assert page.locator(".ax-picker .ax-lossy").count() == 1

@@ -47,7 +47,7 @@ def test_a_conversation_has_two_turns_each_a_race_of_its_own(live_page: sync_api
     send(page, "And <b>then</b>?")
     fold = page.locator(".ax-run-view[data-method='aded'] .ax-earlier button")
     sync_api.expect(fold).to_have_text("And <b>then</b>? · 1 earlier turn")
-    sync_api.expect(part(page, "turn")).to_contain_text("Turn 2 read 1 new token and kept 2 in the KV cache.")
+    sync_api.expect(part(page, "turn")).to_contain_text("Turn 2 read 1 token and kept 2 in the KV cache.")
     ended(page)
     sync_api.expect(part(page, "turn")).to_contain_text(re.compile(r"ADED wrote \d\.\d\d tokens per step, as in turn 1"))
     assert field(page).input_value() == ""
@@ -64,10 +64,11 @@ def test_a_conversation_has_two_turns_each_a_race_of_its_own(live_page: sync_api
     page.go_back()
     sync_api.expect(page.locator(".ax-earlier")).to_have_count(0)
     sync_api.expect(field(page)).to_be_hidden()
+    sync_api.expect(notice(page)).to_be_hidden()
     page.go_forward()
     sync_api.expect(fold).to_be_visible()
     part(page, "language").select_option("zh")
-    sync_api.expect(part(page, "turn")).to_contain_text("第 2 轮：新读取 1 个词元，KV 缓存保留 2 个。")
+    sync_api.expect(part(page, "turn")).to_contain_text("第 2 轮：读取 1 个词元，KV 缓存保留 2 个。")
     sync_api.expect(fold).to_contain_text("之前 1 轮")
 
 
@@ -104,7 +105,7 @@ def test_the_turns_of_a_shared_race_are_shown_and_only_its_visitor_can_continue_
     at_rest(page)
     with watched_page(browser, live.address, query="#" + page.url.split("#")[1]) as other:
         sync_api.expect(other.locator(".ax-earlier").first).to_be_attached()
-        sync_api.expect(part(other, "turn")).to_contain_text("Turn 2 read 1 new token")
+        sync_api.expect(part(other, "turn")).to_contain_text("Turn 2 read 1 token")
         sync_api.expect(field(other)).to_be_hidden()
     asked = page.url.split("#")[1]
     assert "turn=2" in asked

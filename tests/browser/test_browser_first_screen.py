@@ -147,8 +147,14 @@ def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Bro
             drawn(page)
             assert part(page, "stage").bounding_box() == before
             assert page.evaluate(BELOW_NOTICE) == []
+            for name in ("prompt", "line-methods", "line-settings"):
+                sync_api.expect(part(page, name)).to_be_visible()
         page.locator("#ax-notice [data-part='close']").click()
         sync_api.expect(page.locator("#ax-notice .ax-notice")).to_be_hidden()
+        for busy in (True, False):
+            page.evaluate("busy => AdedExplorer.emit('busy', busy)", busy)
+            sync_api.expect(part(page, "view-root")).to_have_attribute("aria-busy", str(busy).lower())
+            sync_api.expect(part(page, "stage")).to_have_css("opacity", "0.4" if busy else "1")
 
 
 @pytest.mark.slow

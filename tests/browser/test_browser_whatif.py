@@ -49,7 +49,8 @@ def near_to(*values: float) -> Any:
 
 def rows(page: sync_api.Page) -> dict[str, list[str]]:
     """The cells after the bar, by token."""
-    found = part(page, "whatif-rows").locator("tr").evaluate_all("all => all.map(r => [...r.cells].map(c => c.textContent))")
+    texts = "all => all.map(r => [...r.cells].map(c => (c.querySelector('code') ?? c).textContent))"
+    found = part(page, "whatif-rows").locator("tr").evaluate_all(texts)
     return {cells[0]: cells[2:] for cells in found}
 
 
@@ -68,7 +69,7 @@ def check_choice(page: sync_api.Page, choice: trace.Choice) -> None:
         assert tuple(map(float, (u, p, q))) == near_to(trial.uniform, trial.p, trial.q)
         assert float(ratio) == pytest.approx(trial.ratio, abs=ROUNDING, rel=1e-2)
     if record and record.residual_probability is not None:
-        assert float(table[choice.text.replace(" ", "␣")][-2]) == pytest.approx(record.residual_probability, abs=ROUNDING)
+        assert float(table[choice.text.replace(" ", "␣")][-1]) == pytest.approx(record.residual_probability, abs=ROUNDING)
 
 
 def check_residual(page: sync_api.Page, choice: trace.Choice) -> None:

@@ -4,7 +4,7 @@ import pytest
 from fakes import WordTokenizer
 
 from aded.cli.terminal import harmless, visible
-from aded.engine.loading.tokenizer import IncrementalDetokenizer, TokenTexts, _byte_by_character, tokenizer_fingerprint
+from aded.engine.loading.tokenizer import IncrementalDetokenizer, TokenTexts, _byte_by_character, continued, tokenizer_fingerprint
 
 
 class ByteTokenizer(WordTokenizer):
@@ -77,3 +77,51 @@ def test_fingerprints_distinguish_vocabularies():
 def test_control_characters_are_made_visible_and_never_sent_to_a_terminal():
     assert "\x1b" not in harmless("a\x1b[31mb\x9b") + visible("\x1b\x07\u202e ")
     assert harmless("line\n\ttab") == "line\n\ttab"
+
+
+class PieceTokenizer(WordTokenizer):
+    """Splits text into the longest pieces that it knows; a model may write it in shorter ones."""
+
+    pieces = ("<s>", "</s>", "<end>", "ab", "abc", "a", "b", "c", " ", "é", "\n")
+
+    def __call__(self, text, add_special_tokens=True):
+        ids = []
+        while text:
+            ids.append(max((i for i, p in enumerate(self.pieces) if text.startswith(p)), key=lambda i: len(self.pieces[i])))
+            text = text[len(self.pieces[ids[-1]]) :]
+        return {"input_ids": ids}
+
+    def decode(self, ids, skip_special_tokens=False, clean_up_tokenization_spaces=False):
+        return "".join(self.pieces[i] for i in ids)
+
+
+A, B, C, AB, ABC, SPACE, START, STOP, END = 5, 6, 7, 3, 4, 8, 0, 1, 2
+"""Tokens of ``PieceTokenizer``; ``STOP`` ends a turn in the template, ``END`` is another token that ends an answer."""
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "kept"),
+    [
+        ([A, B, C, STOP], "abc", [A, B, C, STOP]),  # the answer has ended as the template ends it,
+        ([A, B, C], "abc", [A, B, C]),  # at the limit of new tokens,
+        ([A, B, C, END], "abc", [A, B, C]),  # by another token,
+        ([A, B, C, SPACE, SPACE], "abc", [A, B, C]),  # with spaces that the template drops,
+        ([AB, C], "ab", [AB]),  # by a stop string,
+        ([A, B], "abc", []),  # and edited by the client in the middle of a token, or
+        ([C, A], "bb", []),  # from the start
+    ],
+)
+def test_a_prompt_begins_with_the_tokens_of_an_earlier_decode_as_far_as_their_text_is_the_same(written, text, kept):
+    tokenizer = PieceTokenizer()
+    whole = f"<s>ab{text}</s><s>ca"
+    fresh = tokenizer(whole)["input_ids"]
+    ids = continued(tokenizer, [START, A, B, *written], fresh)
+    assert ids[: 3 + len(kept)] == [START, A, B, *kept]
+    assert tokenizer.decode(ids) == whole
+    assert continued(tokenizer, (), fresh) == fresh
+
+
+def test_a_prompt_that_an_earlier_decode_begins_with_is_unchanged():
+    tokenizer = PieceTokenizer()
+    fresh = tokenizer("<s>abc</s>")["input_ids"]
+    assert continued(tokenizer, [*fresh, A, B], fresh) == fresh

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
+import { nodeFacts, targetFacts } from "../../assets/cards/node/card.js";
 import { nodeHistory } from "../../assets/cards/node/history.js";
 import { column } from "../../assets/page/record/record.js";
 import { rejectedPath } from "../../assets/cards/runs/card.js";
@@ -43,4 +44,13 @@ test("rejected tokens follow the last accepted node, and a step without a correc
   }
   assert.ok(some > 5);
   assert.deepEqual(rejectedPath({ ...steps[0], origins: ["draft"] }), []);
+});
+
+test("the card says which numbers of the target are of the token and which of its choice after it", () => {
+  const last = step.path.at(-1);
+  const [[token, p], [after, entropy], ...rest] = nodeFacts({ ...step, tree: { ...step.tree, verdict: step.tree.tokens.map(() => "accepted"), reason: step.tree.tokens.map(() => "target chose it"), probability: step.tree.tokens.map(() => 0.5) } }, last, header).target;
+  assert.deepEqual([token, after, rest], ["target, of this token", "target, of the choice after it", []]);
+  assert.equal(p, "p 0.50");
+  assert.match(entropy, /^entropy \d\.\d\d(–\d\.\d\d)? bits( · fork)?$/);
+  assert.deepEqual(targetFacts({ ...step, texts: step.emitted.map(String) }, header).target.map(([name]) => name), ["target, of this token"]);
 });

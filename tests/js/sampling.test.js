@@ -84,6 +84,26 @@ test("the draw is the smallest −ln(u)/p", () => {
   assert.equal(draw(wide, key), undefined);
 });
 
+test("what the run drew from all tokens excludes others at a lower temperature with the same seed", () => {
+  const key = (seed) => keyOf(BigInt(seed), 21n);
+  const rates = (seed, temperature) => ALL.map((p, i) => ({ token: [...LOGITS.tokens, 11, 12][i], rate: -Math.log(uniform(key(seed), [...LOGITS.tokens, 11, 12][i])) / p ** (1 / temperature) }));
+  const winner = (seed, temperature) => rates(seed, temperature).reduce((a, b) => (b.rate < a.rate ? b : a)).token;
+  const found = Array.from({ length: 400 }, (_, seed) => seed).filter((seed) => LOGITS.tokens.includes(winner(seed, 1))).map((seed) => {
+    const header = { ...run(), seed };
+    const step = { ...STEP, choices: [{ ...CHOICE, token: winner(seed, 1) }] };
+    const at = (temperature) => resample(step, 0, header, { ...OFF, temperature }, BigInt(seed));
+    for (const temperature of [0.4, 0.8, 1]) {
+      const made = at(temperature);
+      if (!made.missed) assert.equal(made.token, winner(seed, temperature));
+    }
+    assert.equal(at(1).missed, 0);
+    assert.ok(at(1.5).missed);
+    assert.ok(resample(step, 0, header, { ...OFF, temperature: 0.4 }, BigInt(seed + 1)).missed);
+    return at(0.4).missed === 0;
+  });
+  assert.ok(found.filter(Boolean).length > 0.8 * found.length);
+});
+
 test("a drawn token is accepted if it was drafted; another seed draws another token", () => {
   const made = Array.from({ length: 40 }, (_, seed) => resample(STEP, 0, run(), OFF, BigInt(seed)));
   assert.deepEqual(new Set(made.map(({ token }) => token)), new Set(LOGITS.tokens));
@@ -97,6 +117,7 @@ const CHAIN = { ...STEP, tree: { tokens: [1, 2], parents: [-1, 0], texts: ["·",
 
 test("rejection sampling keeps q: ratio, acceptance and residual distribution follow the new p", () => {
   const made = Array.from({ length: 60 }, (_, seed) => resample(CHAIN, 0, run(), { ...OFF, top_k: 2 }, BigInt(seed)));
+  for (let seed = 0; seed < 20; seed++) assert.equal(resample(CHAIN, 0, { ...run(), seed }, OFF, BigInt(seed)).missed, 0);
   for (const { tests: [{ p, q, ratio, uniform: u, accepted }], token, residual } of made) {
     near([p, q, ratio], [3 / 7, 0.8, 3 / 7 / 0.8]);
     assert.equal(accepted, u <= ratio);

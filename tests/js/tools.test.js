@@ -9,7 +9,7 @@ import { optimum } from "../../assets/page/record/estimate.js";
 import { emptyRace, readLines } from "../../assets/page/record/record.js";
 import { linesOf, setFormat } from "../../assets/page/record/traceformat.js";
 import { acceptedCounts, countsTable } from "../../assets/page/tools/histogram.js";
-import { COLUMNS, FILTERS, FIRST, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "../../assets/page/tools/rows.js";
+import { COLUMNS, FILTERS, FIRST, NUMBERS, filtered, optionsOf, readSelection, rowsTable, sorted, unpacked, writtenSelection } from "../../assets/page/tools/rows.js";
 import { FIELDS, measuredRuns, predictions } from "../../assets/page/tools/theory.js";
 import { formatOfPython } from "./pythonformat.js";
 import { tables } from "./words.js";
@@ -103,6 +103,14 @@ test("all packed rows are unpacked with what their result set says", () => {
   const sampled = rows.find(({ set, method, category }) => set === "gpu-methods-sampled" && method === "speculative" && category === "all");
   assert.deepEqual([sampled.decoding, sampled.variant], ["sampled", "speculative:draft_length=5"]);
   assert.equal(rows.find(({ set }) => set === "recorded-64").decoding, "replayed");
+});
+
+test("a result set whose times mean nothing has none in the table, but its tokens per step", () => {
+  const untimed = packed.sets.filter(({ reliable_times: reliable }) => reliable === false).map(({ name }) => name);
+  assert.ok(untimed.length && untimed.length < packed.sets.length);
+  const found = rows.filter(({ set }) => untimed.includes(set));
+  assert.ok(found.every((row) => NUMBERS.every((name) => (row[name] === null) === (name !== "tokens_per_step")) && row.speedup_interval === null));
+  assert.ok(rows.some(({ set, verify_ms }) => !untimed.includes(set) && verify_ms > 0));
 });
 
 test("filters offer what the other filters leave, and columns are sorted with missing values last", () => {

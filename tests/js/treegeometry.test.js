@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { numbersOf } from "../../assets/cards/tree/columnwidths.js";
+import { FORK, numbersOf } from "../../assets/cards/tree/columnwidths.js";
 import { LOOKS, edgeEnds, geometry, labelPlace, labelsOf, numbersBeside, placeScores } from "../../assets/cards/tree/geometry.js";
 
 const WORDS = [" probability", ",", " the", " order", "<|im_end|>", " from", " representation"];
@@ -65,6 +65,28 @@ test("the tokens of a long chain are whole, at the cost of numbers", () => {
   assert.ok([...names.values()].every((name) => name && !name.includes("…")));
   const numbers = numbersBeside(nodes, names, grid, MOST, placeScores(nodes, names, grid, MOST).ends);
   assert.ok(nodes.some(({ id }) => !numbers.get(id)) && nodes.some(({ id }) => numbers.get(id)));
+});
+
+test("a token is cut only without numbers, and while presenting only after the type is smaller", () => {
+  const box = { width: 1204, height: 292 };
+  const opened = (chain) => drawn(treeOfRows(6, chain), box, null, LOOKS.presented);
+  const cut = ({ names }) => [...names.values()].some((name) => name.includes("…"));
+  const all = Array.from({ length: 16 }, (_, i) => opened(2 + i));
+  assert.ok(all.some(cut) && !all.every(cut));
+  assert.ok(all.filter(cut).every(({ grid }) => grid.numbers === null));
+  const smaller = all.filter(({ grid }) => 12 * grid.size * grid.type < 18);
+  assert.ok(smaller.some((one) => !cut(one)) && smaller.every(({ grid }) => 12 * grid.size * grid.type > 14));
+  assert.ok(all.filter((one) => !smaller.includes(one)).every((one) => !cut(one)));
+});
+
+test("the mark of a fork is part of its label, which has space for it in every row", () => {
+  for (const [rows, chain, box] of [[8, 11, BOX], [17, 2, BOX], [3, 4, { width: 360, height: 300 }]]) {
+    const nodes = treeOfRows(rows, chain).map((one) => ({ ...one, fork: true }));
+    const { grid, names } = drawn(nodes, box);
+    const labelled = nodes.filter(({ id }) => names.get(id));
+    assert.ok(labelled.length > 4 && labelled.every(({ id }) => names.get(id).startsWith(FORK)));
+    for (const one of labelled.filter(() => !grid.list)) assert.ok(labelPlace(one, grid, MOST)[0] + 7.3 * grid.size * names.get(one.id).length <= grid.width + 0.1, `${rows} rows, ${one.id}`);
+  }
 });
 
 test("no label is over a node of its row or another one, or outside of the picture", () => {

@@ -17,9 +17,9 @@ test("a first turn has no sentence", () => {
 });
 
 test("tokens that were read and kept are said once if they are the same for all runs", () => {
-  assert.equal(said(plain, run("Medusa", { learned: null })), "Turn 2 read 20 new tokens and kept 140 in the KV cache.");
-  assert.match(said(run("ADED", { read: 1 })), /^Turn 2 read 1 new token and kept 140/);
-  assert.equal(said(plain, run("EAGLE", { learned: null, read: 160, kept: 0 })), "Turn 2: Plain decoding read 20 new tokens and kept 140; EAGLE read 160 new tokens and kept 0.");
+  assert.equal(said(plain, run("Medusa", { learned: null })), "Turn 2 read 20 tokens and kept 140 in the KV cache.");
+  assert.match(said(run("ADED", { read: 1 })), /^Turn 2 read 1 token and kept 140/);
+  assert.equal(said(plain, run("EAGLE", { learned: null, read: 160, kept: 0 })), "Turn 2: Plain decoding read 20 tokens and kept 140; EAGLE read 160 tokens and kept 0.");
 });
 
 test("a drafter with a memory is compared with its first turn, also if it does worse", () => {
@@ -30,11 +30,11 @@ test("a drafter with a memory is compared with its first turn, also if it does w
 });
 
 test("nothing is said of a memory that was lost, and of a run without steps", () => {
-  for (const lost of [{ learned: 0 }, { steps: 0 }, { first: null }]) assert.equal(said(plain, run("ADED", lost)), "Turn 2 read 20 new tokens and kept 140 in the KV cache.");
+  for (const lost of [{ learned: 0 }, { steps: 0 }, { first: null }]) assert.equal(said(plain, run("ADED", lost)), "Turn 2 read 20 tokens and kept 140 in the KV cache.");
 });
 
 test("in Chinese too", () => {
   speak("zh");
-  assert.equal(said(plain, run("ADED")), "第 2 轮：新读取 20 个词元，KV 缓存保留 140 个。ADED 带着学到的内容，写出每步 2.40 个词元：比第 1 轮多（2.00，文本不同）。");
+  assert.equal(said(plain, run("ADED")), "第 2 轮：读取 20 个词元，KV 缓存保留 140 个。ADED 带着学到的内容，写出每步 2.40 个词元：比第 1 轮多（2.00，文本不同）。");
   speak("en");
 });

@@ -36,6 +36,12 @@ test("the first difference is named, by token ids and not by texts", () => {
   const renamed = run("aded", 1);
   renamed.steps[0].texts = ["another"];
   assert.match(of(run("plain", 2), renamed).detail, /identical/);
+  const later = [...TOKENS.slice(0, 8), 99, ...TOKENS.slice(9)];
+  const three = [run("plain", 2), run("aded", 1, { tokens: later }), run("lookup", 1, { tokens: other })];
+  assert.match(of(...three).detail, /^ADED differs from plain decoding from token 9 on; lookup from token 1 on\./);
+  assert.match(of(...three, run("suffix", 1)).detail, /; lookup from token 1 on; the other two texts are identical\./);
+  assert.match(of(...three, run("suffix", 1, { tokens: later })).detail, /^ADED and suffix differ from plain decoding from token 9 on; lookup from token 1 on\./);
+  assert.match(of(...three.slice(1), run("suffix", 1)).detail, /^Lookup differs from ADED from token 1 on; suffix from token 9 on\./);
   assert.match(
     of(run("plain", 2), run("aded", 1), run("lookup", 1, { tokens: other })).detail,
     /^The text of lookup differs from token 1 on; the other two texts are identical\./,
@@ -78,6 +84,8 @@ test("a difference of a method that draws as plain decoding does is explained by
   assert.match(of(half("plain"), half("aded", { tokens: other })).detail, /In bfloat16, forward passes of different size round differently/);
   const sampled = { temperature: 0.8, tokens: other };
   assert.match(of(half("plain", { temperature: 0.8 }), half("aded", sampled)).detail, /In bfloat16/);
+  const lossy = half("medusa", { ...sampled, lossless: false });
+  assert.match(of(half("plain", { temperature: 0.8 }), half("aded", sampled), lossy).detail, / medusa is a lossy method: .* ADED is lossless, but in bfloat16 forward passes/);
   assert.match(of(half("plain", { temperature: 0.8 }), half("speculative", sampled)).detail, /their distribution is the same/);
 });
 

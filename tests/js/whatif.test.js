@@ -41,8 +41,16 @@ test("the sentence says what changes, and what follows for the draft", () => {
   assert.equal(text(0, result(1), "seed 2"), "With seed 2, the target would choose “␣w1” instead of “␣w0”. It was drafted, so it would be accepted.");
   assert.equal(text(0, result(7), "seed 2"), "With seed 2, the target would choose “␣w7” instead of “␣w0”. The drafted token “␣w0” would be rejected here.");
   assert.equal(text(1, result(7), "seed 2"), "With seed 2, the target would choose “␣w7” instead of “␣w12”.");
-  assert.match(text(0, result(0, { missed: 0.02 }), "seed 2"), /still choose “␣w0”\. This holds unless .* at most 0\.02000\.$/);
-  assert.match(text(0, result(null, { open: "undecided" }), "seed 2"), /does not decide/);
+  assert.match(text(0, result(null, { open: "undecided", others: 0.25 }), "seed 2"), /cannot be known: .* not recorded\. .* have 0\.7500 of the probability\.$/);
+});
+
+test("a choice among tokens that are not all recorded is not said to be known", () => {
+  const uncertain = result(1, { missed: 0.8 });
+  assert.match(whatIfText(STEP, 0, uncertain, "seed 2"), /^With seed 2, the choice cannot be known: only tokens with 0\.2000 of the probability are recorded\. “␣w1” would be chosen if/);
+  assert.match(whatIfText(STEP, 0, { ...uncertain, exact: false }, "seed 2"), /tokens with ≥ 0\.2000/);
+  assert.match(whatIfText(STEP, 0, result(1, { missed: 1e-6 }), "seed 2"), /cannot be known: only tokens with > 0\.9999/);
+  const marks = (made) => whatIfRows(STEP, 0, made, HEADER).flatMap(({ token, chosen, leading }) => (chosen || leading ? [[token, chosen]] : []));
+  assert.deepEqual([marks(uncertain), marks(result(1))], [[[1, false]], [[1, true]]]);
 });
 
 test("the table has the most probable tokens, the chosen and the recorded one, and the sum of all others", () => {
@@ -51,7 +59,7 @@ test("the table has the most probable tokens, the chosen and the recorded one, a
   assert.deepEqual(rows.filter(({ was }) => was).map(({ token, cut, p }) => [token, cut, p]), [[12, "top-k", 0]]);
   assert.deepEqual(rows.filter(({ drafted }) => drafted).map(({ token }) => token), [3]);
   for (const name of ["p", "recorded"]) assert.ok(Math.abs(rows.reduce((sum, row) => sum + row[name], 0) - 1) < 1e-9);
-  assert.ok(rows.filter(({ chosen }) => chosen).length === 1);
+  assert.ok(rows.filter(({ chosen, leading }) => chosen && !leading).length === 1);
 });
 
 test("after a test the table has q of the first child that was tried", () => {

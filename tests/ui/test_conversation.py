@@ -94,6 +94,7 @@ def test_the_second_turn_reads_only_what_is_new_and_writes_the_same_as_from_noth
     first = updates(service, asked())[-1]
     assert [run["turn"] for run in runs_of(first)] == [None] * 3
     second = go_on(service, first, "w21 w22")
+    assert [update.notice.race for update in (first, second) if update.notice] == [race_id(first), race_id(second)]
     for run, answer in zip(runs_of(second), texts_of(first)):
         turn, prompt = run["turn"], run["header"]["prompt_tokens"]
         assert prompt == [5, 11, 12, 13, 6, *ids_of(answer), 5, 21, 22, 6]
@@ -107,6 +108,30 @@ def test_the_second_turn_reads_only_what_is_new_and_writes_the_same_as_from_noth
     third = go_on(service, second, "w23")
     assert [run["turn"]["number"] for run in runs_of(third)] == [3] * 3
     assert [run["turn"]["read"] for run in runs_of(third)] == [4] * 3
+    service.close()
+
+
+class TwinTokenizer(ChatTokenizer):
+    """From 50 on, each token has the text of another one, into which the tokenizer splits this text."""
+
+    def decode(self, ids: Any, **settings: Any) -> str:
+        return super().decode([token - 47 if token >= 50 else token for token in map(int, ids)], **settings)
+
+
+def test_an_answer_keeps_the_tokens_that_the_model_has_written():
+    target = TargetModel(tiny_model("llama"), TwinTokenizer())
+    target.eos_ids = frozenset()
+    service = real(target)
+    first = updates(service, asked())[-1]
+    second = go_on(service, first, "w21")
+    third = go_on(service, second, "w22")
+    assert [(run["turn"]["kept"], run["turn"]["read"]) for run in runs_of(second)] == [(5 + 12 - 1, 4)] * 3
+    assert [run["turn"]["read"] for run in runs_of(third)] == [4] * 3
+    for run, answer in zip(runs_of(second), texts_of(first)):
+        ids = run["header"]["prompt_tokens"]
+        assert max(ids) >= 50, "the answer has tokens that the tokenizer does not give"
+        assert target.tokenizer.decode(ids) == f"w5 w11 w12 w13 w6 {answer}w5 w21 w6 "
+    assert len(set(texts_of(third))) == 1
     service.close()
 
 

@@ -346,6 +346,18 @@ def test_a_session_keeps_what_was_learned_and_the_kv_cache(client: openai.OpenAI
     assert (engine.drafters[-1], engine.caches[-1]) == (None, None)
 
 
+def test_a_later_turn_has_the_tokens_of_the_session_of_this_model(client: openai.OpenAI, service: Service):
+    client.chat.completions.create(**CHAT, prompt_cache_key="tokens")
+    client.chat.completions.create(**CHAT, prompt_cache_key="tokens")
+    assert service.engine.prompts[-1][0].ids == (*RUN.header.prompt_tokens, *RUN.token_ids)
+    client.chat.completions.create(**{**CHAT, "model": "second"}, prompt_cache_key="tokens")
+    assert service.engine.prompts[-1][0].ids == ()
+    client.chat.completions.create(**CHAT)
+    assert service.engine.prompts[-1][0].ids == ()
+    client.completions.create(**TEXT, extra_body={"prompt_cache_key": "tokens"})
+    assert service.engine.prompts[-1] == ["hello"]
+
+
 async def ask(service: Service, body: dict[str, Any]) -> None:
     """A completion, without a server in front of it."""
     sent = [{"type": "http.request", "body": json.dumps(body).encode()}]

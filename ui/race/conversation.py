@@ -1,9 +1,9 @@
 """Conversations of several turns on the page: a visitor continues the latest race, and each run continues from its own answer.
 
-From turn to turn, a run keeps what its drafter has learned, and its KV cache (``aded.engine.prefix_cache``), so that the next
-turn's prefill reads only the new tokens. Texts are kept as long as the session; KV caches and drafters are freed earlier if the
-sessions together exceed their limits (``ui.serving.sessions``). The conversation changes only when a turn has ended, so a turn
-that fails can be repeated.
+From turn to turn, a run keeps what its drafter has learned, its token ids, and its KV cache (``aded.engine.prefix_cache``), so
+that the next turn's prefill reads only the new tokens. Texts and token ids are kept as long as the session; KV caches and
+drafters are freed earlier if the sessions together exceed their limits (``ui.serving.sessions``). The conversation changes only
+when a turn has ended, so a turn that fails can be repeated.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class ConversationRun:
     Attributes:
         spec: the method and its options.
         turns: all turns so far; while the run writes, the last one is the visitor's.
+        ids: token ids of the latest turn that has ended, prompt and answer (see ``Chat``).
         cache: the ``PrefixCache`` of the run; None if no KV cache is kept.
         memory: what the drafter has learned in this conversation; empty if the method keeps nothing, or keeps it for all races.
         tokens_per_step: tokens per step of the first turn, including bonus and correction tokens; None if it had no step.
@@ -40,6 +41,7 @@ class ConversationRun:
 
     spec: RunSpec
     turns: tuple[Turn, ...]
+    ids: tuple[int, ...] = ()
     cache: Any = None
     memory: Memory = field(default_factory=Memory)
     tokens_per_step: float | None = None
@@ -47,7 +49,7 @@ class ConversationRun:
     @property
     def prompt(self) -> str | Chat:
         """The prompt of the run: a text in the first turn, a chat in later ones."""
-        return self.turns[0].text if len(self.turns) == 1 else Chat(self.turns)
+        return self.turns[0].text if len(self.turns) == 1 else Chat(self.turns, self.ids)
 
     @property
     def learns(self) -> bool:
@@ -80,7 +82,8 @@ class ConversationRun:
             memory = Memory(drafter, self.memory.prompts + 1, settings)
         per_step = len(trace.token_ids) / len(trace.steps) if trace.steps else None
         first = per_step if len(self.turns) == 1 else self.tokens_per_step
-        return replace(self, turns=(*self.turns, Turn("assistant", trace.text)), memory=memory, tokens_per_step=first)
+        turns, ids = (*self.turns, Turn("assistant", trace.text)), (*trace.header.prompt_tokens, *trace.token_ids)
+        return replace(self, turns=turns, ids=ids, memory=memory, tokens_per_step=first)
 
     def turn(self, trace: Trace) -> AskedTurn | None:
         """The turn that the run answers, for the page; None for the first one.

@@ -16,11 +16,16 @@ from ui.words import Message, Refused, say, without_folders, word
 
 @dataclass(frozen=True)
 class Notice:
-    """A message line: ``info``, ``busy`` (with a progress bar), ``done`` or ``error``; its messages are not translated yet."""
+    """A message line: ``info``, ``busy`` (with a progress bar), ``done`` or ``error``; its messages are not translated yet.
+
+    Attributes:
+        race: id of the race on the page that it is about, beside which alone it is shown; None: beside any.
+    """
 
     kind: str
     messages: Sequence[Message]
     fraction: float | None = None
+    race: str | None = None
 
     @property
     def text(self) -> str:

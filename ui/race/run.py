@@ -161,7 +161,7 @@ def race(
         ready.free_unless_kept()
     traces = [decoder.trace for decoder in decoders if text]
     notice = final_notice(traces, control, limits, clock() - started, messages, deleted)
-    yield Update(view=view, notice=notice, running=False)
+    yield Update(view=view, notice=replace(notice, race=ready.key) if view else notice, running=False)
 
 
 @dataclass(frozen=True)

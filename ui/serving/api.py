@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -151,7 +152,7 @@ def decode(
     """The work of the job, one step per ``next``: an answer if one is due, else None, and one at the end.
 
     Args:
-        session: whose learned state and KV cache the job uses and keeps; None for neither.
+        session: whose learned state, KV cache and token ids the job uses and keeps; None for none of them.
 
     Raises:
         AdedError: a method cannot run on the model, or a setting is out of range.
@@ -170,7 +171,7 @@ def decode(
     ]
     yield answer("running", progress(()), notices=notices)
     started, due = False, 0.0
-    for step in engine.steps(decoders, [form.prompt] * len(decoders), control):
+    for step in engine.steps(decoders, [_continued(form.prompt, session, holder)] * len(decoders), control):
         started = started or step is not None
         if step is None or clock() < due:
             yield None
@@ -180,6 +181,7 @@ def decode(
     runs = [decoder.trace for decoder in decoders] if started else []
     if started and session is not None:
         keep_learned(memories, [state for state, decoder in zip(states, decoders) if state and engine.learns(decoder)], form)
+        session.ids = holder.spec, (*runs[0].header.prompt_tokens, *runs[0].token_ids)
     reused = {"cached_tokens": prefix_cache.reused} if prefix_cache else {}
     yield answer(control.reason or "done", {**progress(runs), **result(runs), **reused}, notices=notices)
 
@@ -189,6 +191,12 @@ def _kept(session: Session, limits: Limits, engine: Engine) -> tuple[dict[str, M
     if session.prefix_cache is None and limits.prefix_bytes:
         session.prefix_cache = engine.prefix_cache()
     return session.memories, session.prefix_cache
+
+
+def _continued(prompt: str | Chat, session: Session | None, holder: ModelHolder) -> str | Chat:
+    """The prompt, with the token ids of the session's last decode if that was on the same model."""
+    spec, ids = session.ids if session is not None else ("", ())
+    return replace(prompt, ids=ids) if isinstance(prompt, Chat) and spec == holder.spec else prompt
 
 
 def error_text(service: Service, error: Exception) -> str:

@@ -41,6 +41,7 @@ class Session:
         key: identifies the session.
         memories: what its methods have learned, by method name.
         prefix_cache: the KV cache of its last decode (``aded.engine.prefix_cache``); None if none is kept.
+        ids: the model of that decode, by its spec, and its token ids, prompt and answer (see ``aded.core.chat.Chat``).
         conversation: its latest race on the page, which can be continued (``ui.race.conversation``); None if there is none.
         job: the latest job, as long as the scheduler or a reader refers to it (its latest update may be large).
         stopped: whether Stop was pressed after Run.
@@ -50,6 +51,7 @@ class Session:
         self.key = key
         self.memories: dict[str, Memory] = {}
         self.prefix_cache: Any = None
+        self.ids: tuple[str, tuple[int, ...]] = "", ()
         self.conversation: Any = None
         self.stopped = False
         self.seen = 0.0

@@ -1,8 +1,10 @@
-"""Tokens as text: tokenizer fingerprints, display texts, and a detokenizer that emits only whole characters."""
+"""Tokens as text: fingerprints, display texts, a detokenizer that emits whole characters, prompts that continue a decode."""
 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -107,3 +109,31 @@ def _byte_by_character() -> dict[str, int]:
 
 
 _BYTE_BY_CHARACTER = _byte_by_character()
+
+
+MAX_CUT = 16
+"""Tokens of an earlier decode that are dropped one by one to find an end at which a token of the new prompt begins."""
+
+
+def continued(tokenizer: Any, known: Sequence[int], fresh: Sequence[int]) -> list[int]:
+    """Token ids with the text of ``fresh`` that begin with as many of ``known`` as have this text.
+
+    Args:
+        known: token ids of an earlier decode.
+        fresh: the whole prompt as the tokenizer splits it.
+    """
+
+    def text(ids: Sequence[int]) -> str:
+        return tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    if list(fresh[: len(known)]) == list(known):
+        return list(fresh)
+    whole = text(fresh)
+    most = bisect_left(range(1, len(known) + 1), True, key=lambda count: not whole.startswith(text(known[:count])))
+    for count in range(most, max(0, most - MAX_CUT), -1):
+        length = len(text(known[:count]))
+        rest = bisect_left(range(len(fresh)), length, key=lambda start: len(text(fresh[:start])))
+        ids = [*known[:count], *fresh[rest:]]
+        if text(ids) == whole:
+            return ids
+    return list(fresh)

@@ -5,6 +5,7 @@ import { say, sentences } from "../../page/core/words.js";
 import { offerExport, registerExport } from "../../page/export/exports.js";
 import { PLOT_CONFIG, hoverOf, lineLayout, plotted } from "../../page/plot/charts.js";
 import { PARTS_OF_MATRIX, partKey } from "../../page/plot/lines.js";
+import { bigramText, currentBigram, rowsSoFar } from "../../page/record/bigrams.js";
 import { MEASURES, mean, movingMean, values } from "../../page/record/agreement.js";
 
 const WINDOW = 8; // steps per moving average
@@ -28,18 +29,32 @@ export function mount({ part, changed, subscribe }) {
     setText(part("agreement-meaning"), say(`measure.${measure}.meaning`));
     Plotly.react(chart, traces(run.steps, measure), lineLayout(chart, axes(run.steps.length), index + 1), PLOT_CONFIG);
     part("agreement-now").replaceChildren(...nowRows(run.steps, index, measure));
-    setText(part("agreement-parts"), partsText(run.steps[index]));
+    const farther = fartherText(run.steps, index);
+    setText(part("agreement-farther"), farther);
+    setText(part("agreement-parts"), partsText(run.steps[index], Boolean(farther)));
     const picture = () => [part("agreement-meaning"), part("agreement-key"), plotted(chart)];
     registerExport("agreement", { place: () => chart, picture, table: () => agreementTable(run.steps) });
     part("agreement-steps").replaceChildren(...(part("agreement-every").open ? stepRows(run.steps, index, measure) : []));
   });
 }
 
-// What the three parts are, and why one of them has no row of the last bigram at this step.
-export function partsText({ agreement }) {
+// What the three parts are, and why one of them has no row of the last bigram at this step; `farther`: that of session counts is said already.
+export function partsText({ agreement }, farther = false) {
   const found = Object.fromEntries(agreement.map((one) => [one.who, one]));
-  const reasons = ["base", "overlay"].map((who) => (!found[who] ? say("agreement.unrecorded", { name: say(`matrix.${who}`) }) : found[who].unseen ? say(`agreement.unseen.${who}`) : ""));
+  const said = (who) => who === "overlay" && farther;
+  const reasons = ["base", "overlay"].map((who) => (said(who) ? "" : !found[who] ? say("agreement.unrecorded", { name: say(`matrix.${who}`) }) : found[who].unseen ? say(`agreement.unseen.${who}`) : ""));
   return sentences(say("agreement.parts"), ...reasons);
+}
+
+// Why the mixture is farther from the target than base counts alone, with the number of steps that had changed its row; empty if it is not.
+export function fartherText(steps, index) {
+  const { agreement } = steps[index];
+  const [base, session, overlay] = ["base", "session", "overlay"].map((who) => agreement.find((one) => one.who === who));
+  if (!base || !session || small(base.total_variation) === small(session.total_variation) || session.total_variation < base.total_variation) return "";
+  const known = index ? rowsSoFar(steps, index - 1).get(currentBigram(steps[index])) : null;
+  const seen = known ? say("agreement.farther.seen", { bigram: bigramText(known.row.key_texts), count: known.changes }) : "";
+  const reasons = overlay?.unseen ? [say("agreement.farther.unseen")] : [seen, say("agreement.farther.why")];
+  return sentences(say("agreement.farther", { base: small(base.total_variation), session: small(session.total_variation) }), ...reasons);
 }
 
 function agreementTable(steps) {

@@ -7,10 +7,7 @@ import { say } from "../../page/core/words.js";
 import { namesOfStep } from "../../page/record/record.js";
 
 const CELL = 34; // maximum size of a cell in pixels
-const WIDEST = 480;
-const AROUND = 190; // pixels of the stage that are not for the mask
-const LEGEND = 44; // height of the legend below the mask
-const BESIDE = { size: 240, width: 144 }; // size up to which the legend is beside the mask, and its width
+const BESIDE = { size: 240, width: 144, text: 200 }; // size up to which the legend is beside the mask in a narrow window, its width, and that of text and legend in a wide one
 const NAMES = { row: 12, width: 124 }; // height of a row in pixels from which it has the name of its node, and width of the names
 const TEXT = 0.12; // share of the width for the context
 
@@ -38,8 +35,7 @@ export function mount({ part, subscribe, hover, pick }) {
 }
 
 function draw(canvas, caption, step, order, selected) {
-  const free = `var(--ax-stage) - ${AROUND}px`;
-  canvas.style.maxWidth = `min(${Math.min(WIDEST, CELL * order.length)}px, max(min(${BESIDE.size}px, ${free}), ${free} - ${LEGEND}px))`;
+  canvas.style.setProperty("--ax-mask-cells", `${CELL * order.length}px`);
   const size = canvas.clientWidth;
   const dots = window.devicePixelRatio || 1;
   canvas.width = canvas.height = Math.round(size * dots);
@@ -54,8 +50,9 @@ function draw(canvas, caption, step, order, selected) {
 // The token of each row's node beside the mask, if the rows are high enough and nothing must move for it.
 function renderNames(list, canvas, step, order) {
   const { clientHeight: height, clientWidth: width } = canvas;
-  const needed = width + NAMES.width + (width <= BESIDE.size ? BESIDE.width : 0);
-  list.hidden = height / order.length < NAMES.row || needed > canvas.parentElement.clientWidth;
+  const wide = getComputedStyle(canvas.parentElement).display === "contents"; // card.css
+  const needed = width + NAMES.width + (wide ? BESIDE.text : width <= BESIDE.size ? BESIDE.width : 0);
+  list.hidden = height / order.length < NAMES.row || needed > canvas.closest("[data-part='mask-card']").clientWidth;
   list.style.height = `${height}px`;
   const names = namesOfStep(step);
   list.replaceChildren(...(list.hidden ? [] : order.map((node) => el("li", { text: names.get(step.tree.tokens[node]) }))));

@@ -11,10 +11,13 @@ import { on } from "../../page/core/events.js";
 import { offerExport } from "../../page/export/exports.js";
 import { say } from "../../page/core/words.js";
 
-export function mount({ part, subscribe }) {
+export function mount({ part, changed, subscribe }) {
   offerExport("history", { group: "step", title: "save.history", at: part("node"), picture: true, table: true });
   const card = part("node-card");
-  const close = () => (card.dataset.open = "false");
+  const close = () => {
+    card.dataset.open = "false";
+    changed(); // the tree has more space
+  };
   part("node-close").addEventListener("click", close);
   // Over the tree, Escape closes the card before anything else.
   onKey(document, (event) => {
@@ -44,6 +47,7 @@ function renderNode(root, step, node, header, recorded, moment) {
   const facts = node === TARGET ? targetFacts(step, header) : nodeFacts(step, node, header);
   const list = el("dl", { class: "ax-facts" });
   for (const [name, value] of facts.rows.filter(([, shown]) => shown !== "–")) list.append(el("div", {}, el("dt", { text: name }), el("dd", { text: value })));
+  for (const [name, value] of facts.target) list.append(el("div", { class: "ax-fact-wide" }, el("dt", { text: name }), el("dd", { text: value })));
   const head = el(
     "p",
     { class: "ax-node-head" },
@@ -54,7 +58,7 @@ function renderNode(root, step, node, header, recorded, moment) {
   root.replaceChildren(...[head, list, score, historyFigure(recorded, node, header.method_settings, moment), el("p", { class: "ax-why", text: facts.why })].filter(Boolean));
 }
 
-function nodeFacts(step, node, header) {
+export function nodeFacts(step, node, header) {
   const { tree } = step;
   const rank = rankOf(tree, node);
   const choice = step.exists ? null : step.choices.find((one) => one.node === node);
@@ -64,27 +68,27 @@ function nodeFacts(step, node, header) {
     [say(priorTerm(header) === "prior" ? "fact.prior" : "fact.q"), exact(column(tree, "prior")[node])],
     [say("fact.cumulative"), priorTerm(header) === "prior" ? "–" : exact(cumulativeProbability(tree, node))],
     ["PUCT", scoreText(column(tree, "score")[node])],
-    [say("fact.target"), step.exists ? "–" : probability(tree.probability[node])],
-    [say("fact.rank"), rank && !step.exists ? String(rank) : "–"],
-    [say("fact.entropy"), choice?.logits ? entropyText(choice) : "–"],
   ];
-  return { rows, verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
+  const known = !step.exists && tree.probability[node] !== null;
+  return { rows, target: [...(known ? [ofToken(tree.probability[node], rank)] : []), ...(choice?.logits ? [[say("node.after"), entropyText(choice)]] : [])], verdict: tree.verdict[node], token: tree.tokens[node], why: why(step, node) };
 }
+
+// What the target says of the token itself; its choice after the token is another one.
+const ofToken = (p, rank) => [say("node.token"), rank ? say("node.ranked", { p: probability(p), rank }) : `p ${probability(p)}`];
 
 // In bits, as a range if the record does not decide two decimals.
 function entropyText(choice) {
   const bits = [...new Set(entropyBounds(choice.logits).map((value) => number(value)))].join("–");
-  return isFork(choice) ? `${bits} · ${say("term.fork")}` : bits;
+  return say(isFork(choice) ? "node.entropy.fork" : "node.entropy", { bits });
 }
 
 export function targetFacts(step, header) {
   const choice = step.choices[step.choices.length - 1];
   const { token } = targetToken(step);
-  const rows = choice ? [[say("fact.target"), probability(choice.probability)], [say("fact.rank"), String(choice.rank)]] : [];
   const after = visible(step.tree.texts[step.path[step.path.length - 1]]);
   const kind = targetTokenKind(step);
   const draw = residualDraw(step, header);
-  return { rows, verdict: kind, token, why: draw ? residualText(draw) : say(`why.${kind}`, { after }) };
+  return { rows: [], target: choice ? [ofToken(choice.probability, choice.rank)] : [], verdict: kind, token, why: draw ? residualText(draw) : say(`why.${kind}`, { after }) };
 }
 
 function why(step, node) {

@@ -27,7 +27,15 @@ export function score(predictions, steps) {
 }
 
 export function mount({ part, player, subscribe }) {
-  part("prediction-toggle").addEventListener("click", player.togglePrediction);
+  // The question is over the lower end of the window, where the stage would be, if that is not in view.
+  const reveal = () => {
+    const over = part("stage").getBoundingClientRect().bottom - part("dock").getBoundingClientRect().top;
+    if (!part("prediction").hidden && over > 0) window.scrollBy(0, over);
+  };
+  part("prediction-toggle").addEventListener("click", () => {
+    player.togglePrediction();
+    requestAnimationFrame(() => requestAnimationFrame(reveal));
+  });
   part("prediction-next").addEventListener("click", () => player.by(1));
   part("prediction-choices").addEventListener("click", (event) => {
     const button = event.target.closest("button");

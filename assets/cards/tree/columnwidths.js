@@ -14,6 +14,7 @@ const SPACES = [
   { between: false, last: false, level: true },
   { between: false, last: false, level: false },
 ];
+export const FORK = "Y "; // before the token of a node after which the target was undecided
 const SHRUNK = [0.9, 0.8]; // shares of their size to which texts are reduced before tokens are cut
 
 export const total = (values) => values.reduce((sum, value) => sum + value, 0);
@@ -27,9 +28,9 @@ export function treeOf(nodes) {
 
 // Widths of the columns, and pixels behind the last one: with space for as much of SPACES as fits into `free` pixels; `shrunk`: the size of
 // the texts that this needs, as a share of the size in these rows.
-// `sizes`: the font sizes {size, small} that are a share of the full ones.
+// `sizes`: the font sizes {size, small} that are a share of the full ones, the smallest ones reduced by another.
 export function columnWidths(free, tree, { size, scale, readable }, sizes) {
-  const options = [...SPACES.map((space) => [space, 1]), ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, sizes(shrunk * size)), shrunk }));
+  const options = [...SPACES.map((space) => [space, 1]), ...SHRUNK.map((share) => [SPACES.at(-1), share])].map(([space, shrunk]) => ({ ...neededBy(tree, space, sizes(shrunk * size, shrunk)), shrunk }));
   const { needs, right, shrunk } = options.find((option) => total(option.needs) + option.right <= free) ?? options.at(-1);
   const widths = spread(needs, scale === 1 ? free - right : Math.max(free - right, COLUMN.least * needs.length));
   return { widths: widths.map((wide) => wide * Math.max(1, scale / readable)), right, shrunk };
@@ -77,8 +78,13 @@ export function spaceOf(node, { nodes, isBetween }, starts, levels) {
   return nodes.some(({ x, y }) => y === 0 && x === node.x + levels) ? starts[node.x + levels] - starts[node.x] - 10 : null;
 }
 
-// `letters`: most characters of a node's name.
-export const namesOf = (nodes, letters) => distinctNames(nodes.map((node) => ({ key: node.id, token: node.token, text: node.text, limit: letters(node) })));
+// `letters`: most characters of a node's name, with the mark of a fork.
+export function namesOf(nodes, letters) {
+  const names = distinctNames(nodes.map((node) => ({ key: node.id, token: node.token, text: node.text, limit: letters(node) - markOf(node).length })));
+  return new Map(nodes.map((node) => [node.id, markOf(node) + names.get(node.id)]));
+}
+
+export const markOf = ({ fork }) => (fork ? FORK : "");
 
 // Pixels of the label of a node, with or without its numbers.
 function labelWidth(node, names, { size, small }, numbered) {

@@ -26,7 +26,8 @@ const MOST = 8; // largest zoom
 const NEARER = 2; // by which a tree with readable labels can be zoomed at least
 
 const FONT = { token: 12, number: 10 }; // pixels of texts at full size
-// `type` enlarges texts, marks and spaces as far as the tree still fits; `least`: pixels of the smallest text.
+// `type` enlarges texts, marks and spaces as far as the tree still fits; `least`: pixels of the smallest text, of which a fifth is given up before
+// a token is cut.
 export const LOOKS = { page: { type: 1, least: 0 }, presented: { type: 1.8, least: 18 } };
 
 const onPath = ({ id, verdict, onTrail }) => id === 0 || id === TARGET || verdict === "accepted" || Boolean(onTrail);
@@ -50,15 +51,15 @@ function listed(nodes) {
 //   nodes: with their final rows; place: of a node; width, height: of the picture; type: pixels of a unit
 //   size, small: font sizes of tokens and numbers as shares of the full ones; marks: size of the marks, likewise; least: see LOOKS; scale, most: the zoom of the picture, and the largest one
 //   readable: the zoom from which the labels can be read
-//   numbers: where the small numbers are: "below", "beside" or null; list: whether it is an indented list
+//   numbers: where the small numbers are: "below", "beside" or null, as beside a token that is cut; list: whether it is an indented list
 //   letters: characters of a node's label; above: whether it is above the edge, not beside the mark; raised: by how much it is higher than
 //   others; scored: whether its rows are high enough for scores
 export function geometry(box, nodes, zoom, { type, least } = LOOKS.page) {
-  const list = box.width / type <= NARROW;
+  const list = box.width <= NARROW;
   const tree = list ? null : treeOf(nodes);
   const unit = list ? type : Math.max(1, Math.min(type, largestType(box, tree, zoom ?? 1)));
   const inner = { width: box.width / unit, height: box.height / unit };
-  const sizes = (shares) => textSizes(shares, least / unit);
+  const sizes = (share, shrunk = 1) => textSizes(share, (shrunk * least) / unit);
   return { ...(list ? indented(inner, listed(nodes), zoom, unit, sizes) : columns(inner, tree, zoom, unit, sizes)), type: unit, least };
 }
 
@@ -89,19 +90,22 @@ function columns(box, tree, zoom, type, sizes) {
   const { widths, right, shrunk } = columnWidths(box.width - MARGIN.left, tree, heightsOf(MARGIN.top), sizes);
   const starts = [...widths.keys(), depth].map((x) => MARGIN.left + total(widths.slice(0, x)));
   const width = Math.max(starts[depth] + right, 200);
-  const levels = levelsOf(tree, starts, sizes(shrunk * heightsOf(MARGIN.top).size).size);
-  const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * LEVELS.height : 0);
+  const largest = sizes(shrunk * heightsOf(MARGIN.top).size, shrunk).size;
+  const levels = levelsOf(tree, starts, largest);
+  const level = LEVELS.height * Math.max(1, largest);
+  const top = MARGIN.top + (levels > 1 ? LEVELS.first + (levels - 1) * level : 0);
   const { high, legible, ...heights } = heightsOf(top);
-  const { size, small } = sizes(shrunk * heights.size);
+  const { size, small } = sizes(shrunk * heights.size, shrunk);
   const space = (node) => spaceOf(node, tree, starts, levels) ?? width - starts[node.x] - LETTER.end;
+  const letters = (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * size) + ROUNDING)));
+  const whole = nodes.every((node) => lettersOf(tree.names.get(node.id)) <= letters(node));
   return {
-    ...heights, size, small, nodes, list: false, onPath, width,
+    ...heights, size, small, nodes, list: false, onPath, width, letters,
     place: ({ x, y }) => [starts[x], top + (y ? BENEATH : 0) + y * high],
-    letters: (node) => Math.max(LETTERS.least, Math.min(LETTERS.most, Math.floor(space(node) / (LETTER.token * size) + ROUNDING))),
     above: ({ y }) => !y || high >= ABOVE,
-    raised: ({ x, y }) => (y === 0 && levels > 1 ? LEVELS.first + (x % levels) * LEVELS.height : 0),
+    raised: ({ x, y }) => (y === 0 && levels > 1 ? LEVELS.first + (x % levels) * level : 0),
     height: top + BENEATH + MARGIN.bottom + high * rows,
-    numbers: high >= BELOW ? "below" : legible ? "beside" : null,
+    numbers: !whole ? null : high >= BELOW ? "below" : legible ? "beside" : null,
     scored: legible,
   };
 }

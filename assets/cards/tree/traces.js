@@ -5,6 +5,7 @@ import { hoverLabel } from "../../page/plot/charts.js";
 import { curve } from "../../page/plot/lines.js";
 import { say } from "../../page/core/words.js";
 import { TARGET } from "../../page/record/record.js";
+import { FORK, markOf } from "./columnwidths.js";
 import { diameter, edgeEnds, labelPlace, labelsOf, numbersBelow, numbersBeside, numbersPlace, placeScores, scorePlace } from "./geometry.js";
 import { colourScale, contrasting } from "./scorecolours.js";
 
@@ -78,7 +79,7 @@ export function traces(nodes, { grid, colours, prior, band = [-Infinity, Infinit
   const marks = kinds.map((kind) => nodeTrace(nodes, grid, kind, style[kind], most, fill, prior));
   const labels = kinds.map((kind) => labelTrace(nodes, grid, kind, style[kind], most, names, beside, band));
   const numbers = grid.numbers === "below" ? [numberTrace(nodes, grid, most, scores.ends, band)] : [];
-  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), forkTrace(nodes, grid, most), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
+  return [...edges, ...marks, ...labels, ...numbers, signTrace(nodes, grid, style, fill), scoreTrace(scores.shown, grid, most, band)].filter((trace) => trace.x.length);
 }
 
 // Whether the mark of a node is not a circle.
@@ -150,11 +151,12 @@ function hoverText(node, prior) {
 function labelTrace(nodes, grid, kind, style, most, names, beside, band) {
   const mine = inBand(nodes.filter((n) => n.verdict === kind), grid, band);
   const muted = cssToken("--ax-muted");
+  const fork = `<span style="color:${cssToken("--ax-target")}"><b>${FORK.trim()}</b></span> `;
   const label = (n) => {
-    const text = plotText(names.get(n.id));
+    const text = plotText(names.get(n.id).slice(markOf(n).length));
     const numbers = beside?.get(n.id);
     const suffix = numbers ? ` <span style="font-size:${Math.round(10 * grid.small * grid.type)}px;color:${muted}">${numbers}</span>` : "";
-    return grid.onPath(n) && n.id && text ? `<b>${text}</b>${suffix}` : text + suffix;
+    return (n.fork && text ? fork : "") + (grid.onPath(n) && n.id && text ? `<b>${text}</b>` : text) + suffix;
   };
   return textTrace(mine, (n) => labelPlace(n, grid, most), label, "right", { family: cssToken("--ax-mono"), size: 12 * grid.size * grid.type, color: style.text });
 }
@@ -189,12 +191,6 @@ function signTrace(nodes, { place, marks, type }, style, fill) {
   const inks = [cssToken("--ax-ink"), cssToken("--ax-card")];
   const font = { family: cssToken("--ax-sans"), size: 11 * marks * type, color: mine.map((n) => contrasting(fill(n), inks)) };
   return textTrace(mine, place, (n) => `<b>${style[n.verdict].sign}</b>`, "center", font);
-}
-
-// Above the nodes after which the target was undecided; the indented list has no space for it.
-function forkTrace(nodes, { place, marks, list, type, least }, most) {
-  const at = (n) => [place(n)[0], place(n)[1] - diameter(n, most, marks) / 2 - 8];
-  return textTrace(list ? [] : nodes.filter(({ fork }) => fork), at, () => "<b>Y</b>", "center", { family: cssToken("--ax-sans"), size: Math.max(12 * type, least), color: cssToken("--ax-target") });
 }
 
 // The scores that the selection compares.

@@ -69,27 +69,33 @@ function textsText(race, midway) {
     const at = firstDifference(written(base), texts[i]);
     return at === null ? [] : [{ name: run.label, at: at + 1 }];
   });
-  if (differing.length) return differencesText(differing, count);
+  if (differing.length) return differencesText(differing, base, count);
   const common = Math.min(...texts.map((text) => text.length));
   if (midway) return common ? say("verdict.common", { count: common, runs: say("verdict.runs", { count }) }) : say("verdict.nothing");
   if (texts.some((text) => text.length > common)) return say("verdict.lengths", { count: common });
   return say("verdict.identical", { count });
 }
 
-// The run that differs from the base, or all texts if several do, and from which token on.
-function differencesText(differing, count) {
-  if (count === 2 || differing.length > 1) return say("verdict.differ", { at: Math.min(...differing.map(({ at }) => at)) });
-  return say("verdict.differs", differing[0]) + say("verdict.semicolon") + say("verdict.others", { count: count - 1 });
+// Which runs differ from the base, each from which token on; and that the others are identical.
+function differencesText(differing, base, count) {
+  if (count === 2) return say("verdict.differ", differing[0]);
+  const others = count - differing.length > 1 ? [say("verdict.others", { count: count - differing.length })] : [];
+  if (differing.length === 1) return [say("verdict.differs", differing[0]), ...others].join(say("verdict.semicolon"));
+  const places = [...new Set(differing.map(({ at }) => at))];
+  const alike = (place) => differing.filter(({ at }) => at === place).map(({ name }) => name);
+  const values = (at) => ({ names: alike(at).join(say("verdict.and")), count: alike(at).length, at, base: base.header.method === "plain" ? say("verdict.plain") : base.label });
+  return [...places.map((at, i) => say(i ? "verdict.differs.too" : "verdict.differs.from", values(at))), ...others].join(say("verdict.semicolon"));
 }
 
 const RESAMPLING = ["speculative", "specinfer"]; // methods that draw another text than plain decoding, with the same distribution
 
-// Why lossless methods wrote another text than plain decoding.
-function differenceText(runs) {
+// Why lossless methods wrote another text than plain decoding; `named`: with their names, because the race has lossy methods too.
+function differenceText(runs, named) {
   const sampled = runs.filter((run) => run.header.settings.temperature > 0);
   const half = runs.find((run) => run.header.dtype !== "float32");
   if (sampled.some((run) => RESAMPLING.includes(run.header.method))) return say("verdict.sampled");
-  if (half) return say("verdict.rounding", { dtype: half.header.dtype });
+  const values = { dtype: half?.header.dtype, names: runs.map((run) => run.label).join(say("verdict.and")), count: runs.length };
+  if (half) return say(named ? "verdict.rounding.of" : "verdict.rounding", values);
   return say(sampled.length ? "verdict.sampled" : "verdict.different");
 }
 
@@ -101,5 +107,5 @@ function notes(race) {
   const base = plainRun(race) || race.runs[0];
   const others = race.runs.filter((run) => run.header.lossless && firstDifference(written(base), written(run)) !== null);
   if (!others.length) return first;
-  return [...first, differenceText(others)];
+  return [...first, differenceText(others, lossy.length > 0)];
 }

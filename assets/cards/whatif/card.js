@@ -10,7 +10,6 @@ import { say, sentences } from "../../page/core/words.js";
 
 const SHOWN = 10; // most probable tokens in the table
 const MAX_TEMPERATURE = 2;
-const LEAST_MISSED = 0.0005; // probability of other tokens that is worth a sentence
 const ROUNDING = 1e-9; // probabilities below this are 0 but for rounding
 const SLIDERS = { temperature: "temperature", top_k: "top-k", top_p: "top-p" }; // setting: its part
 
@@ -35,30 +34,42 @@ export function obstacle(choice, header, block = null) {
 // What changes with other settings, in words; `changes`: the settings that differ from those of the run, in words.
 export function whatIfText({ choices }, i, made, changes) {
   const { text, token, drafted, rejection } = choices[i];
-  const values = { changes, token: visible(made.text ?? text), recorded: visible(text) };
+  const values = { changes, token: visible(made.text ?? text), recorded: visible(text), p: recordedShare(made) };
   if (!changes) return say("whatif.unchanged", values);
   if (made.token === null) return say(`whatif.open.${made.open}`, values);
   const wasAccepted = rejection ? rejection.residual_probability === null : drafted;
+  if (!isCertain(made)) return say("whatif.uncertain", values);
   const same = made.token === token;
   const then = same && made.accepted === wasAccepted ? "" : made.accepted ? say("whatif.then.accepted") : wasAccepted ? say("whatif.then.rejected", values) : "";
-  const missed = made.missed >= LEAST_MISSED ? say("whatif.missed", { p: precise(made.missed) }) : "";
-  return sentences(say(same ? "whatif.same" : "whatif.other", values), then, missed);
+  return sentences(say(same ? "whatif.same" : "whatif.other", values), then);
 }
 
+// Whether no token that is not recorded can be the choice.
+const isCertain = ({ missed }) => missed < ROUNDING;
+
+// The probability of all recorded tokens together, or its lower bound.
+function recordedShare({ exact, missed, others }) {
+  const share = 1 - (missed || others);
+  return share > 0.99995 ? "> 0.9999" : (exact ? "" : "≥ ") + precise(share);
+}
+
+// `leading`: chosen unless a token that is not recorded is.
+const chosenOf = (first, made) => ({ chosen: first && isCertain(made), leading: first && !isCertain(made) });
+
 // The rows of the table: the most probable tokens, the chosen and the recorded one, and all others together (token null):
-// {token, text, recorded, p, q (of the first child tried; null if none was), residual, cut, chosen, was, drafted}.
+// {token, text, recorded, p, q (of the first child tried; null if none was), residual, cut, chosen, leading, was, drafted}.
 export function whatIfRows({ tree, choices }, i, made, header) {
   const choice = choices[i];
   const recorded = recordedDistribution(choice, header).items;
   const drafted = new Set(tree.tokens.filter((_, node) => tree.parents[node] === choice.node));
   const drafts = choice.rejection?.trials[0]?.logits_q ?? [];
-  const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, q: drafts[k] ?? null, residual: made.residual[k]?.p ?? null, chosen: item.token === made.token, was: item.token === choice.token, drafted: drafted.has(item.token) }));
-  const rows = all.filter((row, k) => k < SHOWN || row.chosen || row.was);
+  const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, q: drafts[k] ?? null, residual: made.residual[k]?.p ?? null, ...chosenOf(item.token === made.token, made), was: item.token === choice.token, drafted: drafted.has(item.token) }));
+  const rows = all.filter((row, k) => k < SHOWN || row.chosen || row.leading || row.was);
   const rest = (name) => {
     const sum = rows.reduce((left, row) => left - row[name], 1);
     return sum < ROUNDING ? 0 : sum;
   };
-  return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), q: drafts.length ? rest("q") : null, residual: made.residual.length ? rest("residual") : null, cut: null, chosen: false, was: false, drafted: false }];
+  return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), q: drafts.length ? rest("q") : null, residual: made.residual.length ? rest("residual") : null, cut: null, ...chosenOf(false, made), was: false, drafted: false }];
 }
 
 export function mount({ part, subscribe }) {
@@ -168,20 +179,19 @@ function drawTable(part, rows, { exact, residual }) {
 }
 
 // `known`: whether p and the residual probabilities are known.
-function rowOf({ token, recorded, p, q, residual, cut, chosen, was, drafted }, top, known, names) {
+function rowOf({ token, recorded, p, q, residual, cut, chosen, leading, was, drafted }, top, known, names) {
   const bars = shares({ p, q }, top);
   const mark = el("b");
   mark.style.left = `${(100 * recorded) / top}%`;
-  const status = [chosen && "chosen", was && !chosen && "was", drafted && "drafted", cut && `cut.${cut}`].filter(Boolean);
+  const status = [chosen && "chosen", leading && "leading", was && !chosen && "was", drafted && "drafted", cut && `cut.${cut}`].filter(Boolean);
   return el(
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
-    el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) })),
+    el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) }), el("span", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") })),
     el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark)),
     el("td", { class: "ax-num", text: boundSign(known.p || cut, token, p) + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),
     q === null ? null : el("td", { class: "ax-num", text: precise(q) }),
     residual === null ? null : el("td", { class: "ax-num", text: boundSign(known.residual, token, residual) + precise(residual) }),
-    el("td", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") }),
   );
 }

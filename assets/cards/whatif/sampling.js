@@ -131,16 +131,35 @@ export function draw(items, key) {
 //   accepted: whether it is a drafted child that is accepted
 //   tests: of rejection sampling, as recorded: {node, token, p, q, uniform, ratio, accepted}
 //   residual: probabilities that a correction or bonus token is drawn with, like `items`; empty without rejection sampling
-//   missed: upper bound of the probability that a token was drawn that is not recorded
+//   missed: upper bound of the probability that a token was drawn that is not recorded; 0 if that is excluded
 export function resample(step, i, header, settings, seed) {
   const choice = step.choices[i];
   const made = { ...distribution(choice, header, settings), accepted: false, tests: [], residual: [], missed: 0 };
   const position = BigInt(step.position + 1 + i);
-  if (choice.rejection) return { ...made, ...rejectionSampled(step, choice, made, seed, position) };
+  if (choice.rejection) {
+    const found = { ...made, ...rejectionSampled(step, choice, made, seed, position) };
+    return made.asRecorded && seed === BigInt(header.seed) ? { ...found, missed: 0 } : found;
+  }
   const alike = made.items.map((item) => ({ ...item, most: item.p })); // a common factor of all probabilities does not matter
   const { token, text } = isGreedy(settings) ? made.items[0] : (draw(alike, keyOf(seed, position)) ?? made.items[0]);
   const accepted = step.tree.parents.some((parent, node) => parent === choice.node && step.tree.tokens[node] === token);
-  return { ...made, token, text, accepted, missed: made.others };
+  return { ...made, token, text, accepted, missed: isUnbeaten(step, i, header, settings, seed, token) ? 0 : made.others };
+}
+
+// Whether no token that is not recorded can have been drawn instead, because each of them lost the draw of the run, which had the same random
+// numbers. With a lower temperature and the same or stricter limits all of them become less probable relative to those above them. In logarithms,
+// −ln(u) of each is at least that of the run's token plus the difference of their weights in the run.
+function isUnbeaten(step, i, header, settings, seed, token) {
+  const recorded = recordedSettings(header);
+  const { tokens, values, ranked } = step.choices[i].logits;
+  const limit = (top_k) => top_k || Infinity;
+  const stricter = settings.temperature <= recorded.temperature && limit(settings.top_k) <= limit(recorded.top_k) && settings.top_p <= recorded.top_p && settings.min_p >= recorded.min_p;
+  const coupled = header.method_settings.verification !== "rejection" && seed === BigInt(header.seed);
+  if (isGreedy(recorded) || isGreedy(settings) || !stricter || !coupled) return false;
+  const key = keyOf(seed, BigInt(step.position + 1 + i));
+  const rateOf = (one, temperature) => Math.log(-Math.log(uniform(key, one))) - values[tokens.indexOf(one)] / temperature;
+  const least = rateOf(step.choices[i].token, recorded.temperature) + values[ranked - 1] * (1 / recorded.temperature - 1 / settings.temperature);
+  return rateOf(token, settings.temperature) <= least;
 }
 
 const open = (why) => ({ token: null, text: null, open: why });

@@ -7,25 +7,32 @@ import { localize, say, sentences } from "../core/words.js";
 
 const SUCCESS = 10_000; // milliseconds for which a message of success is shown
 
-// The value is a notice of the server as JSON: {kind, messages, fraction}. `withLocal`: also show notices of the page itself.
+const NOTHING = { kind: "", messages: [], fraction: null };
+
+// The value is a notice of the server as JSON: {kind, messages, fraction, race}, `race` being the id of the race beside which alone it is shown.
+// `withLocal`: also show notices of the page itself.
 export function mountNotice(element, props, watch, withLocal = false) {
   const box = element.querySelector(".ax-notice");
   const text = element.querySelector("[data-part='text']");
   const meter = element.querySelector("[data-part='meter']");
   let local = null;
+  let shown = null; // id of the race on screen
+  let busy = false; // whether the server prepares a race or runs it
   let closed = ""; // the words that the user has closed
   let closing = 0; // the timer that closes the message of success
   const close = () => {
     closed = text.textContent;
     box.hidden = true;
   };
+  const ofServer = () => (props.value ? JSON.parse(props.value) : NOTHING);
+  const isElsewhere = ({ race }) => Boolean(race && shown) && race !== shown;
   const show = () => {
-    const notice = local || (props.value ? JSON.parse(props.value) : { kind: "", messages: [], fraction: null });
+    const notice = local || ofServer();
     const words = sentences(...notice.messages.map(wording));
     box.dataset.kind = notice.kind;
     text.replaceChildren(...withCode(words));
     if (words !== closed) closed = "";
-    box.hidden = !words || words === closed;
+    box.hidden = !words || words === closed || isElsewhere(notice);
     meter.hidden = notice.kind !== "busy";
     toggleClass(meter, "ax-unknown", notice.fraction === null);
     meter.firstElementChild.style.width = notice.fraction === null ? "" : `${Math.round(100 * notice.fraction)}%`;
@@ -37,8 +44,16 @@ export function mountNotice(element, props, watch, withLocal = false) {
     local = notice;
     show();
   };
+  // Tells the page when the server begins and ends to be busy with a race.
+  const report = () => {
+    const { kind } = ofServer();
+    if ((kind === "busy") === busy) return;
+    busy = !busy;
+    emit("busy", busy);
+  };
   watch("value", () => {
     showLocal(null);
+    if (withLocal) report();
     if (withLocal && box.dataset.kind === "error") emit("failed");
   });
   if (withLocal) {
@@ -46,6 +61,16 @@ export function mountNotice(element, props, watch, withLocal = false) {
     on("cut", () => {
       props.value = JSON.stringify({ kind: "error", messages: [["notice.cut", {}]], fraction: null });
       showLocal(null);
+      report();
+    });
+    on("shown", ({ race }) => {
+      if (shown === race.id) return;
+      shown = race.id;
+      show();
+    });
+    on("corrected", (keys) => {
+      const { kind, messages } = ofServer();
+      if (kind === "error" && keys.includes(messages[0][0])) close();
     });
   }
   element.querySelector("[data-part='close']").addEventListener("click", close);

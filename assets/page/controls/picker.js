@@ -1,10 +1,12 @@
 // The method picker: which methods race, which cannot run here and why, which are lossy.
 
 import { el, setText, withCode } from "../core/dom.js";
+import { emit } from "../core/events.js";
 import { engineMessage } from "../record/enginetext.js";
 import { localize, say, sayOr } from "../core/words.js";
 
 const NARROW = 860; // window width in pixels up to which the list starts collapsed
+const NUMBER = ["notice.methods", "notice.few"]; // messages about the number of selected methods
 
 // The value as an object; missing parts are empty.
 function parsePicks(value) {
@@ -36,6 +38,7 @@ export function mountPicker(element, props, watch) {
   function publish() {
     const value = JSON.stringify(picks);
     if (value !== props.value) props.value = value;
+    if (picks.chosen.length >= picks.min && picks.chosen.length <= picks.max) emit("corrected", NUMBER);
   }
 
   function draw() {

@@ -9,7 +9,9 @@
 //   raceChosen (title): the recorded race that the user selected;  loading (title or null): the recorded race that is being loaded
 //   fileOpened (race): the race that was read from a file
 //   notice (a notice, or null for the server's latest): a message to show below the buttons
+//   busy (true or false): the server prepares a race or runs it
 //   failed: the server's latest notice is an error, as it refused a race or ended it
+//   corrected (keys): the controls no longer have the mistakes that messages of these keys are about
 //   cut: the connection to the server is lost, and what was running with it
 //   lesson ({lesson, part}): the lesson and its part on screen, for the address;  lessons (functions): their script is loaded
 //   tool ({tool, and its values} or null): the tool on screen, for the address

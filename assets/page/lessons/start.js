@@ -4,6 +4,7 @@
 import { cited, el, withCode } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
 import { pageFiles, textOf } from "../core/files.js";
+import { createLatest } from "../core/latest.js";
 import { addWords, keysOf, say } from "../core/words.js";
 import { createSheet } from "../learn/sheet.js";
 import { RACE } from "../shell/link.js";
@@ -28,7 +29,7 @@ export function begin({ format, lessons, results, words, styles }) {
   const focus = () => (opener.offsetHeight ? opener : document.querySelector("[data-part='more'] summary")).focus({ preventScroll: true });
   const panel = createPanel({ open: sheet.open, focus });
   const tools = createTools(results, focus);
-  let latest = 0; // counts what was asked for: a lesson whose file comes after another was asked for, or closed, is not opened
+  const ask = createLatest(); // a lesson whose file comes after another was asked for, or closed, is not opened
   const closeList = () => sheet.body.closest("dialog").close();
   const known = () => ({ races: (pageFiles().races ?? []).map(({ title }) => title), terms: keysOf("term") });
 
@@ -51,17 +52,16 @@ export function begin({ format, lessons, results, words, styles }) {
   }
 
   function close() {
-    latest += 1;
+    ask();
     panel.close();
   }
 
   async function openLesson(name, part, options) {
-    latest += 1;
-    const asked = latest;
+    const isLatest = ask();
     const found = lessons.find((lesson) => lesson.name === name);
     if (!found) return emit("linkErrors", [["lesson.unknown", { value: cited(name), list: { say: "lessons.open" } }]]);
     const text = await textOf(found.file).catch(() => null);
-    if (asked !== latest) return null;
+    if (!isLatest()) return null;
     if (text === null) return emit("linkErrors", [["lessons.missing", {}]]);
     const { lesson, faults } = readLesson(text, known());
     if (faults.length) return emit("linkErrors", messagesOf(found.file, faults));
@@ -81,7 +81,7 @@ export function begin({ format, lessons, results, words, styles }) {
   function openText(text, name) {
     const { lesson, faults } = readLesson(text, known());
     if (faults.length) return messagesOf(name, faults);
-    latest += 1;
+    ask();
     panel.open(lesson, 0, { own: true });
     return [];
   }

@@ -3,26 +3,25 @@
 import { createDrawer } from "../controls/drawer.js";
 import { createEmbedCode, createEmbedded, isEmbedded } from "./embed.js";
 import { emit, on } from "../core/events.js";
-import { el, presenting, reducedMotion, setText } from "../core/dom.js";
+import { el, presenting, reducedMotion } from "../core/dom.js";
 import { pageFiles } from "../core/files.js";
 import { languages, wireLanguage } from "./languages.js";
 import { createLearning } from "../learn/articles.js";
 import { RACE, asksServer, completed, extraFaults, faultsOf, otherRace, readLink, sameSettings, turnNote, viewOf, writeLink } from "./link.js";
 import { findRace, placeOnServer } from "../record/racehistory.js";
 import { createLessons, followLesson } from "./lessons.js";
-import { createLinkNote } from "./linknote.js";
+import { copyLink, createCopied, createLinkNote } from "./linknote.js";
 import { closeMenu, closeMenusOutside } from "./menus.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { keepMarkup } from "../export/standalone.js";
 import { createPresent } from "./present.js";
-import { localize, language, onLanguage, say, sayOr } from "../core/words.js";
+import { localize, language, onLanguage, sayOr } from "../core/words.js";
 
 const REST = 400; // milliseconds without a change before the address is written
 const ANSWER = 4000; // milliseconds to wait for the server's answer to a link; pages without a server never get one
-const SHOWN = 4000; // milliseconds for which the page says what was copied
 const [OF_RACE, IN_RACE] = [["link.file", "link.race", "link.missing", "link.gone", "link.turn"], ["link.partial", "link.view.method", "link.view.step", "link.view.node", "link.view.bigram", "link.view.tab"]]; // messages about the race that a link asks for, and about the view within it
 
-const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race
+const LIVE = ["link.copied.run", "link.copied.running", "link.copied.memory", "link.copied.none"]; // messages about the link of a live race that was copied
 
 export function mountHeader(element, props, watch, trigger) {
   keepMarkup("header", element);
@@ -40,7 +39,7 @@ export function mountHeader(element, props, watch, trigger) {
   closeMenu(part("more"));
   closeMenusOutside();
   for (const entry of element.querySelectorAll("[data-opens]")) entry.addEventListener("click", () => part(entry.dataset.opens).click());
-  part("copy").addEventListener("click", () => copy(sayCopied, address, note));
+  part("copy").addEventListener("click", () => copyLink(address, sayCopied, note));
   on("embedCode", (button) => createEmbedCode(button, address.text, withServer, { copied: () => sayCopied("embed.copied"), byHand: note.showLink }));
   createLearning(element);
   createLessons(part("lessons"), element.querySelectorAll("[data-opens='lessons'], [data-tool]"));
@@ -135,7 +134,7 @@ function createAddress(props, watch, trigger, note) {
 
   // Messages about a race are removed when another race is shown.
   function forget(view) {
-    if (here.view && otherRace(here.view, view)) note.drop(...OF_RACE, ...(visit.said ? [] : IN_RACE));
+    if (here.view && otherRace(here.view, view)) note.drop(...OF_RACE, ...LIVE, "link.copied.file", ...(visit.said ? [] : IN_RACE));
     visit.said = false;
   }
 
@@ -143,8 +142,6 @@ function createAddress(props, watch, trigger, note) {
     forget(view);
     Object.assign(here, { view, settings }); // settings of the race on screen, not of the controls
     if (view.file && view.file === here.link.file) note.drop("link.file");
-    if (!view.file) note.drop("link.copied.file");
-    if (!view.run) note.drop(...LIVE);
     if (here.waiting && here.running === null) leave();
     else later();
     here.first ??= view;
@@ -200,7 +197,12 @@ function createAddress(props, watch, trigger, note) {
     const place = here.running === run ? "running" : await placeOnServer(run);
     return place === null || place === "disk" ? [] : [[`link.copied.${place}`, {}], ...turnNote(here.view)];
   }
-  return { link: here.link, text, open, later, warnings, lasting };
+  // Returns a function that tells whether the race that is now on screen still is.
+  function race() {
+    const view = here.view ?? {};
+    return () => !otherRace(view, here.view ?? {});
+  }
+  return { link: here.link, text, race, open, later, warnings, lasting };
 }
 
 // Whether this page has a server: a static site and a saved page have no controls.
@@ -265,26 +267,4 @@ function wireTheme(button, { link, later }) {
     storeItem("theme", document.body.classList.toggle("dark") ? "dark" : "light");
     later();
   });
-}
-
-// Returns a function that says for a while what was copied.
-function createCopied(status) {
-  let timer = 0;
-  return (key) => {
-    clearTimeout(timer);
-    setText(status, say(key));
-    timer = setTimeout(() => setText(status, ""), SHOWN);
-  };
-}
-
-async function copy(sayCopied, address, note) {
-  const text = address.text();
-  note.add(address.warnings());
-  try {
-    await navigator.clipboard.writeText(text);
-    sayCopied("link.copied");
-  } catch {
-    note.showLink(text);
-  }
-  note.add(await address.lasting());
 }

@@ -3,12 +3,13 @@
 import { el } from "../core/dom.js";
 import { emit } from "../core/events.js";
 import { pageFiles, setFiles, textOf } from "../core/files.js";
+import { createLatest } from "../core/latest.js";
 import { readLink } from "./link.js";
 import { loadItem, storeItem } from "../core/storage.js";
 import { language, onLanguage, setLanguage } from "../core/words.js";
 
 const tables = new Map();
-let chosen = "";
+const ask = createLatest();
 let opened = null;
 
 // Code and native name of each language.
@@ -35,9 +36,9 @@ export function preferred() {
 
 // Switches the language when its texts are loaded, unless another one was chosen meanwhile.
 export async function chooseLanguage(code) {
-  chosen = code;
+  const isLatest = ask();
   const table = await tableOf(code);
-  if (chosen === code) setLanguage(code, table);
+  if (isLatest()) setLanguage(code, table);
 }
 
 async function tableOf(code) {

@@ -1,7 +1,11 @@
-// Messages about a link, and a link to be copied by hand, below the header, until the user closes them.
+// Messages about a link, and a link to be copied by hand, below the header, until the user closes them; what was copied.
 
 import { el, setText, withCode } from "../core/dom.js";
+import { on } from "../core/events.js";
 import { onLanguage, say } from "../core/words.js";
+import { otherRace } from "./link.js";
+
+const SHOWN = 4000; // milliseconds for which the page says what was copied
 
 export function createLinkNote(part) {
   const note = { messages: [] };
@@ -41,4 +45,36 @@ export function createLinkNote(part) {
 
 function same(one, other) {
   return JSON.stringify(one) === JSON.stringify(other);
+}
+
+// Returns a function that says for a while what was copied, but not beside another race.
+export function createCopied(status) {
+  let timer = 0;
+  let race = {};
+  const show = (words) => {
+    clearTimeout(timer);
+    setText(status, words);
+  };
+  on("view", (view) => {
+    if (otherRace(race, view)) show("");
+    race = view;
+  });
+  return (key) => {
+    show(say(key));
+    timer = setTimeout(() => setText(status, ""), SHOWN);
+  };
+}
+
+// Copies the link of the view on screen; what is known of it later is said only while its race is on screen.
+export async function copyLink(address, sayCopied, note) {
+  const [text, isShown] = [address.text(), address.race()];
+  note.add(address.warnings());
+  try {
+    await navigator.clipboard.writeText(text);
+    if (isShown()) sayCopied("link.copied");
+  } catch {
+    note.showLink(text);
+  }
+  const messages = await address.lasting();
+  if (isShown()) note.add(messages);
 }

@@ -2,6 +2,7 @@
 
 import { emit, on } from "../core/events.js";
 import { pageFiles } from "../core/files.js";
+import { createLatest } from "../core/latest.js";
 import { createKeeper, createRaceHistory, findRace, isRace } from "../record/racehistory.js";
 import { readLines, stoppedLines } from "../record/record.js";
 import { createRecorded } from "../record/recorded.js";
@@ -12,7 +13,7 @@ export function createOpener(state, player, showTab) {
   const recorded = createRecorded((text) => open(text));
   const keepLive = createKeeper();
   let lines = ""; // the race on screen
-  let asked = 0; // counts what was asked for: a live race that is found after another race was asked for is not opened
+  const ask = createLatest(); // a live race that is found after another race was asked for is not opened
 
   // `whole`: whether a live race that has ended came to its end.
   function open(text, whole = true) {
@@ -26,7 +27,7 @@ export function createOpener(state, player, showTab) {
 
   // Another race was asked for: one that is still being loaded or looked for is not opened.
   function cancel() {
-    asked += 1;
+    ask();
     recorded.cancel();
   }
 
@@ -45,9 +46,9 @@ export function createOpener(state, player, showTab) {
 
   // A live race that is no longer in this tab.
   async function reopen(view) {
-    const own = asked;
+    const isLatest = ask();
     const found = await findRace(view.run);
-    if (own !== asked || state.race.running) return;
+    if (!isLatest() || state.race.running) return;
     if (found === null) return emit("linkErrors", [["link.gone", {}], ...turnNote(view)]);
     if (found.partial !== null) emit("linkErrors", [["link.partial", { count: found.partial }], ...turnNote(view)]);
     open(found.lines);

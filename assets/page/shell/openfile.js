@@ -2,6 +2,7 @@
 
 import { cited, el, withCode } from "../core/dom.js";
 import { on } from "../core/events.js";
+import { createLatest } from "../core/latest.js";
 import { linesOf, parseRace } from "../record/traceformat.js";
 import { openLesson } from "./lessons.js";
 import { onLanguage, say, sentences } from "../core/words.js";
@@ -14,7 +15,7 @@ export function createOpening(part, state, show) {
   const error = el("div", { class: "ax-notice ax-open-error", "data-part": "open-error", "data-kind": "error", role: "alert", hidden: true });
   let messages = [];
   let shown = null; // id of the race on screen to which the messages belong
-  let asked = 0; // counts the files that were chosen: of several, the last one is opened
+  const ask = createLatest(); // of several files, the last one is opened
 
   function draw() {
     error.replaceChildren(...withCode(sentences(...messages.map(([key, values]) => say(key, values)))));
@@ -28,14 +29,13 @@ export function createOpening(part, state, show) {
 
   async function open(file) {
     shown = state.race.id; // the event of a race that has just started may be still to come, and must not clear the message
-    asked += 1;
-    const own = asked;
+    const isLatest = ask();
     let running = state.race.running; // a race may also start while the file is read
     const found = running ? [] : await read(file, (lines) => {
       running = state.race.running;
-      if (own === asked && !running) show(lines);
+      if (isLatest() && !running) show(lines);
     });
-    if (own === asked) report(running ? [["file.running", {}]] : found);
+    if (isLatest()) report(running ? [["file.running", {}]] : found);
   }
 
   part("open").addEventListener("click", () => input.click());

@@ -7,10 +7,10 @@ import { draftingRun, duration, runName, stepsDone, exampleStep } from "../recor
 export const SPEEDS = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 const REPLAY_SECONDS = 14; // preferred duration of a replay
 
-// All values that the page is drawn from. `view`: the step as it is shown (see stepview.js); `Plotly`: the chart library once it is loaded.
+// All values that the page is drawn from. `replaced`: whether another race is being prepared, of which no step is there yet; `view`: the step as it is shown (see stepview.js); `Plotly`: the chart library once it is loaded.
 export function createState(race) {
   const selection = { run: 0, step: 0, node: 0, bigram: null, hover: null, peek: false, moment: null, predictions: null, tab: "draft" };
-  const playback = { time: 0, done: 0, playing: 0, speed: 1, following: false };
+  const playback = { time: 0, done: 0, playing: 0, speed: 1, following: false, replaced: false };
   return { race, ...selection, ...playback, view: null, dark: false, Plotly: null, chartError: null };
 }
 
@@ -35,7 +35,8 @@ export function stepsShown(state, run) {
 
 // `missed` is called, when the view is open, for what a link names and the race does not have: (method, step, node, bigram or tab; its name).
 export function createPlayer(state, changed, missed = () => {}) {
-  let before = null;
+  let before = null; // time of the last frame
+  let waiting = 0; // the frame that is asked for
   let wanted = null; // view to open when its race is there
 
   const run = () => state.race.runs[state.run];
@@ -198,11 +199,17 @@ export function createPlayer(state, changed, missed = () => {}) {
     state.playing = state.playing === direction ? 0 : direction;
     state.predictions = null;
     before = null;
-    if (state.playing) requestAnimationFrame(frame);
+    if (state.playing) nextFrame();
     update();
   }
 
+  // One frame at a time: playback that is stopped and started again within a frame goes on at its speed.
+  function nextFrame() {
+    if (!waiting) waiting = requestAnimationFrame(frame);
+  }
+
   function frame(now) {
+    waiting = 0;
     if (!state.playing) return;
     const passed = before === null ? 0 : Math.min(0.25, (now - before) / 1000);
     before = now;
@@ -211,7 +218,7 @@ export function createPlayer(state, changed, missed = () => {}) {
     const index = Math.max(0, stepsDone(run(), state.time) - 1);
     if (index !== state.step) selectStep(index);
     if ((state.playing > 0 && state.time >= end) || (state.playing < 0 && state.time <= 0)) state.playing = 0;
-    else requestAnimationFrame(frame);
+    else nextFrame();
     update();
   }
 

@@ -42,7 +42,7 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   const savedPage = () => standalone(stoppedLines(opener.lines()));
   mountStage(page);
   for (const mount of cards) mount({ ...page, trigger, kept, open: opener.show, savedPage });
-  store.subscribe("frame", () => [covered(state), state.race, state.race.running], markView(part("view-root")));
+  store.subscribe("frame", () => [covered(state), state.race, state.race.running, state.replaced], markView(part("view-root")));
   store.subscribe("quiet", () => (state.playing ? null : [state.race.running, ...Object.values(linkedView(state))]), () => emit("view", linkedView(state)));
   store.subscribe("quiet", always, ({ race, run, step }) => emit("shown", { race, run, step }));
 
@@ -51,6 +51,8 @@ export function mountRace(element, props, watch, { cards, trigger = null, kept =
   for (const section of element.querySelectorAll("[data-section]")) section.addEventListener("toggle", changed);
   on("present", changed);
   on("tab", showTab);
+  on("busy", (busy) => store.set({ replaced: busy && !state.race.running }));
+  on("running", (id) => id !== null && store.set({ replaced: false }));
   on("moment", (moment) => store.set({ moment }));
   on("predict", player.predict);
   localize(element, () => {
@@ -87,13 +89,14 @@ function shownInstead({ race, run: at, step, node, tab }, what) {
   return { method: run.label, step: step + 1, node: visible((node < 0 ? last(texts) : tree.texts[node]) ?? ""), tab: { say: `tab.${tab}` } }[what];
 }
 
-// Marks the view as running, as grown while it was on screen, and as covered, for the style sheet.
+// Marks the view as running, as grown while it was on screen, as covered, and as one that is about to be replaced, for the style sheet.
 function markView(root) {
   let grown = null; // the race that ran while it was on screen
   return (state) => {
     const { id, running } = state.race;
     if (running) grown = id;
     Object.assign(root.dataset, { running: String(running), grew: String(grown === id), covered: String(covered(state)) });
+    root.setAttribute("aria-busy", String(state.replaced));
   };
 }
 

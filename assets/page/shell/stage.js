@@ -6,7 +6,7 @@ import { createTabs } from "./tabs.js";
 
 const STABLE = ".ax-matrix-grid > .ax-card, [data-stable]"; // elements whose height changes from step to step
 const ABOVE = ["#ax-bar", "#ax-header", "#ax-notice", "#ax-controls", "#ax-site", "#ax-race .ax-race"]; // what is above the stage
-const MIN_STAGE = 300; // minimum height of the stage in pixels
+const MIN_STAGE = { plain: 300, predicting: 220 }; // minimum height of the stage in pixels; less beside a question about it
 const GAP = 12; // pixels between the stage and the bar at the bottom
 const ACTED = 700; // milliseconds after user input in which a change counts as made by the user
 
@@ -77,7 +77,7 @@ function fitStage(stage, dock, above) {
     const top = stage.getBoundingClientRect().top + window.scrollY;
     const { height: docked } = dock.getBoundingClientRect();
     document.body.style.setProperty("--ax-dock", `${Math.round(docked)}px`);
-    const free = Math.max(MIN_STAGE, window.innerHeight - top - docked - GAP);
+    const free = Math.max(MIN_STAGE[dock.querySelector("[data-part='prediction']:not([hidden])") ? "predicting" : "plain"], window.innerHeight - top - docked - GAP);
     const height = `${Math.floor(free / (stage.currentCSSZoom ?? 1))}px`; // presenting enlarges the page
     stage.style.setProperty("--ax-stage", height);
   }

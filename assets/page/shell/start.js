@@ -4,6 +4,7 @@ import { keepConnected } from "../controls/connection.js";
 import { mountNotice } from "../controls/notice.js";
 import { mountNumber } from "../controls/number.js";
 import { mountPicker } from "../controls/picker.js";
+import { mountPrompt } from "../controls/prompt.js";
 import { adjustFields, fixDropdowns, keepRunFocus, wasChosen } from "../controls/widgets.js";
 import { cited, setText } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
@@ -29,14 +30,15 @@ export function begin({ labels, format, cards: mounts }) {
   loadLanguage();
 }
 
-// Mounts the race view of a page with a server.
-export function mountLiveRace(element, props, watch, trigger) {
+// Mounts the race view of a page with a server. `promptCharacters`: the longest prompt that the server takes.
+export function mountLiveRace(element, props, watch, trigger, { promptCharacters }) {
   mountRace(element, props, watch, { cards, trigger });
   fillControls(trigger);
   keepConnected();
   fixDropdowns(document);
   keepRunFocus(document.body);
   adjustFields(document.body);
+  mountPrompt(document.body, promptCharacters);
 }
 
 const panel = (name) => document.getElementById(`ax-${name}`);

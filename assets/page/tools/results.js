@@ -60,11 +60,12 @@ export function createResults(file) {
     const rows = shown();
     view.filters.replaceChildren(...FILTERS.map((name) => filterOf(data.rows, name, chosen)));
     view.filters.querySelector(`[data-name="${focused}"]`)?.focus({ preventScroll: true });
-    setText(view.count, say("results.count", { count: rows.length, of: data.rows.length }));
+    const sets = new Set(rows.map(({ set }) => set));
+    const untimed = data.sets.filter(({ name, reliable_times: reliable }) => sets.has(name) && reliable === false).map(({ name }) => name);
+    setText(view.count, sentences(say("results.count", { count: rows.length, of: data.rows.length }), untimed.length ? say("results.untimed", { sets: untimed.join(", ") }) : ""));
     // What all rows have in common is in the filters.
     const columns = COLUMNS.filter((name) => chosen[name] === undefined);
     view.table.replaceChildren(headOf(columns, order), el("tbody", {}, ...rows.map((row) => rowOf(row, columns))));
-    const sets = new Set(rows.map(({ set }) => set));
     view.how.replaceChildren(...data.sets.filter(({ name }) => sets.has(name)).map(howOf));
     emit("tool", { tool: "results", rows: writtenSelection({ chosen, order }) });
   }

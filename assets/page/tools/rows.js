@@ -6,16 +6,18 @@ export const NUMBERS = ["tokens_per_step", "speedup", "tokens_per_second", "draf
 export const COLUMNS = ["label", "set", ...NUMBERS, "category", "questions", "decoding", "model", "device", "versions", "commit", "date"];
 export const FIRST = { category: "all" }; // what is chosen at first: the rows over all questions
 const INTERVALS = ["tokens_per_step", "speedup"]; // numbers with a confidence interval
+const UNTIMED = Object.fromEntries(["speedup", "speedup_interval", "tokens_per_second", "draft_ms", "verify_ms", "host_ms"].map((name) => [name, null])); // what times give
 
 // All rows of assets/results.json (ui/bench_results.py), each with what its result set says: {set, label, method: without options, model, dtype,
-// device, decoding: "greedy", "sampled" or "replayed", versions: text, commit, date, category, questions, numbers, intervals}.
+// device, decoding: "greedy", "sampled" or "replayed", versions: text, commit, date, category, questions, numbers, intervals}. Times that mean
+// nothing, because other work ran on the machine, are null (`reliable_times` false).
 export function unpacked({ fields, sets }) {
   return sets.flatMap(({ name, rows, kind, settings, versions, ...about }) => {
     const decoding = kind === "recorded" ? "replayed" : settings.temperature ? "sampled" : "greedy";
     const software = Object.entries(versions).map((one) => one.join(" ")).join(", ");
     return rows.map((row) => {
       const found = Object.fromEntries(fields.map((field, i) => [field, row[i]]));
-      return { ...found, ...about, set: name, decoding, versions: software, method: found.method.split(":")[0], variant: found.method };
+      return { ...found, ...(about.reliable_times === false ? UNTIMED : {}), ...about, set: name, decoding, versions: software, method: found.method.split(":")[0], variant: found.method };
     });
   });
 }
