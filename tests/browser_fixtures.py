@@ -56,6 +56,7 @@ def live_page(browser: sync_api.Browser, live: Live) -> Iterator[sync_api.Page]:
 
 
 @pytest.fixture
-def page(browser: sync_api.Browser, address: str) -> Iterator[sync_api.Page]:
-    with watched_page(browser, address) as found:
+def page(browser: sync_api.Browser, address: str, request: pytest.FixtureRequest) -> Iterator[sync_api.Page]:
+    """With the sections below the stage, if the file says ``SECTIONS = True``."""
+    with watched_page(browser, address, sections=getattr(request.module, "SECTIONS", False)) as found:
         yield found

@@ -120,10 +120,19 @@ class watched_page:
     """A page that shares nothing with others, whose console and requests are watched."""
 
     def __init__(
-        self, browser: sync_api.Browser, address: str, width: int = 1440, query: str = "", unfolded: bool = True
+        self,
+        browser: sync_api.Browser,
+        address: str,
+        width: int = 1440,
+        query: str = "",
+        controls: bool = True,
+        sections: bool = False,
     ) -> None:
-        """``unfolded``: open the controls and the sections below the stage, which a visitor finds closed."""
-        self._unfolded = unfolded
+        """``controls``, ``sections``: open the controls, and the sections below the stage, which a visitor finds closed.
+
+        Drawing the sections takes longer than the rest of the page.
+        """
+        self._controls, self._sections = controls or sections, sections
         self.url, self.width = address + query, width
         self._spare = SPARE.setdefault((browser, "/".join(address.split("/")[:3])), [])
         self._tab = self._spare.pop() if self._spare else Tab(browser)
@@ -132,8 +141,10 @@ class watched_page:
     def __enter__(self) -> sync_api.Page:
         self._tab.open(self.url, self.width)
         self.page.wait_for_selector(".ax-run-view .ax-step", state="attached")
-        if self._unfolded:
+        if self._sections:
             unfold(self.page)
+        if self._controls:
+            open_controls(self.page)
             self.page.wait_for_function(CHARTED)
         return self.page
 

@@ -20,6 +20,7 @@ from browsing import (
     text_of,
     tick,
     tokens_of,
+    unfold,
     watched_page,
 )
 from serving_fakes import Live
@@ -95,6 +96,7 @@ def test_a_race_plays_forwards_and_backwards(page: sync_api.Page):
 
 
 def test_a_node_selected_in_the_table_is_shown_in_the_card_and_the_other_way_round(page: sync_api.Page, tmp_path: Path):
+    unfold(page)
     open_race(page, make_race(), tmp_path)
     row = page.locator(".ax-nodes tbody tr[data-node='2']")
     row.click()
@@ -159,7 +161,7 @@ def test_a_saved_race_equals_the_opened_one(page: sync_api.Page, tmp_path: Path)
 
 
 def test_light_and_dark_are_switched_and_the_charts_follow(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, query="?__theme=dark") as page:
+    with watched_page(browser, address, query="?__theme=dark", sections=True) as page:
         line = page.locator(".ax-chart .scatterlayer .js-line").first
         page.wait_for_function("() => document.querySelector('.ax-chart .scatterlayer .js-line')")
         dark = line.get_attribute("style")
@@ -225,6 +227,7 @@ def test_six_runs_keep_their_height_at_every_time(page: sync_api.Page, tmp_path:
 
 @pytest.mark.slow
 def test_a_part_of_the_time_is_selected_by_dragging_or_by_buttons(page: sync_api.Page, tmp_path: Path):
+    unfold(page)
     race = make_race()
     open_race(page, race, tmp_path)
     end = max(sum(step.seconds.total for step in run.steps) for run in race.lanes)
@@ -260,6 +263,7 @@ def test_a_part_of_the_time_is_selected_by_dragging_or_by_buttons(page: sync_api
 
 @pytest.mark.slow
 def test_the_steps_shown_are_those_of_the_selected_run(page: sync_api.Page, tmp_path: Path):
+    unfold(page)
     race = six_runs()
     open_race(page, race, tmp_path)
     run = race.lanes[4]
@@ -277,6 +281,7 @@ def test_the_steps_shown_are_those_of_the_selected_run(page: sync_api.Page, tmp_
 
 @pytest.mark.slow
 def test_the_agreement_of_the_step_is_shown_as_a_chart_and_in_numbers(page: sync_api.Page, tmp_path: Path):
+    unfold(page)
     race = make_race()
     open_race(page, race, tmp_path)
     steps = race.lanes[1].steps

@@ -15,6 +15,7 @@ from waiting import HANG
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 AXE = "axe-core@4.10.3"
 SERIOUS = ("serious", "critical")
@@ -49,7 +50,7 @@ def violations(page: sync_api.Page, axe: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_panel_has_a_serious_violation(browser: sync_api.Browser, address: str, axe: str, theme: str, tmp_path: Path):
-    with watched_page(browser, address, query=f"?__theme={theme}") as page:
+    with watched_page(browser, address, query=f"?__theme={theme}", sections=True) as page:
         assert violations(page, axe) == []
         open_race(page, make_race(), tmp_path)
         for box in page.locator("details.ax-every, [data-part='agreement-every']").all():
@@ -115,7 +116,7 @@ def test_every_chart_has_a_table_and_the_step_is_announced(page: sync_api.Page):
 @pytest.mark.slow
 def test_no_width_cuts_the_page(browser: sync_api.Browser, address: str, first: int):
     wide = "all => all.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.className)"
-    with watched_page(browser, address, width=first) as page:
+    with watched_page(browser, address, width=first, sections=True) as page:
         for width in (first, 640, 861, 1180, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
@@ -124,7 +125,7 @@ def test_no_width_cuts_the_page(browser: sync_api.Browser, address: str, first: 
 
 
 def test_nothing_moves_by_itself_with_reduced_motion(browser: sync_api.Browser, address: str):
-    watched = watched_page(browser, address)
+    watched = watched_page(browser, address, sections=True)
     watched.page.emulate_media(reduced_motion="reduce")
     with watched as page:
         moving = "() => document.getAnimations().filter(a => a.playState === 'running').length"

@@ -19,7 +19,7 @@ VIEW = "race=A+maths+teacher&method=aded&step=8&tab=verify"
 
 
 def test_the_embedded_page_shows_the_panel_of_its_link_only(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, query=f"embed#{VIEW}", unfolded=False) as page:
+    with watched_page(browser, address, query=f"embed#{VIEW}", controls=False) as page:
         sync_api.expect(page.locator("#ax-panel-verify")).to_be_visible()
         for hidden in ("#ax-run", "#ax-bar", ".ax-race", ".ax-tabs", ".ax-section", "[data-part='strip']", "#ax-status"):
             assert page.locator(f"{hidden} >> visible=true").count() == 0, hidden
@@ -27,7 +27,7 @@ def test_the_embedded_page_shows_the_panel_of_its_link_only(browser: sync_api.Br
         sync_api.expect(whole).to_have_attribute("href", re.compile(r"^http://[^/]+/#.*step=8.*tab=verify"))
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         sync_api.expect(part(page, "note")).to_be_hidden()
-    with watched_page(browser, address, query="embed#race=A+summary&method=bar&step=999&tab=x", unfolded=False) as page:
+    with watched_page(browser, address, query="embed#race=A+summary&method=bar&step=999&tab=x", controls=False) as page:
         for words in ("no run “bar”; ADED is shown", "no step “999”; step 2 is shown", "no tab “x”; “1 Draft” is shown"):
             sync_api.expect(part(page, "note-text")).to_contain_text(words)
 
@@ -52,7 +52,7 @@ def test_the_code_of_a_frame_is_copied_and_works_on_another_site(browser: sync_a
 
 def test_the_panel_works_in_a_frame_without_origin_and_storage(browser: sync_api.Browser, address: str):
     frame = f"<iframe sandbox='allow-scripts' width=960 height=480 src='{address}embed#{VIEW}'></iframe>"
-    with article(frame) as site, watched_page(browser, address, unfolded=False) as page:
+    with article(frame) as site, watched_page(browser, address, controls=False) as page:
         page.goto(site)
         inner = page.frame_locator("iframe")
         sync_api.expect(inner.locator("#ax-panel-verify")).to_be_visible()

@@ -14,6 +14,7 @@ from aded.core.trace import Cost, Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 
 def finished(page: sync_api.Page, prompt: str, button: str = "#ax-run") -> None:

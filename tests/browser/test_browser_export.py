@@ -21,6 +21,7 @@ from aded.core import trace
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 TOKENS = HOSTILE * 4
 TABS = ("draft", "pass", "verify", "learn")
@@ -200,7 +201,7 @@ DRAWN = {"heat": ".ax-heat", "slots": ".ax-slots-row", "times": ".ax-times", "st
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.slow
 def test_a_saved_picture_looks_like_the_element_on_the_page(browser: sync_api.Browser, address: str, tmp_path: Path, theme: str):
-    with watched_page(browser, address, query=f"?__theme={theme}") as page:
+    with watched_page(browser, address, query=f"?__theme={theme}", sections=True) as page:
         part(page, "heat-rows").locator("tr").first.wait_for()
         show_tab(page, "pass")
         drawn(page)

@@ -123,7 +123,7 @@ def streamed(browser: sync_api.Browser) -> dict[str, Any]:
     """Measurements of a live race from its first tokens to its end (``SEEN``); the chart must keep its zoom."""
     engine = GatedEngine()
     engine.pause, engine.free = STEP_SECONDS, 12
-    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/") as page:
+    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/", sections=True) as page:
         tick(page, "plain", "aded", "rest", "suffix")
         page.locator("#ax-run").click()
         page.locator("[data-part='view-root'][data-running='true']").wait_for()
@@ -142,7 +142,7 @@ def streamed(browser: sync_api.Browser) -> dict[str, Any]:
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.slow
 def test_no_card_moves_up_while_a_race_plays(browser: sync_api.Browser, address: str, width: int):
-    with watched_page(browser, address, width) as page:
+    with watched_page(browser, address, width, sections=True) as page:
         page.keyboard.press("Home")
         part(page, "speed").select_option("0.5")
         drawn(page)

@@ -35,7 +35,7 @@ def nodes_on_screen(page: sync_api.Page) -> int:
 def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
     browser: sync_api.Browser, address: str, width: int, height: int
 ):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(CHARTED)
         assert inside(page.locator("#ax-run"))
@@ -58,7 +58,7 @@ def test_the_first_screen_has_run_the_runs_the_tree_and_the_player(
 @pytest.mark.slow
 def test_every_tab_fits_a_low_screen_whatever_the_race(browser: sync_api.Browser, address: str):
     """Also a race of many runs or with a long verdict: the page need not be scrolled for any part of a step."""
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
         page.wait_for_function(CHARTED)
         for race in ("Speculative sampling", "Short facts"):
@@ -88,7 +88,7 @@ def check_residual_view(page: sync_api.Page) -> None:
 
 @pytest.mark.slow
 def test_the_settings_of_a_race_are_not_cut_before_its_methods(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
         choose_race(page, "ADED sampled")
         sync_api.expect(part(page, "race-title")).to_have_text("ADED sampled")
@@ -135,7 +135,7 @@ BELOW_NOTICE = """() => {
 
 
 def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
         page.wait_for_function(CHARTED)
         before = part(page, "stage").bounding_box()
@@ -159,7 +159,7 @@ def test_nothing_moves_when_a_message_about_a_race_appears(browser: sync_api.Bro
 
 @pytest.mark.slow
 def test_an_arrow_leads_to_the_races_that_are_not_in_view(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.emulate_media(reduced_motion="reduce")
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 720})
@@ -179,7 +179,7 @@ def test_an_arrow_leads_to_the_races_that_are_not_in_view(browser: sync_api.Brow
 @pytest.mark.slow
 def test_an_enlarged_page_can_be_used(browser: sync_api.Browser, address: str):
     """At 200 % a screen of 1280 x 720 has 640 x 360 pixels: the bars at its edges leave room for the whole tree."""
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 640, "height": 360})
         for tab in TABS:
             page.locator(f"[role='tab'][data-tab='{tab}']").evaluate("e => e.click()")
@@ -222,7 +222,7 @@ def test_no_target_on_a_phone_is_smaller_than_24_pixels_and_no_table_of_the_veri
 
 @pytest.mark.slow
 def test_on_a_phone_the_card_of_a_node_is_a_sheet_at_the_bottom(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, 390, unfolded=False) as page:
+    with watched_page(browser, address, 390, controls=False) as page:
         page.set_viewport_size({"width": 390, "height": 844})
         page.wait_for_function(CHARTED)
         card = part(page, "node-card")
@@ -239,7 +239,7 @@ def test_on_a_phone_the_card_of_a_node_is_a_sheet_at_the_bottom(browser: sync_ap
 
 @pytest.mark.slow
 def test_on_a_phone_no_tooltip_is_beside_the_sheet_of_a_node(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, 390, unfolded=False) as page:
+    with watched_page(browser, address, 390, controls=False) as page:
         page.set_viewport_size({"width": 390, "height": 844})
         page.wait_for_function(CHARTED)
         card, label, term = part(page, "node-card"), page.locator(".ax-plot .hoverlayer"), page.locator(".ax-term-box")
@@ -265,7 +265,7 @@ def press_node(page: sync_api.Page, index: int) -> None:
 
 @pytest.mark.slow
 def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_the_pages(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
         page.wait_for_function(CHARTED)
         part(page, "present").click()
@@ -301,7 +301,7 @@ def test_while_presenting_the_tree_is_whole_in_the_whole_width_and_arrows_turn_t
 
 
 def test_while_presenting_space_plays_and_pauses(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.wait_for_function(CHARTED)
         part(page, "present").click()
         for playing in ("true", "false"):
@@ -328,7 +328,7 @@ SMALL_TEXTS = """() => {
 
 @pytest.mark.slow
 def test_a_prediction_leaves_the_tree_in_view(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": 1280, "height": 720})
         page.wait_for_function(CHARTED)
         part(page, "prediction-toggle").click()
@@ -343,7 +343,7 @@ def test_a_prediction_leaves_the_tree_in_view(browser: sync_api.Browser, address
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_controls_are_those_of_the_race_on_screen(browser: sync_api.Browser, address: str, width: int):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.set_viewport_size({"width": width, "height": 844})
         sync_api.expect(part(page, "race-title")).to_have_text("A maths teacher")
         check_controls(page)
@@ -380,7 +380,7 @@ def test_a_race_from_a_file_fills_the_controls(browser: sync_api.Browser, addres
 
 
 def test_a_menu_closes_when_something_else_is_pressed(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         opened = page.locator(".ax-menu[open]")
         for menu, other in (
             ("save-menu", "[data-tab='verify']"),

@@ -15,6 +15,7 @@ from aded.drafters.registry import METHODS
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -104,7 +105,7 @@ BOX = """name => {
 
 @pytest.mark.slow
 def test_the_card_of_the_tour_never_covers_what_it_explains(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.emulate_media(reduced_motion="reduce")
         for width, height in ((1280, 720), (390, 844)):
             page.set_viewport_size({"width": width, "height": height})
@@ -135,7 +136,7 @@ def test_the_tour_ends_with_what_the_user_can_do_next(page: sync_api.Page, prese
 
 
 def test_no_tour_is_offered_while_the_controls_are_hidden(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, query="#hide=controls") as page:
+    with watched_page(browser, address, query="#hide=controls", sections=True) as page:
         sync_api.expect(part(page, "present")).to_be_visible()
         sync_api.expect(part(page, "tour")).to_be_hidden()
 

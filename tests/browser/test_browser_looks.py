@@ -15,6 +15,7 @@ from aded.core.trace import Race
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 WIDTHS = (390, 1440, 2560)
 BROKEN = """all => all.filter(e => {
@@ -35,7 +36,7 @@ WIDER = "all => all.filter(e => e.clientWidth && e.scrollWidth > e.clientWidth +
 def test_no_word_of_a_setting_is_broken_and_no_table_of_the_race_is_wider_than_its_box(
     browser: sync_api.Browser, address: str, width: int
 ):
-    with watched_page(browser, address, width) as page:
+    with watched_page(browser, address, width, sections=True) as page:
         for group in page.locator("#ax-controls button.label-wrap").all():
             group.click()
         part(page, "race-every").locator("summary").click()
@@ -76,7 +77,7 @@ CUT = """all => all.filter(e => e.getClientRects().length && !e.closest(".ax-wid
 
 @pytest.mark.slow
 def test_no_table_is_cut_on_a_narrow_screen(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, 390) as page:
+    with watched_page(browser, address, 390, sections=True) as page:
         page.evaluate("() => { for (const box of document.querySelectorAll('details:not(.ax-menu)')) box.open = true; }")
         for look in page.locator(".ax-run-view .ax-look").all():
             look.click()
@@ -94,7 +95,7 @@ def test_a_long_prompt_is_expanded_by_keyboard_and_pointer(browser: sync_api.Bro
     race = make_race()
     prompt = "Explain it, at length. " * 20
     named = [replace(run, header=replace(run.header, prompt=prompt)) for run in race.lanes]
-    with watched_page(browser, address, width) as page:
+    with watched_page(browser, address, width, sections=True) as page:
         line, toggle = part(page, "prompt-line"), part(page, "prompt-toggle")
         open_race(page, make_race(), tmp_path)
         if width == 1440:
@@ -181,7 +182,7 @@ def test_an_empty_list_has_a_placeholder_in_the_language_of_the_user(page: sync_
 @pytest.mark.slow
 def test_checkboxes_have_the_colours_of_the_theme(browser: sync_api.Browser, address: str):
     for theme, scheme in (("dark", "dark"), ("light", "normal")):
-        with watched_page(browser, address, query=f"#theme={theme}") as page:
+        with watched_page(browser, address, query=f"#theme={theme}", sections=True) as page:
             schemes = page.locator(".ax-picker input").evaluate_all("all => all.map(e => getComputedStyle(e).colorScheme)")
             assert {*schemes} == {scheme}
 

@@ -18,6 +18,7 @@ from aded.core import trace
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 
 def opened_at(page: sync_api.Page, race: trace.Race, folder: Path, index: int) -> trace.Step:
@@ -166,7 +167,7 @@ def test_a_link_with_a_bigram_that_was_not_recorded_shows_that_of_the_step(brows
     run = trace.load(ROOT / "assets" / "traces" / "01-a-maths-teacher.json").lanes[1]
     own = next(row for row in run.steps[7].rows if row.key[-1] == run.steps[7].tree.tokens[0])
     link = f"#race=A+maths+teacher&method=aded&step=8&node=0&tab=learn&bigram={quote(bigram)}"
-    with watched_page(browser, address, query=link) as page:
+    with watched_page(browser, address, query=link, sections=True) as page:
         sync_api.expect(part(page, "where")).to_contain_text("step 8 of")
         sync_api.expect(part(page, "matrix-key")).to_contain_text(" ".join(text.replace(" ", "␣") for text in own.key_texts))
         sync_api.expect(part(page, "bigram-clear")).to_be_hidden()
@@ -234,7 +235,7 @@ def test_hostile_tokens_are_text_in_every_panel_of_the_matrix(page: sync_api.Pag
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440, 2560])
 def test_labels_of_the_neighbourhood_do_not_overlap(browser: sync_api.Browser, address: str, width: int):
-    with watched_page(browser, address, width=width) as page:
+    with watched_page(browser, address, width=width, sections=True) as page:
         page.wait_for_selector(".ax-bigrams-plot text")
         boxes = page.locator(".ax-bigrams-plot .textpoint text").evaluate_all(
             "all => all.map(e => e.getBoundingClientRect()).map(r => [r.left, r.top, r.right, r.bottom])"
@@ -262,7 +263,7 @@ CROSSED = """() => {
 
 def test_no_edge_of_the_neighbourhood_crosses_a_label(browser: sync_api.Browser, address: str):
     """In the bundled race, the step whose bigram leads back to five others."""
-    with watched_page(browser, address, query="#step=24") as page:
+    with watched_page(browser, address, query="#step=24", sections=True) as page:
         page.wait_for_selector(".ax-bigrams-plot text")
         labels, lines, crossed = page.evaluate(CROSSED)
         assert labels > 20

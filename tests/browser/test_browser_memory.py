@@ -80,7 +80,7 @@ Sizes = tuple[float, float]
 def measure(browser: sync_api.Browser, server: tuple[str, int], rounds: int, first: int) -> tuple[Sizes, Sizes]:
     """Sizes after round ``first`` and after the last one; a round is a live race and a recorded race."""
     address, pid = server
-    with watched_page(browser, address) as page:
+    with watched_page(browser, address, sections=True) as page:
         tick(page, "plain", "aded", "prompt-lookup")
         page.locator("#ax-prompt textarea").fill("w5 w17 w40 w8 w5 w17 w40")
         page.locator("#ax-max-new-tokens input[type=text]").fill("12")

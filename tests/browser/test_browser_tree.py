@@ -17,6 +17,7 @@ from ui.browser.layout import MAX_NODES
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
+SECTIONS = True
 
 NODES = 2000
 MAX_SECONDS = 0.1  # to draw a tree

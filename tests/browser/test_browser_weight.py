@@ -76,7 +76,7 @@ def test_a_first_visit_is_small(browser: sync_api.Browser, address: str):
 
 @pytest.mark.slow
 def test_other_languages_and_races_are_loaded_when_they_are_chosen(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address, unfolded=False) as page:
+    with watched_page(browser, address, controls=False) as page:
         page.wait_for_selector(".ax-plot .main-svg")
         first = ["app.js", "app.css", "en.json", "01-a-maths-teacher.jsonl", "plotly.js"]
         assert sorted(loaded(page)) == sorted(first)
