@@ -27,7 +27,7 @@ LOADS = 3 if OUT else 1
 STEP_SECONDS = 0.03
 
 PAINTED = """(() => {
-    const required = ['.ax-run-view .ax-tok', '.ax-tree .main-svg', '.ax-chart .js-line'];
+    const required = ['.ax-run-view .ax-tok', '.ax-tree .main-svg'];
     const answered = () => performance.getEntriesByType('navigation')[0].responseStart;
     const look = () => required.every(one => document.querySelector(one))
         ? window.painted = (performance.now() - answered()) / 1000
@@ -103,39 +103,41 @@ def test_a_recorded_race_is_painted_soon_after_the_answer_of_the_server(
 
 
 @pytest.mark.slow
-def test_during_a_live_race_nothing_jumps_is_replaced_or_loses_its_zoom(browser: sync_api.Browser):
-    seen = streamed(browser)
+def test_during_a_live_race_nothing_jumps_is_replaced_or_loses_its_zoom(browser: sync_api.Browser, figures: dict[str, Any]):
+    seen = streamed(browser, sections=True)
     assert len(seen["frames"]) > 1
+    figures["layout_shift"] = seen["shifts"]
     assert seen["gone"] == [] and seen["shifts"] == []
 
 
 @pytest.mark.timing
 def test_a_live_race_is_updated_ten_times_per_second(browser: sync_api.Browser, figures: dict[str, Any]):
-    seen = streamed(browser)
+    seen = streamed(browser, sections=False)  # as a visitor finds it
     frames = seen["frames"]
     rate = (len(frames) - 1) / (frames[-1] - frames[0]) * 1000
     figures["updates_a_second"] = round(rate, 1)
-    figures["layout_shift"] = seen["shifts"]
     assert rate > UPDATES_PER_SECOND / SLACK
 
 
-def streamed(browser: sync_api.Browser) -> dict[str, Any]:
-    """Measurements of a live race from its first tokens to its end (``SEEN``); the chart must keep its zoom."""
+def streamed(browser: sync_api.Browser, sections: bool) -> dict[str, Any]:
+    """Measurements of a live race from its first tokens to its end (``SEEN``); with ``sections`` a chart must keep its zoom."""
     engine = GatedEngine()
     engine.pause, engine.free = STEP_SECONDS, 12
-    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/", sections=True) as page:
+    with serving(fake_service(engine)) as address, watched_page(browser, f"{address}/", sections=sections) as page:
         tick(page, "plain", "aded", "rest", "suffix")
         page.locator("#ax-run").click()
         page.locator("[data-part='view-root'][data-running='true']").wait_for()
         page.wait_for_function("() => document.querySelectorAll('.ax-run-view .ax-tok').length > 6")
-        part(page, "zoom-in").click()
-        sync_api.expect(part(page, "zoom-out")).to_have_attribute("aria-disabled", "false")
-        shown = page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range")
+        if sections:
+            part(page, "zoom-in").click()
+            sync_api.expect(part(page, "zoom-out")).to_have_attribute("aria-disabled", "false")
+            shown = page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range")
         page.evaluate(STREAMED)
         engine.gate.set()
         sync_api.expect(notice(page)).to_contain_text("Done in")
         seen = page.evaluate(SEEN)
-        assert page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range") == shown
+        if sections:
+            assert page.locator(".ax-chart").evaluate("e => e.layout.xaxis.range") == shown
         return seen
 
 
@@ -154,7 +156,8 @@ def test_no_card_moves_up_while_a_race_plays(browser: sync_api.Browser, address:
         page.evaluate(CARD_TOPS)
         page.wait_for_function("() => document.querySelector('[data-part=play]').getAttribute('aria-label') === 'Play'")
         tops = page.evaluate("tops")
-        assert all(seen == sorted(seen) for seen in tops), [seen for seen in tops if seen != sorted(seen)]
+        moved_up = [max(max(seen[: i + 1]) - top for i, top in enumerate(seen)) if seen else 0 for seen in tops]
+        assert max(moved_up) <= 1, moved_up  # pixels: heights of lines are fractions, and places are rounded
         page.keyboard.press("ArrowLeft")
         page.wait_for_function(
             "() => tops.some(seen => seen.at(-1) < Math.max(...seen))"
