@@ -349,13 +349,13 @@ def test_a_closed_tab_frees_the_model_for_the_next_visitor(browser: sync_api.Bro
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
 
 
-@pytest.mark.model
-def test_a_race_stops_early_and_another_visitor_sees_nothing_of_it(browser: sync_api.Browser, address: str):
-    with watched_page(browser, address) as page, watched_page(browser, address) as other:
+def test_a_race_stops_early_and_another_visitor_sees_nothing_of_it(browser: sync_api.Browser, live: Live):
+    with watched_page(browser, live.address) as page, watched_page(browser, live.address) as other:
         before = text_of(other, "plain")
         start(page, "Write a long story about the sea.", 400)
         page.wait_for_function("() => document.querySelectorAll('.ax-run-view[data-method=aded] .ax-step').length >= 3")
         page.locator("#ax-stop").click()
+        live.engine.gate.set()
         sync_api.expect(part(page, "sentence")).to_contain_text("Stopped early")
         sync_api.expect(page.locator("#ax-run")).to_be_enabled()
         assert page.locator(".ax-run-view[data-method='aded'] .ax-step").count() < 200

@@ -72,6 +72,7 @@ def test_a_conversation_has_two_turns_each_a_race_of_its_own(live_page: sync_api
     sync_api.expect(fold).to_contain_text("之前 1 轮")
 
 
+@pytest.mark.slow
 def test_a_refused_message_stays_in_its_field_and_the_race_on_screen(live_page: sync_api.Page, live: Live):
     page = live_page
     first_turn(page, live)

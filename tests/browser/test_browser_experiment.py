@@ -53,6 +53,7 @@ def keep_and_reopen(page: sync_api.Page, folder: Path) -> None:
     context.close()
 
 
+@pytest.mark.slow
 def test_draft_depth_and_throughput_are_those_of_the_selected_run(page: sync_api.Page, tmp_path: Path):
     race = make_race()
     open_race(page, race, tmp_path)
@@ -90,6 +91,7 @@ def test_every_chart_names_line_axes_and_units_below_the_pointer_and_dashes_what
         sync_api.expect(hover).to_contain_text(words)
 
 
+@pytest.mark.slow
 def test_the_savings_of_the_kv_cache_are_computed_from_the_forward_passes_of_the_selected_run(
     page: sync_api.Page, tmp_path: Path
 ):

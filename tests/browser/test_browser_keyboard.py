@@ -122,6 +122,7 @@ def press_by_keyboard(page: sync_api.Page, button: str, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("button", ["#ax-run", pytest.param("#ax-ablate", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_race_moves_the_focus_to_stop_and_back(live_page: sync_api.Page, live: Live, button: str):
     page = live_page
     page.locator("#ax-controls button.label-wrap", has_text="Ablation").click()

@@ -291,6 +291,7 @@ def test_the_copied_link_has_the_settings_of_the_race_not_of_the_changed_control
         sync_api.expect(page.locator("[data-part='note-text']")).to_contain_text("in memory only")
 
 
+@pytest.mark.slow
 def test_where_the_browser_copies_nothing_the_link_is_shown_to_be_copied_by_hand(browser: sync_api.Browser, live: Live):
     """As in the frame of another site, without clipboard and dialogs."""
     page = browser.new_page()  # its console has an error of the clipboard
@@ -461,6 +462,7 @@ def test_a_live_race_is_opened_again_after_a_reload_and_by_its_link(browser: syn
 STORED = "async () => (await (await caches.open('aded-races')).keys()).some(one => location.hash.includes(one.url.slice(-16)))"
 
 
+@pytest.mark.slow
 def test_a_reload_during_a_race_keeps_the_steps_so_far(live_page: sync_api.Page, live: Live):
     page = live_page
     start(page, "Write a long story about the sea.", 400)

@@ -131,6 +131,7 @@ def test_few_steps_fill_the_strip_and_each_can_be_clicked(page: sync_api.Page, t
         sync_api.expect(part(page, "where")).to_have_text(f"step {index + 1} of 7")
 
 
+@pytest.mark.slow
 def test_every_chart_has_axis_titles_with_units(page: sync_api.Page):
     for name in ("chart", "agreement", "sizes-chart", "cost-chart", "tokens-chart", "speed-chart"):
         box = part(page, name)

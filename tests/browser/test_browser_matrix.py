@@ -44,6 +44,7 @@ def shown_bigram(page: sync_api.Page) -> str:
     return str(part(page, "matrix-key").text_content()).split("After ")[1].split(":")[0]
 
 
+@pytest.mark.slow
 def test_the_bigram_of_the_step_is_shown_in_all_panels(page: sync_api.Page, tmp_path: Path):
     step = opened_at(page, make_race(), tmp_path, 4)
     row = step.rows[0]
@@ -71,6 +72,7 @@ def test_the_size_of_the_matrix_is_shown_as_a_sentence_and_as_a_chart(page: sync
     sync_api.expect(part(page, "sizes-rows").locator("tr")).to_have_count(len(race.lanes[1].steps))
 
 
+@pytest.mark.slow
 def test_the_heat_map_shows_the_rows_that_changed_in_most_steps_so_far(page: sync_api.Page, tmp_path: Path):
     race, index = repeated(make_race()), 7
     step = opened_at(page, race, tmp_path, index)

@@ -60,6 +60,7 @@ def test_two_thousand_nodes_are_folded_with_a_note(page: sync_api.Page, tmp_path
     assert touching(page) == []
 
 
+@pytest.mark.slow
 def test_the_labels_of_a_tall_tree_are_drawn_around_what_is_in_view(page: sync_api.Page, tmp_path: Path):
     open_race(page, large_race(), tmp_path)
     drawn(page)
