@@ -147,16 +147,16 @@ def race(
         return
     yield _doing(control, engine.first_message)
     ready, started, text = _Ready(form, session, model, engine, colours, runs, states, decoders), clock(), ""
-    told = [0] * len(runs)
+    sent = [0] * len(runs)
     messages += notes
     try:
-        for text, due in _stream(engine.steps(decoders, [run.prompt for run in runs], control), ready.head, told, clock):
+        for text, due in _stream(engine.steps(decoders, [run.prompt for run in runs], control), ready.head, sent, clock):
             reading = None if text else engine.reading(decoders)
             progress = prefill_notice(*reading, len(decoders)) if reading else None
             control.doing = None if text else progress.messages[0] if progress else control.doing
             notice = Notice("busy", [("notice.running", {"count": len(decoders)}), *messages])
             yield Update(view=text, notice=notice) if due else Update(notice=progress) if progress else None
-        view, deleted = ready.end(ready.rest(text, told)) if text else (None, [])
+        view, deleted = ready.end(ready.rest(text, sent)) if text else (None, [])
     finally:
         ready.free_unless_kept()
     traces = [decoder.trace for decoder in decoders if text]
@@ -190,10 +190,10 @@ class _Ready:
         turns = [run.turn(trace) for run, trace in zip(self.runs, traces)]
         return race_line(traces, self.colours, "run", "", earlier_prompts, self.form.link, self.key, turns)
 
-    def rest(self, text: str, told: Sequence[int]) -> str:
-        """The lines with the steps that were made before a stop but not told; ``told``: number of steps of each run."""
+    def rest(self, text: str, sent: Sequence[int]) -> str:
+        """The lines with the steps that were made before a stop but not sent; ``sent``: number of steps of each run."""
         made = [decoder.trace.steps for decoder in self.decoders]
-        return text + "".join(step_line(run, step) for run, steps in enumerate(made) for step in steps[told[run] :])
+        return text + "".join(step_line(run, step) for run, steps in enumerate(made) for step in steps[sent[run] :])
 
     def end(self, text: str) -> tuple[str, list[Message]]:
         """Keep what was learned, and the conversation; returns all lines, and messages about learned states that are deleted."""
@@ -287,13 +287,13 @@ def _runnable(runs: Sequence[RunSpec], unavailable: Mapping[str, str]) -> tuple[
 
 
 def _stream(
-    steps: Iterator[RaceStep], head: Callable[[], str], told: list[int], clock: Callable[[], float]
+    steps: Iterator[RaceStep], head: Callable[[], str], sent: list[int], clock: Callable[[], float]
 ) -> Iterator[tuple[str, bool]]:
     """After each step the JSON lines so far, and whether to send them: on average every ``UPDATE_SECONDS``.
 
     Args:
         head: makes the first line, at the first step.
-        told: number of steps of each run, which are counted here.
+        sent: number of steps of each run, which are counted here.
     """
     text, due = "", 0.0
     for item in steps:
@@ -302,7 +302,7 @@ def _stream(
             continue
         run, step = item
         text = text or head()
-        text, told[run] = text + step_line(run, step), told[run] + 1
+        text, sent[run] = text + step_line(run, step), sent[run] + 1
         now = clock() >= due
         if now:
             text += status_line(running=True)
