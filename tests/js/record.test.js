@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { PARTS, cumulativeProbability, emptyRace, runStats, possible, rankOf, readLines, stepsDone, stoppedLines, toFile } from "../../assets/page/record/record.js";
+import { PARTS, cumulativeProbability, emptyRace, runStats, possible, rankOf, readLines, stepsDone, stoppedLines, toFile, speedSpread } from "../../assets/page/record/record.js";
 import { perToken, sharesText } from "../../assets/cards/timing/times.js";
 import "./words.js";
 
@@ -88,4 +88,11 @@ test("the cumulative draft probability is the product along the path", () => {
   const tree = { tokens: [1, 2, 3, 4], parents: [-1, 0, 1, 0], columns: { prior: [null, 0.5, 0.25, null] } };
   assert.deepEqual([0, 1, 2, 3].map((node) => cumulativeProbability(tree, node)), [null, 0.5, 0.125, null]);
   assert.equal(cumulativeProbability({ ...tree, columns: {} }, 2), null);
+});
+
+test("the range of a speed-up contains that of the run on screen", () => {
+  const timed = (seconds, repeats) => ({ ends: [seconds / 2, seconds], counts: [5, 10], repeats });
+  assert.deepEqual(speedSpread(timed(2, [2, 4]), timed(4, [3, 4])), [1, 1.5, 2]);
+  assert.deepEqual(speedSpread(timed(1, [2]), timed(4, [4])), [2, 3, 4]);
+  assert.equal(speedSpread(timed(2, []), timed(4, [])), null);
 });

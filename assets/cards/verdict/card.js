@@ -24,7 +24,7 @@ export function verdict(race) {
   return { sentence, detail: sentences(capital(texts), midway ? "" : slowerText(race), ...notes(race)) };
 }
 
-// The runs that were clearly slower than plain decoding in every repeat, or in this record if it has no repeats; or why nothing is said.
+// The runs that were clearly slower than plain decoding in this record and in every repeat; or why nothing is said.
 export function slowerText(race) {
   const base = plainRun(race);
   if (!base) return "";

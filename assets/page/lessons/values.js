@@ -61,7 +61,7 @@ export const COMPUTE = {
   "expected-tokens": expectedTokens,
 };
 
-// The speed-up of a run over plain decoding, as the page shows it: the median of the repeats if there are any; null without plain decoding.
+// The speed-up of a run over plain decoding, as the page shows it: the median of it and its repeats; null without plain decoding.
 export function speedUp({ race, run }) {
   const plain = plainRun(race);
   return plain ? (speedSpread(run, plain)?.[1] ?? stats({ run }).rate / stats({ run: plain }).rate) : null;

@@ -190,13 +190,15 @@ export function acceptanceRate(steps) {
 
 export const FEW = 24; // tokens from which a speed is judged
 
-// The smallest, the median and the largest speed-up over plain decoding in the repeats of a race; null without repeats.
+// The smallest, the median and the largest speed-up over plain decoding of a race and its repeats; null without repeats.
 export function speedSpread(run, base) {
   const count = Math.min(run.repeats.length, base.repeats.length);
   if (!count) return null;
   const share = last(run.counts, 0) / Math.max(1, last(base.counts, 0)); // sampled texts may differ in length
-  const ratios = Array.from({ length: count }, (_, i) => (share * base.repeats[i]) / run.repeats[i]).sort((a, b) => a - b);
-  return [ratios[0], (ratios[Math.floor((count - 1) / 2)] + ratios[Math.ceil((count - 1) / 2)]) / 2, last(ratios, 0)];
+  const times = ({ ends, repeats }) => [last(ends, 0), ...repeats.slice(0, count)];
+  const [own, plain] = [times(run), times(base)];
+  const ratios = plain.map((seconds, i) => (share * seconds) / own[i]).sort((a, b) => a - b);
+  return [ratios[0], (ratios[Math.floor(count / 2)] + ratios[Math.ceil(count / 2)]) / 2, last(ratios, 0)];
 }
 
 export function plainRun(race) {
