@@ -67,9 +67,26 @@ def test_a_conversation_has_two_turns_each_a_race_of_its_own(live_page: sync_api
     sync_api.expect(notice(page)).to_be_hidden()
     page.go_forward()
     sync_api.expect(fold).to_be_visible()
+    page.go_back()
+    sync_api.expect(part(page, "turn-why")).to_contain_text("Only the latest race, or the latest turn")
+    part(page, "turn-why").get_by_role("button").click()
+    sync_api.expect(fold).to_be_visible()
+    sync_api.expect(field(page)).to_be_visible()
+    sync_api.expect(part(page, "turn-why")).to_be_hidden()
     part(page, "language").select_option("zh")
     sync_api.expect(part(page, "turn")).to_contain_text("第 2 轮：读取 1 个词元，KV 缓存保留 2 个。")
     sync_api.expect(fold).to_contain_text("之前 1 轮")
+
+
+def test_a_reloaded_race_says_why_it_cannot_be_continued(live_page: sync_api.Page, live: Live):
+    page = live_page
+    first_turn(page, live)
+    at_rest(page)
+    assert "run=" in page.url
+    page.reload()
+    sync_api.expect(part(page, "turn-why")).to_contain_text("it ran before this page was loaded")
+    sync_api.expect(part(page, "turn-why").get_by_role("button")).to_be_hidden()
+    sync_api.expect(field(page)).to_be_hidden()
 
 
 @pytest.mark.slow
@@ -108,6 +125,7 @@ def test_the_turns_of_a_shared_race_are_shown_and_only_its_visitor_can_continue_
         sync_api.expect(other.locator(".ax-earlier").first).to_be_attached()
         sync_api.expect(part(other, "turn")).to_contain_text("Turn 2 read 1 token")
         sync_api.expect(field(other)).to_be_hidden()
+        sync_api.expect(part(other, "turn-why")).to_contain_text("it ran before this page was loaded")
     asked = page.url.split("#")[1]
     assert "turn=2" in asked
     gone = re.sub(r"run=[0-9a-f]+", "run=" + "0" * 16, asked)

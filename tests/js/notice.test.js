@@ -46,6 +46,13 @@ test("an error is closed when what it asks for was done, and shown again when it
   assert.equal(box.hidden, false);
 });
 
+test("large numbers are written as at the prompt", () => {
+  send("error", [["notice.long", { count: 25_000, maximum: 20_000 }]]);
+  assert.match(text.textContent, /has 25,000 characters, the maximum is 20,000;/);
+  send("error", [["turn.long", { count: 952, maximum: 500 }]]);
+  assert.match(text.textContent, /952 characters, the maximum is 500;/);
+});
+
 test("the page is told when the server begins and ends to be busy", () => {
   const told = [];
   on("busy", (busy) => told.push(busy));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { turnText } from "../../assets/page/turns/turns.js";
+import { obstacleTo, turnText } from "../../assets/page/turns/turns.js";
 import { speak } from "./words.js";
 
 function run(label, { tokens = 24, steps = 10, read = 20, kept = 140, first = 2, learned = 1, number = 2 } = {}) {
@@ -31,6 +31,13 @@ test("a drafter with a memory is compared with its first turn, also if it does w
 
 test("nothing is said of a memory that was lost, and of a run without steps", () => {
   for (const lost of [{ learned: 0 }, { steps: 0 }, { first: null }]) assert.equal(said(plain, run("ADED", lost)), "Turn 2 read 20 tokens and kept 140 in the KV cache.");
+});
+
+test("why a race cannot be continued: a later one has run on this page, or it ran before the page was loaded", () => {
+  const own = new Set(["first", "second"]);
+  assert.equal(obstacleTo("first", "run", own), "earlier");
+  assert.equal(obstacleTo("other", "run", own), "closed");
+  assert.equal(obstacleTo("1", "recorded", own), null);
 });
 
 test("in Chinese too", () => {

@@ -50,26 +50,26 @@ const isCertain = ({ missed }) => missed < ROUNDING;
 // The probability of all recorded tokens together, or its lower bound.
 function recordedShare({ exact, missed, others }) {
   const share = 1 - (missed || others);
-  return share > 0.99995 ? "> 0.9999" : (exact ? "" : "≥ ") + precise(share);
+  return share > 0.99995 ? say("whatif.over", { p: "0.9999" }) : exact ? precise(share) : say("whatif.least", { p: precise(share) });
 }
 
 // `leading`: chosen unless a token that is not recorded is.
 const chosenOf = (first, made) => ({ chosen: first && isCertain(made), leading: first && !isCertain(made) });
 
 // The rows of the table: the most probable tokens, the chosen and the recorded one, and all others together (token null):
-// {token, text, recorded, p, q (of the first child tried; null if none was), residual, cut, chosen, leading, was, drafted}.
+// {token, text, recorded, p, q (of the first child tried; null if none was), residual, cut, chosen, leading, was, drafted, count of recorded tokens}.
 export function whatIfRows({ tree, choices }, i, made, header) {
   const choice = choices[i];
   const recorded = recordedDistribution(choice, header).items;
   const drafted = new Set(tree.tokens.filter((_, node) => tree.parents[node] === choice.node));
   const drafts = choice.rejection?.trials[0]?.logits_q ?? [];
-  const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, q: drafts[k] ?? null, residual: made.residual[k]?.p ?? null, ...chosenOf(item.token === made.token, made), was: item.token === choice.token, drafted: drafted.has(item.token) }));
+  const all = made.items.map((item, k) => ({ ...item, recorded: recorded[k].p, q: drafts[k] ?? null, residual: made.residual[k]?.p ?? null, ...chosenOf(item.token === made.token, made), was: item.token === choice.token, drafted: drafted.has(item.token), count: 1 }));
   const rows = all.filter((row, k) => k < SHOWN || row.chosen || row.leading || row.was);
   const rest = (name) => {
     const sum = rows.reduce((left, row) => left - row[name], 1);
     return sum < ROUNDING ? 0 : sum;
   };
-  return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), q: drafts.length ? rest("q") : null, residual: made.residual.length ? rest("residual") : null, cut: null, ...chosenOf(false, made), was: false, drafted: false }];
+  return [...rows, { token: null, text: null, recorded: rest("recorded"), p: rest("p"), q: drafts.length ? rest("q") : null, residual: made.residual.length ? rest("residual") : null, cut: null, ...chosenOf(false, made), was: false, drafted: false, count: all.length - rows.length }];
 }
 
 export function mount({ part, subscribe }) {
@@ -179,7 +179,7 @@ function drawTable(part, rows, { exact, residual }) {
 }
 
 // `known`: whether p and the residual probabilities are known.
-function rowOf({ token, recorded, p, q, residual, cut, chosen, leading, was, drafted }, top, known, names) {
+function rowOf({ token, recorded, p, q, residual, cut, chosen, leading, was, drafted, count }, top, known, names) {
   const bars = shares({ p, q }, top);
   const mark = el("b");
   mark.style.left = `${(100 * recorded) / top}%`;
@@ -187,7 +187,7 @@ function rowOf({ token, recorded, p, q, residual, cut, chosen, leading, was, dra
   return el(
     "tr",
     { "data-chosen": chosen && "true", "data-cut": cut && "true", "data-others": token === null && "true" },
-    el("td", {}, token === null ? say("whatif.others") : el("code", { text: names.get(token) }), el("span", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") })),
+    el("td", {}, token === null ? say("whatif.others", { count }) : el("code", { text: names.get(token) }), el("span", { class: "ax-whatif-status", text: status.map((name) => say(`whatif.${name}`)).join(" · ") })),
     el("td", {}, el("div", { class: "ax-whatif-bar", "aria-hidden": "true" }, bars, mark)),
     el("td", { class: "ax-num", text: boundSign(known.p || cut, token, p) + precise(p) }),
     el("td", { class: "ax-num", text: precise(recorded) }),

@@ -1,7 +1,7 @@
 // The message below the buttons: progress and errors.
 
 import { emit, on } from "../core/events.js";
-import { toggleClass, withCode } from "../core/dom.js";
+import { count, toggleClass, withCode } from "../core/dom.js";
 import { engineMessage, engineSentence } from "../record/enginetext.js";
 import { localize, say, sentences } from "../core/words.js";
 
@@ -86,8 +86,9 @@ function markLong(box, text) {
   box.dataset.long = String(long && box.dataset.kind === "error");
 }
 
-// A message of the server as text; engine messages inside it are translated.
-function wording([key, values]) {
+// A message of the server as text: engine messages inside it are translated, and large numbers are written as in the messages at the fields.
+function wording([key, sent]) {
+  const values = Object.fromEntries(Object.entries(sent).map(([name, value]) => [name, value >= 1000 && Number.isInteger(value) ? count(value) : value]));
   if (key === "notice.text") return engineSentence(values.text);
   return say(key, key === "notice.left" ? { reason: engineMessage(values.reason) } : values);
 }

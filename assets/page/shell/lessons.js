@@ -1,5 +1,5 @@
 // The lessons, the tools and conversations: their script, with its styles and texts (page/lessons, page/tools, page/turns), is loaded when
-// the list, one of them or a link to one is opened, and for a race that runs or is a turn of a conversation.
+// the list, one of them or a link to one is opened, for a live race, and for a later turn of a conversation.
 
 import { cited } from "../core/dom.js";
 import { emit, on } from "../core/events.js";
@@ -25,7 +25,7 @@ export function createLessons(button, entries) {
   for (const one of [button, ...entries]) one.hidden = !pageFiles().lessons;
   button.addEventListener("click", async () => (await lateScript())?.openList());
   on("shown", ({ race }) => {
-    if (pageFiles().lessons && race.id !== seen && (race.running || race.runs[0].turn)) lateScript();
+    if (pageFiles().lessons && race.id !== seen && (race.source === "run" || race.runs[0].turn)) lateScript();
     seen = race.id;
   });
   for (const one of entries) if (one.dataset.tool) one.addEventListener("click", async () => (await lateScript())?.openTool(one.dataset.tool));

@@ -1,10 +1,12 @@
-// Several turns on the page: the field for the next message below a live race, the turns before it in the texts of the runs, and a sentence
-// about the tokens that the prefill read and the gain from what the drafters have learned. It is loaded with the script of the lessons.
+// Several turns on the page: the field for the next message below a live race, or why there is none, the turns before it in the texts of the
+// runs, and a sentence about the tokens that the prefill read and the gain from what the drafters have learned. It is loaded with the script of
+// the lessons.
 
 import { el, setText } from "../core/dom.js";
-import { on } from "../core/events.js";
+import { emit, on } from "../core/events.js";
 import { last } from "../record/record.js";
 import { language, localize, say, sentences } from "../core/words.js";
+import { viewOf } from "../shell/link.js";
 
 export function mountConversation({ part, element, state, subscribe, changed, trigger }) {
   const line = el("span", { class: "ax-turn", "data-part": "turn" });
@@ -12,15 +14,36 @@ export function mountConversation({ part, element, state, subscribe, changed, tr
   element.addEventListener("click", ({ target }) => target instanceof Element && target.matches(".ax-earlier button") && unfold(element, target));
   const run = document.getElementById("ax-run");
   const form = trigger && run ? createForm(state, trigger, run) : null;
-  if (form) part("origins").after(form);
+  const reason = el("span");
+  const latest = el("button", { type: "button", class: "ax-pill ax-small-pill" });
+  const why = el("p", { class: "ax-dim ax-continue-why", "data-part": "turn-why", hidden: true }, reason, " ", latest);
+  const own = new Set(); // the races that have run on this page
+  if (form) part("origins").after(form, why);
+  latest.addEventListener("click", () => emit("openView", { ...viewOf({ run: last([...own]) }), again: true }));
   subscribe("frame", ({ race }) => [race, language()], ({ race }) => {
     for (const [run, box] of element.querySelectorAll(".ax-text").entries()) showBefore(box, race.runs[run].turn);
   });
   subscribe("frame", ({ race }) => [race, race.read, language()], ({ race }) => {
     setText(line, turnText(race));
-    if (form) form.hidden = part("view-root").dataset.grew === "false"; // a race that has not run on this page
+    if (form) showForm(race, part("view-root").dataset.grew === "true");
   });
+
+  function showForm({ id, source }, grew) {
+    if (grew) own.add(id);
+    form.hidden = !grew;
+    const obstacle = grew ? null : obstacleTo(id, source, own);
+    why.hidden = !obstacle;
+    setText(reason, obstacle ? say(`turn.${obstacle}`) : "");
+    setText(latest, say("turn.latest"));
+    latest.hidden = obstacle !== "earlier";
+  }
+
   changed();
+}
+
+// Why a race that is not the latest of this page cannot be continued, as a key; null for a race that is not a live one.
+export function obstacleTo(id, source, own) {
+  return own.has(id) ? "earlier" : source === "run" ? "closed" : null;
 }
 
 // The field and its button, which is disabled with `run`. A message stays in the field until its turn has begun.
